@@ -1,0 +1,42 @@
+# Every goal sets up what it needs: make and Python 3.11 or newer are enough.
+
+PYTHON ?= python3
+DEMO_ARGS ?=
+TEST_ARGS ?=
+
+BIN := .venv/bin
+READY := .venv/.ready
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: help demo test check clean
+
+help:
+	@echo 'make demo    train, compile, simulate and verify a model (DEMO_ARGS="--epochs 2 --target NAME")'
+	@echo 'make test    run the tests (TEST_ARGS="tests/ir -k mvm")'
+	@echo 'make check   run ruff and mypy'
+	@echo 'make clean   remove the virtual environment, caches and build products'
+
+demo: $(READY)
+	$(BIN)/cimtool demo $(DEMO_ARGS)
+
+# One thread a worker: two workers with a pool of threads each would only get in each other's way.
+test: $(READY)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile $(TEST_ARGS)
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo 'make: there is no "$(PYTHON)"; install Python 3.11 or newer, or say PYTHON=path' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) -V); say PYTHON=path" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
+	@touch $@

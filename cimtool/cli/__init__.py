@@ -1,0 +1,88 @@
+"""The command line: every command parses, calls one function of the library, and prints."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from cimtool import __version__
+from cimtool.cli.group import LazyGroup
+from cimtool.errors import CimError
+
+# A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
+# its summary here is the first sentence of its help.
+COMMANDS = {
+    "inspect": "Say what a checkpoint, bundle, target, data or ONNX file holds.",
+    "targets": "List, show and check hardware targets.",
+}
+
+INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+PIPE_CLOSED = 141  # 128 + SIGPIPE
+FAULT = 70  # EX_SOFTWARE: neither a failed check (1) nor the user's mistake (2)
+
+
+@click.group(cls=LazyGroup, modules=COMMANDS)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def cli() -> None:
+    """Put a trained cross-modal matcher on compute-in-memory hardware, and see what it costs."""
+
+
+def main() -> None:
+    """Run the command line in `sys.argv` and exit with its status."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; print what went wrong in one line, return the exit status."""
+    try:
+        with cli.make_context("cimtool", list(arguments)) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
+        return 0
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except click.ClickException as error:
+        return _complain(_usage_text(error), error.exit_code)
+    except CimError as error:
+        return _complain(str(error), error.exit_status)
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        _drop_stdout()
+        return PIPE_CLOSED
+    except OSError as error:
+        _drop_stdout()
+        return _complain(_system_text(error), CimError.exit_status)
+    except MemoryError as error:
+        return _complain(f"not enough memory: {error}", CimError.exit_status)
+    except Exception as error:  # the outermost frame: nothing above could say it better
+        what = f"{type(error).__name__}: {error}"
+        return _complain(f"a fault in cimtool itself; --debug shows where ({what})", FAULT)
+
+
+def _complain(sentence: str, status: int) -> int:
+    click.echo(f"cimtool: error: {sentence}", err=True)
+    return status
+
+
+def _usage_text(error: click.ClickException) -> str:
+    text = error.format_message()
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        text += f' (see "{error.ctx.command_path} --help")'
+    return text
+
+
+def _system_text(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        reason = "the disk is full"
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _drop_stdout() -> None:
+    """Send what stdout still holds nowhere, so that closing it at exit does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

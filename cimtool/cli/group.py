@@ -1,0 +1,92 @@
+"""The classes of the commands: groups that import late, `--json` and `--debug`, near names."""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from cimtool.cli.output import Output
+from cimtool.named import nearest, unknown
+
+
+class Group(click.Group):
+    """A group that answers nothing with its help, and a wrong name with the nearest one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; nothing at all asks for the help."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` starts with; UsageError with the nearest name."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            raise click.UsageError(str(unknown("command", args[0], names)), ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(Group):
+    """A group of commands in modules of their own, each imported when it is called for.
+
+    `modules` is the summary of each command by name; it is all that the group's help needs.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of a walk, not of the alphabet."""
+        return list(self.modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module; None for a name that is none of the group's."""
+        if cmd_name not in self.modules:
+            return None
+        found = importlib.import_module(f"{__package__}.{cmd_name}").command
+        if not isinstance(found, click.Command):
+            raise TypeError(f"{__package__}.{cmd_name}.command is not a click command")
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write names and summaries without importing a command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.modules.items()))
+
+
+class Command(click.Command):
+    """A command with `--json` and `--debug`; its function gets an `Output` by `click.pass_obj`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += [
+            click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
+            click.Option(["--debug"], is_flag=True, help="Show where an error came from."),
+        ]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command's function, and with `--debug` print the traceback of an error."""
+        debug = ctx.params.pop("debug")
+        ctx.obj = Output(ctx.params.pop("as_json"))
+        try:
+            return super().invoke(ctx)
+        except Exception:
+            if debug:
+                traceback.print_exc()
+            raise
+
+
+class OneOf(click.Choice[str]):
+    """A choice of names; the error for another one has the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return `value` if it is one of the choices; BadParameter otherwise."""
+        if value not in self.choices:
+            known = ", ".join(self.choices)
+            self.fail(f'"{value}" is not one of {known}{nearest(value, self.choices)}', param, ctx)
+        return str(value)

@@ -1,0 +1,20 @@
+"""`cimtool inspect`: what a file is and what it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cimtool.cli.group import Command
+from cimtool.cli.output import Output
+from cimtool.load.inspect import format_facts, inspect
+
+
+@click.command(cls=Command)
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.pass_obj
+def command(out: Output, file: Path) -> None:
+    """Say what a checkpoint, bundle, target, data or ONNX file holds."""
+    facts = inspect(file)
+    out.result(facts, "\n".join(format_facts(facts)))

@@ -1,0 +1,67 @@
+"""What a command prints: its result on stdout, its progress on a terminal's stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import click
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Output:
+    """How one command was asked to print."""
+
+    as_json: bool
+
+    @cached_property
+    def say(self) -> Say:
+        """Tells progress, one line a call."""
+        return make_say(self.as_json)
+
+    def result(self, values: Mapping[str, Any], text: str) -> None:
+        """Print what the command found: `values` as one JSON object with --json, else `text`."""
+        click.echo(json_text(values) if self.as_json else text)
+
+
+def make_say(as_json: bool) -> Say:
+    """Make the function that tells progress: on stderr if it is a terminal, otherwise nothing.
+
+    Each line starts with the seconds since this call.
+    """
+    if as_json or not sys.stderr.isatty():
+        return lambda text: None
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        click.secho(f"{time.monotonic() - started:6.1f} s  {text}", err=True, dim=True)
+
+    return say
+
+
+def json_text(values: Mapping[str, Any]) -> str:
+    """Write one JSON object; NumPy numbers as numbers, paths as text, NaN and infinity as null."""
+    return json.dumps(_plain(values), indent=2, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):  # a NumPy number or array, without importing NumPy
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,221 @@
+"""The same integers as the readable operations, fast: what the simulator runs.
+
+Integer products run in the floating-point BLAS, which is exact while every partial sum stays
+below 2^24 (float32) or 2^53 (float64); the bound is proved from the formats. Conversions run in
+one fused pass over the column sums of a row group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numba
+import numpy as np
+
+from cimtool.arrays import Array, IntArray
+from cimtool.hardware.crossbar import (
+    Crossbar,
+    column_bounds,
+    correction,
+    encode_inputs,
+    encode_weights,
+    input_cycles,
+)
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import MatMul, Mvm
+from cimtool.ir.format import ROUNDINGS
+from cimtool.ir.op import Op
+from cimtool.ir.types import Type, combine
+
+Kernel = Callable[..., Array]
+
+_ROUNDING_CODE = {name: code for code, name in enumerate(ROUNDINGS)}
+
+
+def product_kind(bound: int) -> type[np.float32] | type[np.float64] | type[np.int64]:
+    """The fastest number in which sums of so large magnitude are exact."""
+    if bound < 1 << 24:
+        return np.float32
+    return np.float64 if bound < 1 << 53 else np.int64
+
+
+def absolute_bound(a: Type, b: tuple[Array, Array], width: int) -> int:
+    """Largest sum of |a_i * b_i| over `width` terms: no partial sum in any order exceeds it."""
+    magnitude = np.maximum(np.abs(a.lo.astype(object)), np.abs(a.hi.astype(object)))
+    other = np.maximum(np.abs(b[0].astype(object)), np.abs(b[1].astype(object)))
+    terms = np.broadcast_to(magnitude * other, (width,))
+    return int(terms.sum())
+
+
+def prepare(op: Op, types: tuple[Type, ...]) -> Kernel:
+    """The fastest form of an operation on inputs of these types; constants are packed once."""
+    if types and all(known.is_integer for known in types):
+        if isinstance(op, MatMul):
+            return _matmul(types)
+        if isinstance(op, Mvm):
+            return _product(op.weight, op.bias, types[0])
+        if isinstance(op, CrossbarMvm):
+            if op.exact:
+                return _product(op.weight, op.bias, types[0])
+            return _converted(op)
+    return op.run
+
+
+def _matmul(types: tuple[Type, ...]) -> Kernel:
+    a, b = types
+    kind = product_kind(absolute_bound(a, (b.lo, b.hi), int(a.shape[-1])))
+
+    def run(x: Array, y: Array) -> Array:
+        return cast(Array, (x.astype(kind) @ y.T.astype(kind)).astype(np.int64))
+
+    return run
+
+
+def _product(weight: Array, bias: Array, x: Type) -> Kernel:
+    largest = np.abs(weight).max(axis=1)
+    kind = product_kind(absolute_bound(x, (largest, largest), weight.shape[0]))
+    packed = weight.astype(kind)
+
+    def run(rows: Array) -> Array:
+        return cast(Array, (rows.astype(kind) @ packed).astype(np.int64) + bias)
+
+    return run
+
+
+def _converted(op: CrossbarMvm) -> Kernel:
+    """Column sums of a row group by one product (slices along N, cycles along M), then one pass."""
+    crossbar = op.crossbar
+    slices = encode_weights(op.weight, crossbar)
+    groups = crossbar.groups(op.weight.shape[0])
+    bound = max(int(np.abs(edge).max()) for s in slices for edge in column_bounds(s, crossbar))
+    kind = product_kind(bound)
+    packed = [np.hstack([s.digits[group] for s in slices]).astype(kind) for group in groups]
+    flipped = np.stack([s.flipped for s in slices], axis=1)
+    conversion = Conversion(op)
+    base = op.bias - correction(op.weight, crossbar)
+    offset = crossbar.encoding in ("offset", "offset-flip")
+
+    def run(x: Array) -> Array:
+        cycles = tuple(encode_inputs(x, crossbar))
+        digits = np.stack([cycle.digits for cycle in cycles]).astype(kind)
+        count, rows, _ = digits.shape
+        total = np.broadcast_to(base, (rows, base.size)).astype(np.int64)
+        for r, group in enumerate(groups):
+            driven = np.ascontiguousarray(digits[:, :, group])
+            sums = driven.reshape(count * rows, -1) @ packed[r]
+            row_sums = driven.sum(axis=2).astype(np.int64)
+            conversion(sums.reshape(count, rows, len(slices), -1), row_sums, flipped[r], total)
+        if offset:
+            weighted = sum(
+                cycle.sign * cycle.digits.sum(axis=1, keepdims=True) << cycle.shift
+                for cycle in cycles
+            )
+            total -= weighted << (crossbar.weight_bits - 1)
+        return total
+
+    return run
+
+
+class Conversion:
+    """Converts and accumulates the column sums of one row group; holds the constants."""
+
+    def __init__(self, op: CrossbarMvm):
+        crossbar = op.crossbar
+        cycles = input_cycles(crossbar)
+        slices = encode_weights(op.weight[:1, :1], crossbar)
+        self.steps = np.array([-1 if s is None else s for s in op.steps], np.int64)
+        self.factors = np.array(
+            [[c[2] * s.sign * (1 << c[0] + s.shift) for s in slices] for c in cycles], np.int64
+        )
+        self.limits = crossbar.adc_limits
+        self.rounding = _ROUNDING_CODE[crossbar.rounding]
+        self.cell_maximum = crossbar.cell_maximum
+
+    def __call__(self, sums: Array, row_sums: IntArray, flipped: Array, total: IntArray) -> None:
+        """Add the converted `sums` [cycles, rows, slices, N] to `total` [rows, N] in place."""
+        _convert(
+            sums,
+            row_sums,
+            flipped,
+            self.steps,
+            self.factors,
+            *self.limits,
+            self.rounding,
+            self.cell_maximum,
+            total,
+        )
+
+
+def _jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    return cast(Callable[..., Any], numba.njit(parallel=True, cache=True)(function))
+
+
+@_jit
+def _convert(  # type: ignore[no-untyped-def]
+    sums, row_sums, flipped, steps, factors, lo, hi, rounding, cell_maximum, total
+):
+    cycles, rows, slices, width = sums.shape
+    for i in numba.prange(rows):
+        out = total[i]
+        for c in range(cycles):
+            complement = cell_maximum * row_sums[c, i]
+            for k in range(slices):
+                step = steps[k]
+                factor = factors[c, k]
+                column = sums[c, i, k]
+                flips = flipped[k]
+                half = np.int64(0)
+                if step > 0 and rounding < 2:
+                    half = np.int64(1) << (step - 1)
+                for j in range(width):
+                    p = np.int64(column[j])
+                    if step >= 0:
+                        code = (p + half) >> step
+                        if rounding == 1 and step > 0:
+                            tie = (code << step) == p + half
+                            code -= np.int64(tie and (code & 1) == 1)
+                        code = min(max(code, lo), hi)
+                        p = code << step
+                    if flips[j]:
+                        p = complement - p
+                    out[j] += factor * p
+
+
+def step_errors(
+    sums: Array, steps: int, crossbar: Crossbar, weights: IntArray
+) -> Array:
+    """Squared error that each step exponent 0..steps-1 makes at the output of one slice.
+
+    `sums` [groups, cycles, rows, N] are exact column sums and `weights` [cycles] the factors with
+    which cycles add up; returns the sum over rows and columns [steps].
+    """
+    lo, hi = crossbar.adc_limits
+    return cast(
+        Array, _step_errors(sums, steps, weights, lo, hi, _ROUNDING_CODE[crossbar.rounding])
+    )
+
+
+@_jit
+def _step_errors(sums, steps, weights, lo, hi, rounding):  # type: ignore[no-untyped-def]
+    groups, cycles, rows, width = sums.shape
+    energy = np.zeros((rows, steps))
+    for i in numba.prange(rows):
+        for step in range(steps):
+            half = np.int64(0)
+            if step > 0 and rounding < 2:
+                half = np.int64(1) << (step - 1)
+            error = np.zeros(width)
+            for r in range(groups):
+                for c in range(cycles):
+                    column = sums[r, c, i]
+                    for j in range(width):
+                        p = np.int64(column[j])
+                        code = (p + half) >> step
+                        if rounding == 1 and step > 0:
+                            tie = (code << step) == p + half
+                            code -= np.int64(tie and (code & 1) == 1)
+                        code = min(max(code, lo), hi)
+                        error[j] += weights[c] * ((code << step) - p)
+            energy[i, step] = (error * error).sum()
+    return energy.sum(axis=0)

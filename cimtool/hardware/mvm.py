@@ -1,0 +1,75 @@
+"""The crossbar product as an operation of a program, and its ONNX form: one call a row group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cimtool.arrays import Array, IntArray
+from cimtool.hardware.crossbar import (
+    Crossbar,
+    conversion_error,
+    encode_weights,
+    input_cycles,
+    mvm,
+)
+from cimtool.ir.arithmetic import mvm_bounds
+from cimtool.ir.op import Op
+from cimtool.ir.types import Type, integer
+
+if TYPE_CHECKING:
+    from cimtool.emit.writer import GraphWriter
+
+
+@dataclass(frozen=True, eq=False)
+class CrossbarMvm(Op, name="crossbar_mvm"):
+    """`x @ weight + bias` on crossbars: [rows, K] -> [rows, N] integers of `scale` [N] each.
+
+    `steps` holds each slice's converter step exponent, None where the converter is lossless.
+    """
+
+    weight: IntArray
+    bias: IntArray
+    scale: Array
+    crossbar: Crossbar
+    steps: tuple[int | None, ...]
+
+    @property
+    def accumulator_bits(self) -> int:
+        return self.crossbar.accumulator_bits
+
+    @property
+    def exact(self) -> bool:
+        """Whether every converter is lossless, so that the layer is one integer product."""
+        return all(step is None for step in self.steps)
+
+    @cached_property
+    def _converter_error(self) -> IntArray:
+        """Largest error [N] that all conversions of an output together can make."""
+        total = np.zeros(self.weight.shape[1], np.int64)
+        if self.exact:
+            return total
+        drive = sum(1 << shift for shift, _, _ in input_cycles(self.crossbar))
+        slices = encode_weights(self.weight, self.crossbar)
+        for cells, step in zip(slices, self.steps, strict=True):
+            if step is not None:
+                error = conversion_error(cells, self.crossbar, step).sum(axis=0)
+                total += (error << cells.shift) * drive
+        return total
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        slack = self._converter_error
+        lo, hi = mvm_bounds(self.weight, self.bias, x)
+        return integer((x.shape[0], self.weight.shape[1]), lo - slack, hi + slack, self.scale)
+
+    def run(self, *inputs: Array) -> Array:
+        return mvm(inputs[0], self.weight, self.crossbar, self.steps) + self.bias
+
+    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
+        from cimtool.emit.row_group import emit_mvm
+
+        return emit_mvm(writer, self, types[0], inputs[0])

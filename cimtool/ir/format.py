@@ -1,0 +1,114 @@
+"""The integer contract's scalar rules: the only place that rounds and clips.
+
+`requant`, `adc` and `quantize` are the definitions of the contract (docs/integer-contract.md),
+in NumPy `int64`; everything else in the project calls them or is tested against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from cimtool.arrays import Array, IntArray
+
+Rounding = Literal["half-up", "half-even", "floor"]
+
+
+def requant(x: Array, multiplier: Array, shift: Array, lo: Array, hi: Array) -> Array:
+    """`clip((x * M + 2^(sh-1)) >> sh, lo, hi)`: arithmetic shift, half up; |x * M| < 2^62 - 2^sh."""
+    half = np.left_shift(np.int64(1), np.asarray(shift, np.int64) - 1)
+    return np.clip((x * multiplier + half) >> shift, lo, hi)
+
+
+def _half_up(p: IntArray, e: Array) -> Array:
+    return (p + ((np.int64(1) << e) >> 1)) >> e
+
+
+def _half_even(p: IntArray, e: Array) -> Array:
+    down = p >> e
+    rest = p - (down << e)
+    half = np.int64(1) << np.maximum(e - 1, 0)
+    up = (rest > half) | ((rest == half) & (down & 1 == 1))
+    return down + np.where(e > 0, up, False)
+
+
+def _floor(p: IntArray, e: Array) -> Array:
+    return p >> e
+
+
+ROUNDINGS: dict[Rounding, Callable[[IntArray, Array], Array]] = {
+    "half-up": _half_up,
+    "half-even": _half_even,
+    "floor": _floor,
+}
+
+
+def adc(p: IntArray, step: Array, lo: int, hi: int, rounding: Rounding) -> Array:
+    """Convert column sums to codes: `clip(round(p / 2^step), lo, hi)`."""
+    return np.clip(ROUNDINGS[rounding](p, np.asarray(step, np.int64)), lo, hi)
+
+
+def quantize(x: Array, scale: Array, lo: int, hi: int) -> IntArray:
+    """Round float32 rows to integers, half to even; `scale` a power of two, so division is exact."""
+    steps = np.rint(np.asarray(x, np.float32) / np.asarray(scale, np.float32))
+    return np.clip(steps, lo, hi).astype(np.int64)
+
+
+def round_half_up(x: Array) -> IntArray:
+    """Round real numbers to integers, halves up."""
+    return np.floor(np.asarray(x, np.float64) + 0.5).astype(np.int64)
+
+
+def integer_limits(bits: int, signed: bool) -> tuple[int, int]:
+    """Symmetric range of a stored integer: +-(2^(bits-1) - 1), or 0 .. 2^bits - 1."""
+    return (1 - (1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+
+
+def adc_limits(bits: int, signed: bool) -> tuple[int, int]:
+    """Codes of a converter: two's complement where the sum can be negative, else from 0."""
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A positive factor as `multiplier / 2^shift`, the form that `requant` takes."""
+
+    multiplier: int
+    shift: int
+
+
+def ratio(factor: Fraction, magnitude: int) -> Ratio:
+    """Express `factor` for values up to `magnitude`, with as many bits as the contract allows.
+
+    Raises ValueError where fewer than 15 bits are left, or the shift leaves 1..62.
+    """
+    if factor.denominator & (factor.denominator - 1) == 0:
+        shift = max(factor.denominator.bit_length() - 1, 1)
+        multiplier = factor.numerator << (shift - (factor.denominator.bit_length() - 1))
+        if multiplier.bit_length() <= 31 and shift <= 62 and _fits(multiplier, shift, magnitude):
+            return Ratio(multiplier, shift)
+    for bits in range(31, 14, -1):
+        shift = bits - _exponent(factor)
+        multiplier = int(factor * 2**shift + Fraction(1, 2)) if shift >= 0 else 0
+        if multiplier.bit_length() > bits:
+            shift -= 1
+            multiplier = int(factor * 2**shift + Fraction(1, 2))
+        if shift > 62:
+            continue
+        if shift >= 1 and multiplier >= 1 and _fits(multiplier, shift, magnitude):
+            return Ratio(multiplier, shift)
+    raise ValueError(f"no multiplier of 15 bits or more for {float(factor):.3g} x {magnitude}")
+
+
+def _exponent(factor: Fraction) -> int:
+    """The integer e with 2^(e-1) <= factor < 2^e."""
+    e = factor.numerator.bit_length() - factor.denominator.bit_length()
+    return e + 1 if factor >= Fraction(2) ** e else e
+
+
+def _fits(multiplier: int, shift: int, magnitude: int) -> bool:
+    return magnitude * multiplier < 2**62 - 2**shift

@@ -1,0 +1,112 @@
+"""Operations of the integer program alone: in from float32, from one format to another, out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from cimtool.arrays import Array
+from cimtool.ir import format as fixed
+from cimtool.ir.op import Op
+from cimtool.ir.types import Type, combine, integer, real
+
+if TYPE_CHECKING:
+    from cimtool.emit.writer import GraphWriter
+
+
+@dataclass(frozen=True, eq=False)
+class Quantize(Op, name="quantize"):
+    """float32 rows to integers in [lo, hi], half to even; `scale` holds powers of two (per channel).
+
+    The only float arithmetic before a program's last line: the division is exact.
+    """
+
+    scale: Array
+    lo: int
+    hi: int
+
+    def infer(self, *inputs: Type) -> Type:
+        return integer(inputs[0].shape, self.lo, self.hi, self.scale)
+
+    def run(self, *inputs: Array) -> Array:
+        return fixed.quantize(inputs[0], self.scale, self.lo, self.hi)
+
+    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
+        kind, numpy_kind = ("INT8", np.int8) if self.hi < 128 else ("INT16", np.int16)
+        scale = np.broadcast_to(self.scale, types[0].shape[-1:])
+        codes = writer.node(
+            "QuantizeLinear",
+            inputs[0],
+            writer.constant(scale, "FLOAT"),
+            writer.constant(np.zeros(scale.shape, numpy_kind), kind),
+            axis=1,
+        )
+        wide = writer.cast(codes, "INT64")
+        return limited(writer, wide, self.lo, self.hi)
+
+
+def limited(writer: GraphWriter, value: str, lo: int, hi: int) -> str:
+    """Append an int64 Clip."""
+    return writer.node("Clip", value, *(writer.constant(np.int64(bound)) for bound in (lo, hi)))
+
+
+@dataclass(frozen=True, eq=False)
+class Requant(Op, name="requant"):
+    """`clip((x * multiplier + 2^(shift-1)) >> shift, lo, hi)`, multiplier and shift per channel.
+
+    `scale` is the real value of one unit of the result.
+    """
+
+    multiplier: Array
+    shift: Array
+    lo: int
+    hi: int
+    scale: Array
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        lo, hi = combine(np.multiply, (x.lo, x.hi), (self.multiplier, self.multiplier))
+        integer(x.shape, lo, hi, 1.0)  # the product itself must fit
+        ends = [self.run(np.asarray(bound, np.int64)) for bound in (x.lo, x.hi)]
+        return integer(x.shape, ends[0], ends[1], self.scale)
+
+    def run(self, *inputs: Array) -> Array:
+        return fixed.requant(inputs[0], self.multiplier, self.shift, self.lo, self.hi)  # type: ignore[arg-type]
+
+    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
+        step = [1 << int(shift) for shift in np.ravel(self.shift)]
+        periods = np.array([2**62 // d for d in step], np.int64).reshape(self.shift.shape)
+        addend = np.array([2**62 // d * d + d // 2 for d in step], np.int64)
+        return limited(
+            writer,
+            writer.call(
+                "Requant",
+                inputs[0],
+                writer.constant(self.multiplier),
+                writer.constant(addend.reshape(self.shift.shape)),
+                writer.constant(self.shift.astype(np.uint64), "UINT64"),
+                writer.constant(periods),
+            ),
+            self.lo,
+            self.hi,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Dequantize(Op, name="dequantize"):
+    """Integers below 2^24 times a power of two: exact in float32."""
+
+    scale: Array
+
+    def infer(self, *inputs: Type) -> Type:
+        lo, hi = inputs[0].real_bounds()
+        return real(inputs[0].shape, lo, hi)
+
+    def run(self, *inputs: Array) -> Array:
+        return cast(Array, inputs[0] * self.scale)
+
+    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
+        scale = writer.constant(self.scale, "FLOAT")
+        return writer.node("Mul", writer.cast(inputs[0], "FLOAT"), scale)

@@ -1,0 +1,220 @@
+"""Programs: three immutable graphs (`text`, `video`, `score`), how they are built, and what may stand.
+
+`text` and `video` take embeddings to stored features; `score` takes both sides' features to
+logits for all pairs. A value is named after the node that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from cimtool.arrays import Array
+from cimtool.errors import CimError
+from cimtool.ir.op import Op
+from cimtool.ir.types import RangeError, Type
+
+MODALITIES = ("text", "video")
+FEATURES = ("mu", "s", "ed_self", "vd_self")
+"""What `text` and `video` return and `score` takes, in the order of the ONNX interface."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation; `name` is also the name of its value."""
+
+    name: str
+    op: Op
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """What calibration saw of a value: bounds and mean per channel (or scalars)."""
+
+    lo: Array
+    hi: Array
+    mean: Array
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One entry point: inputs, nodes in order of use, named outputs, calibrated ranges."""
+
+    name: str
+    inputs: Mapping[str, Type]
+    nodes: tuple[Node, ...]
+    outputs: Mapping[str, str]
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+
+    @cached_property
+    def types(self) -> Mapping[str, Type]:
+        """The type of every value; CimError naming the node whose integers could overflow."""
+        types = {name: calibrated(known, self.ranges.get(name)) for name, known in self.inputs.items()}
+        for node in self.nodes:
+            known = infer(self.name, node, [types[i] for i in node.inputs])
+            types[node.name] = calibrated(known, self.ranges.get(node.name))
+        return types
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Node]:
+        """The nodes by the name of their value."""
+        return {node.name: node for node in self.nodes}
+
+    def node_inputs(self) -> set[str]:
+        """Names of all values that some node or output uses."""
+        return {i for node in self.nodes for i in node.inputs} | set(self.outputs.values())
+
+    def pruned(self) -> Graph:
+        """The graph without nodes that no output depends on."""
+        used = set(self.outputs.values())
+        kept = []
+        for node in reversed(self.nodes):
+            if node.name in used:
+                kept.append(node)
+                used.update(node.inputs)
+        return replace(self, nodes=tuple(reversed(kept)))
+
+    def layer(self, node: Node) -> str:
+        """The name by which settings and reports address a layer: `text.fc1`."""
+        return f"{self.name}.{node.name}"
+
+
+@dataclass(frozen=True)
+class Program:
+    """The deployable unit: the three entry points at one stage of the pipeline."""
+
+    text: Graph
+    video: Graph
+    score: Graph
+
+    @property
+    def graphs(self) -> tuple[Graph, Graph, Graph]:
+        """The three graphs in the order text, video, score."""
+        return self.text, self.video, self.score
+
+
+def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
+    """The type of a node's value; CimError naming the node if it could overflow 62 bits."""
+    try:
+        return node.op.infer(*inputs)
+    except RangeError:
+        raise CimError(
+            f"{graph}.{node.name} ({node.op.name}): its proved range does not fit the 62 bits of "
+            "the digital unit; use fewer bits for weights, activations or features"
+        ) from None
+
+
+def calibrated(known: Type, seen: Range | None) -> Type:
+    """The type of a real value with the bounds that calibration saw in place of its own."""
+    if seen is None or known.is_integer:
+        return known
+    return replace(known, lo=seen.lo, hi=seen.hi)
+
+
+class Builder:
+    """Collects nodes into a graph, knowing the type of every value on the way."""
+
+    def __init__(
+        self, name: str, inputs: Mapping[str, Type], ranges: Mapping[str, Range] | None = None
+    ):
+        self.name = name
+        self.inputs = dict(inputs)
+        self.ranges = dict(ranges or {})
+        self.types: dict[str, Type] = {
+            name: calibrated(known, self.ranges.get(name)) for name, known in inputs.items()
+        }
+        self.by_name: dict[str, Node] = {}
+
+    def add(self, name: str, op: Op, *inputs: str) -> str:
+        """Append a node and return its value's name (`name`, or `name.2` where that is taken)."""
+        unique, count = name, 1
+        while unique in self.types:
+            count += 1
+            unique = f"{name}.{count}"
+        node = Node(unique, op, inputs)
+        known = infer(self.name, node, [self.types[i] for i in inputs])
+        self.types[unique] = calibrated(known, self.ranges.get(unique))
+        self.by_name[unique] = node
+        return unique
+
+    def graph(self, outputs: Mapping[str, str]) -> Graph:
+        """The finished graph, without dead nodes."""
+        graph = Graph(self.name, self.inputs, tuple(self.by_name.values()), dict(outputs)).pruned()
+        return replace(graph, ranges=self.ranges)
+
+
+Rule = Callable[[Builder, Node, tuple[str, ...]], str]
+"""Rebuilds one node on the mapped inputs and returns the name of the value that replaces it."""
+
+
+def keep(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+    """The rule that changes nothing."""
+    return builder.add(node.name, node.op, *inputs)
+
+
+def rewrite(
+    graph: Graph,
+    rule: Callable[[Node], Rule],
+    inputs: Mapping[str, Type] | None = None,
+) -> Graph:
+    """Rebuild a graph node by node, each by the rule that `rule` picks for it.
+
+    `inputs` replaces the input types where an earlier graph changed them.
+    """
+    builder = Builder(graph.name, graph.inputs if inputs is None else inputs, graph.ranges)
+    mapped = {name: name for name in graph.inputs}
+    for node in graph.nodes:
+        mapped[node.name] = rule(node)(builder, node, tuple(mapped[i] for i in node.inputs))
+    return builder.graph({name: mapped[value] for name, value in graph.outputs.items()})
+
+
+def score_inputs(text: Graph, video: Graph) -> dict[str, Type]:
+    """Input types of `score`: the features of both sides, `text.mu` .. `video.vd_self`."""
+    types = {}
+    for graph, rows in ((text, "n"), (video, "m")):
+        for name, value in graph.outputs.items():
+            known = graph.types[value]
+            types[f"{graph.name}.{name}"] = replace(known, shape=(rows, *known.shape[1:]))
+    return types
+
+
+def check(program: Program, stage: str, allowed: frozenset[type[Op]]) -> None:
+    """Check what may stand after a pass: operations, order of use, unique names, ranges.
+
+    Raises CimError where integers could overflow and RuntimeError where the pass is wrong.
+    """
+    for graph in program.graphs:
+        known = set(graph.inputs)
+        for node in graph.nodes:
+            if type(node.op) not in allowed:
+                raise RuntimeError(f"{stage} left {node.op.name} in {graph.layer(node)}")
+            if node.name in known or not known.issuperset(node.inputs):
+                raise RuntimeError(f"{stage} broke the order of values at {graph.layer(node)}")
+            known.add(node.name)
+        if not known.issuperset(graph.outputs.values()):
+            raise RuntimeError(f"{stage} lost an output of {graph.name}")
+        for node in graph.nodes:
+            width = node.op.accumulator_bits
+            needed = graph.types[node.name].bits if width else 0
+            if width and needed > width:
+                raise CimError(
+                    f"{graph.layer(node)}: its sums need {needed} bits and the accumulator has "
+                    f"{width}; use fewer weight or activation bits, or a wider accumulator"
+                )
+    expected = score_inputs(program.text, program.video)
+    if list(expected) != list(program.score.inputs):
+        raise RuntimeError(f"{stage}: score does not take what text and video return")
+
+
+def constant_bytes(graph: Graph) -> int:
+    """Bytes of all constants of a graph, as they are held."""
+    return sum(
+        value.nbytes
+        for node in graph.nodes
+        for value in vars(node.op).values()
+        if isinstance(value, np.ndarray)
+    )

@@ -1,0 +1,112 @@
+"""What is known of a value: its shape, what number one unit stands for, and its proved bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cimtool.arrays import Array
+
+INT_LIMIT = 2**62
+"""No integer value may reach this magnitude: requantisation adds below it in 64 bits."""
+
+Shape = tuple[str | int, ...]
+
+
+class RangeError(ValueError):
+    """An integer whose proved range does not fit the 62 bits that the contract allows."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """Shape with symbolic rows (`n`, `m`), bounds, and the real value of one unit.
+
+    `lo` and `hi` broadcast against the last axis: float64 for real numbers, where `scale` is
+    None, and int64 for integers. `scale` (a scalar or one value a channel) times the integer is
+    the real number it stands for.
+    """
+
+    shape: Shape
+    lo: Array
+    hi: Array
+    scale: Array | None = None
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the value is stored as integers."""
+        return self.scale is not None
+
+    @property
+    def signed(self) -> bool:
+        """Whether any element may be negative."""
+        return bool(np.min(self.lo) < 0)
+
+    @property
+    def magnitude(self) -> int | float:
+        """The largest absolute value that any element may have, in units."""
+        largest = max(abs(np.min(self.lo).item()), abs(np.max(self.hi).item()))
+        return largest
+
+    @property
+    def bits(self) -> int:
+        """Bits that hold every integer in the bounds (two's complement where signed)."""
+        lo, hi = int(np.min(self.lo)), int(np.max(self.hi))
+        if lo < 0:
+            return max((-lo - 1).bit_length(), hi.bit_length()) + 1
+        return max(hi.bit_length(), 1)
+
+    @property
+    def unit(self) -> Array:
+        """The scale of an integer type; an error in the compiler where there is none."""
+        if self.scale is None:
+            raise TypeError("a real value has no unit")
+        return self.scale
+
+    def real_bounds(self) -> tuple[Array, Array]:
+        """Lower and upper bound as real numbers."""
+        scale = 1.0 if self.scale is None else self.scale
+        return self.lo * scale, self.hi * scale
+
+
+def real(shape: Shape, lo: Any = -np.inf, hi: Any = np.inf) -> Type:
+    """A real value with float64 bounds."""
+    return Type(shape, np.asarray(lo, np.float64), np.asarray(hi, np.float64))
+
+
+def integer(shape: Shape, lo: Any, hi: Any, scale: Any) -> Type:
+    """An integer value; RangeError where a bound needs more than 62 bits."""
+    return Type(shape, _checked(lo), _checked(hi), np.asarray(scale, np.float64))
+
+
+def _checked(bound: Any) -> Array:
+    exact = np.asarray(bound, object)
+    if max((abs(int(value)) for value in exact.flat), default=0) >= INT_LIMIT:
+        raise RangeError
+    return exact.astype(np.int64)
+
+
+def like(first: Type, shape: Shape, lo: Any, hi: Any, scale: Any = None) -> Type:
+    """A type of the same kind of number as `first`."""
+    if first.is_integer:
+        return integer(shape, lo, hi, first.scale if scale is None else scale)
+    return real(shape, lo, hi)
+
+
+def exact(bound: Array) -> Array:
+    """Bounds in a form whose arithmetic cannot wrap: Python integers, or floats as they are."""
+    return bound.astype(object) if bound.dtype.kind == "i" else bound
+
+
+def combine(
+    operation: Callable[[Array, Array], Array], a: tuple[Array, Array], b: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Bounds of `operation(x, y)` for an operation monotonic in each argument."""
+    corners = np.stack(
+        np.broadcast_arrays(
+            *(operation(exact(np.asarray(x)), exact(np.asarray(y))) for x in a for y in b)
+        )
+    )
+    return corners.min(axis=0), corners.max(axis=0)

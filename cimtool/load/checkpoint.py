@@ -1,0 +1,169 @@
+"""Checkpoints read as plain values: nested dictionaries of NumPy arrays, numbers and texts."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import struct
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool.arrays import Array
+from cimtool.errors import CimError
+
+TORCH_SUFFIXES = (".pth", ".pt")
+SUFFIXES = (*TORCH_SUFFIXES, ".safetensors")
+
+# What torch.load and the restricted unpickler raise on bytes that are no checkpoint.
+BROKEN = (
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    struct.error,
+    RuntimeError,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint's values by key, nested as saved; arrays are float32, float64 or integers.
+
+    `ordered` says whether the order of the keys is that of the layers: a `.safetensors` file
+    sorts them by name.
+    """
+
+    file: str
+    content: Mapping[str, Any]
+    ordered: bool = True
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a `.pth`, `.pt` or `.safetensors` file; code inside is never executed.
+
+    Raises CimError for a missing, broken or foreign file, and for one that holds no dictionary.
+    """
+    require_suffix(path, "a checkpoint", SUFFIXES)
+    if path.suffix == ".safetensors":
+        return Checkpoint(str(path), _read_safetensors(path), ordered=False)
+    content = read_torch(path)
+    if not isinstance(content, dict):
+        raise CimError(
+            f"{path}: holds {_kind(content)}; expected a dictionary of tensors (a state_dict)"
+        )
+    return Checkpoint(str(path), content)
+
+
+def require_suffix(path: Path, what: str, accepted: tuple[str, ...]) -> None:
+    """Raise CimError unless `path` is an existing file with one of the suffixes."""
+    if path.suffix not in accepted:
+        found = f'"{path.suffix}"' if path.suffix else "no suffix"
+        raise CimError(f"{path}: {found} is not the suffix of {what}: {', '.join(accepted)}")
+    require_file(path)
+
+
+def require_file(path: Path) -> None:
+    """Raise CimError unless `path` is a file."""
+    if path.is_dir():
+        raise CimError(f"{path}: is a folder; expected a file")
+    if not path.is_file():
+        raise CimError(f"{path}: there is no such file")
+
+
+def read_torch(path: Path) -> Any:
+    """Read what `torch.save` wrote as plain values, with `weights_only=True`.
+
+    Raises CimError where the file is broken, or holds a class or function instead of numbers.
+    """
+    import torch
+
+    require_file(path)
+    try:
+        value = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except BROKEN as error:
+        raise CimError(f"{path}: {_torch_complaint(error)}") from None
+    return _plain(value, str(path), "")
+
+
+def _torch_complaint(error: Exception) -> str:
+    found = re.search(r"(?:GLOBAL|class|type) ([A-Za-z_][\w.]*\.\w+)", str(error))
+    if not found or not isinstance(error, pickle.UnpicklingError):
+        return "is truncated, corrupt, or not a file that torch.save wrote"
+    name = found.group(1)
+    if name.startswith("numpy"):
+        return f"holds a NumPy value ({name}); save it as a tensor or a plain number"
+    return (
+        f"holds Python code ({name}), which is never executed; expected tensors and plain values "
+        "only (save the state_dict, not the module)"
+    )
+
+
+def _read_safetensors(path: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors = load_file(path, device="cpu")
+    except OSError as error:
+        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise CimError(f"{path}: is truncated, corrupt, or not safetensors: {error}") from None
+    names = sorted(tensors, key=natural)
+    return {name: _plain(tensors[name], str(path), name) for name in names}
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A sort key by which `net.10` follows `net.9`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _plain(value: Any, file: str, key: str) -> Any:
+    """Return `value` with tensors as arrays; what is neither number, text nor container as text."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return tensor_array(value, file, key)
+    if isinstance(value, Mapping):
+        return {
+            str(name): _plain(inner, file, f"{key}.{name}" if key else str(name))
+            for name, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(inner, file, f"{key}[{i}]") for i, inner in enumerate(value)]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def tensor_array(tensor: Any, file: str, key: str) -> Array:
+    """Return a torch tensor as an array; half precision becomes float32, exactly.
+
+    Raises CimError for a tensor that is quantized, sparse, complex or without data.
+    """
+    import torch
+
+    tensor = tensor.detach()
+    plain = tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_meta
+    if not plain or tensor.is_complex():
+        kind = tensor.dtype if tensor.layout == torch.strided else tensor.layout
+        raise CimError(f"{file}: {key} is a tensor of {kind}; expected plain real numbers")
+    if tensor.is_floating_point() and tensor.dtype != torch.float64:
+        tensor = tensor.to(torch.float32)
+    return np.asarray(tensor.cpu().contiguous().numpy())
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"one tensor of shape {list(value.shape)}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,73 @@
+"""The file behind `--map`: which layers of a checkpoint play which part.
+
+TOML, one table a modality; every key is optional, and what is absent is recognised as usual:
+
+    [text]
+    prefix = "txt_tower"    # where this projector's keys begin, without the final dot
+    eps = 1e-3              # BatchNorm's epsilon, where it was not torch's 1e-5
+    fc1 = "net.0"           # layer of the layout = layer of the file, below the prefix
+    logvar = "head_b"
+
+    [video]
+    ...
+
+The layers of layout `trunk` are fc1, bn1, fc2, bn2, mu, logvar; those of `two-branch` are
+"mu_proj.0", "mu_proj.3", "logvar_proj.0", "logvar_proj.3" (with the quotes, as they have dots).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cimtool.errors import CimError
+from cimtool.ir.program import MODALITIES
+from cimtool.named import nearest
+from cimtool.toml_files import read_toml
+
+EPS = 1e-5
+"""BatchNorm's epsilon unless said otherwise: torch's default."""
+
+
+@dataclass(frozen=True)
+class ModalityMap:
+    """What `file` says of one projector; `layers` maps layers of the layout to the checkpoint's."""
+
+    file: str = ""
+    prefix: str | None = None
+    eps: float = EPS
+    layers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LayerMap:
+    """What the user said of both projectors."""
+
+    text: ModalityMap = field(default_factory=ModalityMap)
+    video: ModalityMap = field(default_factory=ModalityMap)
+
+
+def read_layer_map(path: Path) -> LayerMap:
+    """Read a map; CimError naming file and key where it is not one."""
+    tables = read_toml(path)
+    for name in tables:
+        if name not in MODALITIES:
+            raise CimError(f'{path}: unknown key "{name}"{nearest(name, MODALITIES)}')
+    text, video = (_modality(path, name, tables.get(name, {})) for name in MODALITIES)
+    return LayerMap(text, video)
+
+
+def _modality(path: Path, name: str, table: Any) -> ModalityMap:
+    if not isinstance(table, dict):
+        raise CimError(f"{path}: {name} = {table!r}: must be a table")
+    values = dict(table)
+    eps = values.pop("eps", EPS)
+    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 < eps < math.inf:
+        raise CimError(f"{path}: {name}.eps = {eps!r}: must be a number above 0")
+    for key, value in values.items():
+        if not isinstance(value, str) or not value:
+            raise CimError(f"{path}: {name}.{key} = {value!r}: must be the name of a layer")
+    return ModalityMap(str(path), values.pop("prefix", None), float(eps), values)

@@ -1,0 +1,78 @@
+"""Polynomial stand-ins for functions that hardware lacks, each with its densely checked error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.polynomial import chebyshev, polynomial
+
+from cimtool.arrays import FloatArray
+from cimtool.errors import CimError
+
+DENSE_POINTS = 20_001
+"""Points at which the error of an approximation is measured, ends included."""
+
+MAX_DEGREE = 24
+MAX_NEWTON_STEPS = 8
+
+
+@dataclass(frozen=True)
+class ExpPolynomial:
+    """`exp(centre + half * u)` for u in [-1, 1] as `sum c_i u^i`; `error` is relative to its maximum."""
+
+    centre: float
+    half: float
+    coefficients: tuple[float, ...]
+    error: float
+
+
+def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
+    """Interpolate exp at Chebyshev nodes of [lo, hi], with the lowest degree within `tolerance`.
+
+    The error is that of near-minimax interpolation, at most a small factor above the best
+    polynomial's; it is measured at 20,001 points, relative to the largest value exp(hi).
+    """
+    centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
+    u = np.linspace(-1.0, 1.0, DENSE_POINTS)
+    exact = np.exp(half * (u - 1))
+    for degree in range(1, MAX_DEGREE + 1):
+        series = chebyshev.chebinterpolate(lambda v: np.exp(half * (v - 1)), degree)
+        powers = chebyshev.cheb2poly(series)
+        error = float(np.abs(polynomial.polyval(u, powers) - exact).max())
+        if error <= tolerance:
+            scale = np.exp(centre + half)
+            return ExpPolynomial(centre, half, tuple(float(c) for c in powers * scale), error)
+    raise CimError(
+        f"logvar spans {lo:.3g} to {hi:.3g} on the calibration data, too wide for exp in "
+        f"{MAX_DEGREE} multiply-adds; expected a span below about 40 (clamp it, or check the data)"
+    )
+
+
+@dataclass(frozen=True)
+class NewtonRoot:
+    """`1/sqrt(x)` on [lo, hi]: start `y = alpha + beta x`, then `steps` of `y (3 - x y^2) / 2`."""
+
+    alpha: float
+    beta: float
+    steps: int
+    error: float
+
+
+def fit_inverse_root(lo: float, hi: float, tolerance: float) -> NewtonRoot:
+    """Fit the start line (Chebyshev interpolation) and count the Newton steps to a relative error."""
+    x = np.linspace(lo, hi, DENSE_POINTS)
+    nodes = (lo + hi) / 2 + (hi - lo) / 2 * np.array([-np.sqrt(0.5), np.sqrt(0.5)])
+    ends = 1 / np.sqrt(nodes)
+    beta = float((ends[1] - ends[0]) / (nodes[1] - nodes[0])) if hi > lo else 0.0
+    alpha = float(ends[0] - beta * nodes[0])
+    y: FloatArray = alpha + beta * x
+    for steps in range(MAX_NEWTON_STEPS + 1):
+        error = float(np.abs(y * np.sqrt(x) - 1).max())
+        if error <= tolerance:
+            return NewtonRoot(alpha, beta, steps, error)
+        y = y * (1.5 - 0.5 * x * y * y)
+    raise CimError(
+        f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on the "
+        f"calibration data, too wide for {MAX_NEWTON_STEPS} Newton steps"
+    )

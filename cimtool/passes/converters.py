@@ -1,0 +1,82 @@
+"""Fit converters: the range of each ADC, from column sums of calibration rows.
+
+A slice whose column sums can be proved to fit at step 1 needs no converter model. Elsewhere the
+step is the power of two whose clipping and rounding error at the layer's output is least, and the
+mean error that remains is taken off in the digital bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cimtool.arrays import Array, IntArray
+from cimtool.hardware.crossbar import (
+    column_bounds,
+    encode_inputs,
+    encode_weights,
+    input_cycles,
+    lossless,
+)
+from cimtool.hardware.kernels import product_kind, step_errors
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.program import Graph, Node, Program
+from cimtool.passes.bias import correct_bias, layer_means
+from cimtool.passes.step import Job, Pass
+from cimtool.passes.tile import CROSSBAR_OPS
+from cimtool.simulate import Runner
+
+FIT_ROWS = 64
+"""Calibration rows whose column sums decide a converter's step."""
+
+
+def fit_converters(program: Program, job: Job) -> Program:
+    """Return the program with a step for every converter that is not provably lossless."""
+    text, video = (_fit_graph(graph, job) for graph in (program.text, program.video))
+    return replace(program, text=text, video=video)
+
+
+def _fit_graph(graph: Graph, job: Job) -> Graph:
+    exact = graph
+    rows = job.rows(graph.name)
+    for node in graph.nodes:
+        if isinstance(node.op, CrossbarMvm) and node.op.crossbar.adc_bits is not None:
+            x = Runner(graph).values({"x": rows[:FIT_ROWS]}, [node.inputs[0]])[node.inputs[0]]
+            graph = _with_op(graph, node, replace(node.op, steps=fit_steps(node.op, x)))
+    if graph is exact or all(
+        node.op.exact for node in graph.nodes if isinstance(node.op, CrossbarMvm)
+    ):
+        return graph
+    return correct_bias(graph, rows, layer_means(exact, rows))
+
+
+def _with_op(graph: Graph, node: Node, op: CrossbarMvm) -> Graph:
+    nodes = tuple(replace(n, op=op) if n.name == node.name else n for n in graph.nodes)
+    return replace(graph, nodes=nodes)
+
+
+def fit_steps(op: CrossbarMvm, x: IntArray) -> tuple[int | None, ...]:
+    """The step exponent of each slice for inputs like `x` [n, K]; None where provably lossless."""
+    crossbar = op.crossbar
+    cycles = input_cycles(crossbar)
+    weights = np.array([sign << shift for shift, _, sign in cycles], np.int64)
+    steps: list[int | None] = []
+    for cells in encode_weights(op.weight, crossbar):
+        if lossless(cells, crossbar):
+            steps.append(None)
+            continue
+        bounds = column_bounds(cells, crossbar)
+        top = max(int(np.abs(edge).max()) for edge in bounds)
+        candidates = max(1, top.bit_length() - crossbar.adc_limits[1].bit_length() + 1) + 1
+        kind = product_kind(top)
+        digits = [cycle.digits.astype(kind) for cycle in encode_inputs(x, crossbar)]
+        energy = np.zeros(candidates)
+        for group in crossbar.groups(op.weight.shape[0]):
+            sums: Array = np.stack([d[:, group] @ cells.digits[group].astype(kind) for d in digits])
+            energy += step_errors(sums[None], candidates, crossbar, weights)
+        steps.append(int(np.argmin(energy)))
+    return tuple(steps)
+
+
+FIT_CONVERTERS = Pass("converters fitted", fit_converters, CROSSBAR_OPS)

@@ -1,0 +1,129 @@
+"""Integer formats: which scale each stored value gets, from calibrated ranges and settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray
+from cimtool.ir.arithmetic import Mvm, Store, scalar
+from cimtool.ir.format import integer_limits
+from cimtool.ir.program import Graph
+from cimtool.ir.types import Type
+
+EQUALISE_LIMIT = 8
+"""Channels are equalised over at most 2^8 between the finest and the coarsest."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A stored integer: its limits, and the real value of one unit (scalar or per channel)."""
+
+    lo: int
+    hi: int
+    scale: FloatArray
+
+
+def next_power_of_two(x: float) -> float:
+    """The smallest power of two that is not below a positive number."""
+    mantissa, exponent = np.frexp(x)
+    return float(np.ldexp(1.0, exponent - (mantissa == 0.5)))
+
+
+def magnitude(known: Type) -> FloatArray:
+    """Largest absolute real value per channel (or scalar)."""
+    lo, hi = known.real_bounds()
+    return np.maximum(np.abs(lo), np.abs(hi))
+
+
+def covering(top: float, bits: int, signed: bool, exact_scale: bool) -> Format:
+    """The format whose largest integer stands for `top`, or for just above it by a power of two."""
+    lo, hi = integer_limits(bits, signed)
+    scale = (top or 1.0) / hi
+    return Format(lo, hi, scalar(next_power_of_two(scale) if exact_scale else scale))
+
+
+@dataclass(frozen=True)
+class SharedScales:
+    """The scales that both modalities share: of mu, and of s for cross terms and for sums.
+
+    The variance's scales are mu's squared times a power of two, so that ed and vd are sums of
+    integers and shifts.
+    """
+
+    mu: float
+    s: float
+    s_self: float
+
+    def of(self, role: str) -> float:
+        """The scale of a stored feature."""
+        return {"mu": self.mu, "s": self.s, "s_self": self.s_self}[role]
+
+
+def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> SharedScales:
+    """Choose the feature scales from the calibrated ranges of both projectors (lowered graphs)."""
+    tops = {"mu": 0.0, "s": 0.0, "s_self": 0.0}
+    bits = dict.fromkeys(tops, feature_bits)
+    for graph in graphs:
+        for node in graph.nodes:
+            if isinstance(node.op, Store) and node.op.role in tops:
+                top = float(magnitude(graph.types[node.inputs[0]]).max())
+                tops[node.op.role] = max(tops[node.op.role], top)
+                bits[node.op.role] = node.op.bits or feature_bits
+    mu = float(covering(tops["mu"], bits["mu"], True, False).scale)
+    variance = {
+        role: mu**2 * next_power_of_two((tops[role] or mu**2) / ((1 << bits[role]) - 1) / mu**2)
+        for role in ("s", "s_self")
+    }
+    return SharedScales(mu, variance["s"], variance["s_self"])
+
+
+def layer_input_format(
+    graph: Graph, node_name: str, store: Store, equalise: bool
+) -> Format:
+    """Format of a value that layers read: one scale, times a power of two a channel if equalised.
+
+    A channel's power of two balances its range against the largest weight that reads it, each
+    taken relative to its output's scale.
+    """
+    known = graph.types[node_name]
+    top = np.array(magnitude(known), ndmin=1)
+    exponent = np.zeros(top.shape, np.int64)
+    readers = [
+        node.op for node in graph.nodes if node_name in node.inputs and isinstance(node.op, Mvm)
+    ]
+    if equalise and readers and top.size > 1:
+        exponent = _equalising_exponents(top, readers)
+    balanced = float((top / np.ldexp(1.0, exponent)).max())
+    fmt = covering(balanced, store.bits, known.signed, store.role == "input")
+    return Format(fmt.lo, fmt.hi, fmt.scale * np.ldexp(1.0, exponent))
+
+
+def _equalising_exponents(top: FloatArray, readers: list[Mvm]) -> Array:
+    strength = np.zeros(top.shape)
+    for reader in readers:
+        column = np.abs(reader.weight).max(axis=0)
+        relative = np.abs(reader.weight) / np.where(column > 0, column, 1.0)
+        strength = np.maximum(strength, relative.max(axis=1))
+    live = (top > 0) & (strength > 0)
+    if not live.any():
+        return np.zeros(top.shape, np.int64)
+    balance = np.log2(np.sqrt(np.where(live, top, 1.0) / np.where(live, strength, 1.0)))
+    balance = np.floor(balance - balance[live].max() + 0.5)
+    return np.where(live, np.maximum(balance, -EQUALISE_LIMIT), 0).astype(np.int64)
+
+
+def feature_format(store: Store, feature_bits: int, scales: SharedScales) -> Format:
+    """Format of a stored mu or s."""
+    lo, hi = integer_limits(store.bits or feature_bits, store.role == "mu")
+    return Format(lo, hi, scalar(scales.of(store.role)))
+
+
+def value_format(known: Type, store: Store) -> Format:
+    """Format with a power-of-two scale that covers a value's bounds."""
+    top = float(magnitude(known).max())
+    if store.role == "normal":  # [-1, 1] in steps of a power of two
+        limit = 1 << (store.bits - 1)
+        return Format(-limit, limit, scalar(1.0 / limit))
+    return covering(top, store.bits, True, True)

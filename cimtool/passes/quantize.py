@@ -1,0 +1,266 @@
+"""Quantize: real numbers become integers; rounding happens where values are stored.
+
+Between stores sums and products stay exact, in up to 46 bits; a value is narrowed only where a
+product would leave the 62 bits of the digital unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray
+from cimtool.errors import CimError
+from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
+from cimtool.ir.format import integer_limits, ratio, round_half_up
+from cimtool.ir.integer import Dequantize, Quantize, Requant
+from cimtool.ir.program import Builder, Graph, Node, Program, Rule, keep, rewrite, score_inputs
+from cimtool.passes.bias import correct_bias, layer_means
+from cimtool.passes.formats import (
+    Format,
+    SharedScales,
+    feature_format,
+    layer_input_format,
+    magnitude,
+    next_power_of_two,
+    shared_scales,
+    value_format,
+)
+from cimtool.passes.lower import MAC_OPS
+from cimtool.passes.step import Job, Pass
+
+INTEGER_OPS = (MAC_OPS - {Store}) | {Quantize, Requant, Dequantize}
+
+EXACT_BITS = 45
+"""Sums are kept exact up to so many bits; 2^46 times a 15-bit multiplier stays below 2^62."""
+
+FACTOR_BITS = 24
+"""A factor of a product whose exact form would be wider than EXACT_BITS is narrowed to these."""
+
+
+def quantize(program: Program, job: Job) -> Program:
+    """Return the integer program; with bias correction, layer means match the float program's."""
+    scales = shared_scales((program.text, program.video), job.settings.feature_bits)
+    graphs = []
+    for graph in (program.text, program.video):
+        quantized = rewrite(graph, _Quantizer(graph, job, scales).rule)
+        quantized = replace(quantized, ranges={})
+        if job.settings.bias_correction:
+            rows = job.rows(graph.name)
+            quantized = correct_bias(quantized, rows, layer_means(graph, rows))
+        graphs.append(quantized)
+    text, video = graphs
+    rule = _Quantizer(program.score, job, scales).rule
+    score = rewrite(program.score, rule, score_inputs(text, video))
+    return Program(text, video, replace(score, ranges={}))
+
+
+@dataclass(frozen=True)
+class _Quantizer:
+    """The rules for one graph; `source` is the lowered graph, whose types hold real bounds."""
+
+    source: Graph
+    job: Job
+    scales: SharedScales
+    narrowed: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def rule(self, node: Node) -> Rule:
+        """Pick the rule for a node of the lowered graph."""
+        rules: dict[type, Rule] = {
+            Store: self.store,
+            Mvm: self.mvm,
+            Add: self.add,
+            Mul: self.mul,
+            Sum: self.sum,
+            Clip: self.clip,
+            MatMul: keep,
+            Axis: keep,
+        }
+        return rules[type(node.op)]
+
+    def store(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """Round into the format of the store's role."""
+        op = node.op
+        assert isinstance(op, Store)
+        settings = self.job.settings
+        known = self.source.types[node.inputs[0]]
+        if op.role in ("input", "activation"):
+            fmt = layer_input_format(self.source, node.name, op, settings.equalise)
+        elif op.role in ("mu", "s", "s_self"):
+            fmt = feature_format(op, settings.feature_bits, self.scales)
+        else:
+            fmt = value_format(known, op)
+        if op.role == "input":
+            return builder.add(node.name, Quantize(fmt.scale, fmt.lo, fmt.hi), inputs[0])
+        value = requantized(builder, node.name, _before_clip(builder, inputs[0], fmt), fmt)
+        if op.role == "logit":
+            return builder.add("logit", Dequantize(fmt.scale), value)
+        return value
+
+    def mvm(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """Round weights to integers, one scale an output channel; the input's scales go in."""
+        op = node.op
+        assert isinstance(op, Mvm)
+        settings = self.job.settings.of_layer(self.source.layer(node))
+        _, largest = integer_limits(settings.weight_bits, True)
+        effective = op.weight * np.reshape(builder.types[inputs[0]].unit, (-1, 1))
+        scale = np.abs(effective).max(axis=0) / largest
+        # A column of zeros still has a bias, which must fit beside the products.
+        room = np.abs(op.bias) / (1 << min(settings.accumulator_bits, 40) - 3)
+        scale = np.maximum(scale, np.maximum(room, np.finfo(np.float64).tiny * 2.0**60))
+        weight = np.clip(round_half_up(effective / scale), -largest, largest)
+        return builder.add(
+            node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs
+        )
+
+    def clip(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """Limits in units of the value, per channel where its scale is."""
+        op = node.op
+        assert isinstance(op, Clip)
+        known = builder.types[inputs[0]]
+        lo, hi = (
+            np.where(np.isfinite(bound), round_half_up(_finite(bound) / known.unit), end)
+            for bound, end in ((op.lo, known.lo), (op.hi, known.hi))
+        )
+        return builder.add(node.name, Clip(lo, hi), *inputs)
+
+    def sum(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """Accumulate exactly, after narrowing terms whose sum would be too wide."""
+        known = builder.types[inputs[0]]
+        spare = EXACT_BITS - known.bits - int(known.shape[-1]).bit_length()
+        value = inputs[0]
+        if spare < 0:
+            value = self.narrow(builder, value, known.bits + spare)
+        return builder.add(node.name, Sum(), value)
+
+    def mul(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """Multiply exactly, after narrowing factors whose product would be too wide."""
+        if sum(builder.types[i].bits for i in inputs) > EXACT_BITS + 1:
+            inputs = tuple(
+                self.narrow(builder, i, FACTOR_BITS)
+                if builder.types[i].bits > FACTOR_BITS
+                else i
+                for i in inputs
+            )
+        return builder.add(node.name, Mul(), *inputs)
+
+    def add(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """Bring all terms to one unit (exact shifts where scales allow) and add the constant."""
+        op = node.op
+        assert isinstance(op, Add)
+        values = list(inputs)
+        if len(values) > 1:
+            values = [self._uniform(builder, value) for value in values]
+        units = [
+            np.abs(factor) * builder.types[value].unit
+            for factor, value in zip(op.factors, values, strict=True)
+        ]
+        top = float(np.max(np.abs(op.offset))) + sum(
+            float(np.max(np.abs(factor) * magnitude(builder.types[value])))
+            for factor, value in zip(op.factors, values, strict=True)
+        )
+        unit = _common_unit(units, top)
+        factors: list[Array] = []
+        for i, (factor, value) in enumerate(zip(op.factors, values, strict=True)):
+            share = units[i] / unit
+            if np.all(share >= 1) and np.all(np.frexp(share)[0] == 0.5):
+                factors.append((np.sign(factor) * share).astype(np.int64))
+                continue
+            fmt = wide_format(unit / np.abs(factor))
+            values[i] = requantized(builder, f"{value}.aligned", value, fmt)
+            factors.append(np.sign(factor).astype(np.int64))
+        offset = round_half_up(op.offset / unit)
+        return builder.add(node.name, Add(tuple(factors), offset, unit), *values)
+
+    def _uniform(self, builder: Builder, value: str) -> str:
+        """A value with one scale, or with scales that are powers of two of one another."""
+        unit = builder.types[value].unit
+        if unit.ndim and not np.all(np.frexp(unit / unit.flat[0])[0] == 0.5):
+            return self.narrow(builder, value, FACTOR_BITS)
+        return value
+
+    def narrow(self, builder: Builder, value: str, bits: int) -> str:
+        """The value in so many bits (signed, power-of-two scale), rounded once for all uses."""
+        key = (value, str(bits))
+        if key not in self.narrowed:
+            top = float(magnitude(builder.types[value]).max()) or 1.0
+            lo, hi = integer_limits(bits, True)
+            fmt = Format(lo, hi, scalar(next_power_of_two(top / hi)))
+            self.narrowed[key] = requantized(builder, f"{value}.narrow", value, fmt)
+        return self.narrowed[key]
+
+
+def _finite(bound: Array) -> Array:
+    return np.where(np.isfinite(bound), bound, 0.0)
+
+
+def wide_format(scale: FloatArray) -> Format:
+    """A format that no value of a program leaves: for changing the scale alone."""
+    limit = 1 << EXACT_BITS + 2
+    return Format(-limit, limit, np.asarray(scale))
+
+
+def _common_unit(units: Sequence[FloatArray], top: float) -> FloatArray:
+    """The finest unit of the terms, coarsened by a power of two until the sum fits EXACT_BITS."""
+    if len(units) == 1:
+        finest = units[0]
+    else:
+        finest = scalar(min(float(np.min(unit)) for unit in units))
+    excess = top / float(np.min(finest)) / 2.0**EXACT_BITS
+    return finest * next_power_of_two(excess) if excess > 1 else finest
+
+
+def _before_clip(builder: Builder, value: str, fmt: Format) -> str:
+    """The value before a Clip that the format's own limits make needless."""
+    node = builder.by_name.get(value)
+    if node is None or not isinstance(node.op, Clip) or builder.types[node.inputs[0]].bits > 32:
+        return value
+    clipped = builder.types[value]
+    lo, hi = clipped.real_bounds()
+    if np.all(fmt.lo * fmt.scale >= lo - fmt.scale / 2) and np.all(
+        fmt.hi * fmt.scale <= hi + fmt.scale / 2
+    ):
+        return node.inputs[0]
+    return value
+
+
+def requantized(builder: Builder, name: str, value: str, fmt: Format) -> str:
+    """Add the Requant from a value's own scale to a format's, with multipliers per channel."""
+    known = builder.types[value]
+    shape = np.broadcast_shapes(known.unit.shape, fmt.scale.shape)
+    own, wanted, lo, hi = (
+        np.broadcast_to(x, shape if x.ndim <= len(shape) else x.shape).ravel()
+        for x in (known.unit, fmt.scale, np.asarray(known.lo), np.asarray(known.hi))
+    ) if shape else (
+        np.ravel(x) for x in (known.unit, fmt.scale, known.lo.min(), known.hi.max())
+    )
+    multipliers, shifts = [], []
+    for i in range(own.size):
+        factor = Fraction(float(own[i])) / Fraction(float(wanted[i]))
+        largest = max(abs(int(lo[i % lo.size])), abs(int(hi[i % hi.size])), 1)
+        try:
+            found = ratio(factor, largest)
+        except ValueError as error:
+            raise CimError(
+                f"{builder.name}.{name}: {error} in 62 bits; its range differs too much from "
+                "that of what it is added to or stored as"
+            ) from None
+        multipliers.append(found.multiplier)
+        shifts.append(found.shift)
+    return builder.add(
+        name,
+        Requant(
+            np.array(multipliers, np.int64).reshape(shape),
+            np.array(shifts, np.int64).reshape(shape),
+            fmt.lo,
+            fmt.hi,
+            fmt.scale,
+        ),
+        value,
+    )
+
+
+QUANTIZE = Pass("quantized", quantize, INTEGER_OPS)

@@ -1,0 +1,61 @@
+"""Tile: each layer's integer weights go into row groups and slices of crossbars.
+
+The row group (all columns over the rows summed in one conversion) is the unit of numerics; which
+macro holds which columns is placement, and changes no number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cimtool.hardware.crossbar import Crossbar, InputEncoding
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.program import Builder, Node, Program, Rule, keep, rewrite
+from cimtool.ir.types import Type
+from cimtool.passes.quantize import INTEGER_OPS
+from cimtool.passes.step import Job, Pass
+from cimtool.settings import Settings
+
+CROSSBAR_OPS = (INTEGER_OPS - {Mvm}) | {CrossbarMvm}
+
+
+def tile(program: Program, job: Job) -> Program:
+    """Return the program with every layer on crossbars, converters still lossless."""
+
+    def mvm(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        op = node.op
+        assert isinstance(op, Mvm)
+        settings = job.settings.of_layer(f"{builder.name}.{node.name}")
+        crossbar = layout(settings, builder.types[inputs[0]])
+        assert op.scale is not None
+        steps = (None,) * crossbar.slices
+        return builder.add(
+            node.name, CrossbarMvm(op.weight, op.bias, op.scale, crossbar, steps), *inputs
+        )
+
+    def rule(node: Node) -> Rule:
+        return mvm if isinstance(node.op, Mvm) else keep
+
+    text, video = (rewrite(graph, rule) for graph in (program.text, program.video))
+    return replace(program, text=text, video=video)
+
+
+def layout(settings: Settings, x: Type) -> Crossbar:
+    """The crossbar of a layer whose input is `x`; inputs that are never negative are unsigned."""
+    encoding: InputEncoding = settings.input_encoding if x.signed else "unsigned"
+    return Crossbar(
+        rows=settings.rows,
+        cell_bits=settings.cell_bits,
+        dac_bits=settings.dac_bits,
+        encoding=settings.encoding,
+        weight_bits=settings.weight_bits,
+        input_encoding=encoding,
+        input_bits=x.bits,
+        adc_bits=settings.adc_bits,
+        rounding=settings.rounding,
+        accumulator_bits=settings.accumulator_bits,
+    )
+
+
+TILE = Pass("tiled", tile, CROSSBAR_OPS)

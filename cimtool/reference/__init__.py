@@ -1,0 +1,1 @@
+"""The mathematics in float64: what the hardware's scores are compared with, and how."""

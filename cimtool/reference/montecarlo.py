@@ -1,0 +1,146 @@
+"""The matching probability by sampling: K samples a side, K*K sigmoids, their mean in log space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.random import Generator, Philox
+
+from cimtool.arrays import FloatArray, IntArray
+from cimtool.errors import CimError
+from cimtool.reference.statistics import Gaussians, centred
+
+Modality = Literal["text", "video"]
+_STREAM: dict[Modality, int] = {"text": 0, "video": 1}
+
+# Sampled points handled at once. A block of videos is drawn once and held; the texts are drawn anew
+# for each. Their product is the largest array, 50 MB whatever K; at K = 10 what one text makes of a
+# block of videos is 1.6 MB and stays in the cache while its sigmoids are summed.
+_VIDEO_POINTS = 20480
+_TEXT_POINTS = 320
+
+
+@dataclass(frozen=True, eq=False)
+class MonteCarlo:
+    """Estimates for all pairs, each [n, m] float64."""
+
+    log_p: FloatArray
+    log_1mp: FloatArray
+    standard_error_of_logit: FloatArray
+
+    @property
+    def logit(self) -> FloatArray:
+        """log(p / (1 - p)), [n, m]."""
+        return self.log_p - self.log_1mp
+
+
+def monte_carlo(
+    text: Gaussians,
+    video: Gaussians,
+    a: float,
+    b: float,
+    samples: int = 10,
+    seed: int = 0,
+    rows_t: IntArray | None = None,
+    rows_v: IntArray | None = None,
+) -> MonteCarlo:
+    """Estimate E[sigmoid(b - a |z_t - z_v|^2)] of all pairs from K = `samples` draws an item.
+
+    `rows_t` [n] and `rows_v` [m] are the items' own row numbers (default 0, 1, ...), which with
+    `seed` and the modality key their draws: an item has the same draws in whatever batch it comes.
+    The standard error is the two-sample one, sqrt(var(row means)/K + var(column means)/K), since
+    the K*K pairs share their draws; the delta method carries it to the logit.
+    Raises CimError where there are fewer than two samples or the seed is not in [0, 2^64).
+    """
+    if samples < 2:
+        raise CimError(f"samples is {samples}; a standard error needs at least 2")
+    if not 0 <= seed < 2**64:
+        raise CimError(f"seed is {seed}; expected 0 to 2^64 - 1")
+    rows_t = np.arange(len(text)) if rows_t is None else rows_t
+    rows_v = np.arange(len(video)) if rows_v is None else rows_v
+    text, video = centred(text, video)
+    log_p, log_1mp, error = (np.empty((len(text), len(video))) for _ in range(3))
+    for cols in _blocks(len(video), _VIDEO_POINTS // samples):
+        # Sample-major, so that sums over samples run along contiguous videos.
+        z_v = draw(video[cols], "video", rows_v[cols], samples, seed).transpose(1, 0, 2)
+        z_v = np.ascontiguousarray(z_v)
+        for rows in _blocks(len(text), _TEXT_POINTS // samples):
+            z_t = draw(text[rows], "text", rows_t[rows], samples, seed)
+            for i, x in enumerate(_sigmoid_inputs(z_t, z_v, a, b), start=rows.start):
+                log_p[i, cols], log_1mp[i, cols], error[i, cols] = _mean_of_sigmoids(x)
+    return MonteCarlo(log_p, log_1mp, error)
+
+
+def draw(
+    items: Gaussians, modality: Modality, rows: IntArray, samples: int, seed: int
+) -> FloatArray:
+    """Draw `samples` points of each item, [n, K, d], keyed by (seed, modality, row of the item).
+
+    The first draws of an item are the same whatever K.
+    """
+    z = np.empty((len(items), samples, items.d))
+    key = np.array([seed, _STREAM[modality]], np.uint64)
+    for row, points in zip(rows, z, strict=True):
+        # The row is the counter's top word, so that streams of two rows never meet.
+        counter = np.array([0, 0, 0, row], np.uint64)
+        Generator(Philox(key=key, counter=counter)).standard_normal(out=points)
+    z *= np.sqrt(items.s)[:, None]
+    z += items.mu[:, None]
+    return z
+
+
+def _blocks(n: int, size: int) -> Iterator[slice]:
+    size = max(size, 1)
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def _sigmoid_inputs(z_t: FloatArray, z_v: FloatArray, a: float, b: float) -> Iterator[FloatArray]:
+    """Yield b - a |z_t - z_v|^2 as [K text samples, K video samples, m], one text after the other.
+
+    `z_t` is [n, K, d] and `z_v` [K, m, d].
+    """
+    n, K, d = z_t.shape
+    dots = (z_t.reshape(n * K, d) @ z_v.reshape(-1, d).T).reshape(n, K, K, -1)
+    norms_t = np.einsum("nkd,nkd->nk", z_t, z_t)
+    norms_v = np.einsum("kmd,kmd->km", z_v, z_v)
+    for x, norm in zip(dots, norms_t, strict=True):
+        x *= 2 * a
+        x -= a * norm[:, None, None]
+        x += b - a * norms_v
+        yield x
+
+
+def _mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return log p, log(1-p) and the standard error of the logit, each [m], of x [K, K, m].
+
+    The smaller of p and 1-p is taken from its own sum; the larger is what that leaves.
+    """
+    log_p, error_p = _log_mean_sigmoid(x)
+    log_1mp, error_1mp = _log_mean_sigmoid(-x)
+    small_p = log_p < log_1mp
+    smaller = np.where(small_p, log_p, log_1mp)
+    larger = np.log1p(-np.exp(smaller))
+    # d logit / dp = 1 / (p (1-p)), the same from either side.
+    error = np.where(small_p, error_p, error_1mp) / np.exp(larger)
+    return np.where(small_p, smaller, larger), np.where(small_p, larger, smaller), error
+
+
+def _log_mean_sigmoid(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the log of the mean sigmoid of x [K, K, m] and the mean's relative standard error."""
+    K = len(x)
+    # logsumexp of logsigmoid: sigmoid(x) e^-c = 1 / (e^(c-x) + e^c), with c near the largest
+    # log sigmoid, so that the largest term is of order one and none can underflow that counts.
+    c = np.minimum(x.max(axis=(0, 1)), 0.0)
+    terms = c - x
+    with np.errstate(over="ignore"):  # an infinite denominator is a term of nothing
+        np.exp(terms, out=terms)
+        terms += np.exp(c)
+    np.reciprocal(terms, out=terms)
+    row_means, column_means = terms.mean(axis=1), terms.mean(axis=0)
+    mean = row_means.mean(axis=0)
+    variance = (row_means.var(axis=0, ddof=1) + column_means.var(axis=0, ddof=1)) / K
+    return c + np.log(mean), np.sqrt(variance) / mean

@@ -1,0 +1,162 @@
+"""The polynomial surrogate: a bivariate polynomial in ed and vd that stands for the logit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cimtool.arrays import FloatArray
+from cimtool.errors import CimError
+
+MAX_DEGREE = 6
+
+# Varying by less than this share of its own size, a surrogate ranks nothing: what labels clipped at
+# 1e-6 leave of a fit.
+CONSTANT_SHARE = 1e-6
+
+Range = tuple[float, float]
+
+
+def exponents(degree: int) -> list[tuple[int, int]]:
+    """Return (i, j) of each term ed^i vd^j in scikit-learn's order, the constant left out.
+
+    That is `PolynomialFeatures(degree, include_bias=False)`: ed, vd, ed^2, ed vd, vd^2, ...
+    """
+    return [(total - j, j) for total in range(1, degree + 1) for j in range(total + 1)]
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """bias + sum coeff_k (ed/scale_ed)^i (vd/scale_vd)^j over `exponents(degree)`.
+
+    With `fit_logit` its value is a logit, otherwise a probability that is ranked as it is. `a`, `b`
+    and `K` are the teacher's sigmoid and samples a side, None where unknown.
+    Raises CimError where the degree is not 1 to 6, the number of coefficients is not the degree's,
+    a number is not finite, or a scale is not positive.
+    """
+
+    degree: int
+    coeff: tuple[float, ...]
+    bias: float
+    scale_ed: float = 1.0
+    scale_vd: float = 1.0
+    fit_logit: bool = True
+    a: float | None = None
+    b: float | None = None
+    K: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.degree <= MAX_DEGREE:
+            raise CimError(f"polynomial: degree is {self.degree}; expected 1 to {MAX_DEGREE}")
+        self._check_count()
+        numbers = {f"coeff[{k}]": c for k, c in enumerate(self.coeff)}
+        numbers |= {"bias": self.bias, "scale_ed": self.scale_ed, "scale_vd": self.scale_vd}
+        numbers |= {name: x for name, x in (("a", self.a), ("b", self.b)) if x is not None}
+        for name, number in numbers.items():
+            if not math.isfinite(number):
+                raise CimError(f"polynomial: {name} is {number}; expected a finite number")
+        for name in ("scale_ed", "scale_vd"):
+            if numbers[name] <= 0:
+                raise CimError(f"polynomial: {name} is {numbers[name]}; expected more than 0")
+
+    def _check_count(self) -> None:
+        count, expected = len(self.coeff), len(exponents(self.degree))
+        if count == expected:
+            return
+        fits = [g for g in range(1, MAX_DEGREE + 1) if len(exponents(g)) == count]
+        hint = f" ({count} belong to degree {fits[0]})" if fits else ""
+        if count - 1 == expected:
+            hint = " (the constant is not one of them: it is the bias)"
+        raise CimError(
+            f"polynomial: coeff has {count} numbers; degree {self.degree} has {expected}{hint}"
+        )
+
+    def evaluate(self, ed: ArrayLike, vd: ArrayLike) -> FloatArray:
+        """Return the value at ed and vd (raw, of one shape), float64.
+
+        Real ed spread by 0.3% around some hundreds, where the powers of raw ed cancel; so the
+        polynomial is first moved, exactly, to variables in [-1, 1] over the values given. The
+        result is as accurate as its own size allows, and may differ in the last bits between a
+        block and the whole. Raises CimError where ed or vd is not finite.
+        """
+        ed, vd = np.asarray(ed, np.float64), np.asarray(vd, np.float64)
+        if ed.size == 0:
+            return np.empty(ed.shape)
+        centre_ed, half_ed = _centre_and_half(*_range_of("ed", ed))
+        centre_vd, half_vd = _centre_and_half(*_range_of("vd", vd))
+        matrix = shifted(self, centre_ed, half_ed, centre_vd, half_vd)
+        return _horner(matrix, (ed - centre_ed) / half_ed, (vd - centre_vd) / half_vd)
+
+    def is_constant(self, ed: Range, vd: Range) -> bool:
+        """Say whether it hardly varies over the rectangle of raw ed and vd, (low, high) each.
+
+        Hardly: in variables in [-1, 1] all terms but the constant add up to less than
+        CONSTANT_SHARE of the whole.
+        """
+        matrix = shifted(self, *_centre_and_half(*ed), *_centre_and_half(*vd))
+        total = sum((abs(c) for row in matrix for c in row), Fraction(0))
+        return total - abs(matrix[0][0]) <= Fraction(CONSTANT_SHARE) * total
+
+
+def shifted(
+    poly: Polynomial, center_ed: float, half_ed: float, center_vd: float, half_vd: float
+) -> list[list[Fraction]]:
+    """Return c[i][j] of u^i v^j with ed = center_ed + half_ed u and vd = center_vd + half_vd v.
+
+    Exact: every float is the rational number that it is, the scales of the features included.
+    The matrix is square, degree + 1 a side, zero where i + j is above the degree.
+    """
+    size = poly.degree + 1
+    powers_ed = _powers(Fraction(center_ed), Fraction(half_ed), Fraction(poly.scale_ed), size)
+    powers_vd = _powers(Fraction(center_vd), Fraction(half_vd), Fraction(poly.scale_vd), size)
+    matrix = [[Fraction(0)] * size for _ in range(size)]
+    matrix[0][0] = Fraction(poly.bias)
+    for (m, n), coefficient in zip(exponents(poly.degree), poly.coeff, strict=True):
+        for i, x in enumerate(powers_ed[m]):
+            for j, y in enumerate(powers_vd[n]):
+                matrix[i][j] += Fraction(coefficient) * x * y
+    return matrix
+
+
+def _powers(center: Fraction, half: Fraction, scale: Fraction, count: int) -> list[list[Fraction]]:
+    """Return for n = 0..count-1 the n+1 coefficients of ((center + half u) / scale)^n in u."""
+    return [
+        [math.comb(n, i) * center ** (n - i) * half**i / scale**n for i in range(n + 1)]
+        for n in range(count)
+    ]
+
+
+def _horner(matrix: list[list[Fraction]], u: FloatArray, v: FloatArray) -> FloatArray:
+    """Return sum c[i][j] u^i v^j: Horner in v within each power of u, then Horner in u."""
+    total = np.zeros_like(u)
+    for i, row in reversed(list(enumerate(matrix))):
+        inner = np.zeros_like(v)
+        for c in reversed(row[: len(matrix) - i]):
+            inner *= v
+            inner += _as_float(c)
+        total *= u
+        total += inner
+    return total
+
+
+def _as_float(c: Fraction) -> float:
+    try:
+        return float(c)
+    except OverflowError:
+        raise CimError("polynomial: its terms are beyond float64 where it is evaluated") from None
+
+
+def _range_of(name: str, values: FloatArray) -> Range:
+    low, high = float(values.min()), float(values.max())
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise CimError(f"polynomial: {name} ranges from {low} to {high}; expected finite values")
+    return low, high
+
+
+def _centre_and_half(low: float, high: float) -> tuple[float, float]:
+    """Return the middle and half the width of a range; 1 for a width of nothing."""
+    return low + (high - low) / 2, (high - low) / 2 or 1.0

@@ -1,0 +1,1 @@
+"""What makes the artefacts: corpus, features, projectors, teacher and fitted polynomial."""

@@ -1,0 +1,269 @@
+"""The command line as a user meets it: exit status, one sentence on stderr, JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+import cimtool
+from cimtool import cli
+from cimtool.cli import output
+from cimtool.cli.group import Command, Group, LazyGroup, OneOf
+from cimtool.errors import CheckFailed, CimError
+
+MODULE = [sys.executable, "-m", "cimtool"]
+
+
+def cimtool_run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MODULE, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def only_sentence(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line that a failed command leaves on stderr, and nothing on stdout."""
+    assert done.stdout == ""
+    assert done.stderr.startswith("cimtool: error: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr.removeprefix("cimtool: error: ").rstrip("\n")
+
+
+def command_raising(error: BaseException) -> Group:
+    @click.group(cls=Group)
+    def group() -> None:
+        pass
+
+    @group.command(cls=Command)
+    @click.option("--mapping", type=OneOf(["digital", "in-memory"]))
+    @click.pass_obj
+    def work(out: output.Output, mapping: str | None) -> None:
+        raise error
+
+    return group
+
+
+def test_help_names_every_command_and_answers_in_under_400_ms() -> None:
+    took = []
+    for _ in range(5):
+        started = time.perf_counter()
+        done = cimtool_run("--help")
+        took.append(time.perf_counter() - started)
+    assert done.returncode == 0
+    listed = done.stdout.partition("Commands:")[2].splitlines()
+    named = [line.split()[0] for line in listed if line.startswith("  ") and line[2] != " "]
+    assert named == list(cli.COMMANDS)
+    assert min(took) < 0.4
+
+
+def test_no_arguments_show_the_help() -> None:
+    assert cimtool_run().stdout == cimtool_run("--help").stdout
+
+
+def test_version() -> None:
+    assert cimtool_run("--version").stdout == f"cimtool {cimtool.__version__}\n"
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_a_command_is_in_its_module_and_has_the_summary_of_the_table(name: str) -> None:
+    group = cli.cli
+    assert isinstance(group, LazyGroup)
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    assert (command.help or "").partition("\n\n")[0].replace("\n", " ") == cli.COMMANDS[name]
+
+
+def leaves(command: click.Command, path: str) -> dict[str, click.Command]:
+    if not isinstance(command, click.Group):
+        return {path: command}
+    context = click.Context(command)
+    found: dict[str, click.Command] = {}
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        found |= leaves(inner, f"{path} {name}")
+    return found
+
+
+def test_every_command_has_json_and_debug() -> None:
+    for path, command in leaves(cli.cli, "cimtool").items():
+        assert isinstance(command, Command), path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["tagets"], ['"tagets"', 'did you mean "targets"?', "cimtool --help"]),
+        (["targets", "shwo", "x"], ['"shwo"', 'did you mean "show"?', "cimtool targets --help"]),
+        (["targets", "list", "--jsn"], ["--jsn", "--json", "cimtool targets list --help"]),
+        (["targets", "show"], ["NAME|FILE"]),
+        (["targets", "show", "isaac-rram"], ['"isaac-rram"', 'did you mean "isaac-rram-128"?']),
+        (["inspect", "no-such.pth"], ["no-such.pth", "there is no such file"]),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_status_2(arguments: list[str], expected: list[str]) -> None:
+    done = cimtool_run(*arguments)
+    assert done.returncode == 2
+    sentence = only_sentence(done)
+    for part in expected:
+        assert part in sentence
+
+
+def test_a_wrong_choice_names_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "cli", command_raising(CimError("not reached")))
+    assert cli.run(["work", "--mapping", "digtal"]) == 2
+    error = capsys.readouterr().err
+    assert "'--mapping'" in error
+    assert '"digtal" is not one of digital, in-memory; did you mean "digital"?' in error
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "sentence"),
+    [
+        (CimError("model.pth: bad"), 2, "model.pth: bad"),
+        (CheckFailed("r1_loss = 0.2: over its limit 0.1"), 1, "r1_loss = 0.2: over its limit 0.1"),
+        (OSError(28, "No space left on device"), 2, "the disk is full"),
+        (OSError(28, "No space left", "out/a.bin"), 2, "out/a.bin: the disk is full"),
+        (PermissionError(13, "Permission denied", "out"), 2, "out: Permission denied"),
+        (MemoryError("Unable to allocate 9 TiB"), 2, "not enough memory: Unable to allocate 9 TiB"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyError("x"), 70, "a fault in cimtool itself; --debug shows where (KeyError: 'x')"),
+    ],
+)
+def test_each_kind_of_error_has_its_status_and_one_line(
+    error: BaseException,
+    status: int,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cli, "cli", command_raising(error))
+    monkeypatch.setattr(cli, "_drop_stdout", lambda: None)
+    assert cli.run(["work"]) == status
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", f"cimtool: error: {sentence}\n")
+
+
+def test_debug_adds_the_traceback() -> None:
+    plain = cimtool_run("targets", "show", "nothing")
+    debug = cimtool_run("targets", "show", "nothing", "--debug")
+    assert "Traceback" not in plain.stderr
+    assert "Traceback" in debug.stderr
+    assert debug.stderr.endswith(plain.stderr)
+    assert debug.returncode == plain.returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], ["targets", "list"]])
+def test_a_full_disk_under_stdout_is_one_sentence(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*MODULE, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == "cimtool: error: the disk is full\n"
+
+
+def test_a_closed_pipe_is_silent() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*MODULE, "targets", "list"], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_an_interrupt_of_a_running_command_is_status_130_and_one_line() -> None:
+    program = (
+        "import time, click\n"
+        "from cimtool import cli\n"
+        "from cimtool.cli.group import Command, Group\n"
+        "@click.group(cls=Group)\n"
+        "def group(): pass\n"
+        "@group.command(cls=Command)\n"
+        "@click.pass_obj\n"
+        "def wait(out):\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(60)\n"
+        "cli.cli = group\n"
+        "raise SystemExit(cli.run(['wait']))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert (process.returncode, error) == (130, "cimtool: error: interrupted\n")
+
+
+def test_targets_list_as_text_and_as_json() -> None:
+    names = ["colonnade-65nm", "hermes-pcm-14nm", "ideal", "isaac-rram-128"]
+    text = cimtool_run("targets", "list").stdout
+    rows = json.loads(cimtool_run("targets", "list", "--json").stdout)["targets"]
+    assert set(names) <= {row["name"] for row in rows}
+    assert [line.split()[0] for line in text.splitlines()] == [row["name"] for row in rows]
+
+
+def test_targets_show_as_text_and_as_json() -> None:
+    assert "array.cell_bits" in cimtool_run("targets", "show", "ideal").stdout
+    assert json.loads(cimtool_run("targets", "show", "ideal", "--json").stdout)["name"] == "ideal"
+
+
+def test_targets_check_accepts_a_valid_file_and_refuses_an_unknown_key(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('base = "ideal"\nname = "mine"\ntitle = "Mine"\n')
+    assert cimtool_run("targets", "check", file).stdout == f'{file}: a valid target, "mine"\n'
+    file.write_text('base = "ideal"\nname = "mine"\ntitle = "Mine"\n[array]\ncel_bits = 2\n')
+    done = cimtool_run("targets", "check", file)
+    assert done.returncode == 2
+    assert only_sentence(done).startswith(f"{file}: unknown key array.cel_bits; did you mean")
+
+
+def test_inspect_as_text_and_as_json(tmp_path: Path) -> None:
+    file = tmp_path / "data.npz"
+    np.savez(file, text=np.ones((3, 4), np.float32), video=np.ones((2, 4), np.float32))
+    assert cimtool_run("inspect", file).stdout.startswith(f"{file}: ")
+    facts = json.loads(cimtool_run("inspect", file, "--json").stdout)
+    assert (facts["file"], facts["bytes"]) == (str(file), file.stat().st_size)
+
+
+def test_json_text_is_strict_json() -> None:
+    values = {"a": np.float32(0.5), "b": float("nan"), "c": Path("x"), "d": (np.int64(3), [1.5])}
+    found = json.loads(output.json_text(values), parse_constant=pytest.fail)
+    assert found == {"a": 0.5, "b": None, "c": "x", "d": [3, [1.5]]}
+    with pytest.raises(TypeError):
+        output.json_text({"a": object()})
+
+
+def test_progress_only_on_a_terminal_and_not_with_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def told(as_json: bool, stderr: int) -> bytes:
+        reader, writer = os.pipe() if stderr == 0 else pty.openpty()
+        with open(writer, "w") as stream:
+            monkeypatch.setattr(sys, "stderr", stream)
+            output.make_say(as_json)("training")
+            stream.write(".")
+            stream.flush()
+            got = os.read(reader, 1000)
+        os.close(reader)
+        return got
+
+    pipe, terminal = 0, 1
+    assert told(False, pipe) == b"."
+    assert told(True, terminal) == b"."
+    assert b"training" in told(False, terminal)

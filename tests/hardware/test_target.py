@@ -1,0 +1,246 @@
+"""Targets: the shipped files, inheritance, and one clear sentence for every mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cimtool.errors import CimError
+from cimtool.hardware.target import (
+    Target,
+    cells_per_weight,
+    describe,
+    load_target,
+    slice_count,
+    target_names,
+    targets_folder,
+)
+
+SHIPPED = ["colonnade-65nm", "hermes-pcm-14nm", "ideal", "isaac-rram-128"]
+
+
+def write(folder: Path, text: str, name: str = "mine.toml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def derived(folder: Path, text: str, base: str = "isaac-rram-128") -> Path:
+    return write(folder, f'name = "mine"\ntitle = "Mine"\nbase = "{base}"\n{text}')
+
+
+def test_the_shipped_targets_are_found_by_their_file_names() -> None:
+    assert set(SHIPPED) <= set(target_names())
+    assert all(load_target(name).name == name for name in target_names())
+
+
+def test_isaac_and_hermes_say_what_their_sources_say() -> None:
+    isaac, hermes = load_target("isaac-rram-128"), load_target("hermes-pcm-14nm")
+    assert (isaac.array.rows, isaac.array.columns, isaac.adc_bits) == (128, 128, 8)
+    assert (isaac.array.cell_bits, isaac.array.encoding) == (2, "offset-flip")
+    assert (isaac.input.dac_bits, isaac.input.encoding, isaac.simulated) == (
+        1, "twos-complement", True,
+    )
+    assert (hermes.array.signed_rows, hermes.array.signed_cols) == (256, 256)
+    assert (hermes.input.dac_bits, hermes.input.encoding) == (8, "bipolar")
+    assert hermes.class_ == "nominal"
+
+
+def test_ideal_and_colonnade_lose_nothing_in_converters() -> None:
+    assert load_target("ideal").adc_bits is None
+    assert load_target("ideal").array.rows is None
+    assert load_target("colonnade-65nm").adc_bits is None
+
+
+@pytest.mark.parametrize("mode", ["one-phase (low precision)", "four-phase (high precision)"])
+def test_hermes_published_figures_follow_from_geometry_and_cycle_time(mode: str) -> None:
+    target = load_target("hermes-pcm-14nm")
+    value = {figure.quantity: figure.value for figure in target.figures if figure.mode == mode}
+    operations = 2 * (target.array.weights_total or 0)
+    cores = target.array.arrays or 0
+    tops = operations / (value["mvm_latency"] * 1e-9) / 1e12
+    tops_per_watt = operations / (cores * value["mvm_energy"] * 1e-9) / 1e12
+    assert tops == pytest.approx(value["throughput"], rel=0.02)
+    assert tops_per_watt == pytest.approx(value["efficiency"], rel=0.02)
+
+
+def test_isaac_adc_rate_is_its_columns_in_a_read() -> None:
+    target = load_target("isaac-rram-128")
+    value = {figure.quantity: figure.value for figure in target.figures}
+    assert value["adc_rate"] == pytest.approx(
+        (target.array.columns or 0) / value["read_latency"], rel=0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bits", "cell_bits", "cells"),
+    [
+        ("differential", 8, 8, 2), ("differential", 8, 4, 4), ("differential", 9, 4, 4),
+        ("differential", 2, 1, 2), ("offset", 8, 2, 4), ("offset-flip", 7, 2, 4),
+        ("twos-complement", 8, 1, 8), ("offset", 4, 8, 1),
+    ],
+)
+def test_cells_of_a_weight(encoding: str, bits: int, cell_bits: int, cells: int) -> None:
+    assert cells_per_weight(encoding, bits, cell_bits) == cells
+
+
+@given(bits=st.integers(2, 16), cell_bits=st.integers(1, 8),
+       encoding=st.sampled_from(["differential", "offset", "offset-flip", "twos-complement"]))
+def test_slices_hold_the_weight_and_none_is_idle(bits: int, cell_bits: int, encoding: str) -> None:
+    stored = bits - (encoding == "differential")
+    slices = slice_count(encoding, bits, cell_bits)
+    assert (slices - 1) * cell_bits < stored <= slices * cell_bits
+
+
+def test_json_round_trip_and_digest() -> None:
+    for name in SHIPPED:
+        target = load_target(name)
+        again = Target.from_json(target.to_json(), "manifest.json")
+        assert (again, again.sha256) == (target, target.sha256)
+    assert len({load_target(name).sha256 for name in SHIPPED}) == len(SHIPPED)
+
+
+def test_the_digest_is_of_the_values_not_of_the_text(tmp_path: Path) -> None:
+    text = (targets_folder() / "ideal.toml").read_text()
+    same = load_target(write(tmp_path, text.replace("\n", "\n\n# a comment\n")))
+    other = load_target(write(tmp_path, text.replace("feature_bits = 8", "feature_bits = 9")))
+    assert same.sha256 == load_target("ideal").sha256 != other.sha256
+
+
+def test_a_base_is_inherited_and_overridden(tmp_path: Path) -> None:
+    target = load_target(derived(tmp_path, "[adc]\nbits = 6"))
+    assert (target.name, target.base, target.adc_bits) == ("mine", "isaac-rram-128", 6)
+    assert target.adc is not None
+    assert target.adc.rounding == "half-up"
+    assert target.array == load_target("isaac-rram-128").array
+    assert target.figures == load_target("isaac-rram-128").figures
+    assert load_target(derived(tmp_path, "figures = []")).figures == ()
+    assert load_target(derived(tmp_path, 'adc = {bits = "lossless"}')).adc_bits is None
+
+
+def test_a_base_by_path_is_relative_to_its_file(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    derived(tmp_path, "accumulator = {bits = 24}")
+    top = write(tmp_path / "sub", 'name = "top"\ntitle = "Top"\nbase = "../mine.toml"')
+    target = load_target(top)
+    assert (target.name, target.base, target.accumulator.bits) == ("top", "mine", 24)
+
+
+def test_base_cycles_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, 'name = "a"\ntitle = "a"\nbase = "b.toml"', "a.toml")
+    write(tmp_path, 'name = "b"\ntitle = "b"\nbase = "a.toml"', "b.toml")
+    with pytest.raises(CimError, match=r"base comes back to itself: a\.toml -> b\.toml -> a\.toml"):
+        load_target(tmp_path / "a.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[array]\nrowz = 64", 'unknown key array.rowz; did you mean "rows"?'),
+        ("[array]\nrows = 0", "array.rows = 0: must be an integer of at least 1 (leave the key"
+         " out for unlimited)"),
+        ('[array]\nrows = "128"', 'array.rows = "128": must be an integer of at least 1 (leave'),
+        ("[array]\ncell_bits = 9", "array.cell_bits = 9: must be an integer from 1 to 8"),
+        ("[weights]\nbits = 17", "weights.bits = 17: must be an integer from 2 to 16"),
+        ("[weights]\nbits = true", "weights.bits = true: must be an integer from 2 to 16"),
+        ("[activations]\nfeature_bits = 3", "activations.feature_bits = 3: must be an integer"
+         " from 4 to 16"),
+        ("[adc]\nbits = 0", 'adc.bits = 0: must be an integer from 1 to 16 or "lossless"'),
+        ('[adc]\nrounding = "up"', 'adc.rounding = "up": must be "half-up" | "half-even" |'
+         ' "floor"'),
+        ("[array]\nencodings = 1", 'unknown key array.encodings; did you mean "encoding"?'),
+        ("array = 5", "array = 5: must be a table"),
+        ("figures = 5", "figures = 5: must be a list of tables"),
+        ("simulated = 1", "simulated = 1: must be true or false"),
+        ('class = "exact"', 'class = "exact": must be "bit-exact" | "nominal"'),
+        ("[weights]\nbits = 6", 'array.cells_per_weight = 4: must be 3, what encoding "offset-flip"'
+         " needs for 6-bit weights in 2-bit cells"),
+        ("[array]\nsigned_cols = 64", "array.signed_cols = 64: must be 32, by the array's rows"),
+        ("[array]\ncolumns = 3", "array.columns = 3: must be at least 4, the cells of one weight"),
+        ("[array]\nweights_total = 4096", "array.weights_total = 4096: must be signed_rows x"
+         " signed_cols x weight_sets x arrays = 128 x 32 x 1 x null"),
+        ('[array]\nencoding = "twos-complement"', 'adc.bits = 8: an array with array.encoding ='
+         ' "twos-complement" adds digitally'),
+        ('[[figures]]\nquantity = "area"', "figures[0].value is missing: must be a number above 0"),
+    ],
+)
+def test_mistakes_are_one_sentence_with_file_key_and_value(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    file = derived(tmp_path, text)
+    with pytest.raises(CimError) as caught:
+        load_target(file)
+    assert str(caught.value).startswith(f"{file}: {sentence}")
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ('unit = "mJ"', 'unit = "mJ": area is given in "mm2"'),
+        ('quantity = "aera"', 'quantity "aera" is not known: '),
+        ('quantity = "efficiency"\nunit = "TOPS/W"', "precision is missing"),
+    ],
+)
+def test_figures_must_be_comparable(tmp_path: Path, change: str, sentence: str) -> None:
+    figure = {"quantity": '"area"', "value": "1.5", "unit": '"mm2"', "source": '"here"',
+              "scope": '"chip"', "status": '"confirmed"'}
+    figure |= dict(line.split(" = ") for line in change.splitlines())
+    text = "[[figures]]\n" + "\n".join(f"{key} = {value}" for key, value in figure.items())
+    with pytest.raises(CimError) as caught:
+        load_target(derived(tmp_path, text))
+    assert f"figures[0]: {sentence}" in str(caught.value)
+
+
+def test_a_misspelt_required_key_is_called_unknown_not_missing(tmp_path: Path) -> None:
+    text = (targets_folder() / "ideal.toml").read_text().replace("cell_bits", "cel_bits")
+    with pytest.raises(CimError, match=r'unknown key array\.cel_bits; did you mean "cell_bits"'):
+        load_target(write(tmp_path, text))
+
+
+def test_name_and_title_are_never_inherited(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match="name is missing: must be a name of letters"):
+        load_target(write(tmp_path, 'title = "x"\nbase = "ideal"'))
+    with pytest.raises(CimError, match="title is missing: must be a text"):
+        load_target(write(tmp_path, 'name = "x"\nbase = "ideal"'))
+    with pytest.raises(CimError, match=r'name = "a/b": must be a name of letters'):
+        load_target(write(tmp_path, 'name = "a/b"\ntitle = "x"\nbase = "ideal"'))
+
+
+def test_unknown_names_get_the_nearest() -> None:
+    with pytest.raises(CimError, match=r'target "isaac-ram" is not known: .*mean "isaac-rram-128"'):
+        load_target("isaac-ram")
+
+
+def test_an_unknown_base_names_the_file(tmp_path: Path) -> None:
+    file = derived(tmp_path, "", base="hermes")
+    with pytest.raises(CimError) as caught:
+        load_target(file)
+    assert str(caught.value).startswith(f'{file}: base "hermes" is not known: ')
+    with pytest.raises(CimError, match=r"mine\.toml: base = 3: must be a text"):
+        load_target(write(tmp_path, 'name = "x"\ntitle = "x"\nbase = 3'))
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match=r"none\.toml: there is no such file"):
+        load_target(tmp_path / "none.toml")
+    with pytest.raises(CimError, match=r"mine\.toml: not valid TOML: .*line 2"):
+        load_target(write(tmp_path, 'name = "x"\ntitle = = 3'))
+    (tmp_path / "latin.toml").write_bytes(b'name = "\xe9"')
+    with pytest.raises(CimError, match=r"latin\.toml: not a text file in UTF-8: byte 8"):
+        load_target(tmp_path / "latin.toml")
+    (tmp_path / "folder.toml").mkdir()
+    with pytest.raises(CimError, match=r"folder\.toml: cannot be read"):
+        load_target(tmp_path / "folder.toml")
+
+
+def test_describe_shows_every_figure_with_its_source() -> None:
+    text = describe(load_target("hermes-pcm-14nm"))
+    assert "efficiency 9.76 TOPS/W, chip: 8-bit input and output, analog weights, one-phase" in text
+    assert "[confirmed: doi 10.1038/s41928-023-01010-1]" in text
+    assert "figures: not given" in describe(load_target("ideal"))
+    assert "array.rows               unlimited" in describe(load_target("ideal"))

@@ -1,0 +1,146 @@
+import mpmath
+import numpy as np
+import pytest
+
+from cimtool.errors import CimError
+from cimtool.reference import montecarlo
+from cimtool.reference.montecarlo import draw, monte_carlo
+from cimtool.reference.statistics import Gaussians, pair_statistics
+
+
+def make(n, d, seed, variance=0.3):
+    rng = np.random.default_rng(seed)
+    return Gaussians(rng.normal(size=(n, d)) * 0.4, variance * rng.uniform(size=(n, d)))
+
+
+def brute_force(text, video, a, b, samples, seed):
+    """log p and log(1-p) pair by pair in 400 digits, from the same draws."""
+    z_t = draw(text, "text", np.arange(len(text)), samples, seed)
+    z_v = draw(video, "video", np.arange(len(video)), samples, seed)
+    log_p, log_1mp = np.empty((2, len(text), len(video)))
+    with mpmath.workdps(400):
+        for i, j in np.ndindex(log_p.shape):
+            x = [b - a * ((p - q) ** 2).sum() for p in z_t[i] for q in z_v[j]]
+            log_p[i, j] = mpmath.log(sum(1 / (1 + mpmath.exp(-y)) for y in x) / len(x))
+            log_1mp[i, j] = mpmath.log(sum(1 / (1 + mpmath.exp(y)) for y in x) / len(x))
+    return log_p, log_1mp
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [(0.1, 0.0), (1.0, 12.0), (5.0, -3.0), (28.0, 0.0), (0.1, 30.0), (0.5, 1500.0), (400.0, 0.0)],
+)
+@pytest.mark.parametrize("samples", [2, 7])
+def test_agrees_with_brute_force(a, b, samples):
+    text, video = make(3, 40, 0), make(4, 40, 1)
+    found = monte_carlo(text, video, a, b, samples, seed=5)
+    log_p, log_1mp = brute_force(text, video, a, b, samples, seed=5)
+    # A tail of e^-300 carries the rounding of its exponent.
+    np.testing.assert_allclose(found.log_p, log_p, rtol=1e-11)
+    np.testing.assert_allclose(found.log_1mp, log_1mp, rtol=1e-11)
+    np.testing.assert_allclose(found.logit, log_p - log_1mp, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("distance", [690.8, 5000.0])
+def test_a_probability_of_1e_300_and_far_less(distance):
+    text = Gaussians(np.zeros((1, 2)), np.zeros((1, 2)))
+    video = Gaussians(np.array([[np.sqrt(distance), 0.0]]), np.zeros((1, 2)))
+    found = monte_carlo(text, video, a=1.0, b=0.0)
+    assert found.log_p[0, 0] == pytest.approx(-distance, rel=1e-14)
+    assert found.logit[0, 0] == pytest.approx(-distance, rel=1e-14)
+    assert found.log_1mp[0, 0] == -np.exp(-distance)
+    mirror = monte_carlo(text, video, a=1.0, b=2 * distance)
+    assert mirror.log_1mp[0, 0] == pytest.approx(-distance, rel=1e-14)
+    assert mirror.logit[0, 0] == pytest.approx(distance, rel=1e-14)
+
+
+def test_without_variance_it_is_the_sigmoid_itself():
+    text, video = make(5, 16, 0, variance=0.0), make(6, 16, 1, variance=0.0)
+    found = monte_carlo(text, video, a=0.7, b=2.0)
+    ed, _ = pair_statistics(text, video)
+    np.testing.assert_allclose(found.logit, 2.0 - 0.7 * ed, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.standard_error_of_logit, 0.0, atol=1e-13)
+
+
+def test_draws_of_an_item_are_the_same_bits_in_any_batch_and_for_more_samples():
+    items = make(6, 10, 0)
+    whole = draw(items, "text", np.arange(6), 4, seed=3)
+    some = np.array([4, 1])
+    np.testing.assert_array_equal(draw(items[some], "text", some, 4, seed=3), whole[some])
+    np.testing.assert_array_equal(draw(items, "text", np.arange(6), 9, seed=3)[:, :4], whole)
+
+
+def test_draws_differ_by_row_modality_and_seed():
+    items = Gaussians(np.zeros((2, 10)), np.ones((2, 10)))
+    rows = np.arange(2)
+    first = draw(items, "text", rows, 3, seed=0)
+    others = [
+        first[1],
+        draw(items, "video", rows, 3, seed=0)[0],
+        draw(items, "text", rows, 3, seed=1)[0],
+        draw(items, "text", rows + 2, 3, seed=0)[0],
+    ]
+    for other in others:
+        assert not np.isin(first[0], other).any()
+
+
+def test_draws_have_the_mean_and_variance_of_their_item():
+    items = Gaussians(np.array([[2.0, -1.0]]), np.array([[0.25, 4.0]]))
+    z = draw(items, "video", np.array([17]), 100_000, seed=0)[0]
+    np.testing.assert_allclose(z.mean(axis=0), items.mu[0], atol=0.03)
+    np.testing.assert_allclose(z.var(axis=0), items.s[0], rtol=0.02)
+
+
+@pytest.mark.parametrize(("text_points", "video_points"), [(1, 1), (5, 40), (33, 7)])
+def test_block_sizes_change_nothing_beyond_1e_12(monkeypatch, text_points, video_points):
+    text, video = make(9, 64, 0), make(11, 64, 1)
+    whole = monte_carlo(text, video, 0.1, 0.0, samples=5)
+    monkeypatch.setattr(montecarlo, "_TEXT_POINTS", text_points)
+    monkeypatch.setattr(montecarlo, "_VIDEO_POINTS", video_points)
+    blocks = monte_carlo(text, video, 0.1, 0.0, samples=5)
+    for name in ("log_p", "log_1mp", "standard_error_of_logit"):
+        np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-12)
+
+
+def test_a_batch_by_row_numbers_is_a_part_of_the_whole():
+    text, video = make(9, 64, 0), make(11, 64, 1)
+    whole = monte_carlo(text, video, 0.1, 0.0)
+    rows_t, rows_v = np.array([7, 2]), np.array([0, 10, 3])
+    part = monte_carlo(text[rows_t], video[rows_v], 0.1, 0.0, rows_t=rows_t, rows_v=rows_v)
+    np.testing.assert_allclose(part.logit, whole.logit[np.ix_(rows_t, rows_v)], rtol=1e-12)
+    other = monte_carlo(text[rows_t], video[rows_v], 0.1, 0.0)
+    assert np.abs(other.logit - part.logit).min() > 1e-6
+
+
+@pytest.mark.parametrize("b", [0.0, 6.0, 40.0])  # p small, p about one half, 1-p small
+def test_standard_error_is_the_scatter_over_seeds(b):
+    text, video = make(2, 256, 0), make(2, 256, 1)
+    runs = [monte_carlo(text, video, 0.04, b, seed=seed) for seed in range(300)]
+    scatter = np.std([run.logit for run in runs], axis=0)
+    claimed = np.sqrt(np.mean([run.standard_error_of_logit**2 for run in runs], axis=0))
+    assert scatter.min() > 0.05
+    np.testing.assert_allclose(claimed, scatter, rtol=0.1)
+    # Taking the K*K pairs for independent would claim a third of it.
+    assert (claimed > 2 * scatter / np.sqrt(10)).all()
+
+
+def test_standard_error_by_its_formula():
+    text, video = make(1, 8, 0), make(1, 8, 1)
+    z_t, z_v = (
+        draw(items, which, np.arange(1), 6, 0)[0]
+        for items, which in ((text, "text"), (video, "video"))
+    )
+    p = 1 / (1 + np.exp(1.5 * ((z_t[:, None] - z_v) ** 2).sum(axis=-1)))
+    error = np.sqrt(p.mean(axis=1).var(ddof=1) / 6 + p.mean(axis=0).var(ddof=1) / 6)
+    found = monte_carlo(text, video, 1.5, 0.0, samples=6).standard_error_of_logit[0, 0]
+    assert found == pytest.approx(error / (p.mean() * (1 - p.mean())), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"samples": 1}, "samples is 1"), ({"seed": -1}, "seed is -1"), ({"seed": 2**64}, "2\\^64")],
+)
+def test_bad_options_are_refused(options, message):
+    items = make(1, 2, 0)
+    with pytest.raises(CimError, match=message):
+        monte_carlo(items, items, 0.1, 0.0, **options)

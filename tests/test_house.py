@@ -1,0 +1,155 @@
+"""How the house is built: each library has its rooms, no import runs in a circle."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "cimtool"
+MODULES = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py"))
+
+# Where a library may be imported; annotations (`if TYPE_CHECKING`) may name anything.
+ROOMS = {
+    "torch": ("cimtool/load/*", "cimtool/training/*", "cimtool/hardware/kernels*"),
+    "onnx": ("cimtool/emit/*", "cimtool/load/onnx*"),
+    "onnxruntime": ("cimtool/emit/*", "cimtool/load/onnx*"),
+    "sklearn": ("cimtool/training/*", "cimtool/reference/metrics.py"),
+    "numba": ("cimtool/hardware/kernels*",),
+    "click": ("cimtool/cli/*",),
+}
+HEAVY = ("torch", "onnx", "onnxruntime", "numba", "sklearn", "scipy", "numpy", "pydantic")
+
+
+@dataclass(frozen=True)
+class Import:
+    names: tuple[str, ...]  # modules that this statement may load, the longest first
+    at_import: bool  # runs when its module is imported, not later inside a function
+
+
+def imports(file: str) -> list[Import]:
+    tree = ast.parse((ROOT / file).read_text())
+    package = Path(file).parent.parts
+    return list(_imports(tree, package, at_import=True))
+
+
+def _imports(node: ast.AST, package: tuple[str, ...], at_import: bool) -> Iterator[Import]:
+    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        children: list[ast.stmt] = node.orelse
+    else:
+        children = list(ast.iter_child_nodes(node))  # type: ignore[arg-type]
+    if isinstance(node, ast.Import):
+        yield from (Import((alias.name,), at_import) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = ".".join(package[: len(package) + 1 - node.level]) if node.level else ""
+        module = ".".join(filter(None, (base, node.module)))
+        for alias in node.names:
+            yield Import((f"{module}.{alias.name}", module), at_import)
+    inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    for child in children:
+        yield from _imports(child, package, at_import and not inside)
+
+
+def library(one: Import) -> str:
+    return one.names[-1].partition(".")[0]
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_library_stays_in_its_rooms(name: str) -> None:
+    outside = [
+        file
+        for file in MODULES
+        if not any(fnmatch(file, room) for room in ROOMS[name])
+        and any(library(one) == name for one in imports(file))
+    ]
+    assert not outside, f"{name} belongs in {ROOMS[name]}"
+
+
+def test_every_library_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[^A-Za-z0-9-]", one)[0] for one in project["dependencies"]}
+    known = {one.replace("-", "_").lower() for one in declared}
+    known |= {"sklearn", "pydantic_core", "cimtool"} | sys.stdlib_module_names
+    strangers = {(file, library(one)) for file in MODULES for one in imports(file)}
+    assert not {one for one in strangers if one[1] not in known}
+
+
+def test_no_import_runs_in_a_circle() -> None:
+    files = {file.removesuffix(".py").removesuffix("/__init__"): file for file in MODULES}
+    modules = {name.replace("/", "."): file for name, file in files.items()}
+    graph: dict[str, set[str]] = {}
+    for module, file in modules.items():
+        graph[module] = set()
+        for one in (one for one in imports(file) if one.at_import):
+            found = next((name for name in one.names if name in modules), None)
+            if found not in (None, module):
+                graph[module].add(str(found))
+    assert sum(map(len, graph.values())) > len(modules) / 2
+    graphlib.TopologicalSorter(graph).prepare()  # CycleError names the circle
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert not [folder for folder in folders if not (folder / "__init__.py").exists()]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-c", "import cimtool"],
+        ["-m", "cimtool", "--help"],
+        ["-m", "cimtool", "--version"],
+        ["-m", "cimtool", "no-such-command"],
+    ],
+)
+def test_a_light_start_loads_nothing_heavy(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments],
+        capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+    )  # fmt: skip
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "cimtool" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & set(HEAVY)
+
+
+def python(program: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, env=environment, timeout=120, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_a_function_of_the_library_is_not_hidden_by_the_folder_of_its_name() -> None:
+    program = (
+        "import cimtool, sys, types\n"
+        "api = types.ModuleType('cimtool.api')\n"
+        "api.load = lambda: 'loaded'\n"
+        "sys.modules['cimtool.api'] = api\n"
+        "import cimtool.load.layer_map\n"
+        "from cimtool.load import layer_map\n"
+        "print(cimtool.load(), layer_map.__name__)\n"
+    )
+    assert python(program) == "loaded cimtool.load.layer_map\n"
+
+
+def test_the_library_has_its_functions() -> None:
+    program = "import cimtool; print([callable(getattr(cimtool, name)) for name in cimtool.API])"
+    assert python(program) == "[True, True, True, True]\n"
+
+
+def test_an_unknown_attribute_is_an_attribute_error() -> None:
+    program = "import cimtool; print(hasattr(cimtool, 'nothing'), 'compile' in dir(cimtool))"
+    assert python(program) == "False True\n"
