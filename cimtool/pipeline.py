@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cimtool.ir.program import Program, check
@@ -24,10 +25,11 @@ class Stage:
     program: Program
 
 
-def compile_program(program: Program, job: Job) -> tuple[Stage, ...]:
+def compile_program(program: Program, job: Job, say: Callable[[str], None]) -> tuple[Stage, ...]:
     """Run the pipeline over a trained program; returns the trained stage and one a pass."""
     stages = [Stage("trained", program)]
     for step in PIPELINE:
+        say(step.doing)
         changed = step.apply(stages[-1].program, job)
         check(changed, step.name, step.leaves)
         stages.append(Stage(step.name, changed))

@@ -31,9 +31,7 @@ class Runner:
             (node, prepare(node.op, tuple(types[i] for i in node.inputs))) for node in graph.nodes
         ]
         self._last_use = {
-            name: position
-            for position, node in enumerate(graph.nodes)
-            for name in node.inputs
+            name: position for position, node in enumerate(graph.nodes) for name in node.inputs
         }
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+
 from cimtool.arrays import Array
 
 
@@ -28,7 +30,7 @@ class GraphWriter(Protocol):
         """
         ...
 
-    def constant(self, array: Array, kind: str | None = None) -> str:
+    def constant(self, array: Array | np.generic, kind: str | None = None) -> str:
         """Store a constant as `kind` (default: int64 for integers, `real` for real numbers)."""
         ...
 

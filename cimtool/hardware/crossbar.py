@@ -118,9 +118,7 @@ def encode_weights(weight: IntArray, crossbar: Crossbar) -> tuple[Slice, ...]:
     return tuple(slices)
 
 
-def _flip(
-    digits: IntArray, groups: tuple[slice, ...], maximum: int
-) -> tuple[IntArray, BoolArray]:
+def _flip(digits: IntArray, groups: tuple[slice, ...], maximum: int) -> tuple[IntArray, BoolArray]:
     """Store the complement where a column's cells sum to more than half of their maximum."""
     stored, flags = digits.copy(), []
     for group in groups:
@@ -216,7 +214,7 @@ def mvm(
             for cells, step in zip(slices, steps, strict=True):
                 p = driven @ cells.digits[group]
                 if step is not None:
-                    p = adc(p, np.int64(step), *crossbar.adc_limits, crossbar.rounding) << step
+                    p = adc(p, step, *crossbar.adc_limits, crossbar.rounding) << step
                 p = np.where(cells.flipped[r], crossbar.cell_maximum * row_sum - p, p)
                 total += cycle.sign * cells.sign * (p << (cycle.shift + cells.shift))
             if offset_weights:

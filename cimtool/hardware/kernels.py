@@ -67,7 +67,8 @@ def _matmul(types: tuple[Type, ...]) -> Kernel:
     kind = product_kind(absolute_bound(a, (b.lo, b.hi), int(a.shape[-1])))
 
     def run(x: Array, y: Array) -> Array:
-        return cast(Array, (x.astype(kind) @ y.T.astype(kind)).astype(np.int64))
+        product: Array = np.matmul(x.astype(kind), y.T.astype(kind))
+        return product.astype(np.int64)
 
     return run
 
@@ -78,7 +79,8 @@ def _product(weight: Array, bias: Array, x: Type) -> Kernel:
     packed = weight.astype(kind)
 
     def run(rows: Array) -> Array:
-        return cast(Array, (rows.astype(kind) @ packed).astype(np.int64) + bias)
+        product: Array = np.matmul(rows.astype(kind), packed)
+        return product.astype(np.int64) + bias
 
     return run
 
@@ -182,9 +184,7 @@ def _convert(  # type: ignore[no-untyped-def]
                     out[j] += factor * p
 
 
-def step_errors(
-    sums: Array, steps: int, crossbar: Crossbar, weights: IntArray
-) -> Array:
+def step_errors(sums: Array, steps: int, crossbar: Crossbar, weights: IntArray) -> Array:
     """Squared error that each step exponent 0..steps-1 makes at the output of one slice.
 
     `sums` [groups, cycles, rows, N] are exact column sums and `weights` [cycles] the factors with

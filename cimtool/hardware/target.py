@@ -197,7 +197,7 @@ def _check_cells(target: Target) -> None:
     needed = cells_per_weight(array.encoding, bits, array.cell_bits)
     if array.cells_per_weight != needed:
         raise ValueError(
-            f'array.cells_per_weight = {array.cells_per_weight}: must be {needed}, what encoding '
+            f"array.cells_per_weight = {array.cells_per_weight}: must be {needed}, what encoding "
             f'"{array.encoding}" needs for {bits}-bit weights in {array.cell_bits}-bit cells'
         )
     if array.columns is not None and array.columns < needed:

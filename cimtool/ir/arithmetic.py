@@ -6,7 +6,7 @@ After `lower` nothing else stands in a program but these and `Store`/`Axis`, whi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Mvm(Op, name="mvm"):
         return real(shape, lo, hi) if self.scale is None else integer(shape, lo, hi, self.scale)
 
     def run(self, *inputs: Array) -> Array:
-        return cast(Array, inputs[0] @ self.weight + self.bias)
+        return inputs[0] @ self.weight + self.bias
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         return writer.node(
@@ -62,14 +62,14 @@ class MatMul(Op, name="matmul"):
         a, b = inputs
         lo, hi = combine(np.multiply, (a.lo, a.hi), (b.lo, b.hi))
         width = a.shape[-1]
-        total = [np.broadcast_to(bound, (width,)).sum() for bound in (lo, hi)]
+        total = [np.broadcast_to(bound, (int(width),)).sum() for bound in (lo, hi)]
         shape = (a.shape[0], b.shape[0])
         if not a.is_integer:
             return real(shape, *total)
         return integer(shape, total[0], total[1], a.unit * b.unit)
 
     def run(self, *inputs: Array) -> Array:
-        return cast(Array, inputs[0] @ inputs[1].T)
+        return inputs[0] @ inputs[1].T
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         if not types[0].is_integer:
@@ -82,9 +82,7 @@ class MatMul(Op, name="matmul"):
         total = ""
         for a, a_zero, a_shift in rows:
             for b, b_zero, b_shift in columns:
-                product = writer.cast(
-                    writer.node("MatMulInteger", a, b, a_zero, b_zero), "INT64"
-                )
+                product = writer.cast(writer.node("MatMulInteger", a, b, a_zero, b_zero), "INT64")
                 shift = a_shift + b_shift
                 if shift:
                     product = writer.node(
@@ -102,13 +100,11 @@ def byte_planes(writer: GraphWriter, known: Type, value: str) -> list[tuple[str,
     """
     lo, hi = int(known.lo.min()), int(known.hi.max())
     planes, shift = [], 0
-    while not (-128 <= lo and hi <= 127) and not (0 <= lo and hi <= 255):
+    while not (lo >= -128 and hi <= 127) and not (lo >= 0 and hi <= 255):
         low = writer.cast(value, "UINT8")  # a cast keeps the low byte: ONNX defines it so
         planes.append((low, zero_point(writer, 0), shift))
         lift, eight = writer.constant(np.int64(1) << 62), writer.constant(np.uint64(8), "UINT64")
-        value = writer.call(
-            "ShiftRight8", value, lift, eight, writer.constant(np.int64(1) << 54)
-        )
+        value = writer.call("ShiftRight8", value, lift, eight, writer.constant(np.int64(1) << 54))
         lo, hi, shift = lo >> 8, hi >> 8, shift + 8
     zero = 0 if lo >= 0 else 128
     if zero:
@@ -137,7 +133,7 @@ class Mul(Op, name="mul"):
         return integer(shape, lo, hi, a.unit * b.unit)
 
     def run(self, *inputs: Array) -> Array:
-        return cast(Array, inputs[0] * inputs[1])
+        return inputs[0] * inputs[1]
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         return writer.node("Mul", *inputs)
@@ -171,7 +167,7 @@ class Add(Op, name="add"):
         total = self.offset
         for factor, x in zip(self.factors, inputs, strict=True):
             total = total + (x if np.ndim(factor) == 0 and factor == 1 else factor * x)
-        return cast(Array, total)
+        return total
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         total = ""
@@ -198,11 +194,11 @@ class Sum(Op, name="sum"):
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
         width = x.shape[-1]
-        lo, hi = (np.broadcast_to(exact(bound), (width,)).sum() for bound in (x.lo, x.hi))
+        lo, hi = (np.broadcast_to(exact(bound), (int(width),)).sum() for bound in (x.lo, x.hi))
         return like(x, x.shape[:-1], lo, hi)
 
     def run(self, *inputs: Array) -> Array:
-        return cast(Array, inputs[0].sum(axis=-1))
+        return inputs[0].sum(axis=-1)
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         # ReduceSum loses bits of int64 above 2^53; a product with ones does not.

@@ -47,7 +47,7 @@ ROUNDINGS: dict[Rounding, Callable[[IntArray, Array], Array]] = {
 }
 
 
-def adc(p: IntArray, step: Array, lo: int, hi: int, rounding: Rounding) -> Array:
+def adc(p: IntArray, step: Array | int, lo: int, hi: int, rounding: Rounding) -> Array:
     """Convert column sums to codes: `clip(round(p / 2^step), lo, hi)`."""
     return np.clip(ROUNDINGS[rounding](p, np.asarray(step, np.int64)), lo, hi)
 
@@ -111,4 +111,4 @@ def _exponent(factor: Fraction) -> int:
 
 
 def _fits(multiplier: int, shift: int, magnitude: int) -> bool:
-    return magnitude * multiplier < 2**62 - 2**shift
+    return magnitude * multiplier < (1 << 62) - (1 << shift)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,17 +34,23 @@ class Quantize(Op, name="quantize"):
         return fixed.quantize(inputs[0], self.scale, self.lo, self.hi)
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        kind, numpy_kind = ("INT8", np.int8) if self.hi < 128 else ("INT16", np.int16)
-        scale = np.broadcast_to(self.scale, types[0].shape[-1:])
+        kind = _code_kind(self.lo, self.hi)
+        scale = np.asarray(self.scale)
         codes = writer.node(
             "QuantizeLinear",
             inputs[0],
             writer.constant(scale, "FLOAT"),
-            writer.constant(np.zeros(scale.shape, numpy_kind), kind),
+            writer.constant(np.zeros(scale.shape, np.int64), kind),
             axis=1,
         )
         wide = writer.cast(codes, "INT64")
         return limited(writer, wide, self.lo, self.hi)
+
+
+def _code_kind(lo: int, hi: int) -> str:
+    """The narrowest element type of QuantizeLinear that holds the codes."""
+    bits = 8 if (lo >= -128 and hi <= 127) or (lo >= 0 and hi <= 255) else 16
+    return f"{'INT' if lo < 0 else 'UINT'}{bits}"
 
 
 def limited(writer: GraphWriter, value: str, lo: int, hi: int) -> str:
@@ -105,7 +111,7 @@ class Dequantize(Op, name="dequantize"):
         return real(inputs[0].shape, lo, hi)
 
     def run(self, *inputs: Array) -> Array:
-        return cast(Array, inputs[0] * self.scale)
+        return inputs[0] * self.scale
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         scale = writer.constant(self.scale, "FLOAT")

@@ -53,7 +53,9 @@ class Graph:
     @cached_property
     def types(self) -> Mapping[str, Type]:
         """The type of every value; CimError naming the node whose integers could overflow."""
-        types = {name: calibrated(known, self.ranges.get(name)) for name, known in self.inputs.items()}
+        types = {
+            name: calibrated(known, self.ranges.get(name)) for name, known in self.inputs.items()
+        }
         for node in self.nodes:
             known = infer(self.name, node, [types[i] for i in node.inputs])
             types[node.name] = calibrated(known, self.ranges.get(node.name))

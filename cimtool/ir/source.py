@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cimtool.arrays import Array
 from cimtool.ir.op import Op
 from cimtool.ir.types import Type, real
-from cimtool.reference.surrogate import Polynomial
+from cimtool.reference.surrogate import Polynomial, shifted
 
 if TYPE_CHECKING:
     from cimtool.emit.writer import GraphWriter
@@ -29,13 +29,13 @@ class BatchNorm(Op, name="batch_norm"):
     @property
     def factor(self) -> Array:
         """`gamma / sqrt(var + eps)`, per channel."""
-        return cast(Array, self.gamma / np.sqrt(self.var + self.eps))
+        return self.gamma / np.sqrt(self.var + self.eps)
 
     def infer(self, *inputs: Type) -> Type:
         return real(inputs[0].shape)
 
     def run(self, *inputs: Array) -> Array:
-        return cast(Array, (inputs[0] - self.mean) * self.factor + self.beta)
+        return (inputs[0] - self.mean) * self.factor + self.beta
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Exp(Op, name="exp"):
         return real(x.shape, np.exp(x.lo), np.exp(x.hi))
 
     def run(self, *inputs: Array) -> Array:
-        return cast(Array, np.exp(inputs[0]))
+        return np.exp(inputs[0])
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         return writer.node("Exp", inputs[0])
@@ -61,7 +61,7 @@ class L2Normalize(Op, name="l2_normalize"):
         return real(inputs[0].shape, -1.0, 1.0)
 
     def run(self, *inputs: Array) -> Array:
-        return cast(Array, inputs[0] / np.linalg.norm(inputs[0], axis=-1, keepdims=True))
+        return inputs[0] / np.linalg.norm(inputs[0], axis=-1, keepdims=True)
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         return writer.node("LpNormalization", inputs[0], axis=-1, p=2)
@@ -89,18 +89,34 @@ class PolynomialScore(Op, name="polynomial_score"):
         return self.polynomial.evaluate(inputs[0], inputs[1])
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        ed = writer.node("Mul", inputs[0], writer.constant(np.float64(1 / self.scale_ed)))
-        vd = writer.node("Mul", inputs[1], writer.constant(np.float64(1 / self.scale_vd)))
-        table = self.polynomial.table()
+        # Powers of raw ed cancel: move, exactly, to the middle of the calibrated range first.
+        (ed_middle, ed_half), (vd_middle, vd_half) = (_middle_and_half(known) for known in types)
+        ed = _centred(writer, inputs[0], ed_middle, ed_half)
+        vd = _centred(writer, inputs[1], vd_middle, vd_half)
+        table = shifted(self.polynomial, ed_middle, ed_half, vd_middle, vd_half)
         total = ""
-        for row in reversed(table):
-            inner = ""
-            for c in reversed(row):
-                constant = writer.constant(np.float64(c))
-                inner = (
-                    writer.node("Add", writer.node("Mul", inner, vd), constant)
-                    if inner
-                    else constant
-                )
+        for power in reversed(range(len(table))):
+            inner = _horner(writer, [float(c) for c in table[power][: len(table) - power]], vd)
             total = writer.node("Add", writer.node("Mul", total, ed), inner) if total else inner
         return total
+
+
+def _middle_and_half(known: Type) -> tuple[float, float]:
+    """Middle and half the width of a calibrated range; (0, 1) where there is none."""
+    lo, hi = float(known.lo.min()), float(known.hi.max())
+    if not (np.isfinite(lo) and np.isfinite(hi)):
+        return 0.0, 1.0
+    return (lo + hi) / 2, (hi - lo) / 2 or 1.0
+
+
+def _centred(writer: GraphWriter, x: str, middle: float, half: float) -> str:
+    centred = writer.node("Sub", x, writer.constant(np.float64(middle)))
+    return writer.node("Div", centred, writer.constant(np.float64(half)))
+
+
+def _horner(writer: GraphWriter, coefficients: list[float], x: str) -> str:
+    """Append `sum c[j] x^j`."""
+    total = writer.constant(np.float64(coefficients[-1]))
+    for c in reversed(coefficients[:-1]):
+        total = writer.node("Add", writer.node("Mul", total, x), writer.constant(np.float64(c)))
+    return total

@@ -47,7 +47,7 @@ class Type:
     @property
     def magnitude(self) -> int | float:
         """The largest absolute value that any element may have, in units."""
-        largest = max(abs(np.min(self.lo).item()), abs(np.max(self.hi).item()))
+        largest: int | float = max(abs(np.min(self.lo).item()), abs(np.max(self.hi).item()))
         return largest
 
     @property
@@ -104,6 +104,8 @@ def combine(
     operation: Callable[[Array, Array], Array], a: tuple[Array, Array], b: tuple[Array, Array]
 ) -> tuple[Array, Array]:
     """Bounds of `operation(x, y)` for an operation monotonic in each argument."""
+    if not all(np.isfinite(bound).all() for bound in (*a, *b) if bound.dtype.kind == "f"):
+        return np.asarray(-np.inf), np.asarray(np.inf)
     corners = np.stack(
         np.broadcast_arrays(
             *(operation(exact(np.asarray(x)), exact(np.asarray(y))) for x in a for y in b)

@@ -192,6 +192,15 @@ def unit_rows(rows: Array, where: str = "embeddings") -> Array:
     return result
 
 
+def checked_rows(rows: Array, where: str, unit: bool) -> Array:
+    """Return one modality's rows as finite float32 [n, width], at unit norm where `unit` says so.
+
+    Raises CimError naming the row where one cannot be taken.
+    """
+    checked = _rows(rows, "embeddings", where)
+    return unit_rows(checked, f"{where} embeddings") if unit else checked
+
+
 def with_unit_rows(embeddings: Embeddings) -> Embeddings:
     """Embeddings with both modalities' rows at unit norm, for a layout that expects them."""
     text, video = (

@@ -13,13 +13,21 @@ from cimtool.arrays import Array
 from cimtool.errors import CimError
 from cimtool.hardware.target import load_target
 from cimtool.load.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
-from cimtool.load.embeddings import TEXT, UNIT_TOLERANCE, VIDEO, Embeddings, embeddings_of
+from cimtool.load.embeddings import (
+    KEYS,
+    TEXT,
+    UNIT_TOLERANCE,
+    VIDEO,
+    Embeddings,
+    embeddings_of,
+    read_embeddings,
+)
 from cimtool.load.layer_map import LayerMap, read_layer_map
 from cimtool.load.layout import recognise
 from cimtool.load.model import INNER_POLYNOMIAL, sha256
-from cimtool.load.npy import read_npy, read_npz
+from cimtool.load.npy import npz_names, read_npy, read_npz
 from cimtool.load.onnx_file import describe_onnx
-from cimtool.load.polynomial import COEFFICIENTS, parse_polynomial, polynomial_values
+from cimtool.load.polynomial import COEFFICIENTS, parse_polynomial, read_polynomial
 from cimtool.load.weights import Weights, find_weights
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.toml_files import read_toml
@@ -86,7 +94,7 @@ def _value_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list):
-        return ", ".join(map(_value_text, value)) or "none"
+        return str(value) if value else "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -98,24 +106,19 @@ def _torch(path: Path) -> Facts:
         raise CimError(f"{path}: holds a {type(content).__name__}; expected a dictionary or tensor")
     if any(key in content for key in COEFFICIENTS):
         return describe_polynomial(parse_polynomial(content, str(path)))
-    if _are_embeddings(content):
+    if any(isinstance(content.get(key), np.ndarray) for key in (*TEXT, *VIDEO)):
         return describe_embeddings(embeddings_of(content, str(path)))
     return describe_checkpoint(Checkpoint(str(path), content))
 
 
 def _npz(path: Path) -> Facts:
-    arrays = read_npz(path)
-    if any(key in arrays for key in COEFFICIENTS):
-        return describe_polynomial(parse_polynomial(arrays, str(path)))
-    if _are_embeddings(arrays):
-        facts = describe_embeddings(embeddings_of(arrays, str(path)))
-        others = {k: _array_text(v) for k, v in arrays.items() if k not in facts}
-        return {**facts, "arrays": others}
-    return {"kind": "arrays", "arrays": {k: _array_text(v) for k, v in arrays.items()}}
-
-
-def _are_embeddings(values: Mapping[str, Any]) -> bool:
-    return any(isinstance(values.get(key), np.ndarray) for key in (*TEXT, *VIDEO))
+    names = npz_names(path)
+    if any(key in names for key in COEFFICIENTS):
+        return describe_polynomial(read_polynomial(path))
+    if any(key in names for key in (*TEXT, *VIDEO)):
+        others = [name for name in names if name not in KEYS]
+        return {**describe_embeddings(read_embeddings(path)), "other_arrays": others}
+    return {"kind": "arrays", "arrays": {k: _array_text(v) for k, v in read_npz(path).items()}}
 
 
 def _npy(path: Path) -> Facts:
@@ -130,7 +133,7 @@ def _array(array: Array) -> Facts:
 def _json(path: Path) -> Facts:
     if path.name == MANIFEST:
         return _bundle(path.parent)
-    return describe_polynomial(parse_polynomial(polynomial_values(path), str(path)))
+    return describe_polynomial(read_polynomial(path))
 
 
 def _toml(path: Path) -> Facts:
@@ -207,7 +210,7 @@ def _rows(rows: Array) -> Facts:
     finite = bool(np.isfinite(norms).all())
     facts: Facts = {"finite": finite}
     if len(rows) and finite:
-        facts["norms"] = [float(norms.min()), float(norms.max())]
+        facts["norms"] = [round(float(norm), 6) for norm in (norms.min(), norms.max())]
         facts["unit_rows"] = bool((np.abs(norms - 1) <= UNIT_TOLERANCE).all())
     return facts
 

@@ -13,7 +13,7 @@ from cimtool.load.checkpoint import require_file
 def describe_onnx(path: Path) -> dict[str, Any]:
     """Inputs, outputs, opsets, local functions and nodes by kind; CimError if it is not ONNX."""
     import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     require_file(path)
     try:

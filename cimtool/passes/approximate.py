@@ -27,6 +27,10 @@ class ExpPolynomial:
     error: float
 
 
+def _scaled_exp(u: FloatArray, half: float) -> FloatArray:
+    return np.exp(half * (u - 1))
+
+
 def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
     """Interpolate exp at Chebyshev nodes of [lo, hi], with the lowest degree within `tolerance`.
 
@@ -35,10 +39,10 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
     u = np.linspace(-1.0, 1.0, DENSE_POINTS)
-    exact = np.exp(half * (u - 1))
+    exact = _scaled_exp(u, half)
     for degree in range(1, MAX_DEGREE + 1):
-        series = chebyshev.chebinterpolate(lambda v: np.exp(half * (v - 1)), degree)
-        powers = chebyshev.cheb2poly(series)
+        nodes = chebyshev.chebpts1(degree + 1)
+        powers = chebyshev.cheb2poly(chebyshev.chebfit(nodes, _scaled_exp(nodes, half), degree))
         error = float(np.abs(polynomial.polyval(u, powers) - exact).max())
         if error <= tolerance:
             scale = np.exp(centre + half)

@@ -28,7 +28,8 @@ MSE_CANDIDATES = 40
 def calibrate(program: Program, job: Job) -> Program:
     """Return the program with `ranges` of every value in every graph."""
     simulator = Simulator(program)
-    graphs, features = [], []
+    graphs: list[Graph] = []
+    features: list[dict[str, Array]] = []
     for graph in (program.text, program.video):
         taps = [node.name for node in graph.nodes]
         values = simulator.values(graph.name, job.rows(graph.name), taps)
@@ -37,15 +38,17 @@ def calibrate(program: Program, job: Job) -> Program:
         features.append({name: values[value] for name, value in graph.outputs.items()})
     taps = [name for name in ("ed", "vd") if name in program.score.types]
     ends: dict[str, list[tuple[float, float]]] = {}
-    for _, block in simulator.iter_score(*features, taps):
+    for _, block in simulator.iter_score(features[0], features[1], taps):
         for name, value in block.items():
             ends.setdefault(name, []).append((float(value.min()), float(value.max())))
-    score = {name: _span(np.array([e[0] for e in v]), np.array([e[1] for e in v]))
-             for name, v in ends.items()}
+    score = {
+        name: _span(np.array([e[0] for e in v]), np.array([e[1] for e in v]))
+        for name, v in ends.items()
+    }
     text, video = graphs
     for graph in graphs:
-        for name, value in graph.outputs.items():
-            score[f"{graph.name}.{name}"] = graph.ranges[value]
+        for name, output in graph.outputs.items():
+            score[f"{graph.name}.{name}"] = graph.ranges[output]
     return Program(text, video, replace(program.score, ranges=score))
 
 
@@ -115,5 +118,4 @@ LIMITS: dict[Calibrator, Callable[[Array, int], float]] = {
     "mse": _mse_limit,
 }
 
-CALIBRATE = Pass("calibrated", calibrate, FLOAT_OPS)
-
+CALIBRATE = Pass("calibrated", "calibrating ranges", calibrate, FLOAT_OPS)

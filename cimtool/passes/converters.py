@@ -79,4 +79,4 @@ def fit_steps(op: CrossbarMvm, x: IntArray) -> tuple[int | None, ...]:
     return tuple(steps)
 
 
-FIT_CONVERTERS = Pass("converters fitted", fit_converters, CROSSBAR_OPS)
+FIT_CONVERTERS = Pass("converters fitted", "fitting converters", fit_converters, CROSSBAR_OPS)

@@ -47,9 +47,7 @@ def _fold_graph(graph: Graph, centre: FloatArray) -> Graph:
         if before is None or not isinstance(before.op, Mvm) or users[node.inputs[0]] > 1:
             return builder.add(node.name, Add((norm.factor,), offset), *inputs)
         layer = before.op
-        folded = Mvm(
-            single(layer.weight * norm.factor), single(layer.bias * norm.factor + offset)
-        )
+        folded = Mvm(single(layer.weight * norm.factor), single(layer.bias * norm.factor + offset))
         del builder.by_name[inputs[0]], builder.types[inputs[0]]
         return builder.add(inputs[0], folded, *before.inputs)
 
@@ -89,4 +87,4 @@ FLOAT_OPS = frozenset(
     {Mvm, MatMul, Mul, Add, Sum, Clip, Axis, Store, Exp, L2Normalize, PolynomialScore}
 )
 
-FOLD = Pass("folded", fold, FLOAT_OPS)
+FOLD = Pass("folded", "folding batch normalisation and the common mean", fold, FLOAT_OPS)

@@ -79,9 +79,7 @@ def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> SharedScale
     return SharedScales(mu, variance["s"], variance["s_self"])
 
 
-def layer_input_format(
-    graph: Graph, node_name: str, store: Store, equalise: bool
-) -> Format:
+def layer_input_format(graph: Graph, node_name: str, store: Store, equalise: bool) -> Format:
     """Format of a value that layers read: one scale, times a power of two a channel if equalised.
 
     A channel's power of two balances its range against the largest weight that reads it, each

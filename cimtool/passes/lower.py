@@ -11,7 +11,17 @@ from fractions import Fraction
 import numpy as np
 
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
-from cimtool.ir.program import Builder, Graph, Node, Program, Range, Rule, keep, rewrite, score_inputs
+from cimtool.ir.program import (
+    Builder,
+    Graph,
+    Node,
+    Program,
+    Range,
+    Rule,
+    keep,
+    rewrite,
+    score_inputs,
+)
 from cimtool.ir.source import Exp, L2Normalize, PolynomialScore
 from cimtool.passes.approximate import fit_exp, fit_inverse_root
 from cimtool.passes.calibrate import norm_energy
@@ -85,7 +95,7 @@ class _Projector:
         """Horner of a near-minimax polynomial on the calibrated range of the log-variance."""
         known = builder.types[inputs[0]]
         fit = fit_exp(float(known.lo.min()), float(known.hi.max()), EXP_TOLERANCE)
-        self.job.say(
+        self.job.note(
             f"{builder.name}.{node.name}: exp on [{fit.centre - fit.half:.4g}, "
             f"{fit.centre + fit.half:.4g}] as a polynomial of degree "
             f"{len(fit.coefficients) - 1}, worst error {fit.error:.1e} of its maximum"
@@ -101,7 +111,7 @@ class _Projector:
         lo, hi = widened(seen)
         lo = max(lo, float(seen.lo) / 2)
         fit = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
-        self.job.say(
+        self.job.note(
             f"{builder.name}.{name}: 1/norm for norms in [{np.sqrt(lo):.4g}, {np.sqrt(hi):.4g}] by "
             f"{fit.steps} Newton steps, worst relative error {fit.error:.1e}"
         )
@@ -184,7 +194,7 @@ def _polynomial(builder: Builder, node: Node, inputs: tuple[str, ...], job: Job)
     for name, value in zip(("ed", "vd"), inputs, strict=True):
         lo, hi = widened(builder.ranges[name])
         centre, half = (lo + hi) / 2, (hi - lo) / 2
-        job.say(f"score: {name} in [{lo:.6g}, {hi:.6g}], saturated outside")
+        job.note(f"score: {name} in [{lo:.6g}, {hi:.6g}], saturated outside")
         centres.append(centre)
         halves.append(half)
         variables.append((value, centre, half))
@@ -236,4 +246,4 @@ def _trimmed(row: list[Fraction]) -> list[Fraction]:
     return row[:end]
 
 
-LOWER = Pass("lowered", lower, MAC_OPS)
+LOWER = Pass("lowered", "lowering to multiply-accumulates", lower, MAC_OPS)

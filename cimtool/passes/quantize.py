@@ -112,9 +112,7 @@ class _Quantizer:
         room = np.abs(op.bias) / (1 << min(settings.accumulator_bits, 40) - 3)
         scale = np.maximum(scale, np.maximum(room, np.finfo(np.float64).tiny * 2.0**60))
         weight = np.clip(round_half_up(effective / scale), -largest, largest)
-        return builder.add(
-            node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs
-        )
+        return builder.add(node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs)
 
     def clip(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
         """Limits in units of the value, per channel where its scale is."""
@@ -140,9 +138,7 @@ class _Quantizer:
         """Multiply exactly, after narrowing factors whose product would be too wide."""
         if sum(builder.types[i].bits for i in inputs) > EXACT_BITS + 1:
             inputs = tuple(
-                self.narrow(builder, i, FACTOR_BITS)
-                if builder.types[i].bits > FACTOR_BITS
-                else i
+                self.narrow(builder, i, FACTOR_BITS) if builder.types[i].bits > FACTOR_BITS else i
                 for i in inputs
             )
         return builder.add(node.name, Mul(), *inputs)
@@ -232,10 +228,12 @@ def requantized(builder: Builder, name: str, value: str, fmt: Format) -> str:
     known = builder.types[value]
     shape = np.broadcast_shapes(known.unit.shape, fmt.scale.shape)
     own, wanted, lo, hi = (
-        np.broadcast_to(x, shape if x.ndim <= len(shape) else x.shape).ravel()
-        for x in (known.unit, fmt.scale, np.asarray(known.lo), np.asarray(known.hi))
-    ) if shape else (
-        np.ravel(x) for x in (known.unit, fmt.scale, known.lo.min(), known.hi.max())
+        (
+            np.broadcast_to(x, shape if x.ndim <= len(shape) else x.shape).ravel()
+            for x in (known.unit, fmt.scale, np.asarray(known.lo), np.asarray(known.hi))
+        )
+        if shape
+        else (np.ravel(x) for x in (known.unit, fmt.scale, known.lo.min(), known.hi.max()))
     )
     multipliers, shifts = [], []
     for i in range(own.size):
@@ -263,4 +261,4 @@ def requantized(builder: Builder, name: str, value: str, fmt: Format) -> str:
     )
 
 
-QUANTIZE = Pass("quantized", quantize, INTEGER_OPS)
+QUANTIZE = Pass("quantized", "quantizing", quantize, INTEGER_OPS)

@@ -13,12 +13,16 @@ from cimtool.settings import Settings
 
 @dataclass(frozen=True)
 class Job:
-    """What all passes may look at beside the program: settings, calibration rows, a place to talk."""
+    """What all passes may look at beside the program.
+
+    `text` and `video` are the calibration rows; `note` takes one line on what a pass decided that
+    a user must know, such as the error of an approximation.
+    """
 
     settings: Settings
     text: Array
     video: Array
-    say: Callable[[str], None]
+    note: Callable[[str], None]
 
     def rows(self, modality: str) -> Array:
         """The calibration rows [n, width] float32 of one modality."""
@@ -27,8 +31,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Pass:
-    """One step of the pipeline; `leaves` are the operations that may stand after it."""
+    """One step of the pipeline; `leaves` are the operations that may stand after it.
+
+    `name` is that of the stage it makes, `doing` what is told while it runs.
+    """
 
     name: str
+    doing: str
     apply: Callable[[Program, Job], Program]
     leaves: frozenset[type[Op]]

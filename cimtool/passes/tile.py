@@ -58,4 +58,4 @@ def layout(settings: Settings, x: Type) -> Crossbar:
     )
 
 
-TILE = Pass("tiled", tile, CROSSBAR_OPS)
+TILE = Pass("tiled", "tiling onto crossbars", tile, CROSSBAR_OPS)

@@ -235,7 +235,7 @@ def test_targets_check_accepts_a_valid_file_and_refuses_an_unknown_key(tmp_path:
 
 def test_inspect_as_text_and_as_json(tmp_path: Path) -> None:
     file = tmp_path / "data.npz"
-    np.savez(file, text=np.ones((3, 4), np.float32), video=np.ones((2, 4), np.float32))
+    np.savez(file, text=np.ones((3, 4), np.float32), video=np.ones((3, 4), np.float32))
     assert cimtool_run("inspect", file).stdout.startswith(f"{file}: ")
     facts = json.loads(cimtool_run("inspect", file, "--json").stdout)
     assert (facts["file"], facts["bytes"]) == (str(file), file.stat().st_size)

@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from cimtool.errors import CimError
 from cimtool.load.embeddings import (
+    checked_rows,
     embeddings_of,
     read_embeddings,
     require_width,
@@ -32,7 +33,9 @@ def test_all_forms_give_the_same_rows(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", VIDEO)
     torch.save(torch.from_numpy(TEXT), tmp_path / "t.pt")
     torch.save(torch.from_numpy(VIDEO), tmp_path / "v.pt")
-    torch.save({"text": torch.from_numpy(TEXT), "video": torch.from_numpy(VIDEO)}, tmp_path / "e.pt")
+    torch.save(
+        {"text": torch.from_numpy(TEXT), "video": torch.from_numpy(VIDEO)}, tmp_path / "e.pt"
+    )
     forms = [
         read_embeddings(tmp_path / "e.npz"),
         read_embeddings(tmp_path / "e.pt"),
@@ -141,12 +144,19 @@ def test_every_truncation_is_one_sentence(tmp_path: Path, compressed: bool) -> N
         path.write_bytes(whole[:size])
         with pytest.raises(CimError, match=r"f\.npz: is truncated, corrupt"):
             read_embeddings(path)
-    for position in range(0, len(whole), 3):  # a flipped byte may be harmless, but never a crash
+
+
+def test_a_flipped_byte_may_be_harmless_but_is_never_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "f.npz"
+    np.savez_compressed(path, text=TEXT, video=VIDEO)
+    whole, refused = path.read_bytes(), 0
+    for position in range(0, len(whole), 3):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
         try:
             read_embeddings(path)
-        except CimError as error:
-            assert "f.npz" in str(error)
+        except CimError:
+            refused += 1
+    assert refused > len(whole) / 6
 
 
 @given(arrays(np.float32, (5, 3), elements=st.floats(0.125, 8, width=32)), st.floats(-9e-4, 9e-4))
@@ -154,7 +164,6 @@ def test_unit_rows(rows: np.ndarray, off: float) -> None:
     once = unit_rows(rows)
     assert once.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(once.astype(float), axis=1), 1, atol=1e-3)
-    near = (once * np.float32(1 + off)).astype(np.float32)
     exact = once / np.linalg.norm(once.astype(float), axis=1, keepdims=True)
     near = (exact * (1 + off)).astype(np.float32)
     np.testing.assert_array_equal(unit_rows(near), near)
@@ -168,6 +177,15 @@ def test_rows_off_unit_norm_are_rounded_from_float64_and_zeros_refused() -> None
     rows[1] = 0
     with pytest.raises(CimError, match="e: row 1 is all zeros"):
         unit_rows(rows, "e")
+
+
+def test_one_modality_is_checked_alike() -> None:
+    rows = np.array([[3, 4], [0, 2]], np.float64)
+    np.testing.assert_array_equal(checked_rows(rows, "text", False), rows.astype(np.float32))
+    np.testing.assert_array_equal(checked_rows(rows, "text", True), unit_rows(rows.astype("f4")))
+    rows[1, 1] = np.nan
+    with pytest.raises(CimError, match="row 1 of text holds nan"):
+        checked_rows(rows, "text", False)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not here")

@@ -73,7 +73,7 @@ def test_b_beside_c_is_the_intercept_only_where_there_is_no_bias() -> None:
     assert (p.bias, p.b) == (1.0, 3.0)
     p = parse_polynomial({"c": TWO, "b": 3.0, "teacher_meta": {"a": 0.2, "b": 0.7, "K": 8}}, "p")
     assert (p.bias, p.a, p.b, p.K) == (3.0, 0.2, 0.7, 8)
-    with pytest.raises(CimError, match="bias .* is missing"):
+    with pytest.raises(CimError, match=r"bias .* is missing"):
         parse_polynomial({"coeff": TWO, "b": 3.0}, "p")
 
 

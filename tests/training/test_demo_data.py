@@ -95,7 +95,7 @@ def test_bad_epochs_an_unwritable_folder_and_too_few_functions(
     with pytest.raises(CimError, match="epochs is 0; expected 1 or more"):
         prepare_demo(tmp_path, 0, print)
     (tmp_path / "file").write_text("")
-    with pytest.raises(CimError, match="cannot be written to .*file"):
+    with pytest.raises(CimError, match=r"cannot be written to .*file"):
         prepare(tmp_path / "file", TINY, sources, print)
     with pytest.raises(CimError, match="80 pairs; expected more than 80"):
         prepare(tmp_path, replace(TINY, eval_rows=80), sources, print)

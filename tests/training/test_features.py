@@ -35,5 +35,5 @@ def test_a_document_of_unknown_words_gives_zeros() -> None:
 
 
 def test_too_few_documents() -> None:
-    with pytest.raises(CimError, match="9 documents .* too few for 10 dimensions"):
+    with pytest.raises(CimError, match=r"9 documents .* too few for 10 dimensions"):
         Features.fit(DOCUMENTS[:9], 10)

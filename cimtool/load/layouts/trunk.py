@@ -155,21 +155,16 @@ def _ordered(
     Raises CimError where the file's order says nothing (safetensors sorts by name, and the names
     are not a series) and the shapes allow more than one.
     """
-    choices = [
-        roles
-        | {
-            r: n
-            for (names, _), order in zip(groups, orders, strict=True)
-            for r, n in zip(names, order, strict=True)
-        }
-        for orders in itertools.product(*(itertools.permutations(n) for _, n in groups))
-    ]
+    names = [role for group, _ in groups for role in group]
+    orders = itertools.product(*(itertools.permutations(layers) for _, layers in groups))
+    choices = [roles | dict(zip(names, itertools.chain(*o), strict=True)) for o in orders]
     fitting = [choice for choice in choices if _chain_fits(weights, choice)]
-    in_order = weights.ordered or all(_is_series(layers) for _, layers in groups)
-    if len(fitting) > 1 and not in_order:
+    unsorted = [group for group, layers in groups if not (weights.ordered or _is_series(layers))]
+    untold = list(itertools.chain(*unsorted))
+    if len({tuple(choice[role] for role in untold) for choice in fitting}) > 1:
         raise CimError(
             f"{weights.file}: the order of the layers under {weights.prefix} cannot be told, as "
-            "the file sorts them by name; say it with --map (fc1, fc2, bn1, bn2)"
+            f"the file sorts them by name; say it with --map ({', '.join(untold)})"
         )
     return (fitting or choices)[0]
 

@@ -1,0 +1,265 @@
+"""The bundle: a folder with the compiled program, its ONNX files, and checksums of them all.
+
+Written all or nothing: beside its place, then renamed. A file whose bytes changed is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from cimtool import __version__
+from cimtool.arrays import Array
+from cimtool.emit.serial import ConstantTable, program_text, read_program
+from cimtool.errors import CimError
+from cimtool.hardware.target import Target
+from cimtool.ir.program import Program
+from cimtool.pipeline import Stage
+from cimtool.reference.surrogate import Polynomial
+from cimtool.settings import Settings
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+PROGRAM = "program.json"
+CONSTANTS = "constants.safetensors"
+STAGES = "stages.json"
+STAGE_CONSTANTS = "stages.safetensors"
+ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", "float.onnx")
+REPORTED = ("trained", "folded", "lowered", "quantized", "tiled", "converters fitted")
+"""The stages that a bundle keeps, so that `verify` can say which pass cost what."""
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a bundle keeps of the trained model beside its program."""
+
+    name: str
+    layout: str
+    polynomial: Polynomial
+    a: float | None
+    b: float | None
+    samples: int | None
+    unit_rows: bool
+    text_width: int
+    video_width: int
+    dimension: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the manifest."""
+        values = dict(vars(self))
+        values["polynomial"] = dict(vars(self.polynomial)) | {"coeff": list(self.polynomial.coeff)}
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
+        """Read what `to_json` returned."""
+        trained = values["polynomial"]
+        polynomial = Polynomial(**{**trained, "coeff": tuple(trained["coeff"])})
+        return cls(**{**values, "polynomial": polynomial})
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a compilation made, before it is written."""
+
+    model: ModelCard
+    target: Target
+    settings: Settings
+    stages: tuple[Stage, ...]
+    inputs: tuple[tuple[str, str], ...]
+    onnx: Mapping[str, bytes]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle on disk, verified: every file is the one that its manifest names."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    @cached_property
+    def model(self) -> ModelCard:
+        """What is known of the trained model."""
+        return ModelCard.from_json(self.manifest["model"])
+
+    @cached_property
+    def target(self) -> Target:
+        """The target that the bundle was compiled for."""
+        return Target.from_json(self.manifest["target"], f"{self.folder / MANIFEST}: target")
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings that the bundle was compiled with."""
+        return Settings.from_json(self.manifest["settings"], f"{self.folder / MANIFEST}: settings")
+
+    @cached_property
+    def program(self) -> Program:
+        """The compiled program: the bit-accurate model of the hardware."""
+        return _program(self.folder / PROGRAM, _constants(self.folder / CONSTANTS))
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The program after each pass, from the trained model to the compiled program."""
+        file = self.folder / STAGES
+        constants = _constants(self.folder / CONSTANTS) | _constants(self.folder / STAGE_CONSTANTS)
+        texts = json.loads(file.read_text("utf-8"))
+        stages = [
+            Stage(name, read_program(json.dumps(text), constants, str(file)))
+            for name, text in texts.items()
+        ]
+        return (*stages, Stage(REPORTED[-1], self.program))
+
+
+def _constants(file: Path) -> dict[str, Array]:
+    try:
+        constants: dict[str, Array] = load_file(file)
+        return constants
+    except SafetensorError as error:
+        raise CimError(f"{file}: is no safetensors file ({error}); compile again") from error
+
+
+def _program(file: Path, constants: Mapping[str, Array]) -> Program:
+    return read_program(file.read_text("utf-8"), constants, str(file))
+
+
+def write_bundle(folder: Path, build: Build) -> Bundle:
+    """Write a bundle to `folder` all or nothing; an earlier bundle there becomes `<name>.previous`.
+
+    Raises CimError where the place holds something else or cannot be written.
+    """
+    _check_place(folder)
+    with replaced_folder(folder) as partial:
+        _write_files(partial, build)
+        files = sorted(file.name for file in partial.iterdir())
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "cimtool_version": __version__,
+            "model": build.model.to_json(),
+            "target": build.target.to_json(),
+            "settings": build.settings.to_json(),
+            "inputs": [{"file": name, "sha256": digest} for name, digest in build.inputs],
+            "notes": list(build.notes),
+            "files": {name: sha256(partial / name) for name in files},
+        }
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+    return Bundle(folder, manifest)
+
+
+def _write_files(folder: Path, build: Build) -> None:
+    final = ConstantTable()
+    stages = {stage.name: stage.program for stage in build.stages}
+    (folder / PROGRAM).write_text(program_text(stages[REPORTED[-1]], final), "utf-8")
+    save_file(final.arrays, folder / CONSTANTS)
+    earlier = ConstantTable(final.names)
+    texts = [
+        f"{json.dumps(name)}: {program_text(stages[name], earlier, f'{name}/').rstrip()}"
+        for name in REPORTED[:-1]
+    ]
+    (folder / STAGES).write_text("{\n" + ",\n".join(texts) + "\n}\n", "utf-8")
+    save_file(earlier.arrays, folder / STAGE_CONSTANTS)
+    for name, content in build.onnx.items():
+        (folder / name).write_bytes(content)
+
+
+def _check_place(folder: Path) -> None:
+    if (folder.exists() or folder.is_symlink()) and not (folder / MANIFEST).is_file():
+        raise CimError(
+            f"{folder}: exists and is no bundle, so it is not replaced; expected a new place or "
+            "an earlier bundle (-o DIR)"
+        )
+
+
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside `folder` that takes its place at the end, or leaves no trace.
+
+    What stands at `folder` then is moved aside to `<name>.previous`.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        yield partial
+        partial.chmod(0o755)
+        if folder.exists():
+            previous = folder.with_name(f"{folder.name}.previous")
+            if previous.exists():
+                shutil.rmtree(previous)
+            folder.rename(previous)
+        partial.rename(folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise _unwritable(folder, error) from error
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _unwritable(folder: Path, error: OSError) -> CimError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return CimError(f"{folder}: cannot be written ({reason}); nothing was left there")
+
+
+def sha256(file: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Open a bundle after checking every file against its manifest.
+
+    Raises CimError where the folder is no bundle, is of another format, or a file is missing,
+    changed or not named in the manifest's list.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise CimError(
+            f"{folder}: is no bundle (it has no {MANIFEST}); make one with `cimtool compile`"
+        )
+    try:
+        manifest = json.loads(file.read_text("utf-8"))
+        version, files = manifest["format_version"], manifest["files"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CimError(f"{file}: is no manifest of a bundle; compile again") from error
+    if version != FORMAT_VERSION:
+        raise CimError(
+            f"{file}: format_version = {version}; this cimtool reads {FORMAT_VERSION}, compile again"
+        )
+    for name in (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, *ONNX_FILES):
+        if name not in files:
+            raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
+    for name, digest in files.items():
+        _check_file(folder, name, digest)
+    return Bundle(folder, manifest)
+
+
+def _check_file(folder: Path, name: str, digest: str) -> None:
+    file = folder / name
+    if file.parent != folder or not file.is_file():
+        raise CimError(f"{file}: is missing from the bundle; compile again")
+    if sha256(file) != digest:
+        raise CimError(
+            f"{file}: changed since it was compiled (its SHA-256 is not the manifest's), so it is "
+            "not run; compile again"
+        )

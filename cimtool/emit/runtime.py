@@ -1,0 +1,81 @@
+"""ONNX Runtime as one more implementation of the integer contract: what `verify` compares with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnxruntime
+
+from cimtool.arrays import Array
+from cimtool.simulate import PAIR_BLOCK
+
+Level = Literal["disable", "basic", "extended", "all"]
+
+_LEVELS = {
+    "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+_KINDS = {
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(int16)": np.int16,
+    "tensor(uint16)": np.uint16,
+    "tensor(int64)": np.int64,
+    "tensor(float)": np.float32,
+}
+ENCODE_BLOCK = 64
+"""Rows at a time: the column sums of a row group (cycles x rows x slices x N) stay in the cache."""
+
+
+class Session:
+    """One ONNX file loaded on the CPU, at one optimisation level and thread count."""
+
+    def __init__(self, model: bytes | Path, level: Level = "all", threads: int = 1):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = _LEVELS[level]
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        source = model if isinstance(model, bytes) else str(model)
+        self._session = onnxruntime.InferenceSession(
+            source, options, providers=["CPUExecutionProvider"]
+        )
+        self.inputs = {i.name: _KINDS[i.type] for i in self._session.get_inputs()}
+        self.outputs = [o.name for o in self._session.get_outputs()]
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Compute all outputs by name; inputs are converted to what the file takes."""
+        typed = {name: np.asarray(feeds[name]).astype(kind) for name, kind in self.inputs.items()}
+        return dict(zip(self.outputs, self._session.run(None, typed), strict=True))
+
+    def encode(self, x: Array) -> dict[str, Array]:
+        """Features of embeddings `x` [n, width] by `text.onnx` or `video.onnx`, as int64."""
+        blocks = [
+            self.run({"x": x[start : start + ENCODE_BLOCK]})
+            for start in range(0, len(x), ENCODE_BLOCK)
+        ]
+        return {
+            name: np.concatenate([block[name] for block in blocks]).astype(np.int64)
+            for name in self.outputs
+        }
+
+    def score(self, text: Mapping[str, Array], video: Mapping[str, Array]) -> Array:
+        """`logit` [n, m] float32 of all pairs by `score.onnx`."""
+        return np.concatenate([block for _, block in self.iter_score(text, video)])
+
+    def iter_score(
+        self, text: Mapping[str, Array], video: Mapping[str, Array]
+    ) -> Iterator[tuple[slice, Array]]:
+        """Yield (rows, logits of those text rows against all videos), bounded in memory."""
+        rows, columns = len(text["mu"]), len(video["mu"])
+        height = max(1, PAIR_BLOCK // max(columns, 1))
+        gallery = {f"video_{name}": value for name, value in video.items()}
+        for start in range(0, rows, height):
+            block = slice(start, min(start + height, rows))
+            queries = {f"text_{name}": value[block] for name, value in text.items()}
+            yield block, self.run({**queries, **gallery})["logit"]
