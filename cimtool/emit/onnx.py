@@ -1,4 +1,4 @@
-"""Graphs as ONNX files: integer graphs with local functions of domain `cim`, and the float model."""
+"""Graphs as ONNX files: integer graphs with local functions (domain `cim`), the float model."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ from cimtool.ir.types import Shape, Type
 
 FEATURE_ROLES = frozenset({"mu", "s", "s_self"})
 """From where these are stored, the float model computes in double: the statistics cancel."""
+
+
+Port = tuple[str, Shape]
+"""Element type and shape of an input or output of a file."""
 
 
 class OnnxWriter:
@@ -41,7 +45,8 @@ class OnnxWriter:
     def define(self, function: FunctionProto) -> str:
         """Add a local function once and return its name for `call`."""
         self._functions.setdefault(function.name, function)
-        return function.name
+        name: str = function.name
+        return name
 
     def call(self, function: str, *inputs: str, label: str = "", **metadata: str) -> str:
         """Append one call of a local function; metadata as `cim.<key>`, `cim.layer` always."""
@@ -55,7 +60,7 @@ class OnnxWriter:
         self._nodes.append(node)
         return name
 
-    def constant(self, array: Array, kind: str | None = None) -> str:
+    def constant(self, array: Array | np.generic[Any], kind: str | None = None) -> str:
         """Store a constant once, however often it is used."""
         if kind is None:
             kind = "INT64" if np.asarray(array).dtype.kind in "iu" else self.real
@@ -76,7 +81,7 @@ class OnnxWriter:
         self._nodes.append(helper.make_node("Identity", [value], [name], f"output/{name}"))
 
     def model(
-        self, name: str, inputs: Mapping[str, tuple[str, Shape]], outputs: Mapping[str, tuple[str, Shape]]
+        self, name: str, inputs: Mapping[str, Port], outputs: Mapping[str, Port]
     ) -> ModelProto:
         """The checked file, with the element type and shape of each input and output."""
         graph = helper.make_graph(
@@ -106,7 +111,7 @@ class OnnxWriter:
         return name
 
 
-def _value_infos(values: Mapping[str, tuple[str, Shape]]) -> list[onnx.ValueInfoProto]:
+def _value_infos(values: Mapping[str, Port]) -> list[onnx.ValueInfoProto]:
     return [
         helper.make_tensor_value_info(name, TensorProto.DataType.Value(kind), shape)
         for name, (kind, shape) in values.items()
@@ -137,14 +142,15 @@ def onnx_model(graph: Graph) -> ModelProto:
     compiler is wrong.
     """
     writer = OnnxWriter()
-    inputs, values = {}, {}
+    inputs: dict[str, Port] = {}
+    values: dict[str, str] = {}
     for name, known in graph.inputs.items():
         kind = stored_kind(known)
         inputs[port(name)] = (kind, known.shape)
         values[name] = writer.cast(port(name), "INT64") if known.is_integer else port(name)
     _emit_nodes(writer, graph, values)
     writer.layer = ""
-    outputs = {}
+    outputs: dict[str, Port] = {}
     for name, value in graph.outputs.items():
         known = graph.types[value]
         kind = stored_kind(known)
@@ -156,9 +162,7 @@ def onnx_model(graph: Graph) -> ModelProto:
     return writer.model(graph.name, inputs, outputs)
 
 
-def _emit_nodes(
-    writer: OnnxWriter, graph: Graph, values: dict[str, str], prefix: str = ""
-) -> None:
+def _emit_nodes(writer: OnnxWriter, graph: Graph, values: dict[str, str], prefix: str = "") -> None:
     """Append all nodes of a graph, adding the name of every value to `values`."""
     for node in graph.nodes:
         writer.layer = prefix + node.name
@@ -172,7 +176,8 @@ def float_model(program: Program) -> ModelProto:
     Projectors run in float32; what is stored of an item, the statistics and the score in double.
     """
     writer = OnnxWriter()
-    features, inputs = {}, {}
+    features: dict[str, str] = {}
+    inputs: dict[str, Port] = {}
     for graph, rows in zip((program.text, program.video), ("n", "m"), strict=True):
         inputs[graph.name] = ("FLOAT", (rows, *graph.inputs["x"].shape[1:]))
         values = _emit_tower(writer, graph)

@@ -93,8 +93,10 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, x: str) -> str:
     values["cycle_factors"] = writer.constant(
         np.array([[sign << shift for shift, _, sign in cycles]]), kind
     )
-    signs = [{"slice_factors": writer.constant(row, kind)} if form.scaled else {} for row in factors]
-    total = _row_groups(writer, row_group_adc(form), values, weights, groups, signs)
+    own = (
+        [{"slice_factors": writer.constant(row, kind)} for row in factors] if form.scaled else None
+    )
+    total = _row_groups(writer, row_group_adc(form), values, weights, groups, own)
     total = total if wide else writer.cast(total, "INT64")
     factors_of_sums = _row_sum_factors(slices, crossbar)
     bias = op.bias - correction(op.weight, crossbar)
@@ -232,7 +234,8 @@ def _slice_factors(slices: tuple[Slice, ...]) -> IntArray:
 
 def _row_sum_factors(slices: tuple[Slice, ...], crossbar: Crossbar) -> IntArray:
     """How often the sum of a group's encoded inputs is added to each output [groups, N]."""
-    total = sum(s.flipped * (s.sign * crossbar.cell_maximum << s.shift) for s in slices)
+    complements = [s.flipped * (s.sign * crossbar.cell_maximum << s.shift) for s in slices]
+    total = np.sum(complements, axis=0)
     if crossbar.encoding in ("offset", "offset-flip"):
         total = total - (1 << crossbar.weight_bits - 1)
     return np.asarray(total, np.int64)

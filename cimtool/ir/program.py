@@ -33,11 +33,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Range:
-    """What calibration saw of a value: bounds and mean per channel (or scalars)."""
+    """What calibration saw of a value: bounds and mean square per channel (or scalars)."""
 
     lo: Array
     hi: Array
-    mean: Array
+    energy: Array
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Calibrate: ranges and means of every value of the folded program on calibration rows.
+"""Calibrate: ranges and energies of every value of the folded program on calibration rows.
 
 Computed in float64 and rounded outward to 10 significant bits, so that builds are the same on
 every CPU.
@@ -54,7 +54,7 @@ def calibrate(program: Program, job: Job) -> Program:
 
 def _span(lows: FloatArray, highs: FloatArray) -> Range:
     lo, hi = outward(lows.min(), highs.max())
-    return Range(lo, hi, (lo + hi) / 2)
+    return Range(lo, hi, np.maximum(lo * lo, hi * hi))
 
 
 def _ranges(graph: Graph, values: dict[str, Array], job: Job) -> dict[str, Range]:
@@ -64,7 +64,7 @@ def _ranges(graph: Graph, values: dict[str, Array], job: Job) -> dict[str, Range
         lo, hi = value.min(axis=0), value.max(axis=0)
         clip = limit(value, job.settings.activation_bits)
         ranges[name] = Range(
-            *outward(np.maximum(lo, -clip), np.minimum(hi, clip)), value.mean(axis=0)
+            *outward(np.maximum(lo, -clip), np.minimum(hi, clip)), np.square(value).mean(axis=0)
         )
     for node in graph.nodes:
         if isinstance(node.op, L2Normalize):

@@ -15,6 +15,15 @@ from cimtool.ir.types import Type
 EQUALISE_LIMIT = 8
 """Channels are equalised over at most 2^8 between the finest and the coarsest."""
 
+EQUALISE_SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Candidates for how much of a channel's range goes into its scale, the rest into the weights."""
+
+WEIGHT_LEVELS = 127
+"""Largest weight integer that the choice of equalisation assumes."""
+
+SCALE_BITS = 10
+"""The scale of mu has so many significant bits: its fourth power is exact, so units divide."""
+
 
 @dataclass(frozen=True)
 class Format:
@@ -71,7 +80,7 @@ def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> SharedScale
                 top = float(magnitude(graph.types[node.inputs[0]]).max())
                 tops[node.op.role] = max(tops[node.op.role], top)
                 bits[node.op.role] = node.op.bits or feature_bits
-    mu = float(covering(tops["mu"], bits["mu"], True, False).scale)
+    mu = _rounded_up(float(covering(tops["mu"], bits["mu"], True, False).scale))
     variance = {
         role: mu**2 * next_power_of_two((tops[role] or mu**2) / ((1 << bits[role]) - 1) / mu**2)
         for role in ("s", "s_self")
@@ -79,26 +88,59 @@ def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> SharedScale
     return SharedScales(mu, variance["s"], variance["s_self"])
 
 
+def _rounded_up(scale: float) -> float:
+    step = np.ldexp(1.0, np.frexp(scale)[1] - SCALE_BITS)
+    return float(np.ceil(scale / step) * step)
+
+
 def layer_input_format(graph: Graph, node_name: str, store: Store, equalise: bool) -> Format:
     """Format of a value that layers read: one scale, times a power of two a channel if equalised.
 
-    A channel's power of two balances its range against the largest weight that reads it, each
-    taken relative to its output's scale.
+    Among the candidates the one whose expected rounding noise at the readers' outputs is least.
     """
     known = graph.types[node_name]
     top = np.array(magnitude(known), ndmin=1)
-    exponent = np.zeros(top.shape, np.int64)
+    power_of_two = store.role == "input"
+    plain = _scaled(top, np.zeros(top.shape, np.int64), store.bits, known.signed, power_of_two)
     readers = [
         node.op for node in graph.nodes if node_name in node.inputs and isinstance(node.op, Mvm)
     ]
-    if equalise and readers and top.size > 1:
-        exponent = _equalising_exponents(top, readers)
+    if not equalise or not readers or top.size == 1:
+        return plain
+    source = graph.by_name[node_name].inputs[0]
+    energy = graph.ranges[source].energy if source in graph.ranges else top**2 / 3
+    candidates = [plain] + [
+        _scaled(top, exponent, store.bits, known.signed, power_of_two)
+        for exponent in _equalising_exponents(top, readers)
+    ]
+    return min(candidates, key=lambda fmt: _rounding_noise(fmt, energy, readers))
+
+
+def _scaled(
+    top: FloatArray, exponent: Array, bits: int, signed: bool, power_of_two: bool
+) -> Format:
     balanced = float((top / np.ldexp(1.0, exponent)).max())
-    fmt = covering(balanced, store.bits, known.signed, store.role == "input")
+    fmt = covering(balanced, bits, signed, power_of_two)
     return Format(fmt.lo, fmt.hi, fmt.scale * np.ldexp(1.0, exponent))
 
 
-def _equalising_exponents(top: FloatArray, readers: list[Mvm]) -> Array:
+def _rounding_noise(fmt: Format, energy: FloatArray, readers: list[Mvm]) -> float:
+    """Expected squared error at the readers' outputs from rounding inputs and 8-bit weights.
+
+    A uniform rounding error has variance step^2 / 12; weights are scaled a column.
+    """
+    total = 0.0
+    for reader in readers:
+        effective = reader.weight * fmt.scale[:, None]
+        inputs = np.square(effective).sum() / 12
+        steps = np.abs(effective).max(axis=0) / WEIGHT_LEVELS
+        weights = np.square(steps).sum() / 12 * (energy / fmt.scale**2).sum()
+        total += float(inputs + weights)
+    return total
+
+
+def _equalising_exponents(top: FloatArray, readers: list[Mvm]) -> list[Array]:
+    """Powers of two a channel that balance ranges against weights, from little to full."""
     strength = np.zeros(top.shape)
     for reader in readers:
         column = np.abs(reader.weight).max(axis=0)
@@ -106,10 +148,14 @@ def _equalising_exponents(top: FloatArray, readers: list[Mvm]) -> Array:
         strength = np.maximum(strength, relative.max(axis=1))
     live = (top > 0) & (strength > 0)
     if not live.any():
-        return np.zeros(top.shape, np.int64)
-    balance = np.log2(np.sqrt(np.where(live, top, 1.0) / np.where(live, strength, 1.0)))
-    balance = np.floor(balance - balance[live].max() + 0.5)
-    return np.where(live, np.maximum(balance, -EQUALISE_LIMIT), 0).astype(np.int64)
+        return []
+    ranges, weights = (np.log2(np.where(live, x, 1.0)) for x in (top, strength))
+    found = []
+    for share in EQUALISE_SHARES:
+        balance = share * ranges - (1 - share) * weights
+        balance = np.floor(balance - balance[live].max() + 0.5)
+        found.append(np.where(live, np.maximum(balance, -EQUALISE_LIMIT), 0).astype(np.int64))
+    return found
 
 
 def feature_format(store: Store, feature_bits: int, scales: SharedScales) -> Format:

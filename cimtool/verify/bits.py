@@ -57,9 +57,7 @@ class BitCount:
         )
 
 
-def count_differences(
-    implementation: str, output: str, simulated: Array, other: Array
-) -> BitCount:
+def count_differences(implementation: str, output: str, simulated: Array, other: Array) -> BitCount:
     """Compare two arrays value by value; CheckFailed where their shapes differ."""
     if simulated.shape != other.shape:
         raise CheckFailed(
@@ -115,7 +113,8 @@ def compare_with_reference(
 ) -> tuple[BitCount, ...]:
     """Compare the simulator's results with the readable NumPy operations on the first rows.
 
-    `rows` are embeddings by modality, `features` and `logits` [n, m] what the simulator made of them.
+    `rows` are embeddings by modality, `features` and `logits` [n, m] what the simulator made of
+    them.
     """
     readable = Simulator(program, fast=False)
     found = {m: readable.encode(m, rows[m][:REFERENCE_ROWS]) for m in MODALITIES}

@@ -56,7 +56,7 @@ class MeanPrecision:
 
 @dataclass(frozen=True)
 class Row:
-    """One stage of the table; None where a figure is not known, or the row is what it would compare.
+    """One stage of the table; None is a figure not known, or of a row compared with itself.
 
     `drift` is against the reference; `polynomial_rmse` and `polynomial_top1` are the RMSE and top-1
     agreement against the float polynomial; `step_rmse` is the RMSE against the row before.

@@ -1,4 +1,4 @@
-"""Every stage on the same float inputs: the reference, the drift table, and the results to compare."""
+"""Every stage on the same float inputs: the reference, the drift table, the results to compare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cimtool.pipeline import Stage
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulate import Features, Simulator
-from cimtool.verify.drift import POLYNOMIAL, Row, Table, truth_of
+from cimtool.verify.drift import POLYNOMIAL, Table, truth_of
 from cimtool.verify.saturation import Domain, domains
 
 Say = Callable[[str], None]
@@ -143,7 +143,10 @@ def evaluate(
 
 def encode(simulator: Simulator, data: Embeddings) -> dict[str, Features]:
     """Features of both modalities' embeddings."""
-    return {"text": simulator.encode("text", data.text), "video": simulator.encode("video", data.video)}
+    return {
+        "text": simulator.encode("text", data.text),
+        "video": simulator.encode("video", data.video),
+    }
 
 
 def _score_with_statistics(
@@ -175,8 +178,3 @@ def real_means(program: Program, features: dict[str, Features]) -> tuple[Array, 
         mu = features[graph.name]["mu"]
         means.append(mu if unit is None else mu * unit)
     return means[0], means[1]
-
-
-def last_row(table: Table) -> Row:
-    """The row of the deployed files."""
-    return table.rows[-1]

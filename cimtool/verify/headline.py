@@ -33,7 +33,7 @@ class Headline:
 
 
 def headline(rows: Sequence[Row], reference: Reference, score: str) -> Headline:
-    """Read the table: the last row is the compiled model, the cause is a step after `polynomial`."""
+    """Read the table: its last row is the compiled model, the cause a step after `polynomial`."""
     start = next(i for i, row in enumerate(rows) if row.stage == POLYNOMIAL)
     compiled = rows[-1]
     steps = list(zip(rows[start:], rows[start + 1 :], strict=False))

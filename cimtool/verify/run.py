@@ -1,4 +1,4 @@
-"""Verify a bundle: every stage on the same data, bit for bit against ONNX Runtime, into a report."""
+"""Verify a bundle: every stage on the same data, every bit against ONNX Runtime, a report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cimtool.reference.metrics import limit_metrics
 from cimtool.simulate import Features
 from cimtool.verify.bits import BitCount, compare_implementations, compare_with_reference
 from cimtool.verify.drift import POLYNOMIAL, Row, Truth
-from cimtool.verify.evaluate import Evaluation, Reference, ReferenceScores, evaluate, real_means
+from cimtool.verify.evaluate import Evaluation, ReferenceScores, evaluate, real_means
 from cimtool.verify.files import write_report
 from cimtool.verify.headline import headline, surrogate_warning
 from cimtool.verify.limits import check_limits, check_metric
@@ -80,7 +80,7 @@ def measure(
         bundle=bundle.name,
         model=bundle.model.name,
         target=bundle.target.name,
-        fidelity=bundle.target.fidelity,
+        fidelity=bundle.target.class_,
         score=score,
         data=DataCard(data.file, len(data.text), len(data.video), data.labels is not None),
         seed=reference.seed,
@@ -140,8 +140,9 @@ def _notes(bundle: Bundle, data: Embeddings, found: Evaluation) -> tuple[str, ..
             "warning: the polynomial is constant over these pairs, so every pair gets the same "
             "score; fit another one (`cimtool fit`)"
         )
-    broken = surrogate_warning(found.table.rows, found.reference)
-    notes += [f"warning: {text}" for text in (broken, *(d.warning() for d in found.domains)) if text]
+    warnings = [surrogate_warning(found.table.rows, found.reference)]
+    warnings += [domain.warning() for domain in found.domains]
+    notes += [f"warning: {text}" for text in warnings if text]
     if found.reference.standard_error is None:
         notes.append(
             "the teacher's a and b are not known, so Monte Carlo's row is not known and drift is "

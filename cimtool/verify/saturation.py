@@ -109,9 +109,10 @@ def _centre(graph: Graph, name: str) -> float:
 
 
 def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tuple[Stored, ...]:
-    """Count clipped elements of every stored value of the projectors, on the first STORED_ROWS rows.
+    """Count clipped elements of the projectors' stored values, on the first STORED_ROWS rows.
 
-    `lowered` says which values are stored and for what; a value cut at 0 by its ReLU is not clipped.
+    `lowered` says which values are stored and for what. A value that its ReLU cuts at 0 is not
+    counted.
     """
     found = []
     for modality, x in zip(MODALITIES, (data.text, data.video), strict=True):
