@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cimtool.arrays import Array
-from cimtool.emit.bundle import Build, Bundle, ModelCard, read_bundle, write_bundle
+from cimtool.emit.bundle import Build, Bundle, ModelCard, read_bundle, sha256, write_bundle
 from cimtool.errors import CimError
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.arithmetic import Mvm
@@ -28,17 +29,20 @@ from cimtool.load.polynomial import read_polynomial
 from cimtool.passes.step import Job
 from cimtool.pipeline import Stage, compile_program
 from cimtool.reference.surrogate import Polynomial
+from cimtool.scores import best_scores, check_scores_file, write_scores
 from cimtool.settings import Settings, check_patterns, resolve
 from cimtool.simulate import Simulator
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from cimtool.verify.compare import Comparison
     from cimtool.verify.report import Report
 
 Say = Callable[[str], None]
-Data = Path | str | Embeddings | Mapping[str, Array]
-"""Embeddings as a file, as read, or as arrays by name (`text`, `video`, ..)."""
+File = Path | str
+Data = File | tuple[File, File] | Embeddings | Mapping[str, Array]
+"""Embeddings as a file, a pair of files (text first), as read, or as arrays by name."""
 
 CALIBRATION_ROWS = 4096
 """At most so many rows a modality are used for calibration: the first ones."""
@@ -50,13 +54,22 @@ def silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class Compilation:
-    """A compiled model before it is written: its stages, and what a user must know of them."""
+    """A compiled model before it is written: its stages, and what a user must know of them.
+
+    `inputs` are the names of all files read, with the SHA-256 of each.
+    """
 
     model: Model
     target: Target
     settings: Settings
     stages: tuple[Stage, ...]
     notes: tuple[str, ...]
+    inputs: tuple[tuple[str, str], ...]
+
+    @property
+    def folder(self) -> Path:
+        """Where the bundle goes if nothing else is said."""
+        return Path("exports") / f"{self.model.name}@{self.target.name}"
 
     def write(self, folder: Path, say: Say = silent) -> Bundle:
         """Emit the ONNX files and write the bundle, all or nothing."""
@@ -78,9 +91,8 @@ class Compilation:
         )
         stages = {stage.name: stage.program for stage in self.stages}
         onnx = onnx_files(self.stages[-1].program, stages["folded"])
-        inputs = tuple((Path(name).name, digest) for name, digest in model.files)
         say(f"writing {folder}")
-        build = Build(card, self.target, self.settings, self.stages, inputs, onnx, self.notes)
+        build = Build(card, self.target, self.settings, self.stages, self.inputs, onnx, self.notes)
         return write_bundle(folder, build)
 
 
@@ -116,8 +128,7 @@ def compile(
         say=say,
         **flags,
     )
-    name = f"{compilation.model.name}@{compilation.target.name}"
-    return compilation.write(Path(output or Path("exports") / name), say)
+    return compilation.write(Path(output or compilation.folder), say)
 
 
 def prepare(
@@ -134,6 +145,7 @@ def prepare(
     **flags: object,
 ) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written."""
+    _check_sigmoid(a, b)
     chosen = target if isinstance(target, Target) else load_target(target)
     resolved = resolve(chosen, Path(settings) if settings else None, flags)
     model = _model(projectors, poly, a, b, Path(layer_map) if layer_map else None, say)
@@ -144,7 +156,9 @@ def prepare(
     job = Job(resolved, rows[0], rows[1], notes.append)
     stages = compile_program(model.program, job, say)
     _check_polynomial(model, stages, notes)
-    return Compilation(model, chosen, resolved, stages, tuple(notes))
+    files = *model.files, *((str(file), sha256(file)) for file in _files(calibration))
+    inputs = tuple((Path(name).name, digest) for name, digest in files)
+    return Compilation(model, chosen, resolved, stages, tuple(notes), inputs)
 
 
 def _model(
@@ -168,6 +182,12 @@ def _model(
     if isinstance(poly, Polynomial):
         raise CimError("compile: a checkpoint file takes its polynomial from a file (poly=PATH)")
     return load_model(Path(projectors), Path(poly) if poly else None, a, b, layer_map)
+
+
+def _check_sigmoid(a: float | None, b: float | None) -> None:
+    for name, value in (("a", a), ("b", b)):
+        if value is not None and not math.isfinite(value):
+            raise CimError(f"--{name} is {value}; expected a finite number")
 
 
 def _calibration_rows(rows: Array, modality: str, notes: list[str]) -> Array:
@@ -206,14 +226,21 @@ def layer_names(model: Model) -> list[str]:
 
 def read_data(data: Data, model: Model | ModelCard) -> Embeddings:
     """Embeddings of any form, checked against the model's widths, unit rows where expected."""
-    if isinstance(data, Path | str):
-        read = read_embeddings(Path(data))
-    elif isinstance(data, Embeddings):
+    if isinstance(data, Embeddings):
         read = data
-    else:
+    elif isinstance(data, Mapping):
         read = embeddings_of(data)
+    else:
+        read = read_embeddings(*_files(data))
     require_width(read, model.text_width, model.video_width, model.name)
     return with_unit_rows(read) if model.unit_rows else read
+
+
+def _files(data: Data) -> tuple[Path, ...]:
+    """The files that embeddings are read from; none where they are given as arrays."""
+    if isinstance(data, Path | str):
+        return (Path(data),)
+    return tuple(map(Path, data)) if isinstance(data, tuple) else ()
 
 
 @dataclass(frozen=True)
@@ -262,6 +289,35 @@ def load(bundle: Path | str) -> Matcher:
     return Matcher(read_bundle(Path(bundle)))
 
 
+def simulate(
+    bundle: Path | str,
+    inputs: Data,
+    *,
+    output: Path | str | None = None,
+    top: int | None = None,
+    say: Say = silent,
+) -> dict[str, Array]:
+    """Score all texts against all videos on the bit-accurate simulator.
+
+    Returns `scores` float32 [n, m], or with `top` `top_index` and `top_score` [n, top] of each
+    text's best videos, computed without the n x m scores; writes them as an `.npz` to `output`.
+    """
+    if output is not None:
+        check_scores_file(Path(output))
+    matcher = load(bundle)
+    read = read_data(inputs, matcher.bundle.model)
+    say(f"encoding {len(read.text)} texts and {len(read.video)} videos")
+    text, video = (matcher.simulator.encode(m, getattr(read, m)) for m in MODALITIES)
+    say(f"scoring {len(read.text)} x {len(read.video)} pairs")
+    if top is None:
+        found = {"scores": matcher.score(text, video)}
+    else:
+        found = best_scores(matcher.simulator, text, video, top)
+    if output is not None:
+        write_scores(Path(output), found)
+    return found
+
+
 def verify(
     bundle: Path | str,
     data: Data,
@@ -284,3 +340,22 @@ def verify(
     return verify_bundle(
         opened, read, samples, seed, max_drift or {}, Path(report) if report else opened.folder, say
     )
+
+
+def compare(
+    bundles: Sequence[Path | str],
+    data: Data,
+    *,
+    samples: int | None = None,
+    seed: int = 0,
+    say: Say = silent,
+) -> Comparison:
+    """Verify several bundles on the same data, to put them side by side; nothing is written.
+
+    Raises CheckFailed where a bit differs.
+    """
+    from cimtool.verify.compare import compare_bundles
+
+    opened = [read_bundle(Path(bundle)) for bundle in bundles]
+    rows = [read_data(data, one.model) for one in opened]
+    return compare_bundles(opened, rows, samples, seed, say)

@@ -16,6 +16,12 @@ from cimtool.errors import CimError
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
 # its summary here is the first sentence of its help.
 COMMANDS = {
+    "demo": "Walk the whole way on real data that needs no download.",
+    "compile": "Compile trained projectors and their polynomial for a target.",
+    "simulate": "Score texts against videos on the bit-accurate simulator.",
+    "verify": "Say what each stage cost, and check every implementation bit for bit.",
+    "compare": "Put the drift of several bundles side by side.",
+    "export": "Hand a bundle's files to other tools.",
     "inspect": "Say what a checkpoint, bundle, target, data or ONNX file holds.",
     "targets": "List, show and check hardware targets.",
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,9 @@ from typing import Any
 import click
 
 Say = Callable[[str], None]
+
+PIPE_WIDTH = 100
+"""Columns of a table that goes to a file or a pipe."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,18 @@ class Output:
         """Tells progress, one line a call."""
         return make_say(self.as_json)
 
+    @cached_property
+    def step(self) -> Say:
+        """Tells the steps of a long walk, one line a call, in a pipe too; nothing with --json."""
+        return _silent if self.as_json else _timed()
+
+    @property
+    def width(self) -> int:
+        """Columns that a table may take."""
+        if not sys.stdout.isatty():
+            return PIPE_WIDTH
+        return shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
+
     def result(self, values: Mapping[str, Any], text: str) -> None:
         """Print what the command found: `values` as one JSON object with --json, else `text`."""
         click.echo(json_text(values) if self.as_json else text)
@@ -38,14 +54,32 @@ def make_say(as_json: bool) -> Say:
 
     Each line starts with the seconds since this call.
     """
-    if as_json or not sys.stderr.isatty():
-        return lambda text: None
+    return _silent if as_json or not sys.stderr.isatty() else _timed(err=True, dim=True)
+
+
+def _silent(text: str) -> None:
+    """Tell nothing."""
+
+
+def _timed(err: bool = False, dim: bool = False) -> Say:
     started = time.monotonic()
 
     def say(text: str) -> None:
-        click.secho(f"{time.monotonic() - started:6.1f} s  {text}", err=True, dim=True)
+        click.secho(f"{time.monotonic() - started:6.1f} s  {text}", err=err, dim=dim)
 
     return say
+
+
+def table_text(rows: Sequence[Sequence[str]]) -> str:
+    """Align rows of cells, the headings first; columns of numbers to the right."""
+    columns = [_aligned(column) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
+
+
+def _aligned(column: Sequence[str]) -> list[str]:
+    width = max(map(len, column))
+    numbers = all(cell.replace(",", "").isdigit() for cell in column[1:])
+    return [cell.rjust(width) if numbers else cell.ljust(width) for cell in column]
 
 
 def json_text(values: Mapping[str, Any]) -> str:

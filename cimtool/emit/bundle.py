@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from cimtool import __version__
 from cimtool.arrays import Array
@@ -145,7 +145,7 @@ def write_bundle(folder: Path, build: Build) -> Bundle:
 
     Raises CimError where the place holds something else or cannot be written.
     """
-    _check_place(folder)
+    check_place(folder)
     with replaced_folder(folder) as partial:
         _write_files(partial, build)
         files = sorted(file.name for file in partial.iterdir())
@@ -167,19 +167,21 @@ def _write_files(folder: Path, build: Build) -> None:
     final = ConstantTable()
     stages = {stage.name: stage.program for stage in build.stages}
     (folder / PROGRAM).write_text(program_text(stages[REPORTED[-1]], final), "utf-8")
-    save_file(final.arrays, folder / CONSTANTS)
+    # Written by Python: safetensors' own writer says of a full disk what is no OSError.
+    (folder / CONSTANTS).write_bytes(save(final.arrays))
     earlier = ConstantTable(final.names)
     texts = [
         f"{json.dumps(name)}: {program_text(stages[name], earlier, f'{name}/').rstrip()}"
         for name in REPORTED[:-1]
     ]
     (folder / STAGES).write_text("{\n" + ",\n".join(texts) + "\n}\n", "utf-8")
-    save_file(earlier.arrays, folder / STAGE_CONSTANTS)
+    (folder / STAGE_CONSTANTS).write_bytes(save(earlier.arrays))
     for name, content in build.onnx.items():
         (folder / name).write_bytes(content)
 
 
-def _check_place(folder: Path) -> None:
+def check_place(folder: Path) -> None:
+    """Raise CimError where something stands that a bundle must not replace."""
     if (folder.exists() or folder.is_symlink()) and not (folder / MANIFEST).is_file():
         raise CimError(
             f"{folder}: exists and is no bundle, so it is not replaced; expected a new place or "

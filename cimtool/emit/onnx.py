@@ -213,3 +213,13 @@ def file_bytes(model: ModelProto) -> bytes:
     """The bytes of a file: the same for the same model."""
     data: bytes = model.SerializeToString(deterministic=True)
     return data
+
+
+def onnx_files(program: Program, folded: Program) -> dict[str, bytes]:
+    """The four files of a bundle by name, from the final and from the folded program.
+
+    Raises CimError where a layer has no integer ONNX form.
+    """
+    models = {f"{graph.name}.onnx": onnx_model(graph) for graph in program.graphs}
+    models["float.onnx"] = float_model(folded)
+    return {name: file_bytes(model) for name, model in models.items()}

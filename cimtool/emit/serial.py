@@ -162,9 +162,9 @@ def _type(values: Mapping[str, Any], constants: Mapping[str, Array]) -> Type:
 
 
 def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         if value.ndim:
-            return {"constant": constants.add(name, value)}
+            return {"constant": constants.add(name, np.asarray(value))}
         return {"number": _number(value.item())}
     if isinstance(value, Crossbar):
         return {"crossbar": dataclasses.asdict(value)}

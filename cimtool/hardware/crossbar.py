@@ -165,8 +165,8 @@ def column_bounds(cells: Slice, crossbar: Crossbar) -> tuple[IntArray, IntArray]
     groups = crossbar.groups(cells.digits.shape[0])
     up = np.stack([positive[group].sum(axis=0) for group in groups]) * largest
     down = np.stack([negative[group].sum(axis=0) for group in groups]) * largest
-    if crossbar.input_encoding == "bipolar":
-        return np.minimum(down, -up), np.maximum(up, -down)
+    if crossbar.input_encoding == "bipolar":  # every row may be driven with the sign of its cell
+        return down - up, up - down
     return down, up
 
 

@@ -2,20 +2,25 @@
 
 Integer products run in the floating-point BLAS, which is exact while every partial sum stays
 below 2^24 (float32) or 2^53 (float64); the bound is proved from the formats. Conversions run in
-one fused pass over the column sums of a row group.
+one fused pass over the column sums of a row group, blocks of rows side by side in threads, each
+with a BLAS of one thread: two pools that wait for each other would stall.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import numba
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from cimtool.arrays import Array, IntArray
 from cimtool.hardware.crossbar import (
     Crossbar,
+    Slice,
     column_bounds,
     correction,
     encode_inputs,
@@ -26,7 +31,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import MatMul, Mvm
 from cimtool.ir.format import ROUNDINGS
 from cimtool.ir.op import Op
-from cimtool.ir.types import Type, combine
+from cimtool.ir.types import Type, combine, exact
 
 Kernel = Callable[..., Array]
 
@@ -42,9 +47,8 @@ def product_kind(bound: int) -> type[np.float32] | type[np.float64] | type[np.in
 
 def absolute_bound(a: Type, b: tuple[Array, Array], width: int) -> int:
     """Largest sum of |a_i * b_i| over `width` terms: no partial sum in any order exceeds it."""
-    magnitude = np.maximum(np.abs(a.lo.astype(object)), np.abs(a.hi.astype(object)))
-    other = np.maximum(np.abs(b[0].astype(object)), np.abs(b[1].astype(object)))
-    terms = np.broadcast_to(magnitude * other, (width,))
+    lo, hi = combine(np.multiply, (a.lo, a.hi), b)
+    terms = np.broadcast_to(exact(np.asarray(np.maximum(-lo, hi))), (width,))
     return int(terms.sum())
 
 
@@ -93,95 +97,116 @@ def _converted(op: CrossbarMvm) -> Kernel:
     bound = max(int(np.abs(edge).max()) for s in slices for edge in column_bounds(s, crossbar))
     kind = product_kind(bound)
     packed = [np.hstack([s.digits[group] for s in slices]).astype(kind) for group in groups]
-    flipped = np.stack([s.flipped for s in slices], axis=1)
-    conversion = Conversion(op)
+    conversion = Conversion(op, slices, bound)
     base = op.bias - correction(op.weight, crossbar)
-    offset = crossbar.encoding in ("offset", "offset-flip")
+    height = max(1, SUMS_IN_CACHE // (len(input_cycles(crossbar)) * packed[0].shape[1]))
 
     def run(x: Array) -> Array:
+        total = np.broadcast_to(base, (len(x), base.size)).astype(np.int64)
+        blocks = [slice(start, start + height) for start in range(0, len(x), height)]
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(thread_count()) as pool:
+            for _ in pool.map(lambda block: add(x[block], total[block]), blocks):
+                pass
+        return total
+
+    def add(x: Array, total: Array) -> None:
         cycles = tuple(encode_inputs(x, crossbar))
         digits = np.stack([cycle.digits for cycle in cycles]).astype(kind)
         count, rows, _ = digits.shape
-        total = np.broadcast_to(base, (rows, base.size)).astype(np.int64)
         for r, group in enumerate(groups):
             driven = np.ascontiguousarray(digits[:, :, group])
-            sums = driven.reshape(count * rows, -1) @ packed[r]
+            sums = np.matmul(driven.reshape(count * rows, -1), packed[r])
             row_sums = driven.sum(axis=2).astype(np.int64)
-            conversion(sums.reshape(count, rows, len(slices), -1), row_sums, flipped[r], total)
-        if offset:
+            conversion(sums.reshape(count, rows, len(slices), -1), row_sums, r, total)
+        if crossbar.encoding in ("offset", "offset-flip"):
             weighted = sum(
                 cycle.sign * cycle.digits.sum(axis=1, keepdims=True) << cycle.shift
                 for cycle in cycles
             )
             total -= weighted << (crossbar.weight_bits - 1)
-        return total
 
     return run
 
 
-class Conversion:
-    """Converts and accumulates the column sums of one row group; holds the constants."""
+SUMS_IN_CACHE = 1 << 19
+"""So many column sums are made before they are converted: they stay in a core's cache."""
 
-    def __init__(self, op: CrossbarMvm):
+
+def thread_count() -> int:
+    """Threads for blocks of rows: the cores that this process may use, or OMP_NUM_THREADS."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(cores or 1, int(asked) if asked.isdigit() else cores or 1))
+
+
+class Conversion:
+    """Converts and accumulates the column sums of one row group; holds the constants.
+
+    `bound` is the largest column sum. A flipped column stands for `cell_maximum * row_sum - sum`: its codes count negative, and what
+    the row sums add is one product a slice, exact and digital.
+    """
+
+    def __init__(self, op: CrossbarMvm, slices: tuple[Slice, ...], bound: int):
         crossbar = op.crossbar
         cycles = input_cycles(crossbar)
-        slices = encode_weights(op.weight[:1, :1], crossbar)
         self.steps = np.array([-1 if s is None else s for s in op.steps], np.int64)
         self.factors = np.array(
             [[c[2] * s.sign * (1 << c[0] + s.shift) for s in slices] for c in cycles], np.int64
         )
         self.limits = crossbar.adc_limits
         self.rounding = _ROUNDING_CODE[crossbar.rounding]
-        self.cell_maximum = crossbar.cell_maximum
+        flipped = np.stack([s.flipped for s in slices], axis=1)
+        self.signs = np.where(flipped, -1, 1).astype(np.int32)
+        self.complements = crossbar.cell_maximum * flipped.astype(np.int64)
+        # 32 bits may wrap on the way: only the end counts, and it is proved to fit.
+        narrow = crossbar.accumulator_bits <= 32 and bound < 1 << 30
+        self.kind = np.int32 if narrow else np.int64
 
-    def __call__(self, sums: Array, row_sums: IntArray, flipped: Array, total: IntArray) -> None:
+    def __call__(self, sums: Array, row_sums: IntArray, group: int, total: Array) -> None:
         """Add the converted `sums` [cycles, rows, slices, N] to `total` [rows, N] in place."""
-        _convert(
-            sums,
-            row_sums,
-            flipped,
-            self.steps,
-            self.factors,
-            *self.limits,
-            self.rounding,
-            self.cell_maximum,
-            total,
-        )
+        if self.complements[group].any():
+            total += row_sums.T @ self.factors @ self.complements[group]
+        part = np.zeros(total.shape, self.kind)
+        _convert(sums, self.signs[group], self.steps, self.factors, *self.limits, self.rounding, part)
+        total += part
 
 
 def _jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    return cast(Callable[..., Any], numba.njit(parallel=True, cache=True)(function))
+    return cast(Callable[..., Any], numba.njit(nogil=True, cache=True)(function))
 
 
 @_jit
-def _convert(  # type: ignore[no-untyped-def]
-    sums, row_sums, flipped, steps, factors, lo, hi, rounding, cell_maximum, total
-):
+def _convert(sums, signs, steps, factors, lo, hi, rounding, total):  # type: ignore[no-untyped-def]
     cycles, rows, slices, width = sums.shape
-    for i in numba.prange(rows):
+    integer = total.dtype.type
+    lo, hi = integer(lo), integer(hi)
+    for i in range(rows):
         out = total[i]
         for c in range(cycles):
-            complement = cell_maximum * row_sums[c, i]
             for k in range(slices):
-                step = steps[k]
-                factor = factors[c, k]
                 column = sums[c, i, k]
-                flips = flipped[k]
-                half = np.int64(0)
-                if step > 0 and rounding < 2:
-                    half = np.int64(1) << (step - 1)
-                for j in range(width):
-                    p = np.int64(column[j])
-                    if step >= 0:
-                        code = (p + half) >> step
-                        if rounding == 1 and step > 0:
-                            tie = (code << step) == p + half
-                            code -= np.int64(tie and (code & 1) == 1)
+                sign = signs[k]
+                if steps[k] < 0:
+                    factor = integer(factors[c, k])
+                    for j in range(width):
+                        out[j] += integer(integer(column[j]) * sign[j]) * factor
+                    continue
+                step = integer(steps[k])
+                half = integer((1 << steps[k]) >> 1) if rounding < 2 else integer(0)
+                factor = integer(factors[c, k] << steps[k])
+                if rounding == 1 and step > 0:
+                    for j in range(width):
+                        p = integer(integer(column[j]) + half)
+                        code = integer(p >> step)
+                        if integer(code << step) == p:
+                            code = integer(code & integer(-2))
                         code = min(max(code, lo), hi)
-                        p = code << step
-                    if flips[j]:
-                        p = complement - p
-                    out[j] += factor * p
+                        out[j] += integer(code * sign[j]) * factor
+                else:
+                    for j in range(width):
+                        code = integer(integer(integer(column[j]) + half) >> step)
+                        code = min(max(code, lo), hi)
+                        out[j] += integer(code * sign[j]) * factor
 
 
 def step_errors(sums: Array, steps: int, crossbar: Crossbar, weights: IntArray) -> Array:
@@ -200,7 +225,7 @@ def step_errors(sums: Array, steps: int, crossbar: Crossbar, weights: IntArray) 
 def _step_errors(sums, steps, weights, lo, hi, rounding):  # type: ignore[no-untyped-def]
     groups, cycles, rows, width = sums.shape
     energy = np.zeros((rows, steps))
-    for i in numba.prange(rows):
+    for i in range(rows):
         for step in range(steps):
             half = np.int64(0)
             if step > 0 and rounding < 2:

@@ -12,7 +12,16 @@ import numpy as np
 
 from cimtool.arrays import Array, FloatArray
 from cimtool.ir.op import Op
-from cimtool.ir.types import Type, combine, exact, integer, like, real
+from cimtool.ir.types import (
+    INT_LIMIT,
+    RangeError,
+    Type,
+    combine,
+    exact,
+    integer,
+    like,
+    real,
+)
 
 if TYPE_CHECKING:
     from cimtool.emit.writer import GraphWriter
@@ -45,12 +54,20 @@ class Mvm(Op, name="mvm"):
 
 
 def mvm_bounds(weight: Array, bias: Array, x: Type) -> tuple[Array, Array]:
-    """Exact bounds of `x @ weight + bias` per output channel, from the bounds of `x`."""
+    """Exact bounds of `x @ weight + bias` per output channel, from the bounds of `x`.
+
+    Raises RangeError where integers could leave the 62 bits of the digital unit.
+    """
     positive, negative = np.maximum(weight, 0), np.minimum(weight, 0)
     lo = np.broadcast_to(x.lo, weight.shape[:1])
     hi = np.broadcast_to(x.hi, weight.shape[:1])
     if not (np.isfinite(lo).all() and np.isfinite(hi).all()):
         return np.full(bias.shape, -np.inf), np.full(bias.shape, np.inf)
+    if x.is_integer:
+        largest = np.maximum(np.abs(lo), np.abs(hi)).astype(np.float64)
+        reach = largest @ (positive - negative).astype(np.float64) + np.abs(bias)
+        if reach.size and reach.max() >= INT_LIMIT:
+            raise RangeError
     return lo @ positive + hi @ negative + bias, hi @ positive + lo @ negative + bias
 
 
@@ -62,7 +79,9 @@ class MatMul(Op, name="matmul"):
         a, b = inputs
         lo, hi = combine(np.multiply, (a.lo, a.hi), (b.lo, b.hi))
         width = a.shape[-1]
-        total = [np.broadcast_to(bound, (int(width),)).sum() for bound in (lo, hi)]
+        total = [
+            np.broadcast_to(exact(np.asarray(bound)), (int(width),)).sum() for bound in (lo, hi)
+        ]
         shape = (a.shape[0], b.shape[0])
         if not a.is_integer:
             return real(shape, *total)

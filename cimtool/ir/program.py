@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
-
 from cimtool.arrays import Array
 from cimtool.errors import CimError
 from cimtool.ir.op import Op
@@ -65,10 +63,6 @@ class Graph:
     def by_name(self) -> Mapping[str, Node]:
         """The nodes by the name of their value."""
         return {node.name: node for node in self.nodes}
-
-    def node_inputs(self) -> set[str]:
-        """Names of all values that some node or output uses."""
-        return {i for node in self.nodes for i in node.inputs} | set(self.outputs.values())
 
     def pruned(self) -> Graph:
         """The graph without nodes that no output depends on."""
@@ -210,13 +204,3 @@ def check(program: Program, stage: str, allowed: frozenset[type[Op]]) -> None:
     expected = score_inputs(program.text, program.video)
     if list(expected) != list(program.score.inputs):
         raise RuntimeError(f"{stage}: score does not take what text and video return")
-
-
-def constant_bytes(graph: Graph) -> int:
-    """Bytes of all constants of a graph, as they are held."""
-    return sum(
-        value.nbytes
-        for node in graph.nodes
-        for value in vars(node.op).values()
-        if isinstance(value, np.ndarray)
-    )

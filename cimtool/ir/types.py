@@ -97,7 +97,7 @@ def like(first: Type, shape: Shape, lo: Any, hi: Any, scale: Any = None) -> Type
 
 def exact(bound: Array) -> Array:
     """Bounds in a form whose arithmetic cannot wrap: Python integers, or floats as they are."""
-    return bound.astype(object) if bound.dtype.kind == "i" else bound
+    return bound.astype(object) if bound.dtype.kind in "iu" else bound
 
 
 def combine(
@@ -106,9 +106,8 @@ def combine(
     """Bounds of `operation(x, y)` for an operation monotonic in each argument."""
     if not all(np.isfinite(bound).all() for bound in (*a, *b) if bound.dtype.kind == "f"):
         return np.asarray(-np.inf), np.asarray(np.inf)
-    corners = np.stack(
-        np.broadcast_arrays(
-            *(operation(exact(np.asarray(x)), exact(np.asarray(y))) for x in a for y in b)
-        )
-    )
+    ends = [(exact(np.asarray(x)), exact(np.asarray(y))) for x in a for y in b]
+    # Without its kind a single number would fall back to int64, and wrap in the next sum.
+    kind = np.result_type(*(x.dtype for pair in ends for x in pair))
+    corners = np.stack(np.broadcast_arrays(*(np.asarray(operation(x, y), kind) for x, y in ends)))
     return corners.min(axis=0), corners.max(axis=0)

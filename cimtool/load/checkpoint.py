@@ -88,19 +88,23 @@ def read_torch(path: Path) -> Any:
 
     require_file(path)
     try:
-        value = torch.load(path, map_location="cpu", weights_only=True)
+        stream = path.open("rb")
     except OSError as error:
         raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except BROKEN as error:
-        raise CimError(f"{path}: {_torch_complaint(error)}") from None
+    with stream:
+        try:
+            value = torch.load(stream, map_location="cpu", weights_only=True)
+        except (OSError, *BROKEN) as error:  # a seek to before the start of a short file
+            raise CimError(f"{path}: {_torch_complaint(error)}") from None
     return _plain(value, str(path), "")
 
 
 def _torch_complaint(error: Exception) -> str:
-    found = re.search(r"(?:GLOBAL|class|type) ([A-Za-z_][\w.]*\.\w+)", str(error))
+    named = r"GLOBAL ([\w.]+\w)|(?:class|type) ([A-Za-z_][\w.]*\.\w+)"  # `eval` has no module
+    found = re.search(named, str(error))
     if not found or not isinstance(error, pickle.UnpicklingError):
         return "is truncated, corrupt, or not a file that torch.save wrote"
-    name = found.group(1)
+    name = found.group(found.lastindex or 0)
     if name.startswith("numpy"):
         return f"holds a NumPy value ({name}); save it as a tensor or a plain number"
     return (

@@ -6,12 +6,13 @@ every CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from cimtool.arrays import Array, FloatArray
+from cimtool.errors import CimError
 from cimtool.ir.format import integer_limits
 from cimtool.ir.program import Graph, Program, Range
 from cimtool.ir.source import L2Normalize
@@ -26,13 +27,18 @@ MSE_CANDIDATES = 40
 
 
 def calibrate(program: Program, job: Job) -> Program:
-    """Return the program with `ranges` of every value in every graph."""
+    """Return the program with `ranges` of every value in every graph.
+
+    Raises CimError naming the first value that is not finite on the calibration rows.
+    """
     simulator = Simulator(program)
     graphs: list[Graph] = []
     features: list[dict[str, Array]] = []
     for graph in (program.text, program.video):
         taps = [node.name for node in graph.nodes]
-        values = simulator.values(graph.name, job.rows(graph.name), taps)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            values = simulator.values(graph.name, job.rows(graph.name), taps)
+        _require_finite(graph, values)
         values["x"] = job.rows(graph.name).astype(np.float64)
         graphs.append(replace(graph, ranges=_ranges(graph, values, job)))
         features.append({name: values[value] for name, value in graph.outputs.items()})
@@ -52,6 +58,16 @@ def calibrate(program: Program, job: Job) -> Program:
     return Program(text, video, replace(program.score, ranges=score))
 
 
+def _require_finite(graph: Graph, values: Mapping[str, Array]) -> None:
+    for node in graph.nodes:
+        if not np.isfinite(values[node.name]).all():
+            raise CimError(
+                f"{graph.layer(node)} ({node.op.name}): is not finite on the calibration data; "
+                "expected embeddings and weights for which float64 does not overflow and no row "
+                "that is normalised is zero"
+            )
+
+
 def _span(lows: FloatArray, highs: FloatArray) -> Range:
     lo, hi = outward(lows.min(), highs.max())
     return Range(lo, hi, np.maximum(lo * lo, hi * hi))
@@ -64,7 +80,8 @@ def _ranges(graph: Graph, values: dict[str, Array], job: Job) -> dict[str, Range
         lo, hi = value.min(axis=0), value.max(axis=0)
         clip = limit(value, job.settings.activation_bits)
         ranges[name] = Range(
-            *outward(np.maximum(lo, -clip), np.minimum(hi, clip)), np.square(value).mean(axis=0)
+            *outward(np.clip(lo, -clip, clip), np.clip(hi, -clip, clip)),
+            np.square(value).mean(axis=0),
         )
     for node in graph.nodes:
         if isinstance(node.op, L2Normalize):

@@ -21,11 +21,10 @@ from cimtool.hardware.crossbar import (
 )
 from cimtool.hardware.kernels import product_kind, step_errors
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.program import Graph, Node, Program
-from cimtool.passes.bias import correct_bias, layer_means
+from cimtool.ir.program import Graph, Program
+from cimtool.passes.bias import Layer, adjust_layers, centred, layer_means, outputs
 from cimtool.passes.step import Job, Pass
 from cimtool.passes.tile import CROSSBAR_OPS
-from cimtool.simulate import Runner
 
 FIT_ROWS = 64
 """Calibration rows whose column sums decide a converter's step."""
@@ -38,22 +37,24 @@ def fit_converters(program: Program, job: Job) -> Program:
 
 
 def _fit_graph(graph: Graph, job: Job) -> Graph:
-    exact = graph
-    rows = job.rows(graph.name)
-    for node in graph.nodes:
-        if isinstance(node.op, CrossbarMvm) and node.op.crossbar.adc_bits is not None:
-            x = Runner(graph).values({"x": rows[:FIT_ROWS]}, [node.inputs[0]])[node.inputs[0]]
-            graph = _with_op(graph, node, replace(node.op, steps=fit_steps(node.op, x)))
-    if graph is exact or all(
-        node.op.exact for node in graph.nodes if isinstance(node.op, CrossbarMvm)
-    ):
-        return graph
-    return correct_bias(graph, rows, layer_means(exact, rows))
+    means = layer_means(graph, job.rows(graph.name)) if _has_converters(graph) else {}
+
+    def adjust(name: str, layer: Layer, x: Array) -> tuple[Layer, Array]:
+        if not isinstance(layer, CrossbarMvm) or layer.crossbar.adc_bits is None:
+            return layer, outputs(graph, name, layer, x)
+        steps = fit_steps(layer, x[:FIT_ROWS])
+        if all(step is None for step in steps):
+            return layer, outputs(graph, name, layer, x)
+        return centred(replace(layer, steps=steps), graph, name, x, means[name])
+
+    return adjust_layers(graph, job.rows(graph.name), adjust) if means else graph
 
 
-def _with_op(graph: Graph, node: Node, op: CrossbarMvm) -> Graph:
-    nodes = tuple(replace(n, op=op) if n.name == node.name else n for n in graph.nodes)
-    return replace(graph, nodes=nodes)
+def _has_converters(graph: Graph) -> bool:
+    return any(
+        isinstance(node.op, CrossbarMvm) and node.op.crossbar.adc_bits is not None
+        for node in graph.nodes
+    )
 
 
 def fit_steps(op: CrossbarMvm, x: IntArray) -> tuple[int | None, ...]:

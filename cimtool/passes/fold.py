@@ -24,8 +24,10 @@ CENTRE_BITS = 12
 def fold(program: Program, job: Job) -> Program:
     """Return the program without batch normalisation and with mu centred on both sides."""
     simulator = Simulator(program)
-    means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
-    centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
+    # What is not finite here is named by `calibrate`.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
+        centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
     text, video = (_fold_graph(graph, centre) for graph in (program.text, program.video))
     return replace(program, text=text, video=video)
 

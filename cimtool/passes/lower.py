@@ -157,6 +157,9 @@ def normalised(builder: Builder, name: str, value: str, centre: float, half: flo
 NORMAL_BITS = 21
 """Bits of a normalised variable: [-1, 1] in steps of 2^-20."""
 
+NEGLIGIBLE_BITS = 60
+"""A coefficient so many bits below the sum of all, in variables in [-1, 1], is taken as zero."""
+
 LOGIT_BITS = 24
 """Bits of the logit: an integer below 2^24 is exact in float32."""
 
@@ -210,7 +213,8 @@ def _polynomial(builder: Builder, node: Node, inputs: tuple[str, ...], job: Job)
 
 def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str, v: str) -> str:
     """Horner in u over Horner in v; rows are coefficients of u^i v^j."""
-    rows = [tuple(float(c) for c in _trimmed(row)) for row in table]
+    negligible = sum(abs(c) for row in table for c in row) / 2**NEGLIGIBLE_BITS
+    rows = [_trimmed(row, negligible) for row in table]
     while len(rows) > 1 and not any(rows[-1]):
         rows.pop()
     value: str | None = None
@@ -239,11 +243,12 @@ def plus_offset(terms: int, offset: float) -> Add:
     return Add((scalar(1.0),) * terms, scalar(offset))
 
 
-def _trimmed(row: list[Fraction]) -> list[Fraction]:
-    end = len(row)
-    while end > 1 and row[end - 1] == 0:
-        end -= 1
-    return row[:end]
+def _trimmed(row: list[Fraction], negligible: Fraction) -> tuple[float, ...]:
+    """The coefficients as floats, negligible ones as zero and not at the end."""
+    kept = [float(c) if abs(c) > negligible else 0.0 for c in row]
+    while len(kept) > 1 and kept[-1] == 0:
+        kept.pop()
+    return tuple(kept)
 
 
 LOWER = Pass("lowered", "lowering to multiply-accumulates", lower, MAC_OPS)

@@ -37,6 +37,15 @@ INTEGER_OPS = (MAC_OPS - {Store}) | {Quantize, Requant, Dequantize}
 EXACT_BITS = 45
 """Sums are kept exact up to so many bits; 2^46 times a 15-bit multiplier stays below 2^62."""
 
+COLUMN_FLOOR = 2.0**-24
+"""No column's unit is finer than this share of its layer's coarsest: less cannot be told apart."""
+
+CLIP_LIMIT = 2.0**62
+"""What stands for an infinite limit of a Clip: no value reaches it."""
+
+BIAS_MARGIN = 4
+"""Multipliers leave room for bounds a quarter wider: bias correction still moves them."""
+
 FACTOR_BITS = 24
 """A factor of a product whose exact form would be wider than EXACT_BITS is narrowed to these."""
 
@@ -108,9 +117,11 @@ class _Quantizer:
         _, largest = integer_limits(settings.weight_bits, True)
         effective = op.weight * np.reshape(builder.types[inputs[0]].unit, (-1, 1))
         scale = np.abs(effective).max(axis=0) / largest
-        # A column of zeros still has a bias, which must fit beside the products.
+        # A column of zeros still has a bias, which must fit beside the products, and a unit that
+        # a multiplier can bring to that of the other columns.
         room = np.abs(op.bias) / (1 << min(settings.accumulator_bits, 40) - 3)
-        scale = np.maximum(scale, np.maximum(room, np.finfo(np.float64).tiny * 2.0**60))
+        scale = np.maximum(scale, room)
+        scale = np.maximum(scale, (scale.max() or 1.0) * COLUMN_FLOOR)
         weight = np.clip(round_half_up(effective / scale), -largest, largest)
         return builder.add(node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs)
 
@@ -119,9 +130,11 @@ class _Quantizer:
         op = node.op
         assert isinstance(op, Clip)
         known = builder.types[inputs[0]]
+        # A limit beyond all values is none, however many units it may be.
         lo, hi = (
-            np.where(np.isfinite(bound), round_half_up(_finite(bound) / known.unit), end)
-            for bound, end in ((op.lo, known.lo), (op.hi, known.hi))
+            round_half_up(np.clip(bound / unit, -CLIP_LIMIT, CLIP_LIMIT))
+            for bound in (op.lo, op.hi)
+            for unit in (known.unit if np.isfinite(bound).all() else 1.0,)
         )
         return builder.add(node.name, Clip(lo, hi), *inputs)
 
@@ -150,22 +163,28 @@ class _Quantizer:
         values = list(inputs)
         if len(values) > 1:
             values = [self._uniform(builder, value) for value in values]
-        units = [
-            np.abs(factor) * builder.types[value].unit
-            for factor, value in zip(op.factors, values, strict=True)
-        ]
-        top = float(np.max(np.abs(op.offset))) + sum(
+        tops = [
             float(np.max(np.abs(factor) * magnitude(builder.types[value])))
             for factor, value in zip(op.factors, values, strict=True)
-        )
-        unit = _common_unit(units, top)
+        ]
+        top = float(np.max(np.abs(op.offset))) + sum(tops)
+        # What stays below a unit of the sum adds nothing.
+        live = [own > top / 2.0 ** (EXACT_BITS + 1) for own in tops]
+        sizes = [np.where(factor == 0, 1.0, np.abs(factor)) for factor in op.factors]
+        units = [
+            size * builder.types[value].unit for size, value in zip(sizes, values, strict=True)
+        ]
+        unit = _common_unit([own for own, counts in zip(units, live, strict=True) if counts], top)
         factors: list[Array] = []
         for i, (factor, value) in enumerate(zip(op.factors, values, strict=True)):
+            if not live[i]:
+                factors.append(np.asarray(0))
+                continue
             share = units[i] / unit
             if np.all(share >= 1) and np.all(np.frexp(share)[0] == 0.5):
                 factors.append((np.sign(factor) * share).astype(np.int64))
                 continue
-            fmt = wide_format(unit / np.abs(factor))
+            fmt = wide_format(unit / sizes[i])
             values[i] = requantized(builder, f"{value}.aligned", value, fmt)
             factors.append(np.sign(factor).astype(np.int64))
         offset = round_half_up(op.offset / unit)
@@ -189,10 +208,6 @@ class _Quantizer:
         return self.narrowed[key]
 
 
-def _finite(bound: Array) -> Array:
-    return np.where(np.isfinite(bound), bound, 0.0)
-
-
 def wide_format(scale: FloatArray) -> Format:
     """A format that no value of a program leaves: for changing the scale alone."""
     limit = 1 << EXACT_BITS + 2
@@ -200,7 +215,12 @@ def wide_format(scale: FloatArray) -> Format:
 
 
 def _common_unit(units: Sequence[FloatArray], top: float) -> FloatArray:
-    """The finest unit of the terms, coarsened by a power of two until the sum fits EXACT_BITS."""
+    """The finest unit of the terms, coarsened by a power of two until the sum fits EXACT_BITS.
+
+    Without terms, that of a constant `top`.
+    """
+    if not units:
+        return scalar(next_power_of_two(top or 1.0) / 2.0**EXACT_BITS)
     if len(units) == 1:
         finest = units[0]
     else:
@@ -239,6 +259,9 @@ def requantized(builder: Builder, name: str, value: str, fmt: Format) -> str:
     for i in range(own.size):
         factor = Fraction(float(own[i])) / Fraction(float(wanted[i]))
         largest = max(abs(int(lo[i % lo.size])), abs(int(hi[i % hi.size])), 1)
+        largest += largest // BIAS_MARGIN
+        if factor * largest < Fraction(1, 2):  # all values round to zero, by a shift as well
+            factor = Fraction(1, 2 << largest.bit_length())
         try:
             found = ratio(factor, largest)
         except ValueError as error:

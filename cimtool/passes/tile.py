@@ -44,6 +44,8 @@ def tile(program: Program, job: Job) -> Program:
 def layout(settings: Settings, x: Type) -> Crossbar:
     """The crossbar of a layer whose input is `x`; inputs that are never negative are unsigned."""
     encoding: InputEncoding = settings.input_encoding if x.signed else "unsigned"
+    # A sign and a magnitude hold one number less than two's complement of as many bits.
+    bits = int(x.magnitude).bit_length() + 1 if encoding == "bipolar" else x.bits
     return Crossbar(
         rows=settings.rows,
         cell_bits=settings.cell_bits,
@@ -51,7 +53,7 @@ def layout(settings: Settings, x: Type) -> Crossbar:
         encoding=settings.encoding,
         weight_bits=settings.weight_bits,
         input_encoding=encoding,
-        input_bits=x.bits,
+        input_bits=bits,
         adc_bits=settings.adc_bits,
         rounding=settings.rounding,
         accumulator_bits=settings.accumulator_bits,

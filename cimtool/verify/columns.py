@@ -17,12 +17,20 @@ NOT_KNOWN = "not known"
 
 @dataclass(frozen=True)
 class Column:
-    """A heading and the text of each row's cell; `essential` columns stay on a narrow terminal."""
+    """A heading and the text of each row's cell; `essential` columns stay on a narrow terminal.
+
+    The heading is in lines, for a table that must be narrow.
+    """
 
     head: str
     cell: Callable[[Row], str]
     essential: bool = True
     meaning: str = ""
+
+    @property
+    def title(self) -> str:
+        """The heading in one line."""
+        return self.head.replace("\n", " ")
 
 
 def number(value: float | None) -> str:
@@ -67,7 +75,7 @@ def drift_columns(report: Report) -> tuple[Column, ...]:
             "RMSE after removing each query's mean difference, which ranks nothing",
         ),
         Column(
-            "% of spread",
+            "% of\nspread",
             of_drift(lambda d: d.relative_rmse, percent),
             meaning="RMSE as a share of the mean spread of the reference within a query",
         ),
@@ -80,26 +88,26 @@ def drift_columns(report: Report) -> tuple[Column, ...]:
             "* is the largest after the polynomial",
         ),
         Column(
-            "vs poly.",
+            "vs\npoly.",
             lambda row: number(row.polynomial_rmse),
             meaning="RMSE against the float polynomial: all that was lost since",
         ),
         Column(
-            "top-1 %",
+            "top-1\n%",
             of_drift(lambda d: d.top1_agreement, percent),
             meaning="queries with the reference's best item, the worse of both directions",
         ),
         Column(
-            "poly. top-1 %",
+            "poly.\ntop-1",
             lambda row: percent(row.polynomial_top1),
             False,
             "the same against the float polynomial",
         ),
         Column(
-            "Spearman",
+            "rank\ncorr.",
             of_drift(lambda d: d.spearman, number),
             False,
-            "rank correlation with the reference, mean over queries",
+            "Spearman's rank correlation with the reference, mean over queries",
         ),
     )
 
@@ -120,18 +128,18 @@ def retrieval_columns(report: Report) -> tuple[Column, ...]:
     columns = [Column("stage", lambda row: row.stage)]
     for arrow, pick in (("t>v", _forth), ("v>t", _back)):
         columns += [
-            Column(f"{arrow} R@1", _recall(pick, lambda r: percent(r.r1))),
-            Column(f"{arrow} R@5", _recall(pick, lambda r: percent(r.r5)), False),
-            Column(f"{arrow} R@10", _recall(pick, lambda r: percent(r.r10))),
-            Column(f"{arrow} rank", _recall(pick, lambda r: f"{r.median_rank:g}"), False),
+            Column(f"{arrow}\nR@1", _recall(pick, lambda r: percent(r.r1))),
+            Column(f"{arrow}\nR@5", _recall(pick, lambda r: percent(r.r5)), False),
+            Column(f"{arrow}\nR@10", _recall(pick, lambda r: percent(r.r10))),
+            Column(f"{arrow}\nrank", _recall(pick, lambda r: f"{r.median_rank:g}"), False),
         ]
     if report.final.mean_precision is not None:
         columns += [
-            Column("t>v mAP", lambda row: _map(row, "text_to_video")),
-            Column("v>t mAP", lambda row: _map(row, "video_to_text")),
+            Column("t>v\nmAP", lambda row: _map(row, "text_to_video")),
+            Column("v>t\nmAP", lambda row: _map(row, "video_to_text")),
         ]
     if report.final.cosine_gap is not None:
-        gap = Column("cos. gap", lambda row: number(row.cosine_gap), False)
+        gap = Column("cosine\ngap", lambda row: number(row.cosine_gap), False)
         columns.append(gap)
     return tuple(columns)
 

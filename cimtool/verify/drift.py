@@ -17,6 +17,9 @@ from cimtool.reference.metrics import (
     top1_agreement,
 )
 
+TIE_GRID = 2.0**-30
+"""Scores this share of the largest apart are one: equal items differ by rounding in float64."""
+
 POLYNOMIAL = "polynomial"
 """The row of the float surrogate: the trained program before any pass."""
 
@@ -89,6 +92,18 @@ def rmse(scores: Array, other: Array) -> float:
     return float(np.sqrt(np.mean(difference * difference)))
 
 
+def on_grid(scores: Array) -> FloatArray:
+    """Round scores to multiples of TIE_GRID of the largest, a power of two; integers stay exact.
+
+    Without it the ranks of equal items would be the rounding of one machine's matrix product.
+    """
+    scores = scores.astype(np.float64)
+    _, exponent = np.frexp(np.abs(scores).max())
+    step = np.ldexp(TIE_GRID, int(exponent))
+    rounded: FloatArray = np.rint(scores / step) * step
+    return rounded
+
+
 @dataclass(eq=False)
 class Table:
     """Collects rows stage by stage and holds four matrices [n, m] at most.
@@ -118,9 +133,12 @@ class Table:
         )
         self._before = scores
 
-    def add(self, stage: str, scores: FloatArray, text_mu: Array, video_mu: Array) -> None:
-        """Append a stage's row: its scores [n, m] and real means [n, d], [m, d]. The first is the
-        float polynomial."""
+    def add(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> None:
+        """Append a stage's row from its scores [n, m] and real means [n, d], [m, d].
+
+        The first one is the float polynomial.
+        """
+        scores = on_grid(scores)
         polynomial, before = self._polynomial, self._before
         reference = polynomial if self.reference is None else self.reference
         self.rows.append(

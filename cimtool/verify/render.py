@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from cimtool.verify.columns import Column, drift_columns, number, percent, retrieval_columns
@@ -26,14 +27,15 @@ from cimtool.verify.sentences import (
 WIDTH = 100
 """Columns of a terminal that hold the whole table; on a narrower one only the essential stay."""
 
-SMALLEST = 60
+SMALLEST = 64
+"""Columns that the essential ones need."""
 
 
 def terminal_table(report: Report, width: int = WIDTH) -> str:
     """The report for a terminal `width` columns wide, plain text."""
     stream = io.StringIO()
     console = Console(file=stream, width=max(width, SMALLEST), color_system=None, highlight=False)
-    console.print(measured_on(report), markup=False)
+    console.print(f"{report.bundle}: {measured_on(report)}", markup=False)
     for columns in (drift_columns(report), retrieval_columns(report)):
         console.print(_rich_table(columns, report.rows, width >= WIDTH))
     for sentence in (*report.headline.sentences, *_findings(report)):
@@ -43,14 +45,10 @@ def terminal_table(report: Report, width: int = WIDTH) -> str:
 
 def _rich_table(columns: Sequence[Column], rows: Sequence[Row], whole: bool) -> Table:
     shown = [column for column in columns if whole or column.essential]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for column in shown:
-        first = column is shown[0]
-        table.add_column(
-            column.head,
-            justify="left" if first else "right",
-            no_wrap=first,
-        )
+        justify: JustifyMethod = "left" if column is shown[0] else "right"
+        table.add_column(column.head, justify=justify, vertical="bottom", no_wrap=True)
     for row in rows:
         table.add_row(*(column.cell(row) for column in shown))
     return table
@@ -76,14 +74,14 @@ def markdown(report: Report) -> str:
         ("Retrieval", retrieval_columns(report)),
     ):
         lines += [f"## {title}", "", *_markdown_table(columns, report.rows), ""]
-        lines += [f"* {c.head}: {c.meaning}" for c in columns if c.meaning]
+        lines += [f"* {c.title}: {c.meaning}" for c in columns if c.meaning]
         lines += [""]
     lines += ["## Checks", "", *(f"* {text}" for text in (*_findings(report), fidelity(report)))]
     return "\n".join(lines) + "\n"
 
 
 def _markdown_table(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
-    lines = ["| " + " | ".join(column.head for column in columns) + " |"]
+    lines = ["| " + " | ".join(column.title for column in columns) + " |"]
     lines.append("|" + "|".join([" --- "] + [" ---: "] * (len(columns) - 1)) + "|")
     lines += ["| " + " | ".join(column.cell(row) for column in columns) + " |" for row in rows]
     return lines
@@ -124,10 +122,12 @@ def _steps(report: Report) -> list[tuple[str, str, float]]:
     return [(stage, number(rmse), 100 * rmse / largest) for stage, rmse in steps]
 
 
-def _flat(settings: object) -> list[tuple[str, str]]:
-    values = settings.items() if isinstance(settings, dict) else ()
-    return [
-        (key, value if isinstance(value, str) else json.dumps(value))
-        for key, value in values
-        if value not in ([], {})
-    ]
+def _flat(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(key, setting_text(value)) for key, value in settings.items() if value != []]
+
+
+def setting_text(value: Any) -> str:
+    """A setting as a reader knows it; no converter and no limit of an array are `none`."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -115,7 +115,7 @@ def _check_bits(
         (found.features["video"], features["video"]),
         (found.scores, scores),
     )
-    found.table.add(ONNX_ROW, scores.astype(np.float64), *real_means(bundle.program, features))
+    found.table.add(ONNX_ROW, scores, *real_means(bundle.program, features))
     say("the NumPy reference: 32 rows")
     program = found.simulator.program
     return counts + compare_with_reference(program, rows, found.features, found.scores)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
+from cimtool.arrays import Array, FloatArray, IntArray
 from cimtool.ir.arithmetic import Add, Clip, Store
 from cimtool.ir.format import requant
 from cimtool.ir.integer import Quantize, Requant
@@ -62,50 +62,69 @@ class Stored:
 def domains(
     lowered: Simulator, text: Features, video: Features, right: IntArray
 ) -> tuple[Domain, ...]:
-    """Count the pairs whose ed or vd saturate, on the lowered program's features; `right` [n]."""
+    """Count the pairs whose ed or vd saturate, on the lowered program's features; `right` [n].
+
+    A statistic that the polynomial does not use has no domain.
+    """
     graph = lowered.program.score
-    names = [f"{name}_normal.moved" for name in STATISTICS]
-    low, high = np.full(2, np.inf), np.full(2, -np.inf)
-    outside, right_outside = np.zeros(2, np.int64), np.zeros(2, np.int64)
-    limits = [_clip(graph, f"{name}_normal.limited") for name in STATISTICS]
+    counters = [
+        _Counter(statistic, *_limits(graph, statistic))
+        for statistic in STATISTICS
+        if moved(statistic) in graph.by_name
+    ]
+    names = [moved(counter.statistic) for counter in counters]
     for rows, values in lowered.iter_score(text, video, names):
-        for k, (name, (lo, hi)) in enumerate(zip(names, limits, strict=True)):
-            moved = values[name]
-            beyond = (moved < lo) | (moved > hi)
-            low[k], high[k] = min(low[k], moved.min()), max(high[k], moved.max())
-            outside[k] += np.count_nonzero(beyond)
-            right_outside[k] += np.count_nonzero(beyond[np.arange(len(beyond)), right[rows]])
-    pairs = len(text["mu"]) * len(video["mu"])
-    found = []
-    for k, name in enumerate(STATISTICS):
-        centre = _centre(graph, names[k])
-        found.append(
-            Domain(
-                name,
-                limits[k][0] + centre,
-                limits[k][1] + centre,
-                float(low[k]) + centre,
-                float(high[k]) + centre,
-                float(outside[k] / pairs),
-                int(right_outside[k]),
-                len(right),
-            )
+        for name, counter in zip(names, counters, strict=True):
+            counter.add(values[name], right[rows])
+    return tuple(counter.domain(len(video["mu"])) for counter in counters)
+
+
+def moved(statistic: str) -> str:
+    """The value of the lowered score that is `statistic` less the centre of its domain."""
+    return f"{statistic}_normal.moved"
+
+
+@dataclass
+class _Counter:
+    """Counts one statistic's pairs, block by block, around the centre of the domain."""
+
+    statistic: str
+    centre: float
+    lo: float
+    hi: float
+    seen_lo: float = np.inf
+    seen_hi: float = -np.inf
+    outside: int = 0
+    right_outside: int = 0
+    right: int = 0
+
+    def add(self, values: FloatArray, right: IntArray) -> None:
+        """Count a block [rows, m] whose right columns are `right` [rows]."""
+        beyond = (values < self.lo) | (values > self.hi)
+        self.seen_lo = min(self.seen_lo, float(values.min()))
+        self.seen_hi = max(self.seen_hi, float(values.max()))
+        self.outside += int(np.count_nonzero(beyond))
+        self.right_outside += int(np.count_nonzero(beyond[np.arange(len(right)), right]))
+        self.right += len(right)
+
+    def domain(self, columns: int) -> Domain:
+        """What was counted over all blocks of `columns` videos."""
+        lo, hi, seen_lo, seen_hi = (
+            end + self.centre for end in (self.lo, self.hi, self.seen_lo, self.seen_hi)
         )
-    return tuple(found)
+        share = self.outside / (self.right * columns)
+        return Domain(
+            self.statistic, lo, hi, seen_lo, seen_hi, share, self.right_outside, self.right
+        )
 
 
-def _clip(graph: Graph, name: str) -> tuple[float, float]:
-    op = graph.by_name[name].op
-    if not isinstance(op, Clip):
-        raise TypeError(f"{name} is {op.name}, not the limit of the domain")
-    return float(op.lo), float(op.hi)
-
-
-def _centre(graph: Graph, name: str) -> float:
-    op = graph.by_name[name].op
-    if not isinstance(op, Add):
-        raise TypeError(f"{name} is {op.name}, not the shift to the domain's centre")
-    return -float(op.offset)
+def _limits(graph: Graph, statistic: str) -> tuple[float, float, float]:
+    """Centre of a statistic's domain, and its ends from there."""
+    shift = graph.by_name[moved(statistic)].op
+    limit = graph.by_name[f"{statistic}_normal.limited"].op
+    if not (isinstance(shift, Add) and isinstance(limit, Clip)):
+        raise TypeError(f"{statistic} is limited by {shift.name} and {limit.name}")
+    return -float(shift.offset), float(limit.lo), float(limit.hi)
 
 
 def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tuple[Stored, ...]:
@@ -129,13 +148,14 @@ def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tu
         values = {"x": rows, **compiled.values(modality, rows, inner)}
         for node in stored:
             if isinstance(node.op, Quantize | Requant):
-                share = _clipped(node.op, values[node.inputs[0]])
+                share = clipped_share(node.op, values[node.inputs[0]])
                 bits = graph.types[node.name].bits
                 found.append(Stored(graph.layer(node), roles[node.name], bits, share))
     return tuple(found)
 
 
-def _clipped(op: Quantize | Requant, value: Array) -> float:
+def clipped_share(op: Quantize | Requant, value: Array) -> float:
+    """The share of elements of `value` that `op` limits; not those that ReLU cuts at 0."""
     if isinstance(op, Quantize):
         codes = np.rint(value / op.scale)
     else:

@@ -12,11 +12,10 @@ MODEL_OF = {
 
 
 def measured_on(report: Report) -> str:
-    """The bundle and the data."""
+    """What the figures are of."""
     data = report.data
     return (
-        f"{report.bundle}: {data.texts} texts x {data.videos} videos of {data.file}, "
-        f"against {report.reference.name}"
+        f"{data.texts} texts x {data.videos} videos of {data.file}, against {report.reference.name}"
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import Type, real
 from cimtool.simulate import Runner, run
 
-NO_VNNI = Path(__file__).parents[1] / "no_vnni.py"
 ENCODINGS: tuple[Encoding, ...] = ("differential", "offset", "offset-flip", "twos-complement")
 INPUT_ENCODINGS: tuple[InputEncoding, ...] = ("unsigned", "twos-complement", "offset", "bipolar")
 LEVELS: tuple[Level, ...] = ("disable", "basic", "extended", "all")
@@ -168,11 +166,11 @@ def test_all_implementations_agree(block: int) -> None:
 def test_sums_beyond_32_bits_agree(
     encoding: Encoding, input_encoding: InputEncoding, adc_bits: int | None
 ) -> None:
-    for cell_bits, dac_bits in ((8, 16), (3, 3)):
+    for cell_bits, dac_bits, coarse in ((8, 16, 12), (3, 3, 1)):
         crossbar = Crossbar(
             None, cell_bits, dac_bits, encoding, 16, input_encoding, 16, adc_bits, "half-up", 62
         )
-        step = None if adc_bits is None else 7
+        step = None if adc_bits is None else coarse
         weight = np.full((40, 2), 2**15 - 1)
         weight[:, 1] *= -1
         layer = CrossbarMvm(

@@ -1,0 +1,111 @@
+"""`cimtool compile`: trained numbers in, a bundle out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cimtool import api
+from cimtool.cli.group import Command
+from cimtool.cli.options import FILE, embeddings_files, embeddings_option, settings_options
+from cimtool.cli.output import Output, table_text
+from cimtool.emit.bundle import Bundle, check_place
+from cimtool.placement import Placement, placements
+
+
+@click.command(cls=Command)
+@click.option("--projectors", type=FILE, metavar="FILE", required=True, help="The checkpoint.")
+@click.option("--poly", type=FILE, metavar="FILE", help="The polynomial, where it is not in there.")
+@embeddings_option("--calibration", "Embeddings that decide the ranges")
+@click.option("--target", metavar="NAME|FILE", required=True, help="The hardware.")
+@click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the bundle goes.")
+@click.option("--dry-run", is_flag=True, help="Say what would be built, and write nothing.")
+@click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML).")
+@click.option("--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D).")
+@click.option("--b", type=float, metavar="X", help="The teacher's b.")
+@click.option("--settings", type=FILE, metavar="FILE", help="Settings (TOML), per layer too.")
+@settings_options
+@click.pass_obj
+def command(
+    out: Output,
+    /,
+    paths: tuple[Path, ...],
+    target: str,
+    output: Path | None,
+    dry_run: bool,
+    **options: Any,
+) -> None:
+    """Compile trained projectors and their polynomial for a target.
+
+    The bundle goes to exports/<model>@<target> unless -o says otherwise; an earlier bundle there
+    is moved aside. A setting given here overrides --settings, which overrides the target.
+    """
+    if output is not None and not dry_run:
+        check_place(output)
+    calibration = embeddings_files(paths, "--calibration")
+    compiled = api.prepare(calibration=calibration, target=target, say=out.say, **options)
+    layers = placements(compiled.stages[-1].program, compiled.settings)
+    bundle = None if dry_run else compiled.write(output or compiled.folder, out.say)
+    out.result(
+        {
+            "bundle": None if bundle is None else bundle.folder,
+            "dry_run": dry_run,
+            "model": compiled.model.name,
+            "layout": compiled.model.layout,
+            "target": compiled.target.name,
+            "settings": compiled.settings.to_json(),
+            "layers": [layer.to_json() for layer in layers],
+            "notes": list(compiled.notes),
+            "files": {} if bundle is None else bundle.manifest["files"],
+        },
+        _text(compiled, layers, bundle),
+    )
+
+
+def _text(compiled: api.Compilation, layers: Sequence[Placement], bundle: Bundle | None) -> str:
+    model, settings = compiled.model, compiled.settings
+    arrays = sum(layer.arrays for layer in layers)
+    size = "without limit" if settings.rows is None else f"of {settings.rows}x{settings.columns}"
+    lines = [f"{model.name} (layout {model.layout}) on {compiled.target.name}", ""]
+    lines += [layer_table(layers), "", f"{arrays:,} arrays {size}", ""]
+    lines += [f"* {note}" for note in compiled.notes]
+    if bundle is None:
+        return "\n".join([*lines, "", "dry run: nothing was written"])
+    folder = shlex.quote(str(bundle.folder))
+    return "\n".join(
+        [*lines, "", f"wrote {bundle.folder}", f"next: cimtool verify {folder} --data NPZ"]
+    )
+
+
+def layer_table(layers: Sequence[Placement]) -> str:
+    """One line a layer: its matrix, how it is cut, and what its converters do."""
+    head = ("layer", "rows x cols", "weights", "inputs", "groups", "slices", "cycles", "arrays")
+    rows = [
+        (
+            one.layer,
+            f"{one.rows} x {one.columns}",
+            f"{one.weight_bits} {one.encoding}",
+            f"{one.input_bits} {one.input_encoding}",
+            str(one.row_groups),
+            str(one.slices),
+            str(one.cycles),
+            f"{one.arrays:,}",
+            _converters(one),
+        )
+        for one in layers
+    ]
+    return table_text([(*head, "converters"), *rows])
+
+
+def _converters(layer: Placement) -> str:
+    """Bits and step of each slice's conversion; `=` marks a slice that is proved lossless."""
+    if layer.adc_bits is None:
+        return "lossless"
+    if all(step is None for step in layer.steps):
+        return f"{layer.adc_bits} bits, lossless"
+    steps = " ".join("=" if step is None else str(1 << step) for step in layer.steps)
+    return f"{layer.adc_bits} bits, steps {steps}"

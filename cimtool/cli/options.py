@@ -1,0 +1,78 @@
+"""Options that several commands share: settings of a build, embeddings, bundles, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path)
+
+# Settings by name: what stands for the value, and the help. `cimtool.settings` checks the values.
+SETTINGS = {
+    "weight_bits": ("N", "Bits of a weight."),
+    "input_bits": ("N", "Bits of the embeddings."),
+    "activation_bits": ("N", "Bits of hidden activations."),
+    "feature_bits": ("N", "Bits of mu, and of the variance in cross terms."),
+    "adc_bits": ("N|lossless", "Bits of a converter."),
+    "cell_bits": ("N", "Bits of a memory cell."),
+    "dac_bits": ("N", "Bits of an input that one cycle drives."),
+    "array": ("ROWSxCOLS", "Cells of an array, such as 128x128."),
+    "encoding": ("NAME", "How cells hold signed weights."),
+    "input_encoding": ("NAME", "How signed inputs are driven."),
+    "rounding": ("NAME", "How a converter rounds."),
+    "accumulator_bits": ("N", "Bits within which every sum must be proved to fit."),
+    "calibrator": ("NAME", "How ranges are chosen: minmax, percentile or mse."),
+}
+SWITCHES = {
+    "equalise": "Balance the ranges of channels between layers.",
+    "bias_correction": "Take the mean error of quantisation off in the biases.",
+}
+
+
+def setting_value(text: str) -> int | str:
+    """A whole number where the text is one, otherwise the text; checked with all settings."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def flag(setting: str) -> str:
+    """The option of a setting: `weight_bits` is `--weight-bits`."""
+    return "--" + setting.replace("_", "-")
+
+
+def settings_options(function: FunctionT) -> FunctionT:
+    """Add an option for each setting; None where it is not given."""
+    for name, help_ in reversed(SWITCHES.items()):
+        both = f"{flag(name)}/--no-{name.replace('_', '-')}"
+        function = click.option(both, default=None, help=help_)(function)
+    for name, (metavar, help_) in reversed(SETTINGS.items()):
+        option = click.option(flag(name), type=setting_value, metavar=metavar, help=help_)
+        function = option(function)
+    return function
+
+
+def embeddings_option(name: str, help_: str) -> Callable[[FunctionT], FunctionT]:
+    """Add a required option that takes one file of embeddings, or is given twice, text first."""
+    return click.option(
+        name,
+        "paths",
+        type=FILE,
+        metavar="FILE",
+        multiple=True,
+        required=True,
+        help=f"{help_} (.npz or .pt; or twice, .npy or .pt: text, then video).",
+    )
+
+
+def embeddings_files(paths: tuple[Path, ...], option: str) -> Path | tuple[Path, Path]:
+    """What an `embeddings_option` was given: one file or a pair."""
+    if len(paths) > 2:
+        raise click.UsageError(f"{option} is given {len(paths)} times; expected once or twice")
+    return paths[0] if len(paths) == 1 else (paths[0], paths[1])

@@ -1,0 +1,65 @@
+"""`cimtool verify`: what each stage cost, and whether every bit agrees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cimtool import api
+from cimtool.cli.checked import failures_shown
+from cimtool.cli.group import Command, OneOf
+from cimtool.cli.options import FILE, embeddings_files, embeddings_option
+from cimtool.cli.output import Output
+from cimtool.verify.files import REPORT_FILES
+from cimtool.verify.limits import parse_limits
+from cimtool.verify.render import terminal_table
+
+
+@click.command(cls=Command)
+@click.argument("bundle", metavar="BUNDLE", type=FILE)
+@embeddings_option("--data", "Embeddings to measure on")
+@click.option(
+    "--reference",
+    type=OneOf(["mc"]),
+    default="mc",
+    show_default=True,
+    help="What drift is measured against: mc, the Monte Carlo score.",
+)
+@click.option("--samples", type=click.IntRange(2), metavar="K", help="Samples a side (10).")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of sampling.")
+@click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this.")
+@click.option("--report", type=FILE, metavar="DIR", help="Where the report goes (the bundle).")
+@click.pass_obj
+def command(
+    out: Output,
+    bundle: Path,
+    paths: tuple[Path, ...],
+    reference: str,
+    samples: int | None,
+    seed: int,
+    max_drift: tuple[str, ...],
+    report: Path | None,
+) -> None:
+    """Say what each stage cost, and check every implementation bit for bit.
+
+    Ends with status 1 where a bit differs or a metric is over its --max-drift: logit_rmse,
+    top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
+    """
+    limits = parse_limits(max_drift)
+    with failures_shown(out):
+        found = api.verify(
+            bundle,
+            embeddings_files(paths, "--data"),
+            samples=samples,
+            seed=seed,
+            max_drift=limits,
+            report=report,
+            say=out.say,
+        )
+    folder = report or bundle
+    written = [folder / name for name in REPORT_FILES]
+    out.result(
+        {**found.to_json(), "written": written},
+        f"{terminal_table(found, out.width)}\n\nwrote {', '.join(map(str, written))}",
+    )

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cimtool import cli
+from cimtool.training.demo_data import DemoFiles
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one command line left: its exit status and both streams."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one object on stdout."""
+        assert (self.status, self.err) == (0, "")
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def sentence(self) -> str:
+        """The one line that a failed command leaves on stderr."""
+        assert self.err.startswith("cimtool: error: ")
+        assert self.err.count("\n") == 1
+        return self.err.removeprefix("cimtool: error: ").rstrip("\n")
+
+
+Cimtool = Callable[..., Ran]
+
+
+@pytest.fixture
+def cimtool(capsys: pytest.CaptureFixture[str]) -> Cimtool:
+    """Run a command line in this process."""
+
+    def run(*arguments: object) -> Ran:
+        capsys.readouterr()
+        status = cli.run(list(map(str, arguments)))
+        return Ran(status, *capsys.readouterr())
+
+    return run
+
+
+def compile_arguments(files: DemoFiles, output: Path, **changed: object) -> list[object]:
+    """The command line that compiles a small model for `ideal`; None leaves an option out."""
+    options: dict[str, object] = {
+        "projectors": files.projectors,
+        "poly": files.poly if files.poly.exists() else None,
+        "calibration": files.calibration,
+        "target": "ideal",
+        "output": output,
+    }
+    options |= changed
+    given = [(f"--{key.replace('_', '-')}", value) for key, value in options.items()]
+    flat = [part for option, value in given if value is not None for part in (option, value)]
+    return ["compile", *flat]
+
+
+@pytest.fixture(scope="session")
+def compiling() -> Callable[..., list[object]]:
+    return compile_arguments

@@ -1,0 +1,261 @@
+"""The commands on good input: what they write, what they print, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.cli.options import SETTINGS, SWITCHES
+from cimtool.emit.bundle import read_bundle
+from cimtool.emit.runtime import Session
+from cimtool.settings import Overrides
+from cimtool.training.demo_data import DemoFiles
+
+Run = Callable[..., Any]
+
+
+def test_every_setting_has_an_option() -> None:
+    assert {*SETTINGS, *SWITCHES, "layers"} == set(Overrides.model_fields)
+
+
+def test_compile_says_what_it_wrote_and_what_to_do_next(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place = tmp_path / "new" / "bundle"
+    ran = cimtool(*compiling(small_trunk, place, target="isaac-rram-128", array="16x16"))
+    assert (ran.status, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    (row,) = [line.split() for line in lines if line.startswith("text.fc1 ")]
+    # 24 rows in groups of 16; 32 columns of 4 cells a weight, so 4 weights across.
+    assert row[1:4] == ["24", "x", "32"]
+    assert row[8:12] == ["2", "4", "8", "16"]
+    assert any(line.startswith("* text.s: exp on [") and "worst error" in line for line in lines)
+    assert lines[-2:] == [f"wrote {place}", f"next: cimtool verify {place} --data NPZ"]
+    assert read_bundle(place).settings.rows == 16
+
+
+def test_compile_as_json_is_one_object(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place = tmp_path / "bundle"
+    found = cimtool(*compiling(small_trunk, place, weight_bits=6), "--json").json
+    assert found["bundle"] == str(place)
+    assert found["settings"]["weight_bits"] == 6
+    assert {layer["layer"]: (layer["rows"], layer["columns"]) for layer in found["layers"]} == {
+        f"{modality}.{name}": shape
+        for modality in ("text", "video")
+        for name, shape in (
+            ("fc1", (24, 32)), ("fc2", (32, 32)), ("mu", (32, 16)), ("logvar", (32, 16))
+        )
+    }  # fmt: skip
+    assert found["files"] == read_bundle(place).manifest["files"]
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(
+    cimtool: Run,
+    compiling: Run,
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = compiling(small_trunk, tmp_path / "bundle", target="isaac-rram-128")
+    dry = cimtool(*arguments, "--dry-run")
+    dry_json = cimtool(*arguments, "--dry-run", "--json").json
+    assert list(tmp_path.iterdir()) == []
+    whole = cimtool(*arguments)
+    table = whole.out.partition("wrote ")[0]
+    assert dry.out == table + "dry run: nothing was written\n"
+    assert (dry_json["bundle"], dry_json["files"], dry_json["dry_run"]) == (None, {}, True)
+
+
+def test_compile_without_output_goes_to_exports(
+    cimtool: Run,
+    compiling: Run,
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = compiling(small_trunk, tmp_path, output=None)
+    assert cimtool(*arguments).status == 0
+    assert read_bundle(Path("exports/projectors@ideal")).name == "projectors@ideal"
+    # Again: what was there is moved aside.
+    assert cimtool(*arguments).status == 0
+    assert read_bundle(Path("exports/projectors@ideal.previous"))
+
+
+def test_flags_override_the_settings_file_and_it_the_target(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('weight_bits = 7\nadc_bits = 6\n[layers."*.mu"]\nweight_bits = 5\n')
+    options = {"target": "isaac-rram-128", "settings": file, "adc_bits": "lossless"}
+    found = cimtool(
+        *compiling(small_trunk, tmp_path / "bundle", **options), "--no-equalise", "--json"
+    ).json
+    settings = found["settings"]
+    assert (settings["weight_bits"], settings["adc_bits"], settings["equalise"]) == (7, None, False)
+    bits = {layer["layer"]: layer["weight_bits"] for layer in found["layers"]}
+    assert (bits["text.mu"], bits["video.mu"], bits["text.fc1"]) == (5, 5, 7)
+
+
+def test_compile_keeps_the_hashes_of_all_its_inputs(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    assert cimtool(*compiling(small_trunk, tmp_path / "bundle")).status == 0
+    inputs = read_bundle(tmp_path / "bundle").manifest["inputs"]
+    assert [one["file"] for one in inputs] == ["projectors.pth", "poly.json", "calibration.npz"]
+    assert len({one["sha256"] for one in inputs}) == 3
+
+
+def test_simulate_writes_what_the_library_and_onnx_runtime_compute(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    file = tmp_path / "deep" / "scores.npz"
+    ran = cimtool("simulate", small_bundle, "--inputs", small_trunk.eval, "-o", file)
+    assert (ran.status, ran.out, ran.err) == (0, f"wrote {file}: scores [40, 40]\n", "")
+    with np.load(file) as held:
+        assert held.files == ["scores"]
+        scores = held["scores"]
+    assert (scores.dtype, scores.shape) == (np.float32, (40, 40))
+    matcher = api.load(small_bundle)
+    np.testing.assert_array_equal(scores, matcher.scores(small_trunk.eval))
+    with np.load(small_trunk.eval) as data:
+        text, video = (
+            Session(small_bundle / f"{m}.onnx").encode(data[m]) for m in ("text", "video")
+        )
+    np.testing.assert_array_equal(scores, Session(small_bundle / "score.onnx").score(text, video))
+
+
+def test_simulate_twice_gives_the_same_bytes_and_leaves_nothing_else(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    for name in ("one.npz", "two.npz"):
+        cimtool("simulate", small_bundle, "--inputs", small_trunk.eval, "-o", tmp_path / name)
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.npz", "two.npz"]
+
+
+def test_simulate_top_keeps_the_best_of_each_text(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    file = tmp_path / "top.npz"
+    arguments = ["simulate", small_bundle, "--inputs", small_trunk.eval, "-o", file]
+    found = cimtool(*arguments, "--top", 3, "--json").json
+    assert found["arrays"] == {"top_index": [40, 3], "top_score": [40, 3]}
+    scores = api.load(small_bundle).scores(small_trunk.eval)
+    with np.load(file) as held:
+        assert held.files == ["top_index", "top_score"]
+        expected = np.argsort(-scores, axis=1, kind="stable")[:, :3]
+        np.testing.assert_array_equal(held["top_index"], expected)
+        best = np.sort(scores, axis=1)[:, ::-1][:, :3]
+        np.testing.assert_array_equal(held["top_score"], best)
+
+
+def test_simulate_takes_a_pair_of_files(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with np.load(small_trunk.eval) as data:
+        for name in ("text", "video"):
+            np.save(tmp_path / f"{name}.npy", data[name])
+    pair = ["--inputs", tmp_path / "text.npy", "--inputs", tmp_path / "video.npy"]
+    for name, inputs in (("one", ["--inputs", small_trunk.eval]), ("pair", pair)):
+        assert (
+            cimtool("simulate", small_bundle, *inputs, "-o", tmp_path / f"{name}.npz").status == 0
+        )
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "pair.npz").read_bytes()
+
+
+def test_verify_prints_the_table_and_writes_the_report(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    report = tmp_path / "report"
+    ran = cimtool("verify", small_bundle, "--data", small_trunk.eval, "--report", report)
+    assert (ran.status, ran.err) == (0, "")
+    assert "converters fitted" in ran.out
+    assert "values differ between the simulator and ONNX Runtime" in ran.out
+    assert f"wrote {report / 'report.json'}" in ran.out
+    names = ["report.html", "report.json", "report.md"]
+    assert sorted(path.name for path in report.iterdir()) == names
+
+
+def test_verify_as_json_is_the_report_and_where_it_is(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    arguments = ["verify", small_bundle, "--data", small_trunk.eval, "--report", tmp_path]
+    found = cimtool(*arguments, "--samples", 4, "--json").json
+    written = found.pop("written")
+    assert [Path(file).name for file in written] == ["report.json", "report.md", "report.html"]
+    assert found == json.loads((tmp_path / "report.json").read_text())
+    assert (found["passed"], found["reference"]["samples"]) == (True, 4)
+    assert all(count["differing"] == 0 for count in found["bits"])
+
+
+def test_a_drift_over_its_limit_is_status_1_after_the_whole_report(
+    cimtool: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    arguments = ["verify", small_bundle, "--data", small_trunk.eval, "--report", tmp_path]
+    kept = cimtool(*arguments, "--max-drift", "logit_rmse=1000", "--max-drift", "r1_loss=1")
+    assert (kept.status, kept.err) == (0, "")
+    over = cimtool(*arguments, "--max-drift", "logit_rmse=1e-9")
+    assert over.status == 1
+    assert over.sentence.startswith("logit_rmse is ")
+    assert over.sentence.endswith("the limit is 1e-09")
+    assert "converters fitted" in over.out
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert found["passed"] is False
+    as_json = cimtool(*arguments, "--max-drift", "logit_rmse=1e-9", "--json")
+    assert as_json.status == 1
+    assert json.loads(as_json.out)["failures"] == found["failures"]
+
+
+def test_compare_puts_bundles_side_by_side(
+    cimtool: Run, compiling: Run, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    other = tmp_path / "exact"
+    assert cimtool(*compiling(small_trunk, other)).status == 0
+    arguments = ["compare", small_bundle, other, "--data", small_trunk.eval]
+    ran = cimtool(*arguments)
+    assert (ran.status, ran.err) == (0, "")
+    assert "small@isaac-rram-128" in ran.out
+    assert "exact" in ran.out
+    found = cimtool(*arguments, "--json").json
+    assert found["bundles"] == ["small@isaac-rram-128", "exact"]
+    assert found["differing"]["target"] == ["isaac-rram-128", "ideal"]
+
+
+def test_export_copies_the_onnx_files_and_again_over_its_own(
+    cimtool: Run, small_bundle: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "onnx"
+    for _ in range(2):
+        ran = cimtool("export", small_bundle, "--format", "onnx", "-o", place)
+        assert (ran.status, ran.err) == (0, "")
+        names = ["float.onnx", "score.onnx", "text.onnx", "video.onnx"]
+        assert sorted(path.name for path in place.iterdir()) == names
+        for name in names:
+            assert (place / name).read_bytes() == (small_bundle / name).read_bytes()
+            assert f"wrote {place / name}" in ran.out
+
+
+def test_a_two_branch_checkpoint_walks_the_whole_way(
+    cimtool: Run, compiling: Run, small_two_branch: DemoFiles, tmp_path: Path
+) -> None:
+    place = tmp_path / "bundle"
+    ran = cimtool(*compiling(small_two_branch, place, target="isaac-rram-128"))
+    assert ran.status == 0
+    assert "a and b are not known" in ran.out
+    ran = cimtool("verify", place, "--data", small_two_branch.eval)
+    assert (ran.status, ran.err) == (0, "")
+    assert "not known" in ran.out
+    known = cimtool(*compiling(small_two_branch, place, a=0.1, b=0.0))
+    assert "a and b are not known" not in known.out
+    card = read_bundle(place).model
+    assert (card.a, card.b) == (0.1, 0.0)

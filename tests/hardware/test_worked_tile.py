@@ -1,0 +1,143 @@
+"""The tile that docs/integer-contract.md works by hand: every number in its tables."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cimtool.arrays import IntArray
+from cimtool.hardware.crossbar import (
+    Crossbar,
+    Encoding,
+    InputEncoding,
+    encode_inputs,
+    encode_weights,
+    mvm,
+)
+from cimtool.ir.format import adc
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "integer-contract.md"
+ENCODINGS: tuple[Encoding, ...] = ("differential", "offset", "offset-flip", "twos-complement")
+STEP = 1
+
+Table = list[list[str]]
+
+
+def tables(text: str) -> list[Table]:
+    """Every table of a Markdown text: rows of cells, the head first."""
+    found: list[Table] = []
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()]
+        found.append([rows[0], *rows[2:]])
+    return found
+
+
+def numbers(cell: str) -> list[int]:
+    return [int(part) for part in cell.split(",")]
+
+
+def section(name: str) -> list[Table]:
+    """The tables under a heading of the worked tile."""
+    tile = PAGE.read_text("utf-8").split("## One tile by hand", 1)[1]
+    parts = re.split(r"^### `(.*)`$", tile, flags=re.MULTILINE)
+    named = dict(zip(["", *parts[1::2]], parts[::2], strict=True))
+    return tables(named[name])
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What all encodings share: W [4, 2], x [1, 4], the digits driven, and the exact product."""
+
+    weight: IntArray
+    x: IntArray
+    cycles: Table
+    exact: list[int]
+
+
+@pytest.fixture(scope="module")
+def tile() -> Tile:
+    given, cycles = section("")
+    body, last = given[1:-1], given[-1]
+    numbers_of = np.array([[int(cell) for cell in row[1:]] for row in body])
+    return Tile(
+        numbers_of[:, :2], numbers_of[None, :, 2], cycles[1:], [int(cell) for cell in last[1:3]]
+    )
+
+
+def crossbar(encoding: Encoding, inputs: InputEncoding = "twos-complement") -> Crossbar:
+    adc_bits = None if encoding == "twos-complement" else 2
+    return Crossbar(None, 2, 1, encoding, 4, inputs, 3, adc_bits, "half-up", 32)
+
+
+def test_the_tile_has_the_shape_that_the_page_says(tile: Tile) -> None:
+    assert tile.weight.shape == (4, 2)
+    assert [crossbar(encoding).slices for encoding in ENCODINGS] == [2, 2, 2, 2]
+    assert (tile.x @ tile.weight).tolist() == [tile.exact]
+
+
+def test_cycles_drive_the_bits_of_the_inputs(tile: Tile) -> None:
+    cycles = list(encode_inputs(tile.x, crossbar("offset")))
+    assert len(cycles) == 3
+    for row, cycle in zip(tile.cycles, cycles, strict=True):
+        counts, digits, total = int(row[1]), [int(cell) for cell in row[2:6]], int(row[6])
+        assert counts == cycle.sign << cycle.shift
+        assert digits == cycle.digits[0].tolist()
+        assert total == cycle.digits.sum()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_cells_hold_the_digits_of_the_weights(encoding: Encoding, tile: Tile) -> None:
+    cells = section(encoding)[0]
+    slices = encode_weights(tile.weight, crossbar(encoding))
+    stored = np.hstack([cut.digits for cut in slices])
+    assert [[int(cell) for cell in row[1:]] for row in cells[1:]] == stored.tolist()
+    flagged = [name.endswith(" F") for name in cells[0][1:]]
+    assert flagged == np.hstack([cut.flipped for cut in slices])[0].tolist()
+    if encoding == "offset-flip":
+        assert any(flagged)
+        assert not all(flagged)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_sums_codes_and_shift_and_add(encoding: Encoding, tile: Tile) -> None:
+    hardware = crossbar(encoding)
+    _, steps, result = section(encoding)
+    slices = encode_weights(tile.weight, hardware)
+    total = np.zeros(2, np.int64)
+    rows = iter(steps[1:])
+    for c, cycle in enumerate(encode_inputs(tile.x, hardware)):
+        for k, cut in enumerate(slices):
+            row = next(rows)
+            assert row[:2] == [str(c), str(k)]
+            value = cycle.digits[0] @ cut.digits
+            assert numbers(row[2]) == value.tolist()
+            if encoding != "twos-complement":
+                code = adc(value, STEP, *hardware.adc_limits, "half-up")
+                assert numbers(row[3]) == code.tolist()
+                value = code << STEP
+            value = np.where(cut.flipped[0], 3 * cycle.digits.sum() - value, value)
+            assert numbers(row[4]) == value.tolist()
+            factor = cycle.sign * cut.sign << cycle.shift + cut.shift
+            assert int(row[5]) == factor
+            assert numbers(row[6]) == (factor * value).tolist()
+            total += factor * value
+    assert next(rows, None) is None
+    summed, correction, found, exact = (numbers(cell) for cell in result[1])
+    assert summed == total.tolist()
+    assert found == (total + correction[0]).tolist()
+    assert exact == tile.exact
+    converters = None if encoding == "twos-complement" else STEP
+    assert mvm(tile.x, tile.weight, hardware, (converters,) * 2).tolist() == [found]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("inputs", ["twos-complement", "offset", "bipolar"])
+def test_without_converters_every_encoding_gives_the_exact_product(
+    encoding: Encoding, inputs: InputEncoding, tile: Tile
+) -> None:
+    hardware = replace(crossbar(encoding, inputs), adc_bits=None)
+    assert mvm(tile.x, tile.weight, hardware, (None, None)).tolist() == [tile.exact]

@@ -1,0 +1,197 @@
+"""Bounds are proved: no run of an operation on allowed inputs leaves what it infers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cimtool.arrays import Array
+from cimtool.errors import CimError
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, mvm_bounds, scalar
+from cimtool.ir.format import ratio
+from cimtool.ir.integer import Requant
+from cimtool.ir.program import Builder
+from cimtool.ir.types import RangeError, Type, integer, real
+from cimtool.simulate import Runner, run
+
+WIDTH = 5
+
+
+def rows_within(rng: np.random.Generator, known: Type, rows: int) -> Array:
+    """Rows inside the bounds of a type, most of them at its corners."""
+    lo, hi = (np.broadcast_to(bound, (rows, WIDTH)) for bound in (known.lo, known.hi))
+    inner = rng.integers(lo, hi, endpoint=True)
+    corner = np.where(rng.random((rows, WIDTH)) < 0.5, lo, hi)
+    return np.where(rng.random((rows, 1)) < 0.3, inner, corner)
+
+
+def random_input(rng: np.random.Generator) -> Type:
+    shape = (WIDTH,) if rng.integers(2) else ()
+    ends = np.sort(rng.integers(-130, 130, (2, *shape)), axis=0)
+    return integer(("n", WIDTH), ends[0], ends[1], 0.5)
+
+
+def add_mvm(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
+    weight = rng.integers(-127, 128, (WIDTH, WIDTH))
+    return b.add("op", Mvm(weight, rng.integers(-99, 99, WIDTH), np.ones(WIDTH)), x)
+
+
+def add_crossbar(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
+    known = b.types[x]
+    bits = int(known.magnitude).bit_length() + 1
+    if bits > 16:
+        return add_mvm(b, rng, x, y)
+    encodings = ("differential", "offset", "offset-flip")
+    inputs = ("twos-complement", "offset", "bipolar") if known.signed else ("unsigned",)
+    crossbar = Crossbar(
+        rows=[None, 2, 3][rng.integers(3)],
+        cell_bits=int(rng.integers(1, 5)),
+        dac_bits=int(rng.integers(1, 5)),
+        encoding=encodings[rng.integers(3)],  # type: ignore[arg-type]
+        weight_bits=8,
+        input_encoding=inputs[rng.integers(len(inputs))],  # type: ignore[arg-type]
+        input_bits=bits,
+        adc_bits=int(rng.integers(2, 7)),
+        rounding=("half-up", "half-even", "floor")[rng.integers(3)],  # type: ignore[arg-type]
+        accumulator_bits=62,
+    )
+    weight = rng.integers(-127, 128, (WIDTH, WIDTH))
+    steps = tuple(None if rng.integers(3) == 0 else int(rng.integers(6)) for _ in range(crossbar.slices))
+    bias = rng.integers(-99, 99, WIDTH)
+    return b.add("op", CrossbarMvm(weight, bias, np.ones(WIDTH), crossbar, steps), x)
+
+
+def add_sum(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
+    total = b.add("op", Sum(), x)
+    return b.add("op", Mul(), y, b.add("op", Axis(1), total))
+
+
+def add_add(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
+    factors = tuple(
+        np.asarray(rng.integers(-9, 9, () if rng.integers(2) else (WIDTH,))) for _ in "xy"
+    )
+    return b.add("op", Add(factors, rng.integers(-50, 50, WIDTH), scalar(1.0)), x, y)
+
+
+def add_clip(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
+    lo, hi = sorted(rng.integers(-200, 200, 2))
+    return b.add("op", Clip(np.asarray(lo), np.asarray(hi)), x)
+
+
+def add_requant(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
+    magnitude = max(int(b.types[x].magnitude), 1)
+    found = ratio(Fraction(int(rng.integers(1, 4000)), magnitude * 7), magnitude)
+    limit = int(rng.integers(1, 1000))
+    op = Requant(np.asarray(found.multiplier), np.asarray(found.shift), -limit, limit, scalar(1.0))
+    return b.add("op", op, x)
+
+
+def add_mul(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
+    return b.add("op", Mul(), x, x if rng.integers(2) else y)
+
+
+CHOICES: tuple[Callable[[Builder, np.random.Generator, str, str], str], ...] = (
+    add_mvm, add_crossbar, add_sum, add_add, add_clip, add_requant, add_mul,
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 2**32 - 1))
+def test_random_graphs_stay_inside_their_bounds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs = {name: random_input(rng) for name in ("a", "b")}
+    builder = Builder("text", inputs)
+    names = list(inputs)
+    for _ in range(5):
+        x, y = rng.choice(names, 2)
+        try:
+            names.append(CHOICES[rng.integers(len(CHOICES))](builder, rng, str(x), str(y)))
+        except CimError as error:
+            assert "does not fit the 62 bits" in str(error)
+    graph = builder.graph({name: name for name in names})
+    rows = {name: rows_within(rng, known, 16) for name, known in inputs.items()}
+    found = run(graph, rows)
+    fast = Runner(graph).run(rows)
+    for name, value in found.items():
+        known = graph.types[name]
+        assert (value >= known.lo).all(), (seed, name)
+        assert (value <= known.hi).all(), (seed, name)
+        np.testing.assert_array_equal(fast[name], value, err_msg=f"{seed} {name}")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_pairs_stay_inside_their_bounds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = random_input(rng), random_input(rng)
+    known = MatMul().infer(a, b)
+    found = MatMul().run(rows_within(rng, a, 20), rows_within(rng, b, 20))
+    assert found.min() >= known.lo
+    assert found.max() <= known.hi
+    assert known.unit == 0.25
+
+
+def test_bounds_of_a_layer_are_reached() -> None:
+    x = integer(("n", 2), np.array([-1, 0]), np.array([2, 3]), 1.0)
+    weight, bias = np.array([[4, -4], [-5, 5]]), np.array([7, 0])
+    lo, hi = mvm_bounds(weight, bias, x)
+    corners = np.array([[-1, 0], [-1, 3], [2, 0], [2, 3]]) @ weight + bias
+    np.testing.assert_array_equal(lo, corners.min(axis=0))
+    np.testing.assert_array_equal(hi, corners.max(axis=0))
+
+
+def test_a_value_times_itself_is_never_negative() -> None:
+    x, y = (integer(("n", 2), -3, 5, 1.0) for _ in "xy")
+    assert Mul().infer(x, x).lo == 0
+    assert Mul().infer(x, y).lo == -15
+
+
+def huge(width: int = 16, bits: int = 30) -> Type:
+    return integer(("n", width), -(2**bits), 2**bits, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        (MatMul(), (huge(), huge())),
+        (Mul(), (huge(bits=40), huge(bits=40))),
+        (Sum(), (huge(bits=60),)),
+        (Add((np.asarray(1),) * 4, np.asarray(0), scalar(1.0)), (huge(bits=61),) * 4),
+        (Add((np.asarray(1 << 40),), np.asarray(0), scalar(1.0)), (huge(),)),
+        (Mvm(np.full((16, 2), 2**30), np.zeros(2, np.int64), np.ones(2)), (huge(),)),
+        (Mvm(np.zeros((16, 1), np.int64), np.array([2**62]), np.ones(1)), (huge(),)),
+        (Requant(np.asarray(2**31 - 1), np.asarray(1), -9, 9, scalar(1.0)), (huge(bits=40),)),
+    ],
+    ids=["matmul", "mul", "sum", "add", "factor", "mvm", "bias", "requant"],
+)
+def test_overflow_is_refused_by_the_operation_and_named_by_the_graph(
+    op: MatMul, inputs: tuple[Type, ...]
+) -> None:
+    with pytest.raises(RangeError):
+        op.infer(*inputs)
+    builder = Builder("score", {f"x{i}": known for i, known in enumerate(inputs)})
+    with pytest.raises(CimError, match=rf"^score\.wide \({op.name}\): its proved range"):
+        builder.add("wide", op, *builder.inputs)
+
+
+def test_real_bounds_come_from_interval_arithmetic() -> None:
+    x = real(("n", 2), -1.0, 2.0)
+    assert Mul().infer(x, x).hi == 4.0
+    total = Add((scalar(-2.0),), scalar(1.0)).infer(x)
+    assert (total.lo, total.hi) == (-3.0, 3.0)
+    unbounded = Mvm(np.ones((2, 3)), np.zeros(3)).infer(real(("n", 2)))
+    assert np.isneginf(unbounded.lo).all()
+
+
+def test_a_store_changes_nothing() -> None:
+    x = np.array([[1.5]])
+    assert Store("mu").run(x) is x
+    assert Store("mu").same(Store("mu"))
+    assert not Store("s", 16).same(Store("s"))

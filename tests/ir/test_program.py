@@ -1,0 +1,159 @@
+"""Programs: names, dead nodes, rewriting, and what `check` refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cimtool.errors import CimError
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Add, Clip, Mul, Mvm, Sum, scalar
+from cimtool.ir.heads import PcmePoly, assemble
+from cimtool.ir.program import (
+    Builder,
+    Graph,
+    Node,
+    Program,
+    Range,
+    Rule,
+    check,
+    keep,
+    rewrite,
+    score_inputs,
+)
+from cimtool.ir.source import Exp, PolynomialScore
+from cimtool.ir.types import integer, real
+from cimtool.passes.fold import FLOAT_OPS
+from cimtool.reference.surrogate import Polynomial
+
+
+class Tower:
+    """A projector of one layer each."""
+
+    width = 3
+
+    def build(self, builder: Builder, x: str) -> tuple[str, str]:
+        mu = builder.add("mu", Mvm(np.eye(3), np.zeros(3)), x)
+        logvar = builder.add("logvar", Mvm(np.eye(3), np.zeros(3)), x)
+        return mu, builder.add("s", Exp(), logvar)
+
+
+def program() -> Program:
+    return assemble(Tower(), Tower(), PcmePoly(Polynomial(1, (-0.1, 0.0), 0.0)))
+
+
+def small() -> Builder:
+    builder = Builder("text", {"x": integer(("n", 2), -3, 4, 1.0)})
+    builder.add("square", Mul(), "x", "x")
+    builder.add("dead", Sum(), "x")
+    builder.add("total", Sum(), "square")
+    return builder
+
+
+def test_a_name_that_is_taken_gets_a_number() -> None:
+    builder = small()
+    assert builder.add("total", Sum(), "x") == "total.2"
+    assert builder.add("total", Sum(), "x") == "total.3"
+    assert builder.add("x", Sum(), "x") == "x.2"
+
+
+def test_dead_nodes_go() -> None:
+    graph = small().graph({"out": "total"})
+    assert [node.name for node in graph.nodes] == ["square", "total"]
+    assert graph.types["total"].hi == 32
+
+
+def test_keeping_every_node_changes_nothing() -> None:
+    graph = small().graph({"out": "total"})
+    again = rewrite(graph, lambda node: keep)
+    assert again.nodes == graph.nodes
+    assert again.outputs == graph.outputs
+
+
+def test_a_rule_replaces_a_node_for_all_its_users() -> None:
+    def doubled(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        return builder.add("twice", Add((np.asarray(2),), np.asarray(0), scalar(1.0)), inputs[0])
+
+    def rule(node: Node) -> Rule:
+        return doubled if isinstance(node.op, Mul) else keep
+
+    graph = rewrite(small().graph({"out": "total"}), rule)
+    assert [(n.name, n.inputs) for n in graph.nodes] == [("twice", ("x",)), ("total", ("twice",))]
+    assert graph.types["total"].hi == 16
+
+
+def test_calibrated_ranges_narrow_real_values_and_never_integers() -> None:
+    seen = {"y": Range(np.asarray(-0.5), np.asarray(0.25), np.asarray(1.0))}
+    node = Node("y", Add((scalar(1.0),), scalar(0.0)), ("x",))
+    graph = Graph("text", {"x": real(("n", 2))}, (node,), {"out": "y"}, seen)
+    assert (graph.types["y"].lo, graph.types["y"].hi) == (-0.5, 0.25)
+    clip = Node("y", Clip(np.asarray(-9), np.asarray(9)), ("x",))
+    graph = Graph("text", {"x": integer(("n", 2), -99, 99, 1.0)}, (clip,), {"out": "y"}, seen)
+    assert graph.types["y"].hi == 9
+
+
+def test_score_takes_what_text_and_video_return() -> None:
+    made = program()
+    names = ["mu", "s", "ed_self", "vd_self"]
+    assert list(made.score.inputs) == [f"{m}.{k}" for m in ("text", "video") for k in names]
+    known = score_inputs(made.text, made.video)
+    assert known["text.mu"].shape == ("n", 3)
+    assert known["video.mu"].shape == ("m", 3)
+    assert known["video.ed_self"].shape == ("m",)
+    assert made.score.types["logit"].shape == ("n", "m")
+
+
+def test_a_sound_program_passes() -> None:
+    check(program(), "folded", FLOAT_OPS)
+
+
+def test_an_operation_that_may_not_stand_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"lowered left exp in text\.s"):
+        check(program(), "lowered", FLOAT_OPS - {Exp})
+    with pytest.raises(RuntimeError, match=r"left polynomial_score in score\.logit"):
+        check(program(), "lowered", FLOAT_OPS - {PolynomialScore})
+
+
+def test_a_broken_order_a_doubled_name_and_a_lost_output_are_refused() -> None:
+    made = program()
+    for nodes in (made.text.nodes[::-1], (*made.text.nodes, made.text.nodes[0])):
+        broken = replace(made, text=replace(made.text, nodes=nodes))
+        with pytest.raises(RuntimeError, match="broke the order of values at text"):
+            check(broken, "folded", FLOAT_OPS)
+    lost = replace(made.score, outputs={"logit": "nowhere"})
+    with pytest.raises(RuntimeError, match="lost an output of score"):
+        check(replace(made, score=lost), "folded", FLOAT_OPS)
+
+
+def test_score_must_take_the_features_in_their_order() -> None:
+    made = program()
+    shuffled = replace(made.score, inputs=dict(reversed(made.score.inputs.items())))
+    with pytest.raises(RuntimeError, match="does not take what text and video return"):
+        check(replace(made, score=shuffled), "folded", FLOAT_OPS)
+
+
+def test_an_accumulator_that_could_overflow_is_refused_by_name() -> None:
+    crossbar = Crossbar(None, 8, 8, "differential", 8, "twos-complement", 8, None, "floor", 17)
+    x = integer(("n", 4), -127, 127, 1.0)
+
+    def checked(weight: int) -> None:
+        builder = Builder("text", {"x": x})
+        layer = CrossbarMvm(
+            np.full((4, 1), weight), np.array([0]), np.ones(1), crossbar, (None,)
+        )
+        builder.add("fc1", layer, "x")
+        text = builder.graph({"mu": "fc1"})
+        video = replace(text, name="video")
+        score = Builder("score", score_inputs(text, video)).graph({})
+        check(Program(text, video, score), "tiled", frozenset({CrossbarMvm}))
+
+    checked(127)  # 4 * 127 * 127 = 64516 fits 17 bits
+    crossbar = replace(crossbar, accumulator_bits=16)
+    with pytest.raises(
+        CimError, match=r"text\.fc1: its sums need 17 bits and the accumulator has 16; use fewer"
+    ):
+        checked(127)
+    checked(64)
