@@ -17,7 +17,6 @@ CACHE = Path("demo-cache")
 OUT = Path("exports")
 
 Say = Callable[[str], None]
-Make = Callable[[Path, int, Say], DemoFiles]
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ def walk(
     out: Path,
     step: Say,
     say: Say = api.silent,
-    make: Make = prepare_demo,
 ) -> Walk:
     """Train a model unless `cache` has it; then compile, simulate and verify it under `out`.
 
@@ -48,7 +46,7 @@ def walk(
     name = f"{NAME}@{hardware.name}"
     bundle, scores = out / name, out / f"{name}.scores.npz"
     check_place(bundle)
-    files = make(cache, epochs, step)
+    files = prepare_demo(cache, epochs, step)
     step(f"compiling for {hardware.name}")
     api.compile(
         files.projectors,

@@ -1,4 +1,4 @@
-"""The main walk: trained numbers in; every stage from the float graph to the crossbar program out."""
+"""The main walk: trained numbers in; every stage from float graph to crossbar program out."""
 
 from __future__ import annotations
 

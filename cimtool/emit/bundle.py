@@ -246,7 +246,7 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(f"{file}: is no manifest of a bundle; compile again") from error
     if version != FORMAT_VERSION:
         raise CimError(
-            f"{file}: format_version = {version}; this cimtool reads {FORMAT_VERSION}, compile again"
+            f"{file}: format_version = {version}; expected {FORMAT_VERSION}, compile again"
         )
     for name in (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, *ONNX_FILES):
         if name not in files:

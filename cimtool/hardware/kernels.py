@@ -142,8 +142,8 @@ def thread_count() -> int:
 class Conversion:
     """Converts and accumulates the column sums of one row group; holds the constants.
 
-    `bound` is the largest column sum. A flipped column stands for `cell_maximum * row_sum - sum`: its codes count negative, and what
-    the row sums add is one product a slice, exact and digital.
+    `bound` is the largest column sum. A flipped column stands for `cell_maximum * row_sum - sum`:
+    its codes count negative, and what the row sums add is one product a slice, exact and digital.
     """
 
     def __init__(self, op: CrossbarMvm, slices: tuple[Slice, ...], bound: int):
@@ -158,8 +158,9 @@ class Conversion:
         flipped = np.stack([s.flipped for s in slices], axis=1)
         self.signs = np.where(flipped, -1, 1).astype(np.int32)
         self.complements = crossbar.cell_maximum * flipped.astype(np.int64)
-        # 32 bits may wrap on the way: only the end counts, and it is proved to fit.
-        narrow = crossbar.accumulator_bits <= 32 and bound < 1 << 30
+        # Offsets and complements come later: only the group's own sum must fit 32 bits.
+        reach = (bound + (1 << int(self.steps.max()))) * int(np.abs(self.factors).sum())
+        narrow = reach < 1 << 31
         self.kind = np.int32 if narrow else np.int64
 
     def __call__(self, sums: Array, row_sums: IntArray, group: int, total: Array) -> None:
@@ -167,7 +168,8 @@ class Conversion:
         if self.complements[group].any():
             total += row_sums.T @ self.factors @ self.complements[group]
         part = np.zeros(total.shape, self.kind)
-        _convert(sums, self.signs[group], self.steps, self.factors, *self.limits, self.rounding, part)
+        signs = self.signs[group]
+        _convert(sums, signs, self.steps, self.factors, *self.limits, self.rounding, part)
         total += part
 
 
@@ -212,35 +214,56 @@ def _convert(sums, signs, steps, factors, lo, hi, rounding, total):  # type: ign
 def step_errors(sums: Array, steps: int, crossbar: Crossbar, weights: IntArray) -> Array:
     """Squared error that each step exponent 0..steps-1 makes at the output of one slice.
 
-    `sums` [groups, cycles, rows, N] are exact column sums and `weights` [cycles] the factors with
-    which cycles add up; returns the sum over rows and columns [steps].
+    `sums` [cycles, rows, N] are exact column sums of a row group and `weights` [cycles] the factors
+    with which cycles add up; returns the total over rows and columns [steps].
     """
     lo, hi = crossbar.adc_limits
-    return cast(
-        Array, _step_errors(sums, steps, weights, lo, hi, _ROUNDING_CODE[crossbar.rounding])
-    )
+    rounding = _ROUNDING_CODE[crossbar.rounding]
+    rows = sums.shape[1]
+    threads = min(thread_count(), rows)
+    parts = np.array_split(np.arange(rows), threads)
+    kind = np.int32 if np.abs(sums).max() * np.abs(weights).sum() < 1 << 30 else np.int64
+
+    def part(index: IntArray) -> Array:
+        block = sums[:, index[0] : index[-1] + 1]
+        energy = np.zeros((block.shape[1], steps))
+        error = np.zeros(sums.shape[2], kind)
+        _step_errors(block, weights, lo, hi, rounding, error, energy)
+        return energy
+
+    with ThreadPoolExecutor(threads) as pool:
+        # Row by row in one order: the same sum for every number of threads.
+        return cast(Array, np.concatenate(list(pool.map(part, parts))).sum(axis=0))
 
 
 @_jit
-def _step_errors(sums, steps, weights, lo, hi, rounding):  # type: ignore[no-untyped-def]
-    groups, cycles, rows, width = sums.shape
-    energy = np.zeros((rows, steps))
+def _step_errors(sums, weights, lo, hi, rounding, error, energy):  # type: ignore[no-untyped-def]
+    cycles, rows, width = sums.shape
+    integer = error.dtype.type
+    lo, hi = integer(lo), integer(hi)
     for i in range(rows):
-        for step in range(steps):
-            half = np.int64(0)
-            if step > 0 and rounding < 2:
-                half = np.int64(1) << (step - 1)
-            error = np.zeros(width)
-            for r in range(groups):
-                for c in range(cycles):
-                    column = sums[r, c, i]
+        for shift in range(energy.shape[1]):
+            step = integer(shift)
+            half = integer((1 << shift) >> 1) if rounding < 2 else integer(0)
+            error[:] = 0
+            for c in range(cycles):
+                column = sums[c, i]
+                weight = integer(weights[c])
+                if rounding == 1 and step > 0:
                     for j in range(width):
-                        p = np.int64(column[j])
-                        code = (p + half) >> step
-                        if rounding == 1 and step > 0:
-                            tie = (code << step) == p + half
-                            code -= np.int64(tie and (code & 1) == 1)
+                        p = integer(column[j])
+                        code = integer(integer(p + half) >> step)
+                        if integer(code << step) == integer(p + half):
+                            code = integer(code & integer(-2))
                         code = min(max(code, lo), hi)
-                        error[j] += weights[c] * ((code << step) - p)
-            energy[i, step] = (error * error).sum()
-    return energy.sum(axis=0)
+                        error[j] += integer(integer(code << step) - p) * weight
+                else:
+                    for j in range(width):
+                        p = integer(column[j])
+                        code = integer(integer(p + half) >> step)
+                        code = min(max(code, lo), hi)
+                        error[j] += integer(integer(code << step) - p) * weight
+            total = 0.0
+            for j in range(width):
+                total += float(error[j]) * float(error[j])
+            energy[i, shift] = total

@@ -39,6 +39,7 @@ class CrossbarMvm(Op, name="crossbar_mvm"):
 
     @property
     def accumulator_bits(self) -> int:
+        """Width of the digital accumulator behind the converters."""
         return self.crossbar.accumulator_bits
 
     @property

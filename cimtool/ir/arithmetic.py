@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cimtool.arrays import Array, FloatArray
+from cimtool.ir.limits import emit_limits
 from cimtool.ir.op import Op
 from cimtool.ir.types import (
     INT_LIMIT,
@@ -217,7 +218,8 @@ class Sum(Op, name="sum"):
         return like(x, x.shape[:-1], lo, hi)
 
     def run(self, *inputs: Array) -> Array:
-        return inputs[0].sum(axis=-1)
+        total: Array = inputs[0].sum(axis=-1)
+        return total
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         # ReduceSum loses bits of int64 above 2^53; a product with ones does not.
@@ -243,6 +245,8 @@ class Clip(Op, name="clip"):
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         value = inputs[0]
+        if types[0].is_integer:
+            return emit_limits(writer, value, types[0], self.lo, self.hi)
         for op, bound, absent in (("Max", self.lo, -np.inf), ("Min", self.hi, np.inf)):
             if np.any(bound != absent):
                 value = writer.node(op, value, writer.constant(bound))

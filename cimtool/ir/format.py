@@ -19,7 +19,7 @@ Rounding = Literal["half-up", "half-even", "floor"]
 
 
 def requant(x: Array, multiplier: Array, shift: Array, lo: Array, hi: Array) -> Array:
-    """`clip((x * M + 2^(sh-1)) >> sh, lo, hi)`: arithmetic shift, half up; |x * M| < 2^62 - 2^sh."""
+    """`clip((x * M + 2^(sh-1)) >> sh, lo, hi)`: rounds half up; |x * M| < 2^62 - 2^sh."""
     half = np.left_shift(np.int64(1), np.asarray(shift, np.int64) - 1)
     return np.clip((x * multiplier + half) >> shift, lo, hi)
 
@@ -53,7 +53,7 @@ def adc(p: IntArray, step: Array | int, lo: int, hi: int, rounding: Rounding) ->
 
 
 def quantize(x: Array, scale: Array, lo: int, hi: int) -> IntArray:
-    """Round float32 rows to integers, half to even; `scale` a power of two, so division is exact."""
+    """Round float32 rows to integers, half to even; dividing by a power-of-two `scale` is exact."""
     steps = np.rint(np.asarray(x, np.float32) / np.asarray(scale, np.float32))
     return np.clip(steps, lo, hi).astype(np.int64)
 

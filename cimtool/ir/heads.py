@@ -4,8 +4,8 @@ Both statistics expand into inner products (DESIGN of the score: docs/integer-co
 pairs cost matrix products:
 
     ed = ed_t + ed_v - 2 mu_t.mu_v                       ed_self = sum mu^2 + s
-    vd = vd_t + vd_v + 4 s_t.s_v + 4 mu_t^2.s_v + 4 s_t.mu_v^2 - 8 (mu_t s_t).mu_v - 8 mu_t.(mu_v s_v)
-                                                         vd_self = sum 2 s^2 + 4 mu^2 s
+    vd = vd_t + vd_v + 4 s_t.s_v + 4 mu_t^2.s_v + 4 s_t.mu_v^2
+         - 8 (mu_t s_t).mu_v - 8 mu_t.(mu_v s_v)         vd_self = sum 2 s^2 + 4 mu^2 s
 """
 
 from __future__ import annotations

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cimtool.arrays import Array
 from cimtool.ir import format as fixed
+from cimtool.ir.limits import emit_limits
 from cimtool.ir.op import Op
-from cimtool.ir.types import Type, combine, integer, real
+from cimtool.ir.types import INT_LIMIT, Type, combine, integer, real
 
 if TYPE_CHECKING:
     from cimtool.emit.writer import GraphWriter
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Quantize(Op, name="quantize"):
-    """float32 rows to integers in [lo, hi], half to even; `scale` holds powers of two (per channel).
+    """float32 rows to integers in [lo, hi], half to even; `scale` powers of two, per channel.
 
     The only float arithmetic before a program's last line: the division is exact.
     """
@@ -43,19 +44,16 @@ class Quantize(Op, name="quantize"):
             writer.constant(np.zeros(scale.shape, np.int64), kind),
             axis=1,
         )
+        known = np.iinfo(kind.lower())
         wide = writer.cast(codes, "INT64")
-        return limited(writer, wide, self.lo, self.hi)
+        reached = integer(types[0].shape, known.min, known.max, self.scale)
+        return emit_limits(writer, wide, reached, np.asarray(self.lo), np.asarray(self.hi))
 
 
 def _code_kind(lo: int, hi: int) -> str:
     """The narrowest element type of QuantizeLinear that holds the codes."""
     bits = 8 if (lo >= -128 and hi <= 127) or (lo >= 0 and hi <= 255) else 16
     return f"{'INT' if lo < 0 else 'UINT'}{bits}"
-
-
-def limited(writer: GraphWriter, value: str, lo: int, hi: int) -> str:
-    """Append an int64 Clip."""
-    return writer.node("Clip", value, *(writer.constant(np.int64(bound)) for bound in (lo, hi)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +83,16 @@ class Requant(Op, name="requant"):
         step = [1 << int(shift) for shift in np.ravel(self.shift)]
         periods = np.array([2**62 // d for d in step], np.int64).reshape(self.shift.shape)
         addend = np.array([2**62 // d * d + d // 2 for d in step], np.int64)
-        return limited(
-            writer,
-            writer.call(
-                "Requant",
-                inputs[0],
-                writer.constant(self.multiplier),
-                writer.constant(addend.reshape(self.shift.shape)),
-                writer.constant(self.shift.astype(np.uint64), "UINT64"),
-                writer.constant(periods),
-            ),
-            self.lo,
-            self.hi,
+        shifted = writer.call(
+            "Requant",
+            inputs[0],
+            writer.constant(self.multiplier),
+            writer.constant(addend.reshape(self.shift.shape)),
+            writer.constant(self.shift.astype(np.uint64), "UINT64"),
+            writer.constant(periods),
         )
+        unlimited = replace(self, lo=-INT_LIMIT, hi=INT_LIMIT).infer(types[0])
+        return emit_limits(writer, shifted, unlimited, np.asarray(self.lo), np.asarray(self.hi))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Programs: three immutable graphs (`text`, `video`, `score`), how they are built, and what may stand.
+"""Programs: three immutable graphs (`text`, `video`, `score`), how to build and to check them.
 
 `text` and `video` take embeddings to stored features; `score` takes both sides' features to
 logits for all pairs. A value is named after the node that makes it.

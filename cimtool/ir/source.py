@@ -61,7 +61,8 @@ class L2Normalize(Op, name="l2_normalize"):
         return real(inputs[0].shape, -1.0, 1.0)
 
     def run(self, *inputs: Array) -> Array:
-        return inputs[0] / np.linalg.norm(inputs[0], axis=-1, keepdims=True)
+        norms: Array = np.linalg.norm(inputs[0], axis=-1, keepdims=True)
+        return inputs[0] / norms
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         return writer.node("LpNormalization", inputs[0], axis=-1, p=2)

@@ -19,7 +19,7 @@ MAX_NEWTON_STEPS = 8
 
 @dataclass(frozen=True)
 class ExpPolynomial:
-    """`exp(centre + half * u)` for u in [-1, 1] as `sum c_i u^i`; `error` is relative to its maximum."""
+    """`exp(centre + half * u)`, |u| <= 1, as `sum c_i u^i`; `error` is a share of its maximum."""
 
     centre: float
     half: float
@@ -64,7 +64,7 @@ class NewtonRoot:
 
 
 def fit_inverse_root(lo: float, hi: float, tolerance: float) -> NewtonRoot:
-    """Fit the start line (Chebyshev interpolation) and count the Newton steps to a relative error."""
+    """Fit the start line at Chebyshev nodes and count the Newton steps to a relative error."""
     x = np.linspace(lo, hi, DENSE_POINTS)
     nodes = (lo + hi) / 2 + (hi - lo) / 2 * np.array([-np.sqrt(0.5), np.sqrt(0.5)])
     ends = 1 / np.sqrt(nodes)

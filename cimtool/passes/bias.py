@@ -16,11 +16,11 @@ from cimtool.simulate import Runner
 
 Layer = Mvm | CrossbarMvm
 Adjust = Callable[[str, Layer, Array], tuple[Layer, Array]]
-"""Gets a layer's name, the layer and its input rows; returns the layer to go on with, and its output."""
+"""Gets a layer's name, the layer and its input rows; returns the layer to use, and its output."""
 
 
 def adjust_layers(graph: Graph, rows: Array, adjust: Adjust) -> Graph:
-    """Run a projector on `rows` once, replacing each layer on the way: later ones see the change."""
+    """Run a projector on `rows` once, replacing layers on the way: later ones see the change."""
     values = {"x": rows}
     nodes = []
     for node in graph.nodes:

@@ -22,10 +22,14 @@ from cimtool.settings import Calibrator
 from cimtool.simulate import Simulator
 
 SIGNIFICANT_BITS = 10
+SMALLEST_EXPONENT = -1074
+"""float64 holds multiples of 2 to this."""
+
 PERCENTILE = 99.99
 MSE_CANDIDATES = 40
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def calibrate(program: Program, job: Job) -> Program:
     """Return the program with `ranges` of every value in every graph.
 
@@ -36,8 +40,7 @@ def calibrate(program: Program, job: Job) -> Program:
     features: list[dict[str, Array]] = []
     for graph in (program.text, program.video):
         taps = [node.name for node in graph.nodes]
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            values = simulator.values(graph.name, job.rows(graph.name), taps)
+        values = simulator.values(graph.name, job.rows(graph.name), taps)
         _require_finite(graph, values)
         values["x"] = job.rows(graph.name).astype(np.float64)
         graphs.append(replace(graph, ranges=_ranges(graph, values, job)))
@@ -100,7 +103,7 @@ def outward(lo: Array, hi: Array) -> tuple[FloatArray, FloatArray]:
     bounds = []
     for value, direction in ((lo, np.floor), (hi, np.ceil)):
         value = np.asarray(value, np.float64)
-        step = np.ldexp(1.0, np.frexp(value)[1] - SIGNIFICANT_BITS)
+        step = np.ldexp(1.0, np.maximum(np.frexp(value)[1] - SIGNIFICANT_BITS, SMALLEST_EXPONENT))
         bounds.append(np.asarray(direction(value / step) * step))
     return bounds[0], bounds[1]
 

@@ -71,11 +71,14 @@ def fit_steps(op: CrossbarMvm, x: IntArray) -> tuple[int | None, ...]:
         top = max(int(np.abs(edge).max()) for edge in bounds)
         candidates = max(1, top.bit_length() - crossbar.adc_limits[1].bit_length() + 1) + 1
         kind = product_kind(top)
-        digits = [cycle.digits.astype(kind) for cycle in encode_inputs(x, crossbar)]
+        digits = np.stack([cycle.digits for cycle in encode_inputs(x, crossbar)]).astype(kind)
+        packed = cells.digits.astype(kind)
         energy = np.zeros(candidates)
         for group in crossbar.groups(op.weight.shape[0]):
-            sums: Array = np.stack([d[:, group] @ cells.digits[group].astype(kind) for d in digits])
-            energy += step_errors(sums[None], candidates, crossbar, weights)
+            driven = np.ascontiguousarray(digits[:, :, group])
+            sums = np.matmul(driven.reshape(-1, driven.shape[2]), packed[group])
+            sums = sums.reshape(*driven.shape[:2], -1)
+            energy += step_errors(sums, candidates, crossbar, weights)
         steps.append(int(np.argmin(energy)))
     return tuple(steps)
 

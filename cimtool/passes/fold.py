@@ -21,13 +21,15 @@ CENTRE_BITS = 12
 """The common mean is rounded to so many bits of its largest entry, the same on every CPU."""
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fold(program: Program, job: Job) -> Program:
-    """Return the program without batch normalisation and with mu centred on both sides."""
+    """Return the program without batch normalisation and with mu centred on both sides.
+
+    What is not finite here is refused by name in `calibrate`.
+    """
     simulator = Simulator(program)
-    # What is not finite here is named by `calibrate`.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
-        centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
+    means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
+    centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
     text, video = (_fold_graph(graph, centre) for graph in (program.text, program.video))
     return replace(program, text=text, video=video)
 

@@ -221,10 +221,8 @@ def _common_unit(units: Sequence[FloatArray], top: float) -> FloatArray:
     """
     if not units:
         return scalar(next_power_of_two(top or 1.0) / 2.0**EXACT_BITS)
-    if len(units) == 1:
-        finest = units[0]
-    else:
-        finest = scalar(min(float(np.min(unit)) for unit in units))
+    smallest = scalar(min(float(np.min(unit)) for unit in units))
+    finest = units[0] if len(units) == 1 else smallest
     excess = top / float(np.min(finest)) / 2.0**EXACT_BITS
     return finest * next_power_of_two(excess) if excess > 1 else finest
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -18,22 +17,6 @@ REFERENCE_ROWS = 32
 """Rows of each modality on which the readable NumPy reference is compared."""
 
 Features = Mapping[str, Array]
-
-
-class Encoder(Protocol):
-    """One modality's ONNX file, loaded."""
-
-    def encode(self, x: Array) -> dict[str, Array]:
-        """Features of embeddings `x` [n, width]."""
-        ...
-
-
-class Scorer(Protocol):
-    """The score's ONNX file, loaded."""
-
-    def score(self, text: Features, video: Features) -> Array:
-        """`logit` [n, m] of all pairs."""
-        ...
 
 
 @dataclass(frozen=True)

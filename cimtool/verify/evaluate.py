@@ -126,8 +126,9 @@ def evaluate(
         features = encode(simulator, data)
         scores = simulator.score(features["text"], features["video"])
         _add(table, stage.name, scores, stage.program, features)
-        if stage.name == "lowered":
-            found = domains(simulator, features["text"], features["video"], data.text_to_video)
+        if stage.name in ("lowered", stages[-1].name):
+            say(f"{stage.name}: counting saturated pairs")
+            found += domains(simulator, stage.name, features, data.text_to_video)
     name = POLYNOMIAL if sampled is None else reference.name
     error = None if sampled is None else sampled[1]
     return Evaluation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,10 +26,12 @@ STATISTICS = ("ed", "vd")
 class Domain:
     """How far the pairs' ed or vd reach, against the domain of the compiled polynomial.
 
-    `outside` is the share of all pairs beyond it, `right_outside` the number of right pairs of
-    `right` there are.
+    `stage` is `lowered`, whose features are real numbers, or the last one, whose features carry all
+    errors of the hardware. `outside` is the share of all pairs beyond the domain, `right_outside`
+    the number of right pairs, of `right` that there are.
     """
 
+    stage: str
     statistic: str
     lo: float
     hi: float
@@ -43,9 +46,8 @@ class Domain:
         if not self.right_outside:
             return None
         return (
-            f"{self.right_outside} of {self.right} right pairs have {self.statistic} outside "
-            f"[{self.lo:.6g}, {self.hi:.6g}] and saturate, which makes ties among the best; "
-            "calibrate on rows that are more like these"
+            f"{self.stage}: {self.right_outside} of {self.right} right pairs have {self.statistic} "
+            f"outside [{self.lo:.6g}, {self.hi:.6g}] and saturate, which makes ties among the best"
         )
 
 
@@ -60,20 +62,22 @@ class Stored:
 
 
 def domains(
-    lowered: Simulator, text: Features, video: Features, right: IntArray
+    simulator: Simulator, stage: str, features: Mapping[str, Features], right: IntArray
 ) -> tuple[Domain, ...]:
-    """Count the pairs whose ed or vd saturate, on the lowered program's features; `right` [n].
+    """Count the pairs whose ed or vd saturate in a stage after `lower`, on its own features.
 
-    A statistic that the polynomial does not use has no domain.
+    `features` are by modality, `right` [n] is the right video of each text. A statistic that the
+    polynomial does not use has no domain.
     """
-    graph = lowered.program.score
+    graph = simulator.program.score
+    text, video = (features[modality] for modality in MODALITIES)
     counters = [
-        _Counter(statistic, *_limits(graph, statistic))
+        _Counter(stage, statistic, *_limits(graph, statistic))
         for statistic in STATISTICS
         if moved(statistic) in graph.by_name
     ]
     names = [moved(counter.statistic) for counter in counters]
-    for rows, values in lowered.iter_score(text, video, names):
+    for rows, values in simulator.iter_score(text, video, names):
         for name, counter in zip(names, counters, strict=True):
             counter.add(values[name], right[rows])
     return tuple(counter.domain(len(video["mu"])) for counter in counters)
@@ -88,10 +92,12 @@ def moved(statistic: str) -> str:
 class _Counter:
     """Counts one statistic's pairs, block by block, around the centre of the domain."""
 
+    stage: str
     statistic: str
     centre: float
     lo: float
     hi: float
+    unit: float
     seen_lo: float = np.inf
     seen_hi: float = -np.inf
     outside: int = 0
@@ -110,21 +116,32 @@ class _Counter:
     def domain(self, columns: int) -> Domain:
         """What was counted over all blocks of `columns` videos."""
         lo, hi, seen_lo, seen_hi = (
-            end + self.centre for end in (self.lo, self.hi, self.seen_lo, self.seen_hi)
+            (end + self.centre) * self.unit
+            for end in (self.lo, self.hi, self.seen_lo, self.seen_hi)
         )
         share = self.outside / (self.right * columns)
         return Domain(
-            self.statistic, lo, hi, seen_lo, seen_hi, share, self.right_outside, self.right
+            self.stage,
+            self.statistic,
+            lo,
+            hi,
+            seen_lo,
+            seen_hi,
+            share,
+            self.right_outside,
+            self.right,
         )
 
 
-def _limits(graph: Graph, statistic: str) -> tuple[float, float, float]:
-    """Centre of a statistic's domain, and its ends from there."""
+def _limits(graph: Graph, statistic: str) -> tuple[float, float, float, float]:
+    """Centre of a statistic's domain, its ends from there, and the unit of all three."""
     shift = graph.by_name[moved(statistic)].op
     limit = graph.by_name[f"{statistic}_normal.limited"].op
     if not (isinstance(shift, Add) and isinstance(limit, Clip)):
         raise TypeError(f"{statistic} is limited by {shift.name} and {limit.name}")
-    return -float(shift.offset), float(limit.lo), float(limit.hi)
+    scale = graph.types[moved(statistic)].scale
+    unit = 1.0 if scale is None else float(scale)
+    return -float(shift.offset), float(limit.lo), float(limit.hi), unit
 
 
 def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tuple[Stored, ...]:

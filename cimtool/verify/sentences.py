@@ -33,8 +33,8 @@ def bit_sentences(report: Report) -> tuple[str, ...]:
 def domain_sentences(report: Report) -> tuple[str, ...]:
     """How many pairs leave the domain of the compiled polynomial."""
     return tuple(
-        f"{d.statistic} in [{d.lo:.4g}, {d.hi:.4g}]: {d.outside:.3%} of the pairs are outside and "
-        f"saturate, {d.right_outside} of {d.right} right ones"
+        f"{d.stage}: {d.statistic} in [{d.lo:.4g}, {d.hi:.4g}]: {d.outside:.3%} of the pairs are "
+        f"outside and saturate, {d.right_outside} of {d.right} right ones"
         for d in report.domains
     )
 

@@ -51,7 +51,7 @@ def cimtool(capsys: pytest.CaptureFixture[str]) -> Cimtool:
     return run
 
 
-def compile_arguments(files: DemoFiles, output: Path, **changed: object) -> list[object]:
+def compile_arguments(files: DemoFiles, output: Path | None, **changed: object) -> list[object]:
     """The command line that compiles a small model for `ideal`; None leaves an option out."""
     options: dict[str, object] = {
         "projectors": files.projectors,

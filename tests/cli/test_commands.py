@@ -83,7 +83,7 @@ def test_compile_without_output_goes_to_exports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = compiling(small_trunk, tmp_path, output=None)
+    arguments = compiling(small_trunk, None)
     assert cimtool(*arguments).status == 0
     assert read_bundle(Path("exports/projectors@ideal")).name == "projectors@ideal"
     # Again: what was there is moved aside.

@@ -28,12 +28,12 @@ def test_only_what_differs_is_listed(found: Comparison) -> None:
 
 def test_fewer_bits_drift_more(found: Comparison) -> None:
     fine, coarse = (report.headline.compiled_rmse for report in found.reports)
-    assert coarse > 2 * fine
+    assert coarse > 1.5 * fine
     assert found.reports[0].rows[1] == found.reports[1].rows[1]
 
 
 def test_one_trained_model_is_sampled_once(found: Comparison, told: list[str]) -> None:
-    assert [text for text in told if "pairs" in text] == [
+    assert [text for text in told if "Monte Carlo" in text] == [
         "small: Monte Carlo (K=10): 40 x 40 pairs"
     ]
 

@@ -41,7 +41,7 @@ def test_one_row_a_stage_and_no_bit_differs(bundle: Bundle, data: Embeddings) ->
     assert sum(count.compared for count in report.bits) == sum(rows)
     by_name = {row.stage: row for row in report.rows}
     assert by_name["folded"].step_rmse == pytest.approx(0, abs=1e-5)
-    assert 0 < (by_name["quantized"].step_rmse or 0) < 0.1
+    assert 0.01 < (by_name["quantized"].step_rmse or 0) < 0.3
     assert by_name["ONNX Runtime"].step_rmse == 0
     assert report.headline.cause == "quantized"
     assert report.final.retrieval is not None
@@ -97,7 +97,7 @@ def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embed
     report = verify_bundle(make_bundle("constant", constant), data)
     assert any("the polynomial is constant" in note for note in report.notes)
     assert any("before any hardware" in note for note in report.notes)
-    assert report.headline.cause is None
+    assert report.headline.cause_rmse < 1e-6
     assert report.final.retrieval is not None
     assert report.final.retrieval.text_to_video.r1 == 0
 

@@ -25,7 +25,7 @@ def test_pairs_outside_the_domain_are_counted(bundle: Bundle) -> None:
     data = embeddings_of(wide)
     simulator = lowered(bundle)
     features = encode(simulator, data)
-    ed, vd = domains(simulator, features["text"], features["video"], data.text_to_video)
+    ed, vd = domains(simulator, "lowered", features, data.text_to_video)
     parts = [v["ed"] for _, v in simulator.iter_score(*features.values(), ["ed"])]
     values = np.concatenate(parts)
     outside = (values < ed.lo) | (values > ed.hi)
@@ -36,11 +36,23 @@ def test_pairs_outside_the_domain_are_counted(bundle: Bundle) -> None:
     assert (ed.seen_lo, ed.seen_hi) == (pytest.approx(values.min()), pytest.approx(values.max()))
 
 
+def test_the_compiled_program_has_the_same_domain(bundle: Bundle, data: Embeddings) -> None:
+    found = []
+    for simulator in (lowered(bundle), Simulator(bundle.program)):
+        found.append(domains(simulator, "any", encode(simulator, data), data.text_to_video))
+    for real, integer in zip(*found, strict=True):
+        span = real.hi - real.lo
+        for end in ("lo", "hi"):
+            assert getattr(integer, end) == pytest.approx(getattr(real, end), abs=1e-4 * span)
+        for end in ("seen_lo", "seen_hi"):
+            assert getattr(integer, end) == pytest.approx(getattr(real, end), abs=0.05 * span)
+
+
 def test_a_right_pair_that_saturates_is_a_warning() -> None:
-    assert Domain("ed", 0, 1, -1, 2, 0.5, 0, 10).warning() is None
-    warning = Domain("ed", 0, 1, -1, 2, 0.5, 3, 10).warning()
+    assert Domain("lowered", "ed", 0, 1, -1, 2, 0.5, 0, 10).warning() is None
+    warning = Domain("lowered", "ed", 0, 1, -1, 2, 0.5, 3, 10).warning()
     assert warning is not None
-    assert "3 of 10 right pairs have ed outside [0, 1]" in warning
+    assert "lowered: 3 of 10 right pairs have ed outside [0, 1]" in warning
 
 
 def test_clipped_elements_are_counted() -> None:
@@ -72,5 +84,5 @@ def test_a_statistic_that_the_polynomial_does_not_use_has_no_domain(
 ) -> None:
     simulator = lowered(make_bundle("ed-only", Polynomial(1, (-0.1, 0.0), 0.0, a=0.1, b=0.0)))
     features = encode(simulator, data)
-    found = domains(simulator, features["text"], features["video"], data.text_to_video)
+    found = domains(simulator, "lowered", features, data.text_to_video)
     assert [domain.statistic for domain in found] == ["ed"]

@@ -1,0 +1,111 @@
+"""What all benchmarks share: threads, timing side by side, peak memory, the table and its JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from threadpoolctl import threadpool_limits
+
+import cimtool
+
+THREADS = 2
+CPU_FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
+
+Row = Mapping[str, Any]
+
+
+def arguments(description: str, rounds: int) -> argparse.Namespace:
+    """The options of every benchmark: `--rounds`, `--json`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rounds", type=int, default=rounds, help="the best of so many counts")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
+    return parser.parse_args()
+
+
+def use_threads(count: int = THREADS) -> None:
+    """Give BLAS, torch and the simulator's own pool the same number of threads."""
+    os.environ["OMP_NUM_THREADS"] = str(count)
+    threadpool_limits(count)
+    torch.set_num_threads(count)
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def side_by_side(candidates: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Best wall time of each candidate, the rounds interleaved: all see the same busy machine.
+
+    One call of each comes first and does not count: it compiles, packs and touches memory.
+    """
+    for function in candidates.values():
+        function()
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, function in candidates.items():
+            taken[name].append(seconds(function))
+    return {name: min(values) for name, values in taken.items()}
+
+
+def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of a module in a new process, whose peak memory is the function's own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def peak_bytes() -> int:
+    """Most memory that this process has held so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def report(name: str, rows: Sequence[Row], file: Path | None, notes: Sequence[str] = ()) -> None:
+    """Print rows of equal keys as a Markdown table, and write them with the machine as JSON."""
+    cells = [[str(key) for key in rows[0]], *([_cell(v) for v in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["-" * width for width in widths])
+    for line in cells:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print(f"| {' | '.join(padded)} |")
+    for note in notes:
+        print(note)
+    print(", ".join(f"{key} {value}" for key, value in machine().items()))
+    if file is not None:
+        values = {"benchmark": name, "rows": rows, "notes": list(notes), "machine": machine()}
+        file.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def machine() -> dict[str, str]:
+    """What figures depend on: the CPU's features, threads, versions."""
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text("utf-8").split() if cpuinfo.exists() else []
+    features = [feature for feature in CPU_FEATURES if feature in flags]
+    return {
+        "cpu": f"{platform.machine()} {' '.join(features) or '(features not known)'}",
+        "cores": str(os.cpu_count()),
+        "threads": str(THREADS),
+        "cimtool": cimtool.__version__,
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+        "onnxruntime": onnxruntime.__version__,
+    }

@@ -1,0 +1,104 @@
+"""How fast all pairs are scored, beside the naive broadcast and Monte Carlo, in how much memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from harness import arguments, in_child, peak_bytes, report, side_by_side, use_threads
+from model import D, compiled, full_size, rows_of
+
+import cimtool
+from cimtool.emit.runtime import Session
+from cimtool.reference.montecarlo import monte_carlo
+from cimtool.reference.statistics import Gaussians
+
+SECONDS = 2
+"""What scoring 1,500 x 1,500 pairs may take."""
+
+BROADCAST_TEXTS, SAMPLED_TEXTS = 16, 150
+"""Texts for which the slow ways score all videos; their time is extrapolated to all texts."""
+
+
+def broadcast(text: Gaussians, video: Gaussians) -> torch.Tensor:
+    """The naive way in float32: statistics from n x m x d arrays, then a polynomial."""
+    mu_t, s_t, mu_v, s_v = (
+        torch.from_numpy(x).float() for x in (text.mu, text.s, video.mu, video.s)
+    )
+    square = (mu_t[:, None] - mu_v[None]).square()
+    s = s_t[:, None] + s_v[None]
+    ed = (square + s).sum(-1)
+    vd = (2 * s * s + 4 * square * s).sum(-1)
+    return -0.1 * ed + 0.005 * vd
+
+
+def growth(bundle: Path, features: Path) -> tuple[int, int]:
+    """Peak memory of a new process in bytes: before it scores all pairs, and after."""
+    use_threads()
+    matcher = cimtool.load(bundle)
+    with np.load(features) as stored:
+        text, video = (
+            {k.partition(".")[2]: stored[k] for k in stored if k.startswith(m)}
+            for m in ("text.", "video.")
+        )
+    matcher.score({k: v[:2] for k, v in text.items()}, {k: v[:2] for k, v in video.items()})
+    before = peak_bytes()
+    matcher.score(text, video)
+    return before, peak_bytes()
+
+
+def main() -> None:
+    options = arguments(str(__doc__), rounds=5)
+    use_threads()
+    with full_size() as files:
+        folder = in_child(compiled, files, "ideal").folder
+        text_rows, video_rows = rows_of(files)
+        matcher = cimtool.load(folder)
+        text, video = matcher.encode_text(text_rows), matcher.encode_video(video_rows)
+        features = folder.parent / "features.npz"
+        np.savez(
+            features,
+            **{f"text.{k}": v for k, v in text.items()},
+            **{f"video.{k}": v for k, v in video.items()},
+        )
+        before, after = in_child(growth, folder, features)
+        session = Session(folder / "score.onnx", threads=2)
+        # What the slow ways score: any Gaussians of this width will do.
+        gaussians = [Gaussians(x["mu"] / 16, x["s"] / 1024) for x in (text, video)]
+        few, some = gaussians[0][:BROADCAST_TEXTS], gaussians[0][:SAMPLED_TEXTS]
+        taken = side_by_side(
+            {
+                "cimtool": lambda: matcher.score(text, video),
+                "onnx": lambda: session.score(text, video),
+                "broadcast": lambda: broadcast(few, gaussians[1]),
+                "mc": lambda: monte_carlo(some, gaussians[1], a=0.1, b=0.0, samples=10),
+            },
+            options.rounds,
+        )
+    texts, videos = len(text_rows), len(video_rows)
+    seconds = {
+        "cimtool": taken["cimtool"],
+        "score.onnx in onnxruntime": taken["onnx"],
+        f"naive broadcast (from {BROADCAST_TEXTS} texts)": taken["broadcast"] * texts / len(few),
+        f"Monte Carlo K=10 (from {SAMPLED_TEXTS} texts)": taken["mc"] * texts / len(some),
+    }
+    rows = [
+        {
+            "way": way,
+            f"{texts} x {videos}, s": s,
+            "million pairs/s": texts * videos / s / 1e6,
+            "times cimtool's": s / seconds["cimtool"],
+        }
+        for way, s in seconds.items()
+    ]
+    notes = [
+        f"The limit is {SECONDS} s; cimtool takes {seconds['cimtool']:.2f} s.",
+        f"Scoring raises the peak memory of a process from {before / 1e9:.2f} to {after / 1e9:.2f} "
+        f"GB; one N x M x d array of float32 alone would be {texts * videos * D * 4 / 1e9:.1f} GB.",
+    ]
+    report("score", rows, options.json, notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Untrained models of any shape, with jobs to compile them: what the tests of passes work on."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cimtool.hardware.target import load_target
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.heads import PcmePoly, Tower, assemble
+from cimtool.ir.program import Program
+from cimtool.ir.source import BatchNorm
+from cimtool.load.layouts.trunk import TrunkTower
+from cimtool.load.layouts.two_branch import TwoBranchTower
+from cimtool.passes.step import Job
+from cimtool.reference.surrogate import Polynomial
+from cimtool.settings import resolve
+
+WIDTH, HIDDEN, D, ROWS = 12, 10, 6, 48
+QUADRATIC = Polynomial(2, (-0.1, 0.002, 1e-4, -1e-5, 2e-6), 0.3)
+
+Rng = np.random.Generator
+
+
+def dense(rng: Rng, rows: int, columns: int, gain: float = 1.0, bias: float = 0.1) -> Mvm:
+    weight = rng.normal(size=(rows, columns)) * gain / np.sqrt(rows)
+    return Mvm(weight.astype(np.float32).astype(np.float64), rng.normal(size=columns) * bias)
+
+
+def norm(rng: Rng, width: int) -> BatchNorm:
+    gamma, var = rng.uniform(0.5, 1.5, (2, width))
+    beta, mean = rng.normal(size=(2, width)) * 0.2
+    return BatchNorm(gamma, beta, mean, var, 1e-5)
+
+
+def trunk(rng: Rng, width: int = WIDTH, hidden: int = HIDDEN, d: int = D) -> TrunkTower:
+    return TrunkTower(
+        dense(rng, width, hidden),
+        norm(rng, hidden),
+        dense(rng, hidden, hidden),
+        norm(rng, hidden),
+        dense(rng, hidden, d),
+        dense(rng, hidden, d, gain=0.2),
+    )
+
+
+def branch(rng: Rng, d: int = D, hidden: int = HIDDEN) -> TwoBranchTower:
+    return TwoBranchTower(
+        (dense(rng, d, hidden), dense(rng, hidden, d, gain=0.2)),
+        (dense(rng, d, hidden), dense(rng, hidden, d)),
+    )
+
+
+def program(text: Tower, video: Tower, polynomial: Polynomial = QUADRATIC) -> Program:
+    return assemble(text, video, PcmePoly(polynomial))
+
+
+def job(
+    text: np.ndarray,
+    video: np.ndarray,
+    target: str = "ideal",
+    notes: list[str] | None = None,
+    **flags: object,
+) -> Job:
+    rows = [np.asarray(x, np.float32) for x in (text, video)]
+    note = (notes if notes is not None else []).append
+    return Job(resolve(load_target(target), None, flags), *rows, note)
+
+
+@pytest.fixture(scope="session")
+def models() -> SimpleNamespace:
+    """Everything above by name, and a small `trunk` and `two-branch` with data each."""
+    rng = np.random.default_rng(11)
+    data = rng.normal(size=(2, ROWS, WIDTH))
+    unit = rng.normal(size=(2, ROWS, D))
+    unit /= np.linalg.norm(unit, axis=-1, keepdims=True)
+    return SimpleNamespace(
+        dense=dense, norm=norm, trunk=trunk, branch=branch, program=program, job=job,
+        small=program(trunk(rng), trunk(rng)), data=data,
+        branches=program(branch(rng), branch(rng)), unit=unit,
+        polynomial=QUADRATIC,
+    )  # fmt: skip

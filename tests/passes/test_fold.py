@@ -1,0 +1,122 @@
+"""Fold: the same numbers without batch normalisation, and means without what both sides share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cimtool.ir.arithmetic import Add, Mvm
+from cimtool.ir.program import Builder, Program
+from cimtool.ir.source import BatchNorm
+from cimtool.ir.types import real
+from cimtool.passes.fold import fold, round_to_bits, single
+from cimtool.simulate import Runner, Simulator
+
+
+def statistics(program: Program, data: np.ndarray) -> dict[str, np.ndarray]:
+    """ed and vd of all pairs."""
+    simulator = Simulator(program)
+    features = [simulator.encode(m, x) for m, x in zip(("text", "video"), data, strict=True)]
+    ((_, values),) = simulator.iter_score(*features, ["ed", "vd", "logit"])
+    return values
+
+
+@pytest.fixture(scope="module")
+def folded(models: SimpleNamespace) -> Program:
+    return fold(models.small, models.job(*models.data))
+
+
+def test_no_batch_normalisation_is_left(folded: Program) -> None:
+    kinds = [type(node.op) for node in folded.text.nodes]
+    assert BatchNorm not in kinds
+    assert kinds.count(Mvm) == 4
+    assert {n.name for n in folded.text.nodes if isinstance(n.op, Mvm)} == {
+        "fc1", "fc2", "mu", "logvar",
+    }  # fmt: skip
+
+
+def test_ed_vd_and_logit_stay_what_they_were(models: SimpleNamespace, folded: Program) -> None:
+    before, after = (statistics(p, models.data) for p in (models.small, folded))
+    for name, value in before.items():
+        np.testing.assert_allclose(after[name], value, rtol=2e-6, err_msg=name)
+
+
+def test_one_vector_is_taken_from_both_means(models: SimpleNamespace) -> None:
+    program = models.small
+    data = models.data
+    folded = fold(program, models.job(*data))
+    shifts = []
+    for modality, x in zip(("text", "video"), data, strict=True):
+        before, after = (Simulator(p).encode(modality, x)["mu"] for p in (program, folded))
+        shift = before - after
+        assert np.ptp(shift, axis=0).max() < 1e-5
+        shifts.append(shift.mean(axis=0))
+    np.testing.assert_allclose(shifts[0], shifts[1], atol=1e-5)
+    assert np.abs(shifts[0]).max() > 0.05
+    after = [Simulator(folded).encode(m, x)["mu"] for m, x in zip(("text", "video"), data, strict=True)]
+    np.testing.assert_allclose(after[0].mean(axis=0) + after[1].mean(axis=0), 0, atol=2e-3)
+
+
+def test_a_huge_shared_offset_goes(models: SimpleNamespace) -> None:
+    rng = np.random.default_rng(3)
+    towers = [models.trunk(rng) for _ in range(2)]
+    far = [replace(t, mu=replace(t.mu, bias=t.mu.bias + 1e4)) for t in towers]
+    job = models.job(*models.data)
+    near, moved = (fold(models.program(*pair), job) for pair in (towers, far))
+    for modality, x in zip(("text", "video"), models.data, strict=True):
+        a, b = (Simulator(p).encode(modality, x)["mu"] for p in (near, moved))
+        # The offset is rounded to 12 bits of itself: what is left of it is shared too.
+        assert np.abs(b).max() < 8
+        assert np.ptp(b - a, axis=0).max() < 1e-4
+
+
+def test_after_a_norm_the_mean_is_taken_off_by_an_addition(models: SimpleNamespace) -> None:
+    folded = fold(models.branches, models.job(*models.unit))
+    node = folded.text.by_name["mu_centred"]
+    assert isinstance(node.op, Add)
+    before, after = (statistics(p, models.unit) for p in (models.branches, folded))
+    np.testing.assert_allclose(after["ed"], before["ed"], rtol=1e-12)
+    np.testing.assert_allclose(after["vd"], before["vd"], rtol=1e-12)
+
+
+def test_a_norm_that_cannot_go_into_a_layer_becomes_an_addition(models: SimpleNamespace) -> None:
+    """A layer with a second reader keeps its weights."""
+    builder = Builder("text", {"x": real(("n", 4))})
+    rng = np.random.default_rng(0)
+    first = builder.add("fc1", models.dense(rng, 4, 3), "x")
+    normed = builder.add("bn", models.norm(rng, 3), first)
+    graph = builder.graph({"mu": normed, "s": first})
+    score = Builder("score", {}).graph({})
+    x = rng.normal(size=(5, 4))
+    folded = fold(Program(graph, replace(graph, name="video"), score), models.job(x, x))
+    assert isinstance(folded.text.by_name["bn"].op, Add)
+    before, after = (Runner(g).run({"x": x}) for g in (graph, folded.text))
+    for name in ("mu", "s"):
+        np.testing.assert_allclose(after[name], before[name], rtol=1e-12)
+
+
+def test_dead_branches_go(models: SimpleNamespace) -> None:
+    builder = Builder("text", {"x": real(("n", 4))})
+    rng = np.random.default_rng(0)
+    builder.add("unused", models.dense(rng, 4, 3), "x")
+    builder.add("mu", models.dense(rng, 4, 3), "x")
+    graph = builder.graph({"mu": "mu"})
+    score = Builder("score", {}).graph({})
+    x = rng.normal(size=(5, 4))
+    folded = fold(Program(graph, replace(graph, name="video"), score), models.job(x, x))
+    assert [node.name for node in folded.text.nodes] == ["mu"]
+
+
+def test_rounding_is_to_bits_below_the_largest_entry() -> None:
+    x = np.array([1000.3, -0.26, 0.1])
+    assert round_to_bits(x, 12).tolist() == [1000.25, -0.25, 0.0]
+    assert round_to_bits(np.zeros(2), 12).tolist() == [0.0, 0.0]
+
+
+def test_folded_weights_are_float32(folded: Program) -> None:
+    op = folded.text.by_name["fc1"].op
+    assert isinstance(op, Mvm)
+    np.testing.assert_array_equal(single(op.weight), op.weight)

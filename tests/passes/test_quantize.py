@@ -1,0 +1,199 @@
+"""Quantize: integers that stand for the real numbers, and statistics that are exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.format import integer_limits
+from cimtool.ir.integer import Dequantize, Quantize
+from cimtool.ir.program import Program, check
+from cimtool.passes.bias import layer_means
+from cimtool.passes.calibrate import calibrate
+from cimtool.passes.fold import fold
+from cimtool.passes.lower import lower
+from cimtool.passes.quantize import INTEGER_OPS, quantize
+from cimtool.passes.step import Job
+from cimtool.simulate import Simulator
+
+
+@dataclass(frozen=True)
+class Made:
+    """A program before and after, with what it was made from."""
+
+    job: Job
+    lowered: Program
+    program: Program
+
+    def features(self) -> list[dict[str, np.ndarray]]:
+        simulator = Simulator(self.program)
+        return [simulator.encode(m, self.job.rows(m)) for m in ("text", "video")]
+
+    def error(self) -> tuple[np.ndarray, np.ndarray]:
+        exact, found = (
+            Simulator(p).scores(self.job.text, self.job.video)
+            for p in (self.lowered, self.program)
+        )
+        return found - exact, exact
+
+
+def make(program: Program, job: Job) -> Made:
+    lowered = lower(calibrate(fold(program, job), job), job)
+    made = quantize(lowered, job)
+    check(made, "quantized", INTEGER_OPS)
+    return Made(job, lowered, made)
+
+
+WIDE = {"weight_bits": 16, "activation_bits": 16, "input_bits": 16, "feature_bits": 16}
+
+
+def test_sixteen_bits_are_nearly_exact(models: SimpleNamespace) -> None:
+    for program, data in ((models.small, models.data), (models.branches, models.unit)):
+        made = make(program, models.job(*data, accumulator_bits=48, **WIDE))
+        error, exact = made.error()
+        assert np.abs(error).max() < 2e-3 * exact.std()
+
+
+def test_more_bits_are_better(models: SimpleNamespace) -> None:
+    errors = []
+    for bits in (4, 6, 8, 12):
+        keys = dict.fromkeys(WIDE, bits)
+        made = make(models.small, models.job(*models.data, accumulator_bits=48, **keys))
+        error, exact = made.error()
+        errors.append(float(np.sqrt(np.square(error).mean()) / exact.std()))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[2] < 0.05
+
+
+@pytest.mark.parametrize("bits", [4, 8, 11, 16])
+def test_the_units_of_both_modalities_are_shared_and_divide(
+    models: SimpleNamespace, bits: int
+) -> None:
+    made = make(models.small, models.job(*models.data, feature_bits=bits))
+    text, video = (
+        {name: graph.types[value] for name, value in graph.outputs.items()}
+        for graph in (made.program.text, made.program.video)
+    )
+    for name in ("mu", "s", "ed_self", *(["vd_self"] if bits < 16 else [])):
+        assert text[name].unit == video[name].unit, name
+    mu = Fraction(float(text["mu"].unit))
+    ratio = Fraction(float(text["s"].unit)) / mu**2
+    assert ratio.numerator == 1 or ratio.denominator == 1
+    assert power_of_two(ratio)
+    lo, hi = integer_limits(bits, True)
+    assert lo <= text["mu"].lo.min()
+    assert text["mu"].hi.max() <= hi
+    assert text["s"].hi.max() <= (1 << bits) - 1
+    summed = made.program.text.types["s_summed"]
+    assert power_of_two(Fraction(float(summed.unit)) / mu**2)
+    assert summed.bits <= 16
+
+
+def power_of_two(x: Fraction) -> bool:
+    return all(n & (n - 1) == 0 for n in (x.numerator, x.denominator))
+
+
+def exact_units(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """Integers of one unit as exact rational numbers."""
+    return np.vectorize(lambda v: int(v) * Fraction(float(unit)), otypes=[object])(values)
+
+
+@pytest.mark.parametrize("bits", [4, 8, 12, 16])
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_ed_and_vd_are_exact_sums_of_the_stored_numbers(
+    models: SimpleNamespace, bits: int, offset: float
+) -> None:
+    rng = np.random.default_rng(bits)
+    towers = [models.trunk(rng) for _ in range(2)]
+    far = [replace(t, mu=replace(t.mu, bias=t.mu.bias + offset)) for t in towers]
+    made = make(models.program(*far), models.job(*models.data[:, :9], feature_bits=bits))
+    simulator = Simulator(made.program)
+    sides = []
+    for graph in (made.program.text, made.program.video):
+        names = ["mu_stored", "s_stored", "s_summed"]
+        values = simulator.values(graph.name, made.job.rows(graph.name), names)
+        sides.append([exact_units(values[n], graph.types[n].unit) for n in names])
+    score = made.program.score
+    ((_, pairs),) = simulator.iter_score(*made.features(), ["ed", "vd"])
+    (mu_t, s_t, sum_t), (mu_v, s_v, sum_v) = sides
+    for i in range(9):
+        for j in range(9):
+            delta, s = mu_t[i] - mu_v[j], s_t[i] + s_v[j]
+            ed = (delta * delta + sum_t[i] + sum_v[j]).sum()
+            own = (2 * sum_t[i] ** 2 + 2 * sum_v[j] ** 2).sum()
+            vd = own + (4 * s_t[i] * s_v[j] + 4 * delta * delta * s).sum()
+            assert int(pairs["ed"][i, j]) * Fraction(float(score.types["ed"].unit)) == ed
+            unit = Fraction(float(score.types["vd"].unit))
+            # At 16 bits mu^2 s leaves the 46 bits of an exact product, so its factors are narrowed.
+            assert abs(int(pairs["vd"][i, j]) * unit - vd) <= (vd / 50_000 if bits == 16 else 0)
+
+
+def test_weights_fill_their_columns(models: SimpleNamespace) -> None:
+    made = make(models.small, models.job(*models.data, weight_bits=6))
+    for node in made.program.text.nodes:
+        if isinstance(node.op, Mvm):
+            assert np.abs(node.op.weight).max(axis=0).tolist() == [31] * node.op.weight.shape[1]
+            assert node.op.bias.dtype == np.int64
+
+
+def test_bits_of_single_layers_are_heeded(models: SimpleNamespace) -> None:
+    job = models.job(*models.data, layers={"text.fc?": {"weight_bits": 3}})
+    made = make(models.small, job)
+    tops = {
+        node.name: int(np.abs(node.op.weight).max())
+        for node in made.program.text.nodes
+        if isinstance(node.op, Mvm)
+    }
+    assert tops == {"fc1": 3, "fc2": 3, "mu": 127, "logvar": 127}
+
+
+def test_inputs_have_power_of_two_scales_and_the_logit_is_exact_in_float32(
+    models: SimpleNamespace,
+) -> None:
+    made = make(models.small, models.job(*models.data))
+    for graph in (made.program.text, made.program.video):
+        (entry,) = [node.op for node in graph.nodes if isinstance(node.op, Quantize)]
+        assert (np.frexp(entry.scale)[0] == 0.5).all()
+    (last,) = [node for node in made.program.score.nodes if isinstance(node.op, Dequantize)]
+    assert made.program.score.types[last.inputs[0]].bits <= 24
+    assert np.frexp(last.op.scale)[0] == 0.5
+    logits = Simulator(made.program).score(*made.features())
+    np.testing.assert_array_equal(logits.astype(np.float32), logits)
+
+
+def test_equalisation_helps_uneven_channels(models: SimpleNamespace) -> None:
+    """Channels 60 times larger than others, where small ones matter as much."""
+    uneven = np.where(np.arange(12) % 3 == 0, 60.0, 1.0)
+    rng = np.random.default_rng(4)
+    towers = []
+    for _ in range(2):
+        tower = models.trunk(rng)
+        weight = tower.fc1.weight / uneven[:, None]
+        towers.append(replace(tower, fc1=Mvm(weight, tower.fc1.bias)))
+    rms = []
+    for equalise in (False, True):
+        job = models.job(*(models.data * uneven), equalise=equalise)
+        error, _ = make(models.program(*towers), job).error()
+        rms.append(float(np.sqrt(np.square(error).mean())))
+    assert rms[1] < rms[0] / 2
+
+
+def test_bias_correction_takes_the_mean_error_off_every_layer(models: SimpleNamespace) -> None:
+    biased, corrected = (
+        make(models.small, models.job(*models.data, weight_bits=4, bias_correction=on))
+        for on in (False, True)
+    )
+    wanted = layer_means(corrected.lowered.text, corrected.job.text)
+    errors = []
+    for made in (biased, corrected):
+        found = layer_means(made.program.text, made.job.text)
+        errors.append(max(np.abs(found[name] - wanted[name]).max() for name in wanted))
+    assert errors[1] < errors[0] / 5
+    for name, mean in layer_means(corrected.program.text, corrected.job.text).items():
+        unit = corrected.program.text.types[name].unit
+        assert (np.abs(mean - wanted[name]) <= 0.51 * unit).all()

@@ -1,0 +1,73 @@
+"""Tile: layers on crossbars, the same integers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.program import Program, check
+from cimtool.ir.types import integer
+from cimtool.passes.calibrate import calibrate
+from cimtool.passes.fold import fold
+from cimtool.passes.lower import lower
+from cimtool.passes.quantize import quantize
+from cimtool.passes.step import Job
+from cimtool.passes.tile import CROSSBAR_OPS, layout, tile
+from cimtool.simulate import Simulator, run
+
+
+def stages(program: Program, job: Job) -> tuple[Program, Program]:
+    quantized = quantize(lower(calibrate(fold(program, job), job), job), job)
+    tiled = tile(quantized, job)
+    check(tiled, "tiled", CROSSBAR_OPS)
+    return quantized, tiled
+
+
+@pytest.mark.parametrize("target", ["ideal", "isaac-rram-128", "hermes-pcm-14nm", "colonnade-65nm"])
+def test_tiling_changes_no_number(models: SimpleNamespace, target: str) -> None:
+    job = models.job(*models.data, target=target, array="8x128" if target != "ideal" else None)
+    quantized, tiled = stages(models.small, job)
+    for graph, other in zip(quantized.graphs[:2], tiled.graphs[:2], strict=True):
+        rows = {"x": job.rows(graph.name)[:7]}
+        expected, found = run(graph, rows), run(other, rows)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value)
+    a, b = (Simulator(p).scores(job.text, job.video) for p in (quantized, tiled))
+    np.testing.assert_array_equal(a, b)
+
+
+def test_a_layer_is_laid_out_as_the_settings_say(models: SimpleNamespace) -> None:
+    layers = {"text.mu": {"weight_bits": 6, "adc_bits": 5}}
+    job = models.job(*models.data, target="isaac-rram-128", layers=layers)
+    _, tiled = stages(models.small, job)
+    ops = {n.name: n.op for n in tiled.text.nodes if isinstance(n.op, CrossbarMvm)}
+    assert ops.keys() == {"fc1", "fc2", "mu", "logvar"}
+    assert (ops["mu"].crossbar.weight_bits, ops["mu"].crossbar.adc_bits) == (6, 5)
+    assert (ops["fc1"].crossbar.weight_bits, ops["fc1"].crossbar.adc_bits) == (8, 8)
+    assert ops["mu"].steps == (None,) * 3
+    assert ops["fc1"].crossbar.input_encoding == "twos-complement"
+    assert ops["fc2"].crossbar.input_encoding == "unsigned"  # after a ReLU
+    assert ops["fc2"].crossbar.input_bits == 8
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "encoding", "bits"),
+    [
+        (0, 255, "unsigned", 8),
+        (-127, 127, "bipolar", 8),
+        (-128, 3, "bipolar", 9),  # 128 is a magnitude of 8 bits
+        (-1, 0, "bipolar", 2),
+    ],
+)
+def test_a_sign_and_magnitude_hold_every_input(
+    models: SimpleNamespace, lo: int, hi: int, encoding: str, bits: int
+) -> None:
+    settings = models.job(*models.data, target="hermes-pcm-14nm").settings
+    crossbar = layout(settings, integer(("n", 3), lo, hi, 1.0))
+    assert (crossbar.input_encoding, crossbar.input_bits) == (encoding, bits)
+    op = CrossbarMvm(np.eye(3, dtype=np.int64), np.zeros(3, np.int64), np.ones(3), crossbar, (None,) * crossbar.slices)
+    x = np.array([[lo, hi, 0]])
+    np.testing.assert_array_equal(op.run(x), x)

@@ -1,0 +1,178 @@
+"""The library: what the command line does, with torch modules and arrays too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cimtool import api
+from cimtool.arrays import Array
+from cimtool.errors import CheckFailed, CimError
+from cimtool.load.polynomial import read_polynomial
+from cimtool.placement import placements
+from cimtool.training.demo_data import DemoFiles
+from cimtool.training.models import Trunk, TwoTower
+
+
+@pytest.fixture
+def towers(small_trunk: DemoFiles) -> TwoTower:
+    found = TwoTower(Trunk(24, 32, 16), Trunk(24, 32, 16))
+    found.load_state_dict(torch.load(small_trunk.projectors, weights_only=True))
+    return found.eval()
+
+
+def arrays(file: Path) -> dict[str, Array]:
+    with np.load(file) as held:
+        return {name: held[name] for name in held.files}
+
+
+def test_modules_and_arrays_compile_to_what_their_files_do(
+    towers: TwoTower, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    of_files = api.compile(
+        small_trunk.projectors,
+        small_trunk.poly,
+        calibration=small_trunk.calibration,
+        output=tmp_path / "files",
+    )
+    of_objects = api.compile(
+        (towers.text_proj, towers.video_proj),
+        read_polynomial(small_trunk.poly),
+        calibration=arrays(small_trunk.calibration),
+        output=tmp_path / "objects",
+    )
+    for name in ("constants.safetensors", "text.onnx", "video.onnx", "score.onnx"):
+        assert of_files.manifest["files"][name] == of_objects.manifest["files"][name]
+    assert of_objects.manifest["inputs"] == []
+
+
+def test_prepare_writes_nothing(
+    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    compilation = api.prepare(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration
+    )
+    assert compilation.folder == Path("exports/projectors@ideal")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_are_keywords(small_trunk: DemoFiles) -> None:
+    compilation = api.prepare(
+        small_trunk.projectors,
+        small_trunk.poly,
+        calibration=small_trunk.calibration,
+        weight_bits=5,
+        adc_bits=None,
+    )
+    assert compilation.settings.weight_bits == 5
+    with pytest.raises(CimError, match=r"--weight-bit; did you mean"):
+        api.prepare(
+            small_trunk.projectors,
+            small_trunk.poly,
+            calibration=small_trunk.calibration,
+            weight_bit=5,
+        )
+
+
+def test_a_loaded_bundle_encodes_and_scores_in_parts(
+    small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    matcher = api.load(small_bundle)
+    data = arrays(small_trunk.eval)
+    text, video = matcher.encode_text(data["text"]), matcher.encode_video(data["video"])
+    assert list(text) == ["mu", "s", "ed_self", "vd_self"]
+    scores = matcher.score(text, video)
+    assert (scores.dtype, scores.shape) == (np.float32, (40, 40))
+    np.testing.assert_array_equal(scores, matcher.scores(data))
+    few = matcher.score(matcher.encode_text(data["text"][3:5]), video)
+    np.testing.assert_array_equal(few, scores[3:5])
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros((2, 23), np.float32), r"shape \(2, 23\); projectors takes \[n, 24\]"),
+        (np.zeros(24, np.float32), r"shape \(24,\)"),
+        (np.full((2, 24), np.nan, np.float32), "row 0 of text holds nan"),
+    ],
+)
+def test_rows_that_cannot_be_encoded(x: Array, message: str, small_bundle: Path) -> None:
+    with pytest.raises(CimError, match=message):
+        api.load(small_bundle).encode_text(x)
+
+
+def test_simulate_without_output_only_returns(
+    small_bundle: Path,
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = arrays(small_trunk.eval)
+    found = api.simulate(small_bundle, data, top=40)
+    scores = api.simulate(small_bundle, data)["scores"]
+    np.testing.assert_array_equal(
+        np.take_along_axis(scores, found["top_index"], axis=1), found["top_score"]
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_equal_scores_keep_the_order_of_the_videos(
+    small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    data = arrays(small_trunk.eval)
+    video = np.repeat(data["video"][:3], 4, axis=0)
+    text_to_video = np.zeros(40, np.int64)
+    inputs = {"text": data["text"], "video": video, "text_to_video": text_to_video}
+    index = api.simulate(small_bundle, inputs, top=12)["top_index"]
+    groups = index.reshape(40, 3, 4)
+    np.testing.assert_array_equal(groups, groups[:, :, :1] + np.arange(4))
+
+
+def test_verify_and_compare_take_arrays(small_bundle: Path, small_trunk: DemoFiles) -> None:
+    data = arrays(small_trunk.eval)
+    found = api.compare([small_bundle, small_bundle], data, samples=4)
+    report = api.verify(small_bundle, data, samples=4)
+    assert [one.metrics for one in found.reports] == [report.metrics] * 2
+    with pytest.raises(CheckFailed, match="r1_loss is"):
+        api.verify(small_bundle, data, samples=4, max_drift={"r1_loss": -1.0})
+
+
+def test_many_texts_to_one_video(small_bundle: Path, small_trunk: DemoFiles) -> None:
+    data = arrays(small_trunk.eval)
+    inputs = {
+        "text": data["text"],
+        "image": data["video"][:8],
+        "text_to_image": np.arange(40) // 5,
+    }
+    report = api.verify(small_bundle, inputs)
+    assert (report.data.texts, report.data.videos) == (40, 8)
+    assert not report.failed
+
+
+def test_a_checkpoint_takes_its_polynomial_from_a_file(small_trunk: DemoFiles) -> None:
+    polynomial = read_polynomial(small_trunk.poly)
+    with pytest.raises(CimError, match="poly=PATH"):
+        api.prepare(small_trunk.projectors, polynomial, calibration=small_trunk.calibration)
+
+
+def test_every_setting_of_a_layer_reaches_its_crossbar(small_trunk: DemoFiles) -> None:
+    compilation = api.prepare(
+        small_trunk.projectors,
+        small_trunk.poly,
+        calibration=small_trunk.calibration,
+        target="isaac-rram-128",
+        layers={"text.*": {"weight_bits": 4, "adc_bits": "lossless"}, "*.mu": {"weight_bits": 6}},
+    )
+    bits = {
+        one.layer: (one.weight_bits, one.slices, one.adc_bits)
+        for one in placements(compilation.stages[-1].program, compilation.settings)
+    }
+    assert bits["text.fc1"] == (4, 2, None)
+    assert bits["text.mu"] == (6, 3, None)
+    assert bits["video.mu"] == (6, 3, 8)
+    assert bits["video.fc1"] == (8, 4, 8)

@@ -1,0 +1,87 @@
+"""The examples run as they are, and the ONNX files need no cimtool."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.training.demo_data import DemoFiles
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+Printed = pytest.CaptureFixture[str]
+
+
+def run_example(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [name, str(folder)])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+
+
+def test_every_script_has_its_line_in_the_readme() -> None:
+    readme = (EXAMPLES / "README.md").read_text("utf-8")
+    scripts = [file.name for file in EXAMPLES.glob("*.py")]
+    assert scripts
+    assert [name for name in scripts if f"| `{name}` |" not in readme] == []
+
+
+def test_bring_your_own_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    run_example("bring_your_own_checkpoint.py", tmp_path, monkeypatch)
+    printed = capsys.readouterr().out
+    assert "best videos of the first three texts: [0 1 2]" in printed
+    assert "values that differ between implementations: 0\n" in printed
+    assert (tmp_path / "mine@isaac-rram-128" / "report.html").is_file()
+
+
+def test_compare_two_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    run_example("compare_two_settings.py", tmp_path, monkeypatch)
+    *table, conclusion = capsys.readouterr().out.splitlines()
+    assert any("weights-8" in line and "weights-4" in line for line in table)
+    times = float(conclusion.split(" times")[0].rpartition(" ")[2])
+    assert times > 2, "four bits less make the rounding error of weights 16 times larger"
+
+
+@pytest.fixture
+def without_cimtool(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `import cimtool` fails."""
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "cimtool.py").write_text("raise ModuleNotFoundError('cimtool is not installed')\n")
+    environment = os.environ | {"PYTHONPATH": str(blocked)}
+    tried = subprocess.run(
+        [sys.executable, "-c", "import cimtool"],
+        cwd=tmp_path, env=environment, capture_output=True, check=False,
+    )  # fmt: skip
+    assert tried.returncode != 0
+    return environment
+
+
+def test_use_the_onnx_files_alone(
+    small_bundle: Path, small_trunk: DemoFiles, without_cimtool: dict[str, str], tmp_path: Path
+) -> None:
+    for name in ("text.onnx", "video.onnx", "score.onnx"):
+        shutil.copy(small_bundle / name, tmp_path)
+    output = tmp_path / "scores.npz"
+    script = EXAMPLES / "use_the_onnx_files_alone.py"
+    done = subprocess.run(
+        [sys.executable, script, tmp_path, small_trunk.eval, "-o", output],
+        env=without_cimtool, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"wrote {output}" in done.stdout
+    with np.load(output) as stored:
+        scores = stored["scores"]
+    simulated = api.load(small_bundle).scores(small_trunk.eval)
+    assert scores.dtype == simulated.dtype == np.float32
+    np.testing.assert_array_equal(scores, simulated)

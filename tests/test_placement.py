@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from cimtool import api
+from cimtool.placement import Placement, placements
+from cimtool.training.demo_data import DemoFiles
+
+
+def first_layer(files: DemoFiles, target: str, **flags: object) -> Placement:
+    compilation = api.prepare(
+        files.projectors, files.poly, calibration=files.calibration, target=target, **flags
+    )
+    return placements(compilation.stages[-1].program, compilation.settings)[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "groups", "slices", "cycles", "arrays"),
+    [
+        # 256 rows, 512 columns: 2 groups of 128 rows; 4 cells a weight, 32 weights across.
+        ("isaac-rram-128", {}, 2, 4, 8, 2 * 16),
+        # 100 columns hold 25 weights, and no part of another.
+        ("isaac-rram-128", {"array": "100x100"}, 3, 4, 8, 3 * 21),
+        # A pair of cells a slice of 7 bits of magnitude.
+        ("isaac-rram-128", {"encoding": "differential", "array": "256x64"}, 1, 4, 8, 64),
+        ("isaac-rram-128", {"dac_bits": 2, "weight_bits": 5}, 2, 3, 5, 2 * 13),
+        ("ideal", {}, 1, 1, 1, 1),
+    ],
+)
+def test_arrays_cycles_and_slices_of_a_layer(
+    target: str,
+    flags: dict[str, object],
+    groups: int,
+    slices: int,
+    cycles: int,
+    arrays: int,
+    medium_trunk: DemoFiles,
+) -> None:
+    found = first_layer(medium_trunk, target, **flags)
+    assert (found.layer, found.rows, found.columns) == ("text.fc1", 256, 512)
+    assert (found.row_groups, found.slices, found.cycles) == (groups, slices, cycles)
+    assert found.arrays == arrays
+    assert len(found.steps) == slices
