@@ -105,13 +105,13 @@ def tiny() -> str:
         plain = BatchNorm(np.ones(2), np.zeros(2), np.zeros(2), np.ones(2), 0.0)
         towers.append(TrunkTower(fc1, plain, fc2, plain, mu, logvar))
     x = rng.integers(-16, 17, (2, 8, 2)) / 8
-    made = job(*x, target="isaac-rram-128", adc_bits=2)
+    made = job(*x, target="isaac-rram-128", adc_bits=1)
     polynomial = Polynomial(1, (-0.125, 0.0), 0.5)
     return program_text(compiled(tuple(towers), made, polynomial)[-1].program, ConstantTable())  # type: ignore[arg-type]
 
 
 def test_the_text_of_a_tiny_program() -> None:
-    """Regenerate the file after a wanted change: `python tests/test_pipeline.py`."""
+    """After a wanted change make the file anew: `PYTHONPATH=. python tests/test_pipeline.py`."""
     assert tiny() == GOLDEN.read_text("utf-8")
 
 

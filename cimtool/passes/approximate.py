@@ -13,6 +13,15 @@ from cimtool.errors import CimError
 DENSE_POINTS = 20_001
 """Points at which the error of an approximation is measured, ends included."""
 
+COEFFICIENT_BITS = 26
+"""Significant bits of a coefficient and of exp's maximum, whose product float64 holds exactly.
+
+Beyond them exp and least squares differ between CPUs.
+"""
+
+ROUNDING = 2.0**-COEFFICIENT_BITS
+"""Relative error that rounding exp's maximum adds, and more."""
+
 MAX_DEGREE = 24
 MAX_NEWTON_STEPS = 8
 
@@ -31,6 +40,13 @@ def _scaled_exp(u: FloatArray, half: float) -> FloatArray:
     return np.exp(half * (u - 1))
 
 
+def rounded(x: FloatArray) -> FloatArray:
+    """Round to COEFFICIENT_BITS significant bits."""
+    mantissa, exponent = np.frexp(x)
+    steps = np.rint(np.ldexp(mantissa, COEFFICIENT_BITS))
+    return np.asarray(np.ldexp(steps, exponent - COEFFICIENT_BITS))
+
+
 def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
     """Interpolate exp at Chebyshev nodes of [lo, hi], with the lowest degree within `tolerance`.
 
@@ -39,14 +55,14 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
     u = np.linspace(-1.0, 1.0, DENSE_POINTS)
-    exact = _scaled_exp(u, half)
+    exact, top = _scaled_exp(u, half), rounded(np.asarray(np.exp(centre + half)))
     for degree in range(1, MAX_DEGREE + 1):
         nodes = chebyshev.chebpts1(degree + 1)
-        powers = chebyshev.cheb2poly(chebyshev.chebfit(nodes, _scaled_exp(nodes, half), degree))
-        error = float(np.abs(polynomial.polyval(u, powers) - exact).max())
+        fitted = chebyshev.cheb2poly(chebyshev.chebfit(nodes, _scaled_exp(nodes, half), degree))
+        powers = rounded(fitted)
+        error = float(np.abs(polynomial.polyval(u, powers) - exact).max()) + ROUNDING
         if error <= tolerance:
-            scale = np.exp(centre + half)
-            return ExpPolynomial(centre, half, tuple(float(c) for c in powers * scale), error)
+            return ExpPolynomial(centre, half, tuple(float(c) for c in powers * top), error)
     raise CimError(
         f"logvar spans {lo:.3g} to {hi:.3g} on the calibration data, too wide for exp in "
         f"{MAX_DEGREE} multiply-adds; expected a span below about 40 (clamp it, or check the data)"

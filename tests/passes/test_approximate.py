@@ -32,6 +32,12 @@ def test_exp_takes_the_lowest_degree_that_is_close_enough() -> None:
     assert degrees == sorted(set(degrees))
 
 
+def test_coefficients_have_no_more_bits_than_every_machine_agrees_on() -> None:
+    fit = fit_exp(-3.0, 1.0, 2.0**-17)
+    mantissas = np.frexp(fit.coefficients)[0] * 2.0**52
+    np.testing.assert_array_equal(mantissas, np.rint(mantissas))
+
+
 def test_a_constant_variance_is_a_line() -> None:
     fit = fit_exp(-2.0, -2.0, 2.0**-17)
     assert len(fit.coefficients) == 2
