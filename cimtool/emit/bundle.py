@@ -182,11 +182,17 @@ def _write_files(folder: Path, build: Build) -> None:
 
 def check_place(folder: Path) -> None:
     """Raise CimError where something stands that a bundle must not replace."""
-    if (folder.exists() or folder.is_symlink()) and not (folder / MANIFEST).is_file():
-        raise CimError(
-            f"{folder}: exists and is no bundle, so it is not replaced; expected a new place or "
-            "an earlier bundle (-o DIR)"
-        )
+    for place in (folder, previous_of(folder)):
+        if (place.exists() or place.is_symlink()) and not (place / MANIFEST).is_file():
+            raise CimError(
+                f"{place}: exists and is no bundle, so it is not replaced; expected a new place or "
+                "an earlier bundle (-o DIR)"
+            )
+
+
+def previous_of(folder: Path) -> Path:
+    """Where what stands at `folder` is moved before another takes its place."""
+    return folder.with_name(f"{folder.name}.previous")
 
 
 @contextmanager
@@ -203,17 +209,28 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
     try:
         yield partial
         partial.chmod(0o755)
-        if folder.exists():
-            previous = folder.with_name(f"{folder.name}.previous")
-            if previous.exists():
-                shutil.rmtree(previous)
-            folder.rename(previous)
-        partial.rename(folder)
+        _take_place(partial, folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise _unwritable(folder, error) from error
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _take_place(partial: Path, folder: Path) -> None:
+    """Rename `partial` to `folder`; what stands there moves aside, and back if that fails."""
+    if not folder.exists():
+        partial.rename(folder)
+        return
+    previous = previous_of(folder)
+    if previous.exists():
+        shutil.rmtree(previous)
+    folder.rename(previous)
+    try:
+        partial.rename(folder)
+    except BaseException:
+        previous.rename(folder)
         raise
 
 
@@ -241,7 +258,7 @@ def read_bundle(folder: Path) -> Bundle:
         )
     try:
         manifest = json.loads(file.read_text("utf-8"))
-        version, files = manifest["format_version"], manifest["files"]
+        version, files = manifest["format_version"], dict(manifest["files"])
     except (ValueError, KeyError, TypeError) as error:
         raise CimError(f"{file}: is no manifest of a bundle; compile again") from error
     if version != FORMAT_VERSION:

@@ -55,7 +55,7 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
     u = np.linspace(-1.0, 1.0, DENSE_POINTS)
-    exact, top = _scaled_exp(u, half), rounded(np.asarray(np.exp(centre + half)))
+    exact, top = _scaled_exp(u, half), rounded(np.asarray(np.exp(centre + half), np.float64))
     for degree in range(1, MAX_DEGREE + 1):
         nodes = chebyshev.chebpts1(degree + 1)
         fitted = chebyshev.cheb2poly(chebyshev.chebfit(nodes, _scaled_exp(nodes, half), degree))
