@@ -69,6 +69,15 @@ def scores(stage: Stage, made: Job) -> Array:
     return Simulator(stage.program).scores(made.text, made.video)
 
 
+def assert_compiles_or_is_refused(towers: tuple[Tower, Tower], made: Job) -> None:
+    """Any other exception, a warning included, fails the test."""
+    try:
+        stages = compiled(towers, made)
+    except CimError:
+        return
+    assert np.isfinite(scores(stages[-1], made)).all()
+
+
 def test_every_stage_has_the_name_of_its_pass_and_runs() -> None:
     rng = np.random.default_rng(0)
     made = job(*rng.normal(size=(2, 20, WIDTH)))
@@ -224,12 +233,7 @@ def test_absurd_weights_compile_or_are_refused(change: Change, sides: int) -> No
     made = job(*rng.normal(size=(2, 24, WIDTH)))
     towers = [trunk(rng, WIDTH, HIDDEN, D) for _ in "tv"]
     towers[:sides] = [change(tower) for tower in towers[:sides]]
-    try:
-        stages = compiled(tuple(towers), made)  # type: ignore[arg-type]
-    except CimError as error:
-        assert str(error)
-    else:
-        assert np.isfinite(scores(stages[-1], made)).all()
+    assert_compiles_or_is_refused(tuple(towers), made)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("calibrator", ["minmax", "percentile", "mse"])
@@ -245,12 +249,8 @@ def test_absurd_weights_compile_or_are_refused(change: Change, sides: int) -> No
 def test_odd_rows_compile_or_are_refused(rows: Array, calibrator: str) -> None:
     rng = np.random.default_rng(2)
     made = job(rows, rows[::-1], calibrator=calibrator)
-    try:
-        stages = compiled((trunk(rng, WIDTH, HIDDEN, D), trunk(rng, WIDTH, HIDDEN, D)), made)
-    except CimError as error:
-        assert str(error)
-    else:
-        assert np.isfinite(scores(stages[-1], made)).all()
+    towers = trunk(rng, WIDTH, HIDDEN, D), trunk(rng, WIDTH, HIDDEN, D)
+    assert_compiles_or_is_refused(towers, made)
 
 
 @pytest.mark.parametrize("value", [0.37, 0.0, -12.5])
@@ -283,7 +283,7 @@ def test_an_accumulator_too_narrow_is_refused_by_name() -> None:
     rng = np.random.default_rng(5)
     made = job(*rng.normal(size=(2, 8, WIDTH)), accumulator_bits=12)
     towers = trunk(rng, WIDTH, HIDDEN, D), trunk(rng, WIDTH, HIDDEN, D)
-    with pytest.raises(CimError, match=r"^text\.fc1: its sums need \d+ bits and the accumulator has 12"):
+    with pytest.raises(CimError, match=r"^text\.fc1: its sums need \d+ bits and .* has 12;"):
         compiled(towers, made)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import cimtool.simulate as simulate
 from cimtool.api import Compilation, prepare
+from cimtool.ir.arithmetic import Mul, Sum
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.types import integer
-from cimtool.ir.arithmetic import Mul, Sum
 from cimtool.simulate import Runner, Simulator, run
 from cimtool.training.demo_data import DemoFiles
 
@@ -75,9 +75,7 @@ def test_logits_do_not_depend_on_the_block_of_pairs(
     np.testing.assert_array_equal(simulator.score(features[0], few), expected[:, 5:8])
 
 
-def test_fast_is_readable_on_a_whole_program(
-    program: Program, rows: tuple[Array, Array]
-) -> None:
+def test_fast_is_readable_on_a_whole_program(program: Program, rows: tuple[Array, Array]) -> None:
     fast, readable = Simulator(program), Simulator(program, fast=False)
     for modality, x in zip(("text", "video"), rows, strict=True):
         assert_same(readable.encode(modality, x[:9]), fast.encode(modality, x[:9]))

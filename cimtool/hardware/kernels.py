@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, cast
 
 import numba
@@ -78,15 +79,43 @@ def _matmul(types: tuple[Type, ...]) -> Kernel:
 
 
 def _product(weight: Array, bias: Array, x: Type) -> Kernel:
+    """One integer product; in float32 where that is exact, if need be in a few parts."""
     largest = np.abs(weight).max(axis=1)
     kind = product_kind(absolute_bound(x, (largest, largest), weight.shape[0]))
-    packed = weight.astype(kind)
+    parts = [slice(None)]
+    if kind is np.float64:
+        reach = np.abs(weight) * np.broadcast_to(np.maximum(-x.lo, x.hi), len(weight))[:, None]
+        kind, parts = _exact_parts(reach)
+    packed = [weight[part].astype(kind) for part in parts]
+    # A sum that float32 holds exactly fits 32 bits, which convert faster.
+    whole = np.int32 if kind is np.float32 else np.int64
 
     def run(rows: Array) -> Array:
-        product: Array = np.matmul(rows.astype(kind), packed)
-        return product.astype(np.int64) + bias
+        driven = rows.astype(kind)
+        total: Array = np.broadcast_to(bias, (len(rows), bias.size)).astype(np.int64)
+        for part, matrix in zip(parts, packed, strict=True):
+            total += np.matmul(driven[:, part], matrix).astype(whole)
+        return total
 
     return run
+
+
+MOST_PARTS = 4
+"""With more parts than this, products in float32 take as long as one in float64."""
+
+
+def _exact_parts(reach: IntArray) -> tuple[type[np.float32] | type[np.float64], list[slice]]:
+    """The fewest equal parts of the rows that float32 adds exactly, else all rows in float64.
+
+    `reach` [K, N] are the largest products |x_i * w_ij|.
+    """
+    height = len(reach)
+    for count in range(1, min(MOST_PARTS, height) + 1):
+        edges = [height * i // count for i in range(count + 1)]
+        parts = [slice(start, end) for start, end in pairwise(edges)]
+        if all(reach[part].sum(axis=0).max() < 1 << 24 for part in parts):
+            return np.float32, parts
+    return np.float64, [slice(None)]
 
 
 def _converted(op: CrossbarMvm) -> Kernel:

@@ -55,7 +55,7 @@ class Type:
         """Bits that hold every integer in the bounds (two's complement where signed)."""
         lo, hi = int(np.min(self.lo)), int(np.max(self.hi))
         if lo < 0:
-            return max((-lo - 1).bit_length(), hi.bit_length()) + 1
+            return max((-lo - 1).bit_length(), max(hi, 0).bit_length()) + 1
         return max(hi.bit_length(), 1)
 
     @property

@@ -29,15 +29,26 @@ UNIT_TOLERANCE = 1e-3
 class Embeddings:
     """Rows of both modalities, float32: text [N, in], video [M, in].
 
-    `text_to_video` [N] is the row of the right video of each text, `labels` [N] the class of each
-    text where classes are known. `file` is where they come from, for messages.
+    `text_to_video` [N] is the row of the right video of each text, None where it is not known;
+    `labels` [N] is the class of each text where classes are known. `file` is where they come from,
+    for messages.
     """
 
     text: Array
     video: Array
-    text_to_video: IntArray
+    text_to_video: IntArray | None
     labels: IntArray | None = None
     file: str = "embeddings"
+
+    @property
+    def right(self) -> IntArray:
+        """The right video of each text [N], for what cannot do without; CimError where unknown."""
+        if self.text_to_video is None:
+            raise CimError(
+                f"{self.file}: {len(self.text)} texts and {len(self.video)} videos, and "
+                "text_to_video is missing, which says which video row is right for each text"
+            )
+        return self.text_to_video
 
 
 def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
@@ -127,15 +138,10 @@ def _rows(value: Any, where: str, key: str) -> Array:
     return rows
 
 
-def _truth(values: Mapping[str, Any], where: str, texts: int, videos: int) -> IntArray:
+def _truth(values: Mapping[str, Any], where: str, texts: int, videos: int) -> IntArray | None:
     key = _optional(values, TRUTH, where)
     if key is None:
-        if texts != videos:
-            raise CimError(
-                f"{where}: {texts} texts and {videos} videos, and text_to_video is missing, which "
-                "says which video row is right for each text"
-            )
-        return np.arange(texts, dtype=np.int64)
+        return np.arange(texts, dtype=np.int64) if texts == videos else None
     truth = _integers(values[key], where, key, texts)
     wrong = (truth < 0) | (truth >= videos)
     if wrong.any():

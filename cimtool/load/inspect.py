@@ -192,17 +192,24 @@ def describe_polynomial(polynomial: Polynomial) -> Facts:
 
 def describe_embeddings(embeddings: Embeddings) -> Facts:
     """Shapes, norms, which video belongs to each text, and the classes where known."""
-    texts, videos = len(embeddings.text), len(embeddings.video)
-    paired = texts == videos and bool((embeddings.text_to_video == np.arange(texts)).all())
-    right = len(np.unique(embeddings.text_to_video))
     labels = embeddings.labels
     return {
         "kind": "embeddings",
         "text": {"shape": list(embeddings.text.shape), **_rows(embeddings.text)},
         "video": {"shape": list(embeddings.video.shape), **_rows(embeddings.video)},
-        "pairs": "row i to row i" if paired else f"{texts} texts to {right} of {videos} videos",
+        "pairs": _pairs(embeddings),
         "classes": None if labels is None else len(np.unique(labels)),
     }
+
+
+def _pairs(embeddings: Embeddings) -> str:
+    texts, videos = len(embeddings.text), len(embeddings.video)
+    right = embeddings.text_to_video
+    if right is None:
+        return f"not known for {texts} texts and {videos} videos (text_to_video is missing)"
+    if texts == videos and np.array_equal(right, np.arange(texts)):
+        return "row i to row i"
+    return f"{texts} texts to {len(np.unique(right))} of {videos} videos"
 
 
 def _rows(rows: Array) -> Facts:

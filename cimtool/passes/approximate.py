@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev, polynomial
 
-from cimtool.arrays import FloatArray
+from cimtool.arrays import Array, FloatArray
 from cimtool.errors import CimError
 
 DENSE_POINTS = 20_001
@@ -40,7 +40,7 @@ def _scaled_exp(u: FloatArray, half: float) -> FloatArray:
     return np.exp(half * (u - 1))
 
 
-def rounded(x: FloatArray) -> FloatArray:
+def rounded(x: Array) -> FloatArray:
     """Round to COEFFICIENT_BITS significant bits."""
     mantissa, exponent = np.frexp(x)
     steps = np.rint(np.ldexp(mantissa, COEFFICIENT_BITS))
@@ -55,7 +55,7 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
     u = np.linspace(-1.0, 1.0, DENSE_POINTS)
-    exact, top = _scaled_exp(u, half), rounded(np.asarray(np.exp(centre + half), np.float64))
+    exact, top = _scaled_exp(u, half), rounded(np.exp(centre + half))
     for degree in range(1, MAX_DEGREE + 1):
         nodes = chebyshev.chebpts1(degree + 1)
         fitted = chebyshev.cheb2poly(chebyshev.chebfit(nodes, _scaled_exp(nodes, half), degree))
@@ -84,7 +84,7 @@ def fit_inverse_root(lo: float, hi: float, tolerance: float) -> NewtonRoot:
     x = np.linspace(lo, hi, DENSE_POINTS)
     nodes = (lo + hi) / 2 + (hi - lo) / 2 * np.array([-np.sqrt(0.5), np.sqrt(0.5)])
     ends = 1 / np.sqrt(nodes)
-    beta = float((ends[1] - ends[0]) / (nodes[1] - nodes[0])) if hi > lo else 0.0
+    beta = float((ends[1] - ends[0]) / (nodes[1] - nodes[0])) if nodes[1] > nodes[0] else 0.0
     alpha = float(ends[0] - beta * nodes[0])
     y: FloatArray = alpha + beta * x
     for steps in range(MAX_NEWTON_STEPS + 1):

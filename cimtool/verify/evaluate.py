@@ -114,7 +114,7 @@ def evaluate(
     scores, statistics = _score_with_statistics(trained, features)
     items = [Gaussians(features[m]["mu"], features[m]["s"]) for m in MODALITIES]
     sampled = reference.of(items[0], items[1], model, say)
-    truth = truth_of(data.text_to_video, data.labels, len(data.video))
+    truth = truth_of(data.right, data.labels, len(data.video))
     table = Table(truth, None if sampled is None else sampled[0])
     table.add_reference(reference.name)
     _add(table, POLYNOMIAL, scores, stages[0].program, features)
@@ -128,7 +128,7 @@ def evaluate(
         _add(table, stage.name, scores, stage.program, features)
         if stage.name in ("lowered", stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
-            found += domains(simulator, stage.name, features, data.text_to_video)
+            found += domains(simulator, stage.name, features, data.right)
     name = POLYNOMIAL if sampled is None else reference.name
     error = None if sampled is None else sampled[1]
     return Evaluation(

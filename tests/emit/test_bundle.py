@@ -215,7 +215,7 @@ class Stopped(BaseException):
 @pytest.mark.parametrize("nth", range(9))
 @pytest.mark.parametrize("failure", [OSError(28, "full"), Stopped()], ids=["full", "stopped"])
 @pytest.mark.parametrize("earlier", [False, True])
-def test_a_failure_midway_leaves_what_was_there(  # noqa: PLR0913
+def test_a_failure_midway_leaves_what_was_there(
     compilation: Compilation,
     written: Path,
     tmp_path: Path,
@@ -274,7 +274,9 @@ def test_if_the_last_rename_fails_the_earlier_bundle_comes_back(
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_place_that_cannot_be_written_is_refused(compilation: Compilation, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_refused(
+    compilation: Compilation, tmp_path: Path
+) -> None:
     tmp_path.chmod(0o500)
     try:
         with pytest.raises(CimError, match="cannot be written"):

@@ -148,9 +148,7 @@ def isaac(encoding: Encoding, adc_bits: int = 8) -> Crossbar:
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([(-128, 127), (127, 127), (-128, -128), (0, 0)]))
-def test_isaac_is_lossless_with_flips_for_every_weight(
-    seed: int, limits: tuple[int, int]
-) -> None:
+def test_isaac_is_lossless_with_flips_for_every_weight(seed: int, limits: tuple[int, int]) -> None:
     rng = np.random.default_rng(seed)
     weight = draw(rng, limits, (300, 3))
     hardware = isaac("offset-flip")
@@ -230,7 +228,12 @@ def test_the_last_row_group_is_what_is_left() -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "weight_bits", "cell_bits", "slices"),
-    [("differential", 8, 7, 1), ("differential", 8, 2, 4), ("offset", 8, 2, 4), ("offset", 9, 2, 5)],
+    [
+        ("differential", 8, 7, 1),
+        ("differential", 8, 2, 4),
+        ("offset", 8, 2, 4),
+        ("offset", 9, 2, 5),
+    ],
 )
 def test_slices_leave_out_the_sign_where_it_is_analog(
     encoding: Encoding, weight_bits: int, cell_bits: int, slices: int

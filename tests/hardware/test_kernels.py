@@ -35,9 +35,7 @@ def layer(rng: np.random.Generator, hardware: Crossbar, rows: int, columns: int)
     steps = tuple(
         None if rng.integers(4) == 0 else int(rng.integers(8)) for _ in range(hardware.slices)
     )
-    return CrossbarMvm(
-        weight, rng.integers(-999, 999, columns), np.ones(columns), hardware, steps
-    )
+    return CrossbarMvm(weight, rng.integers(-999, 999, columns), np.ones(columns), hardware, steps)
 
 
 def assert_fast_is_readable(op: CrossbarMvm, x: IntArray) -> None:

@@ -31,7 +31,8 @@ def tables(text: str) -> list[Table]:
     """Every table of a Markdown text: rows of cells, the head first."""
     found: list[Table] = []
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
-        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()]
+        lines = [line.strip("|").split("|") for line in block.splitlines()]
+        rows = [[cell.strip() for cell in line] for line in lines]
         found.append([rows[0], *rows[2:]])
     return found
 

@@ -91,9 +91,7 @@ def test_a_ratio_keeps_the_contract_and_as_many_bits_as_it_can(
     assert abs(Fraction(multiplier) - factor * (1 << shift)) <= Fraction(1, 2)
     # One bit more would break a rule.
     finer = half_up(factor * (1 << shift + 1))
-    assert (
-        finer >= 2**31 or shift + 1 > 62 or magnitude * finer >= TOP - (1 << shift + 1)
-    )
+    assert finer >= 2**31 or shift + 1 > 62 or magnitude * finer >= TOP - (1 << shift + 1)
 
 
 def no_ratio(factor: Fraction, magnitude: int) -> bool:

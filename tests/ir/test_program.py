@@ -141,9 +141,7 @@ def test_an_accumulator_that_could_overflow_is_refused_by_name() -> None:
 
     def checked(weight: int) -> None:
         builder = Builder("text", {"x": x})
-        layer = CrossbarMvm(
-            np.full((4, 1), weight), np.array([0]), np.ones(1), crossbar, (None,)
-        )
+        layer = CrossbarMvm(np.full((4, 1), weight), np.array([0]), np.ones(1), crossbar, (None,))
         builder.add("fc1", layer, "x")
         text = builder.graph({"mu": "fc1"})
         video = replace(text, name="video")

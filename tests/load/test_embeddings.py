@@ -81,7 +81,6 @@ def changed(row: int, value: float) -> np.ndarray:
         ({"text": TEXT[0]}, r"text has shape \[3\]; expected two dimensions"),
         ({"text": TEXT[:, :0]}, r"text has shape \[4, 0\]"),
         ({"text": TEXT.astype(np.complex64)}, "text is of complex64; expected an array of real"),
-        ({"video": VIDEO[:3]}, "4 texts and 3 videos, and text_to_video is missing"),
         ({"image": VIDEO}, "holds video and image; expected one"),
         ({"text_to_video": np.array([0, 1, 4, 0])}, "row 2 of text_to_video is 4; .*0 to 3"),
         ({"text_to_video": np.array([0, -1, 4, 0])}, "row 1 of text_to_video is -1"),
@@ -195,3 +194,10 @@ def test_real_data() -> None:
     assert found.video.shape == (100, 512)
     assert len(np.unique(found.text_to_video)) == 100
     assert unit_rows(found.text) is found.text
+
+
+def test_rows_without_pairs_are_read_and_only_their_truth_is_refused() -> None:
+    found = embeddings_of({"text": TEXT, "video": VIDEO[:3]}, "f.npz")
+    assert found.text_to_video is None
+    with pytest.raises(CimError, match="4 texts and 3 videos, and text_to_video is missing"):
+        _ = found.right

@@ -32,7 +32,9 @@ def test_bounds_are_rounded_outward_to_ten_bits(lo: float, width: float) -> None
         assert found[0] == 0
 
 
-def calibrated(models: SimpleNamespace, program: Program, data: np.ndarray, **flags: object) -> Program:
+def calibrated(
+    models: SimpleNamespace, program: Program, data: np.ndarray, **flags: object
+) -> Program:
     job = models.job(*data, **flags)
     return calibrate(fold(program, job), job)
 

@@ -56,7 +56,8 @@ def test_one_vector_is_taken_from_both_means(models: SimpleNamespace) -> None:
         shifts.append(shift.mean(axis=0))
     np.testing.assert_allclose(shifts[0], shifts[1], atol=1e-5)
     assert np.abs(shifts[0]).max() > 0.05
-    after = [Simulator(folded).encode(m, x)["mu"] for m, x in zip(("text", "video"), data, strict=True)]
+    simulator = Simulator(folded)
+    after = [simulator.encode(m, x)["mu"] for m, x in zip(("text", "video"), data, strict=True)]
     np.testing.assert_allclose(after[0].mean(axis=0) + after[1].mean(axis=0), 0, atol=2e-3)
 
 

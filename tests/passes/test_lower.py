@@ -41,8 +41,7 @@ def test_a_trunk_keeps_its_scores(models: SimpleNamespace) -> None:
 def test_variances_are_within_the_stated_error(models: SimpleNamespace) -> None:
     job = models.job(*models.data)
     exact, close = (
-        Simulator(program).encode("text", job.text)["s"]
-        for program in stages(models.small, job)
+        Simulator(program).encode("text", job.text)["s"] for program in stages(models.small, job)
     )
     assert 0 < np.abs(close - exact).max() <= 1.1 * EXP_TOLERANCE * exact.max()
     assert close.min() >= 0
@@ -81,7 +80,7 @@ def test_the_score_is_exact_inside_the_domain_and_saturates_outside(
     )
     far = 4 * job.text
     simulator = Simulator(lowered)
-    features = [simulator.encode(m, x) for m, x in zip(("text", "video"), (far, job.video), strict=True)]
+    features = [simulator.encode("text", far), simulator.encode("video", job.video)]
     ((_, values),) = simulator.iter_score(*features, ["ed", "vd", "logit.stored"])
     assert (values["ed"] > ed_hi).any()
     inside = np.clip(values["ed"], ed_lo, ed_hi), np.clip(values["vd"], vd_lo, vd_hi)
@@ -104,14 +103,12 @@ def test_the_score_is_exact_inside_the_domain_and_saturates_outside(
     ],
     ids=["ed", "vd", "ed vd", "ed3", "vd3", "degree6", "constant", "zero", "vanishing"],
 )
-def test_any_polynomial_is_lowered_exactly(
-    models: SimpleNamespace, polynomial: Polynomial
-) -> None:
+def test_any_polynomial_is_lowered_exactly(models: SimpleNamespace, polynomial: Polynomial) -> None:
     rng = np.random.default_rng(8)
     program = models.program(models.trunk(rng), models.trunk(rng), polynomial)
     job = models.job(*models.data)
     calibrated, lowered = stages(program, job)
-    features = [Simulator(lowered).encode(m, x) for m, x in (("text", job.text), ("video", job.video))]
+    features = [Simulator(lowered).encode(m, job.rows(m)) for m in ("text", "video")]
     a, b = (Simulator(p).score(*features) for p in (calibrated, lowered))
     np.testing.assert_allclose(b, a, atol=1e-10 * max(1.0, np.abs(a).max()))
 

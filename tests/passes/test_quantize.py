@@ -36,8 +36,7 @@ class Made:
 
     def error(self) -> tuple[np.ndarray, np.ndarray]:
         exact, found = (
-            Simulator(p).scores(self.job.text, self.job.video)
-            for p in (self.lowered, self.program)
+            Simulator(p).scores(self.job.text, self.job.video) for p in (self.lowered, self.program)
         )
         return found - exact, exact
 

@@ -68,6 +68,7 @@ def test_a_sign_and_magnitude_hold_every_input(
     settings = models.job(*models.data, target="hermes-pcm-14nm").settings
     crossbar = layout(settings, integer(("n", 3), lo, hi, 1.0))
     assert (crossbar.input_encoding, crossbar.input_bits) == (encoding, bits)
-    op = CrossbarMvm(np.eye(3, dtype=np.int64), np.zeros(3, np.int64), np.ones(3), crossbar, (None,) * crossbar.slices)
+    weight, steps = np.eye(3, dtype=np.int64), (None,) * crossbar.slices
+    op = CrossbarMvm(weight, np.zeros(3, np.int64), np.ones(3), crossbar, steps)
     x = np.array([[lo, hi, 0]])
     np.testing.assert_array_equal(op.run(x), x)
