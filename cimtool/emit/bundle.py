@@ -89,26 +89,14 @@ class Bundle:
 
     folder: Path
     manifest: Mapping[str, Any]
+    model: ModelCard
+    target: Target
+    settings: Settings
 
     @property
     def name(self) -> str:
         """The folder's name."""
         return self.folder.name
-
-    @cached_property
-    def model(self) -> ModelCard:
-        """What is known of the trained model."""
-        return ModelCard.from_json(self.manifest["model"])
-
-    @cached_property
-    def target(self) -> Target:
-        """The target that the bundle was compiled for."""
-        return Target.from_json(self.manifest["target"], f"{self.folder / MANIFEST}: target")
-
-    @cached_property
-    def settings(self) -> Settings:
-        """The settings that the bundle was compiled with."""
-        return Settings.from_json(self.manifest["settings"], f"{self.folder / MANIFEST}: settings")
 
     @cached_property
     def program(self) -> Program:
@@ -160,7 +148,7 @@ def write_bundle(folder: Path, build: Build) -> Bundle:
             "files": {name: sha256(partial / name) for name in files},
         }
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
-    return Bundle(folder, manifest)
+    return Bundle(folder, manifest, build.model, build.target, build.settings)
 
 
 def _write_files(folder: Path, build: Build) -> None:
@@ -270,7 +258,18 @@ def read_bundle(folder: Path) -> Bundle:
             raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
     for name, digest in files.items():
         _check_file(folder, name, digest)
-    return Bundle(folder, manifest)
+    try:
+        model = ModelCard.from_json(manifest["model"])
+        target, settings = manifest["target"], manifest["settings"]
+    except (KeyError, TypeError) as error:
+        raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
+    return Bundle(
+        folder,
+        manifest,
+        model,
+        Target.from_json(target, f"{file}: target"),
+        Settings.from_json(settings, f"{file}: settings"),
+    )
 
 
 def _check_file(folder: Path, name: str, digest: str) -> None:

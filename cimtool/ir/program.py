@@ -95,8 +95,10 @@ class Program:
 
 def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
     """The type of a node's value; CimError naming the node if it could overflow 62 bits."""
+    # One object a name: an operation may take one type given twice for one value given twice.
+    named = {name: replace(known) for name, known in zip(node.inputs, inputs, strict=True)}
     try:
-        return node.op.infer(*inputs)
+        return node.op.infer(*(named[name] for name in node.inputs))
     except RangeError:
         raise CimError(
             f"{graph}.{node.name} ({node.op.name}): its proved range does not fit the 62 bits of "

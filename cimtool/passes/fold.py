@@ -17,7 +17,7 @@ from cimtool.ir.source import BatchNorm, Exp, L2Normalize, PolynomialScore
 from cimtool.passes.step import Job, Pass
 from cimtool.simulate import Simulator
 
-CENTRE_BITS = 12
+CENTRE_BITS = 20
 """The common mean is rounded to so many bits of its largest entry, the same on every CPU."""
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,4 +93,4 @@ def rewritten(bundle: Bundle, folder: Path) -> Bundle:
     folder.mkdir()
     for file in bundle.folder.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    return Bundle(folder, bundle.manifest)
+    return replace(bundle, folder=folder)
