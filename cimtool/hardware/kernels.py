@@ -87,14 +87,12 @@ def _product(weight: Array, bias: Array, x: Type) -> Kernel:
         reach = np.abs(weight) * np.broadcast_to(np.maximum(-x.lo, x.hi), len(weight))[:, None]
         kind, parts = _exact_parts(reach)
     packed = [weight[part].astype(kind) for part in parts]
-    # A sum that float32 holds exactly fits 32 bits, which convert faster.
-    whole = np.int32 if kind is np.float32 else np.int64
 
     def run(rows: Array) -> Array:
         driven = rows.astype(kind)
-        total: Array = np.broadcast_to(bias, (len(rows), bias.size)).astype(np.int64)
+        total = np.full((len(rows), bias.size), bias)
         for part, matrix in zip(parts, packed, strict=True):
-            total += np.matmul(driven[:, part], matrix).astype(whole)
+            _add(np.matmul(driven[:, part], matrix), total)
         return total
 
     return run
@@ -131,8 +129,9 @@ def _converted(op: CrossbarMvm) -> Kernel:
     height = max(1, SUMS_IN_CACHE // (len(input_cycles(crossbar)) * packed[0].shape[1]))
 
     def run(x: Array) -> Array:
-        total = np.broadcast_to(base, (len(x), base.size)).astype(np.int64)
-        blocks = [slice(start, start + height) for start in range(0, len(x), height)]
+        total = np.full((len(x), base.size), base)
+        step = min(height, -(-len(x) // thread_count()))
+        blocks = [slice(start, start + step) for start in range(0, len(x), step)]
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(thread_count()) as pool:
             for _ in pool.map(lambda block: add(x[block], total[block]), blocks):
                 pass
@@ -196,10 +195,9 @@ class Conversion:
         """Add the converted `sums` [cycles, rows, slices, N] to `total` [rows, N] in place."""
         if self.complements[group].any():
             total += row_sums.T @ self.factors @ self.complements[group]
-        part = np.zeros(total.shape, self.kind)
+        part = np.empty(total.shape[1], self.kind)
         signs = self.signs[group]
-        _convert(sums, signs, self.steps, self.factors, *self.limits, self.rounding, part)
-        total += part
+        _convert(sums, signs, self.steps, self.factors, *self.limits, self.rounding, part, total)
 
 
 def _jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -207,12 +205,23 @@ def _jit(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_jit
-def _convert(sums, signs, steps, factors, lo, hi, rounding, total):  # type: ignore[no-untyped-def]
+def _add(sums, total):  # type: ignore[no-untyped-def]
+    rows, width = sums.shape
+    for i in range(rows):
+        for j in range(width):
+            total[i, j] += np.int64(sums[i, j])
+
+
+@_jit
+def _convert(  # type: ignore[no-untyped-def]
+    sums, signs, steps, factors, lo, hi, rounding, out, total
+):
+    """Add to `total`, a row at a time by way of `out` [N], whose integers may be narrower."""
     cycles, rows, slices, width = sums.shape
-    integer = total.dtype.type
+    integer = out.dtype.type
     lo, hi = integer(lo), integer(hi)
     for i in range(rows):
-        out = total[i]
+        out[:] = 0
         for c in range(cycles):
             for k in range(slices):
                 column = sums[c, i, k]
@@ -238,6 +247,8 @@ def _convert(sums, signs, steps, factors, lo, hi, rounding, total):  # type: ign
                         code = integer(integer(integer(column[j]) + half) >> step)
                         code = min(max(code, lo), hi)
                         out[j] += integer(code * sign[j]) * factor
+        for j in range(width):
+            total[i, j] += out[j]
 
 
 def step_errors(sums: Array, steps: int, crossbar: Crossbar, weights: IntArray) -> Array:

@@ -15,9 +15,10 @@ import numpy as np
 from cimtool.arrays import Array, FloatArray
 from cimtool.errors import CimError
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
-from cimtool.ir.format import integer_limits, ratio, round_half_up
+from cimtool.ir.format import Ratio, integer_limits, ratio, round_half_up
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.program import Builder, Graph, Node, Program, Rule, keep, rewrite, score_inputs
+from cimtool.ir.types import exact
 from cimtool.passes.bias import correct_bias, layer_means
 from cimtool.passes.formats import (
     Format,
@@ -129,14 +130,9 @@ class _Quantizer:
         """Limits in units of the value, per channel where its scale is."""
         op = node.op
         assert isinstance(op, Clip)
-        known = builder.types[inputs[0]]
-        # A limit beyond all values is none, however many units it may be.
-        lo, hi = (
-            round_half_up(np.clip(bound / unit, -CLIP_LIMIT, CLIP_LIMIT))
-            for bound in (op.lo, op.hi)
-            for unit in (known.unit if np.isfinite(bound).all() else 1.0,)
-        )
-        return builder.add(node.name, Clip(lo, hi), *inputs)
+        unit = builder.types[inputs[0]].unit
+        limits = Clip(_in_units(op.lo, unit), _in_units(op.hi, unit))
+        return builder.add(node.name, limits, *inputs)
 
     def sum(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
         """Accumulate exactly, after narrowing terms whose sum would be too wide."""
@@ -208,6 +204,12 @@ class _Quantizer:
         return self.narrowed[key]
 
 
+def _in_units(limit: Array, unit: FloatArray) -> Array:
+    """A limit in units of a value; one beyond all values is none, however many units it may be."""
+    units = limit / unit if np.isfinite(limit).all() else limit
+    return round_half_up(np.clip(units, -CLIP_LIMIT, CLIP_LIMIT))
+
+
 def wide_format(scale: FloatArray) -> Format:
     """A format that no value of a program leaves: for changing the scale alone."""
     limit = 1 << EXACT_BITS + 2
@@ -245,41 +247,29 @@ def requantized(builder: Builder, name: str, value: str, fmt: Format) -> str:
     """Add the Requant from a value's own scale to a format's, with multipliers per channel."""
     known = builder.types[value]
     shape = np.broadcast_shapes(known.unit.shape, fmt.scale.shape)
-    own, wanted, lo, hi = (
-        (
-            np.broadcast_to(x, shape if x.ndim <= len(shape) else x.shape).ravel()
-            for x in (known.unit, fmt.scale, np.asarray(known.lo), np.asarray(known.hi))
-        )
-        if shape
-        else (np.ravel(x) for x in (known.unit, fmt.scale, known.lo.min(), known.hi.max()))
-    )
-    multipliers, shifts = [], []
-    for i in range(own.size):
-        factor = Fraction(float(own[i])) / Fraction(float(wanted[i]))
-        largest = max(abs(int(lo[i % lo.size])), abs(int(hi[i % hi.size])), 1)
-        largest += largest // BIAS_MARGIN
-        if factor * largest < Fraction(1, 2):  # all values round to zero, by a shift as well
-            factor = Fraction(1, 2 << largest.bit_length())
-        try:
-            found = ratio(factor, largest)
-        except ValueError as error:
-            raise CimError(
-                f"{builder.name}.{name}: {error} in 62 bits; its range differs too much from "
-                "that of what it is added to or stored as"
-            ) from None
-        multipliers.append(found.multiplier)
-        shifts.append(found.shift)
-    return builder.add(
-        name,
-        Requant(
-            np.array(multipliers, np.int64).reshape(shape),
-            np.array(shifts, np.int64).reshape(shape),
-            fmt.lo,
-            fmt.hi,
-            fmt.scale,
-        ),
-        value,
-    )
+    own, wanted = (np.broadcast_to(scale, shape).flat for scale in (known.unit, fmt.scale))
+    magnitudes = np.maximum(np.abs(exact(known.lo)), np.abs(exact(known.hi)))
+    tops = np.broadcast_to(magnitudes, shape).flat if shape else [magnitudes.max()]
+    try:
+        ratios = [_ratio(*channel) for channel in zip(own, wanted, tops, strict=True)]
+    except ValueError as error:
+        raise CimError(
+            f"{builder.name}.{name}: {error} in 62 bits; its range differs too much from that of "
+            "what it is added to or stored as"
+        ) from None
+    multiplier = np.array([found.multiplier for found in ratios], np.int64).reshape(shape)
+    shift = np.array([found.shift for found in ratios], np.int64).reshape(shape)
+    return builder.add(name, Requant(multiplier, shift, fmt.lo, fmt.hi, fmt.scale), value)
+
+
+def _ratio(own: float, wanted: float, top: int) -> Ratio:
+    """The factor from one scale to another for values up to `top`, with room for BIAS_MARGIN."""
+    factor = Fraction(float(own)) / Fraction(float(wanted))
+    largest = max(int(top), 1)
+    largest += largest // BIAS_MARGIN
+    if factor * largest < Fraction(1, 2):  # all values round to zero, by a shift as well
+        factor = Fraction(1, 2 << largest.bit_length())
+    return ratio(factor, largest)
 
 
 QUANTIZE = Pass("quantized", "quantizing", quantize, INTEGER_OPS)
