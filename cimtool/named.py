@@ -10,9 +10,22 @@ from cimtool.errors import CimError
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean "x"?` for the closest of `known`, or the empty string."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f'; did you mean "{close[0]}"?' if close else ""
+    """Return `; did you mean "x"?` for the closest of `known`, or the empty string.
+
+    A name may be the beginning of a known one: `isac` is near `isaac-rram-128`.
+    """
+    closeness, best = max(((_closeness(name, one), one) for one in known), default=(0.0, ""))
+    return f'; did you mean "{best}"?' if closeness >= CLOSE else ""
+
+
+CLOSE = 0.6
+"""From this share of matching characters on, a known name is worth suggesting."""
+
+
+def _closeness(name: str, known: str) -> float:
+    """Share of matching characters, with all of a known name or with its beginning."""
+    forms = (known, known[: len(name)] or known)
+    return max(difflib.SequenceMatcher(None, name, form).ratio() for form in forms)
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> CimError:
