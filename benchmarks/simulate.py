@@ -16,7 +16,7 @@ from cimtool.emit.runtime import Session
 from cimtool.hardware.crossbar import encode_inputs, encode_weights
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph
-from cimtool.simulate import ROW_BLOCK
+from cimtool.simulator import ROW_BLOCK
 
 SECONDS = 2
 """What 1,500 texts and 1,500 videos may take on `ideal`."""

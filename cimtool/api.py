@@ -17,27 +17,27 @@ from cimtool.errors import CimError
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES
-from cimtool.load.embeddings import (
+from cimtool.loading.embeddings import (
     Embeddings,
     embeddings_of,
     read_embeddings,
     require_width,
     with_unit_rows,
 )
-from cimtool.load.model import Model, load_model
-from cimtool.load.polynomial import read_polynomial
+from cimtool.loading.model import Model, load_model
+from cimtool.loading.polynomial import read_polynomial
 from cimtool.passes.step import Job
 from cimtool.pipeline import Stage, compile_program
 from cimtool.reference.surrogate import Polynomial
 from cimtool.scores import best_scores, check_scores_file, write_scores
 from cimtool.settings import Settings, check_patterns, resolve
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from cimtool.verify.compare import Comparison
-    from cimtool.verify.report import Report
+    from cimtool.verification.compare import Comparison
+    from cimtool.verification.report import Report
 
 Say = Callable[[str], None]
 File = Path | str
@@ -170,8 +170,8 @@ def _model(
     say: Say,
 ) -> Model:
     if isinstance(projectors, tuple):
-        from cimtool.load.layer_map import read_layer_map
-        from cimtool.load.modules import model_from_modules
+        from cimtool.loading.layer_map import read_layer_map
+        from cimtool.loading.modules import model_from_modules
 
         if poly is None:
             raise CimError("compile: torch modules bring no polynomial; give one as poly=")
@@ -270,7 +270,7 @@ class Matcher:
             raise CimError(
                 f"{modality} embeddings have shape {rows.shape}; {card.name} takes [n, {width}]"
             )
-        from cimtool.load.embeddings import checked_rows
+        from cimtool.loading.embeddings import checked_rows
 
         return self.simulator.encode(modality, checked_rows(rows, modality, card.unit_rows))
 
@@ -333,7 +333,7 @@ def verify(
     Writes `report.html`, `report.json` and `report.md` into `report` (default: the bundle's
     folder). Raises CheckFailed where a bit differs or a metric is over its limit in `max_drift`.
     """
-    from cimtool.verify.run import verify_bundle
+    from cimtool.verification.run import verify_bundle
 
     opened = read_bundle(Path(bundle))
     read = read_data(data, opened.model)
@@ -354,7 +354,7 @@ def compare(
 
     Raises CheckFailed where a bit differs.
     """
-    from cimtool.verify.compare import compare_bundles
+    from cimtool.verification.compare import compare_bundles
 
     opened = [read_bundle(Path(bundle)) for bundle in bundles]
     rows = [read_data(data, one.model) for one in opened]

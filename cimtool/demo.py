@@ -10,7 +10,7 @@ from cimtool import api
 from cimtool.emit.bundle import check_place
 from cimtool.hardware.target import load_target
 from cimtool.training.demo_data import DemoFiles, prepare_demo
-from cimtool.verify.report import Report
+from cimtool.verification.report import Report
 
 NAME = "demo"
 CACHE = Path("demo-cache")

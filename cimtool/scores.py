@@ -11,7 +11,7 @@ import numpy as np
 
 from cimtool.arrays import Array
 from cimtool.errors import CimError
-from cimtool.simulate import Features, Simulator
+from cimtool.simulator import Features, Simulator
 
 
 def best_scores(

@@ -18,7 +18,7 @@ from torch import nn
 import cimtool
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.models import Trunk
-from cimtool.verify.compare import comparison_table
+from cimtool.verification.compare import comparison_table
 
 WIDTH, HIDDEN, D = 32, 64, 16
 

@@ -11,7 +11,7 @@ import torch
 from cimtool import api
 from cimtool.arrays import Array
 from cimtool.errors import CheckFailed, CimError
-from cimtool.load.polynomial import read_polynomial
+from cimtool.loading.polynomial import read_polynomial
 from cimtool.placement import placements
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.models import Trunk, TwoTower

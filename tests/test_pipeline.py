@@ -16,14 +16,14 @@ from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import PcmePoly, Tower, assemble
 from cimtool.ir.source import BatchNorm
-from cimtool.load.layouts.trunk import TrunkTower
-from cimtool.load.layouts.two_branch import TwoBranch, TwoBranchTower
+from cimtool.loading.layouts.trunk import TrunkTower
+from cimtool.loading.layouts.two_branch import TwoBranch, TwoBranchTower
 from cimtool.passes.step import Job
 from cimtool.pipeline import PIPELINE, Stage, compile_program
 from cimtool.reference.metrics import top1_agreement
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.settings import resolve
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 
 GOLDEN = Path(__file__).parent / "golden" / "tiny_program.txt"
 PLAIN = Polynomial(2, (-0.1, 0.002, 1e-4, -1e-5, 2e-6), 0.3)

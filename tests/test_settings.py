@@ -32,7 +32,9 @@ def test_a_target_alone_decides_everything(name: str) -> None:
     assert settings.cells_per_weight == target.array.cells_per_weight
     assert settings.adc_bits == target.adc_bits
     assert (settings.calibrator, settings.equalise, settings.bias_correction) == (
-        "minmax", True, True,
+        "minmax",
+        True,
+        True,
     )
 
 
@@ -138,10 +140,14 @@ def test_every_allowed_choice_is_kept_and_survives_json(flags: dict[str, object]
         ("equalise = 1", "equalise = 1: must be true or false"),
         ("layers = 3", "layers = 3: must be a table"),
         ('[layers]\n"video.mu" = 4', 'layers."video.mu" = 4: must be a table'),
-        ('[layers."video.mu"]\nadc_bit = 4', 'unknown key layers."video.mu".adc_bit; did you'
-         ' mean "adc_bits"?'),
-        ('[layers."video.mu"]\nadc_bits = 40', 'layers."video.mu".adc_bits = 40: must be an'
-         ' integer from 1 to 16 or "lossless"'),
+        (
+            '[layers."video.mu"]\nadc_bit = 4',
+            'unknown key layers."video.mu".adc_bit; did you mean "adc_bits"?',
+        ),
+        (
+            '[layers."video.mu"]\nadc_bits = 40',
+            'layers."video.mu".adc_bits = 40: must be an integer from 1 to 16 or "lossless"',
+        ),
     ],
 )
 def test_mistakes_in_the_file(tmp_path: Path, text: str, sentence: str) -> None:
@@ -168,13 +174,23 @@ def test_mistakes_in_flags_are_named_as_flags(flags: dict[str, object], sentence
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ({"encoding": "twos-complement"}, 'adc_bits = 8: encoding = "twos-complement" adds'
-         " digitally and has no converter"),
-        ({"encoding": "twos-complement", "adc_bits": "lossless",
-          "layers": {"video.mu": {"adc_bits": 6}}}, 'layers."video.mu": adc_bits = 6: encoding ='),
+        (
+            {"encoding": "twos-complement"},
+            'adc_bits = 8: encoding = "twos-complement" adds digitally and has no converter',
+        ),
+        (
+            {
+                "encoding": "twos-complement",
+                "adc_bits": "lossless",
+                "layers": {"video.mu": {"adc_bits": 6}},
+            },
+            'layers."video.mu": adc_bits = 6: encoding =',
+        ),
         ({"array": "128x3"}, "an array of 3 columns is too narrow: one 8-bit weight takes 4"),
-        ({"array": "128x4", "layers": {"x[1]": {"weight_bits": 9}}}, 'layers."x[1]": an array of 4'
-         " columns is too narrow: one 9-bit weight takes 5"),
+        (
+            {"array": "128x4", "layers": {"x[1]": {"weight_bits": 9}}},
+            'layers."x[1]": an array of 4 columns is too narrow: one 9-bit weight takes 5',
+        ),
     ],
 )
 def test_contradictions_are_refused(flags: dict[str, object], sentence: str) -> None:

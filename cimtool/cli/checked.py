@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cimtool.cli.output import Output
-from cimtool.verify.render import terminal_table
-from cimtool.verify.report import VerificationFailed
+from cimtool.verification.render import terminal_table
+from cimtool.verification.report import VerificationFailed
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from cimtool.cli.checked import failures_shown
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
-from cimtool.verify.compare import comparison_table
+from cimtool.verification.compare import comparison_table
 
 
 @click.command(cls=Command)

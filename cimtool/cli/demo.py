@@ -12,8 +12,8 @@ from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.demo import CACHE, OUT, Walk, walk
-from cimtool.verify.files import REPORT_FILES
-from cimtool.verify.render import terminal_table
+from cimtool.verification.files import REPORT_FILES
+from cimtool.verification.render import terminal_table
 
 
 @click.command(cls=Command)

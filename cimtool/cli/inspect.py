@@ -8,7 +8,7 @@ import click
 
 from cimtool.cli.group import Command
 from cimtool.cli.output import Output
-from cimtool.load.inspect import format_facts, inspect
+from cimtool.loading.inspect import format_facts, inspect
 
 
 @click.command(cls=Command)

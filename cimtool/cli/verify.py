@@ -11,9 +11,9 @@ from cimtool.cli.checked import failures_shown
 from cimtool.cli.group import Command, OneOf
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
-from cimtool.verify.files import REPORT_FILES
-from cimtool.verify.limits import parse_limits
-from cimtool.verify.render import terminal_table
+from cimtool.verification.files import REPORT_FILES
+from cimtool.verification.limits import parse_limits
+from cimtool.verification.render import terminal_table
 
 
 @click.command(cls=Command)

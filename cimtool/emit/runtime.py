@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 
 from cimtool.arrays import Array
-from cimtool.simulate import PAIR_BLOCK
+from cimtool.simulator import PAIR_BLOCK
 
 Level = Literal["disable", "basic", "extended", "all"]
 

@@ -12,7 +12,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import round_half_up
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
-from cimtool.simulate import Runner
+from cimtool.simulator import Runner
 
 Layer = Mvm | CrossbarMvm
 Adjust = Callable[[str, Layer, Array], tuple[Layer, Array]]

@@ -19,7 +19,7 @@ from cimtool.ir.source import L2Normalize
 from cimtool.passes.fold import FLOAT_OPS
 from cimtool.passes.step import Job, Pass
 from cimtool.settings import Calibrator
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 
 SIGNIFICANT_BITS = 10
 SMALLEST_EXPONENT = -1074

@@ -15,7 +15,7 @@ from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum,
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.source import BatchNorm, Exp, L2Normalize, PolynomialScore
 from cimtool.passes.step import Job, Pass
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 
 CENTRE_BITS = 20
 """The common mean is rounded to so many bits of its largest entry, the same on every CPU."""

@@ -29,7 +29,7 @@ from cimtool.emit.bundle import (
 from cimtool.emit.serial import ConstantTable, program_text
 from cimtool.errors import CimError
 from cimtool.ir.program import Program
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 
 FILES = (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, *ONNX_FILES)

@@ -20,7 +20,7 @@ from cimtool.ir.format import integer_limits, ratio
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import Type, real
-from cimtool.simulate import Runner, run
+from cimtool.simulator import Runner, run
 
 ENCODINGS: tuple[Encoding, ...] = ("differential", "offset", "offset-flip", "twos-complement")
 INPUT_ENCODINGS: tuple[InputEncoding, ...] = ("unsigned", "twos-complement", "offset", "bipolar")

@@ -20,7 +20,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Builder
 from cimtool.ir.types import real
-from cimtool.simulate import Simulator, run
+from cimtool.simulator import Simulator, run
 from cimtool.training.demo_data import DemoFiles
 
 SCRIPT = Path(__file__).parents[1] / "no_vnni.py"

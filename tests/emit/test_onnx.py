@@ -21,7 +21,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program
 from cimtool.ir.types import real
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 
 FEATURES = ["mu", "s", "ed_self", "vd_self"]

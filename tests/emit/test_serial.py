@@ -23,7 +23,7 @@ from cimtool.emit.serial import (
 from cimtool.errors import CimError
 from cimtool.ir.program import Program
 from cimtool.ir.types import integer, real
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 
 

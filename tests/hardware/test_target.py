@@ -42,7 +42,9 @@ def test_isaac_and_hermes_say_what_their_sources_say() -> None:
     assert (isaac.array.rows, isaac.array.columns, isaac.adc_bits) == (128, 128, 8)
     assert (isaac.array.cell_bits, isaac.array.encoding) == (2, "offset-flip")
     assert (isaac.input.dac_bits, isaac.input.encoding, isaac.simulated) == (
-        1, "twos-complement", True,
+        1,
+        "twos-complement",
+        True,
     )
     assert (hermes.array.signed_rows, hermes.array.signed_cols) == (256, 256)
     assert (hermes.input.dac_bits, hermes.input.encoding) == (8, "bipolar")
@@ -78,17 +80,25 @@ def test_isaac_adc_rate_is_its_columns_in_a_read() -> None:
 @pytest.mark.parametrize(
     ("encoding", "bits", "cell_bits", "cells"),
     [
-        ("differential", 8, 8, 2), ("differential", 8, 4, 4), ("differential", 9, 4, 4),
-        ("differential", 2, 1, 2), ("offset", 8, 2, 4), ("offset-flip", 7, 2, 4),
-        ("twos-complement", 8, 1, 8), ("offset", 4, 8, 1),
+        ("differential", 8, 8, 2),
+        ("differential", 8, 4, 4),
+        ("differential", 9, 4, 4),
+        ("differential", 2, 1, 2),
+        ("offset", 8, 2, 4),
+        ("offset-flip", 7, 2, 4),
+        ("twos-complement", 8, 1, 8),
+        ("offset", 4, 8, 1),
     ],
 )
 def test_cells_of_a_weight(encoding: str, bits: int, cell_bits: int, cells: int) -> None:
     assert cells_per_weight(encoding, bits, cell_bits) == cells
 
 
-@given(bits=st.integers(2, 16), cell_bits=st.integers(1, 8),
-       encoding=st.sampled_from(["differential", "offset", "offset-flip", "twos-complement"]))
+@given(
+    bits=st.integers(2, 16),
+    cell_bits=st.integers(1, 8),
+    encoding=st.sampled_from(["differential", "offset", "offset-flip", "twos-complement"]),
+)
 def test_slices_hold_the_weight_and_none_is_idle(bits: int, cell_bits: int, encoding: str) -> None:
     stored = bits - (encoding == "differential")
     slices = slice_count(encoding, bits, cell_bits)
@@ -140,30 +150,44 @@ def test_base_cycles_are_refused(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("[array]\nrowz = 64", 'unknown key array.rowz; did you mean "rows"?'),
-        ("[array]\nrows = 0", "array.rows = 0: must be an integer of at least 1 (leave the key"
-         " out for unlimited)"),
+        (
+            "[array]\nrows = 0",
+            "array.rows = 0: must be an integer of at least 1 (leave the key out for unlimited)",
+        ),
         ('[array]\nrows = "128"', 'array.rows = "128": must be an integer of at least 1 (leave'),
         ("[array]\ncell_bits = 9", "array.cell_bits = 9: must be an integer from 1 to 8"),
         ("[weights]\nbits = 17", "weights.bits = 17: must be an integer from 2 to 16"),
         ("[weights]\nbits = true", "weights.bits = true: must be an integer from 2 to 16"),
-        ("[activations]\nfeature_bits = 3", "activations.feature_bits = 3: must be an integer"
-         " from 4 to 16"),
+        (
+            "[activations]\nfeature_bits = 3",
+            "activations.feature_bits = 3: must be an integer from 4 to 16",
+        ),
         ("[adc]\nbits = 0", 'adc.bits = 0: must be an integer from 1 to 16 or "lossless"'),
-        ('[adc]\nrounding = "up"', 'adc.rounding = "up": must be "half-up" | "half-even" |'
-         ' "floor"'),
+        (
+            '[adc]\nrounding = "up"',
+            'adc.rounding = "up": must be "half-up" | "half-even" | "floor"',
+        ),
         ("[array]\nencodings = 1", 'unknown key array.encodings; did you mean "encoding"?'),
         ("array = 5", "array = 5: must be a table"),
         ("figures = 5", "figures = 5: must be a list of tables"),
         ("simulated = 1", "simulated = 1: must be true or false"),
         ('class = "exact"', 'class = "exact": must be "bit-exact" | "nominal"'),
-        ("[weights]\nbits = 6", 'array.cells_per_weight = 4: must be 3, what encoding "offset-flip"'
-         " needs for 6-bit weights in 2-bit cells"),
+        (
+            "[weights]\nbits = 6",
+            'array.cells_per_weight = 4: must be 3, what encoding "offset-flip"'
+            " needs for 6-bit weights in 2-bit cells",
+        ),
         ("[array]\nsigned_cols = 64", "array.signed_cols = 64: must be 32, by the array's rows"),
         ("[array]\ncolumns = 3", "array.columns = 3: must be at least 4, the cells of one weight"),
-        ("[array]\nweights_total = 4096", "array.weights_total = 4096: must be signed_rows x"
-         " signed_cols x weight_sets x arrays = 128 x 32 x 1 x null"),
-        ('[array]\nencoding = "twos-complement"', 'adc.bits = 8: an array with array.encoding ='
-         ' "twos-complement" adds digitally'),
+        (
+            "[array]\nweights_total = 4096",
+            "array.weights_total = 4096: must be signed_rows x"
+            " signed_cols x weight_sets x arrays = 128 x 32 x 1 x null",
+        ),
+        (
+            '[array]\nencoding = "twos-complement"',
+            'adc.bits = 8: an array with array.encoding = "twos-complement" adds digitally',
+        ),
         ('[[figures]]\nquantity = "area"', "figures[0].value is missing: must be a number above 0"),
     ],
 )
@@ -187,8 +211,14 @@ def test_mistakes_are_one_sentence_with_file_key_and_value(
     ],
 )
 def test_figures_must_be_comparable(tmp_path: Path, change: str, sentence: str) -> None:
-    figure = {"quantity": '"area"', "value": "1.5", "unit": '"mm2"', "source": '"here"',
-              "scope": '"chip"', "status": '"confirmed"'}
+    figure = {
+        "quantity": '"area"',
+        "value": "1.5",
+        "unit": '"mm2"',
+        "source": '"here"',
+        "scope": '"chip"',
+        "status": '"confirmed"',
+    }
     figure |= dict(line.split(" = ") for line in change.splitlines())
     text = "[[figures]]\n" + "\n".join(f"{key} = {value}" for key, value in figure.items())
     with pytest.raises(CimError) as caught:

@@ -20,7 +20,7 @@ from cimtool.ir.format import ratio
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder
 from cimtool.ir.types import RangeError, Type, integer, real
-from cimtool.simulate import Runner, run
+from cimtool.simulator import Runner, run
 
 WIDTH = 5
 

@@ -10,7 +10,7 @@ from cimtool.ir.arithmetic import Clip
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder
 from cimtool.ir.types import integer
-from cimtool.simulate import run
+from cimtool.simulator import run
 
 ROWS = 333
 EDGES = [0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32, 3 * 2**31, 2**40]

@@ -12,8 +12,8 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import PcmePoly, Tower, assemble
 from cimtool.ir.program import Program
 from cimtool.ir.source import BatchNorm
-from cimtool.load.layouts.trunk import TrunkTower
-from cimtool.load.layouts.two_branch import TwoBranchTower
+from cimtool.loading.layouts.trunk import TrunkTower
+from cimtool.loading.layouts.two_branch import TwoBranchTower
 from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
 from cimtool.settings import resolve

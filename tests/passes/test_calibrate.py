@@ -15,7 +15,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Program
 from cimtool.passes.calibrate import LIMITS, calibrate, norm_energy, outward
 from cimtool.passes.fold import fold
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 
 
 @given(st.floats(-1e30, 1e30), st.floats(0, 1e30))

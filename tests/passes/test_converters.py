@@ -19,7 +19,7 @@ from cimtool.passes.lower import lower
 from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
 from cimtool.passes.tile import CROSSBAR_OPS, tile
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 
 
 def stages(program: Program, job: Job) -> tuple[Program, Program]:

@@ -13,7 +13,7 @@ from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.ir.types import real
 from cimtool.passes.fold import fold, round_to_bits, single
-from cimtool.simulate import Runner, Simulator
+from cimtool.simulator import Runner, Simulator
 
 
 def statistics(program: Program, data: np.ndarray) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from cimtool.passes.fold import fold
 from cimtool.passes.lower import DOMAIN_MARGIN, EXP_TOLERANCE, MAC_OPS, lower, widened
 from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
-from cimtool.simulate import Simulator
+from cimtool.simulator import Simulator
 
 
 def stages(program: Program, job: Job) -> tuple[Program, Program]:

@@ -1,0 +1,216 @@
+"""Embeddings: the rows that texts and videos enter with, and which video is right for a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.errors import CimError
+from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
+from cimtool.loading.npy import npz_names, read_npy, read_npz
+from cimtool.named import nearest
+
+TEXT = ("text",)
+VIDEO = ("video", "image")
+LABELS = ("labels", "label")
+TRUTH = ("text_to_video", "text_to_image")
+KEYS = (*TEXT, *VIDEO, *LABELS, *TRUTH)
+
+UNIT_TOLERANCE = 1e-3
+"""Rows whose norm is this near 1 count as unit rows and stay as they are."""
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Rows of both modalities, float32: text [N, in], video [M, in].
+
+    `text_to_video` [N] is the row of the right video of each text, None where it is not known;
+    `labels` [N] is the class of each text where classes are known. `file` is where they come from,
+    for messages.
+    """
+
+    text: Array
+    video: Array
+    text_to_video: IntArray | None
+    labels: IntArray | None = None
+    file: str = "embeddings"
+
+    @property
+    def right(self) -> IntArray:
+        """The right video of each text [N], for what cannot do without; CimError where unknown."""
+        if self.text_to_video is None:
+            raise CimError(
+                f"{self.file}: {len(self.text)} texts and {len(self.video)} videos, and "
+                "text_to_video is missing, which says which video row is right for each text"
+            )
+        return self.text_to_video
+
+
+def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
+    """Read one `.npz`, `.pt` or `.pth`, or a pair: `.npy` or `.pt`, text in `path` and `video`.
+
+    Raises CimError for a file that is missing, broken, or whose arrays are not embeddings.
+    """
+    if video is not None:
+        return embeddings_of({"text": _one(path), "video": _one(video)}, f"{path}, {video}")
+    if path.suffix == ".npy":
+        raise CimError(f"{path}: holds one modality; expected a pair of .npy files, text first")
+    require_suffix(path, "embeddings", (".npz", *TORCH_SUFFIXES))
+    if path.suffix == ".npz":
+        values: Any = read_npz(path, KEYS)
+        held = npz_names(path)
+    else:
+        values = read_torch(path)
+        if not isinstance(values, dict):
+            raise CimError(f"{path}: holds one modality; expected a pair of files, or both in one")
+        held = list(values)
+    return embeddings_of({key: values[key] for key in KEYS if key in values}, str(path), held)
+
+
+def _one(path: Path) -> Any:
+    require_suffix(path, "one modality's embeddings", (".npy", *TORCH_SUFFIXES))
+    return read_npy(path) if path.suffix == ".npy" else read_torch(path)
+
+
+def embeddings_of(
+    values: Mapping[str, Any], where: str = "embeddings", held: list[str] | None = None
+) -> Embeddings:
+    """Check arrays by name (`text`, `video`, ... with their aliases) and take them as embeddings.
+
+    Without `text_to_video` row i of the texts belongs to row i of the videos. `held` are all names
+    that the file has, for the message. Raises CimError starting with `where`.
+    """
+    held = list(values) if held is None else held
+    text_key, video_key = (_one_of(values, names, where, held) for names in (TEXT, VIDEO))
+    text = _rows(values[text_key], where, text_key)
+    video = _rows(values[video_key], where, video_key)
+    truth = _truth(values, where, len(text), len(video))
+    label_key = _optional(values, LABELS, where)
+    labels = None
+    if label_key:
+        labels = _labels(values[label_key], where, label_key, len(text))
+    return Embeddings(text, video, truth, labels, where)
+
+
+def _one_of(values: Mapping[str, Any], names: tuple[str, ...], where: str, held: list[str]) -> str:
+    found = _optional(values, names, where)
+    if found is None:
+        aliases = f" (or {', '.join(names[1:])})" if names[1:] else ""
+        hint = next((h for h in (nearest(name, held) for name in names) if h), "")
+        raise CimError(
+            f"{where}: {names[0]}{aliases} is missing; it holds "
+            f"{', '.join(held[:8]) or 'nothing'}{hint}"
+        )
+    return found
+
+
+def _optional(values: Mapping[str, Any], names: tuple[str, ...], where: str) -> str | None:
+    found = [name for name in names if name in values]
+    if len(found) > 1:
+        raise CimError(f"{where}: holds {' and '.join(found)}; expected one of them")
+    return found[0] if found else None
+
+
+def _rows(value: Any, where: str, key: str) -> Array:
+    """Return float32 rows; CimError where they are not finite numbers in two dimensions."""
+    array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray("")
+    if array.dtype.kind not in "fiu":
+        kind = array.dtype if isinstance(value, np.ndarray) else type(value).__name__
+        raise CimError(f"{where}: {key} is of {kind}; expected an array of real numbers")
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise CimError(
+            f"{where}: {key} has shape {list(array.shape)}; expected two dimensions, [rows, width]"
+        )
+    if len(array) == 0:
+        raise CimError(f"{where}: {key} has no rows")
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(array, np.float32)
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        bad = array[row][~np.isfinite(rows[row])][0]
+        raise CimError(f"{where}: row {row} of {key} holds {bad}; expected finite float32 numbers")
+    return rows
+
+
+def _truth(values: Mapping[str, Any], where: str, texts: int, videos: int) -> IntArray | None:
+    key = _optional(values, TRUTH, where)
+    if key is None:
+        return np.arange(texts, dtype=np.int64) if texts == videos else None
+    truth = _integers(values[key], where, key, texts)
+    wrong = (truth < 0) | (truth >= videos)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise CimError(
+            f"{where}: row {row} of {key} is {truth[row]}; expected a video row, 0 to {videos - 1}"
+        )
+    return truth
+
+
+def _labels(value: Any, where: str, key: str, texts: int) -> IntArray:
+    """Return class numbers [texts]; names of classes are numbered in alphabetical order."""
+    array = np.asarray(value)
+    if array.dtype.kind in "US":
+        value = np.unique(array, return_inverse=True)[1].reshape(array.shape)
+    return _integers(value, where, key, texts)
+
+
+def _integers(value: Any, where: str, key: str, texts: int) -> IntArray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise CimError(f"{where}: {key} is of {array.dtype}; expected integers")
+    if array.shape != (texts,):
+        raise CimError(
+            f"{where}: {key} has shape {list(array.shape)}; expected [{texts}], one per text"
+        )
+    return array.astype(np.int64)
+
+
+def require_width(embeddings: Embeddings, text: int, video: int, model: str) -> None:
+    """Raise CimError unless the rows are as wide as the inputs of the model called `model`."""
+    for key, rows, width in (("text", embeddings.text, text), ("video", embeddings.video, video)):
+        if rows.shape[1] != width:
+            raise CimError(
+                f"{embeddings.file}: {key} rows have {rows.shape[1]} numbers; {model} expects "
+                f"{width}"
+            )
+
+
+def unit_rows(rows: Array, where: str = "embeddings") -> Array:
+    """Return float32 rows of unit norm; those within 1e-3 of it are taken as they are.
+
+    The others are divided in float64 and rounded. CimError for a row of zeros.
+    """
+    norms: FloatArray = np.linalg.norm(rows.astype(np.float64), axis=1)
+    if not norms.all():
+        row = int(np.argmin(norms))
+        raise CimError(f"{where}: row {row} is all zeros; expected a row that can be normalised")
+    off = np.abs(norms - 1) > UNIT_TOLERANCE
+    if not off.any():
+        return rows
+    result = rows.copy()
+    result[off] = (rows[off].astype(np.float64) / norms[off, None]).astype(np.float32)
+    return result
+
+
+def checked_rows(rows: Array, where: str, unit: bool) -> Array:
+    """Return one modality's rows as finite float32 [n, width], at unit norm where `unit` says so.
+
+    Raises CimError naming the row where one cannot be taken.
+    """
+    checked = _rows(rows, "embeddings", where)
+    return unit_rows(checked, f"{where} embeddings") if unit else checked
+
+
+def with_unit_rows(embeddings: Embeddings) -> Embeddings:
+    """Embeddings with both modalities' rows at unit norm, for a layout that expects them."""
+    text, video = (
+        unit_rows(rows, f"{embeddings.file}: {key}")
+        for key, rows in (("text", embeddings.text), ("video", embeddings.video))
+    )
+    return Embeddings(text, video, embeddings.text_to_video, embeddings.labels, embeddings.file)

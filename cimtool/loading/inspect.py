@@ -1,0 +1,274 @@
+"""What a file is and what it holds, as plain data and as lines for a reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool.arrays import Array
+from cimtool.errors import CimError
+from cimtool.hardware.target import load_target
+from cimtool.loading.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
+from cimtool.loading.embeddings import (
+    KEYS,
+    TEXT,
+    UNIT_TOLERANCE,
+    VIDEO,
+    Embeddings,
+    embeddings_of,
+    read_embeddings,
+)
+from cimtool.loading.layer_map import LayerMap, read_layer_map
+from cimtool.loading.layout import recognise
+from cimtool.loading.model import INNER_POLYNOMIAL, sha256
+from cimtool.loading.npy import npz_names, read_npy, read_npz
+from cimtool.loading.onnx_file import describe_onnx
+from cimtool.loading.polynomial import COEFFICIENTS, parse_polynomial, read_polynomial
+from cimtool.loading.weights import Weights, find_weights
+from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.toml_files import read_toml
+
+MANIFEST = "manifest.json"
+MANIFEST_KEYS = ("format_version", "cimtool_version", "model", "target", "settings", "inputs")
+
+Facts = dict[str, Any]
+
+
+def inspect(path: Path) -> Facts:
+    """Say what a checkpoint, polynomial, data, target, settings, ONNX file or bundle holds.
+
+    The result is plain data; `kind` says which of these it is. CimError where the file is
+    missing, broken, or none of them.
+    """
+    if path.is_dir():
+        return {"file": str(path), **_bundle(path)}
+    readers: dict[str, Callable[[Path], Facts]] = {
+        ".toml": _toml,
+        ".json": _json,
+        ".npz": _npz,
+        ".npy": _npy,
+        ".onnx": describe_onnx,
+        ".safetensors": lambda file: describe_checkpoint(read_checkpoint(file)),
+    } | dict.fromkeys(TORCH_SUFFIXES, _torch)
+    if not path.exists():
+        raise CimError(f"{path}: there is no such file or folder")
+    if path.suffix not in readers:
+        raise CimError(
+            f"{path}: what it is cannot be told from its suffix; expected a bundle's folder or "
+            f"one of {', '.join(sorted(readers))}"
+        )
+    facts = readers[path.suffix](path)
+    return {"file": str(path), **facts, "bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def format_facts(facts: Mapping[str, Any]) -> list[str]:
+    """Lines for a reader: one fact a line, tables indented below their name."""
+    return [f"{facts['file']}: {facts['kind']}", *_lines(facts, 1, ("file", "kind"))]
+
+
+def _lines(facts: Mapping[str, Any], depth: int, skipped: tuple[str, ...] = ()) -> list[str]:
+    lines = []
+    for key, value in facts.items():
+        label = "  " * depth + key.replace("_", " ")
+        if key in skipped:
+            continue
+        if isinstance(value, Mapping):
+            inner = _lines(value, depth + 1)
+            lines += [label, *inner] if inner else [f"{label}: none"]
+        elif isinstance(value, list) and value and not isinstance(value[0], int | float):
+            lines += [label, *("  " * (depth + 1) + str(entry) for entry in value)]
+        else:
+            lines.append(f"{label}: {_value_text(value)}")
+    return lines
+
+
+def _value_text(value: Any) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return str(value) if value else "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _torch(path: Path) -> Facts:
+    content = read_torch(path)
+    if isinstance(content, np.ndarray):
+        return _array(content)
+    if not isinstance(content, dict):
+        raise CimError(f"{path}: holds a {type(content).__name__}; expected a dictionary or tensor")
+    if any(key in content for key in COEFFICIENTS):
+        return describe_polynomial(parse_polynomial(content, str(path)))
+    if any(isinstance(content.get(key), np.ndarray) for key in (*TEXT, *VIDEO)):
+        return describe_embeddings(embeddings_of(content, str(path)))
+    return describe_checkpoint(Checkpoint(str(path), content))
+
+
+def _npz(path: Path) -> Facts:
+    names = npz_names(path)
+    if any(key in names for key in COEFFICIENTS):
+        return describe_polynomial(read_polynomial(path))
+    if any(key in names for key in (*TEXT, *VIDEO)):
+        others = [name for name in names if name not in KEYS]
+        return {**describe_embeddings(read_embeddings(path)), "other_arrays": others}
+    return {"kind": "arrays", "arrays": {k: _array_text(v) for k, v in read_npz(path).items()}}
+
+
+def _npy(path: Path) -> Facts:
+    return _array(read_npy(path))
+
+
+def _array(array: Array) -> Facts:
+    facts: Facts = {"kind": "array", "dtype": str(array.dtype), "shape": list(array.shape)}
+    return facts | (_rows(array) if array.ndim == 2 and array.dtype.kind == "f" else {})
+
+
+def _json(path: Path) -> Facts:
+    if path.name == MANIFEST:
+        return _bundle(path.parent)
+    return describe_polynomial(read_polynomial(path))
+
+
+def _toml(path: Path) -> Facts:
+    """A target names itself, a map has tables of modalities, and settings are what is left."""
+    values = read_toml(path)
+    if "name" in values or "base" in values:
+        return {"kind": "target", **load_target(path.absolute()).to_json()}
+    if values and set(values) <= {"text", "video"}:
+        read_layer_map(path)
+        return {"kind": "layer map", **values}
+    return {"kind": "settings", **values}
+
+
+def _bundle(folder: Path) -> Facts:
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        raise CimError(f"{folder}: is not a bundle: there is no {MANIFEST}")
+    try:
+        values = json.loads(manifest.read_text(encoding="utf-8"))
+        facts = {key: values[key] for key in MANIFEST_KEYS}
+        listed = values["files"].items()
+    except OSError as error:
+        raise CimError(f"{manifest}: cannot be read: {error.strerror}") from None
+    except KeyError as error:
+        raise CimError(f"{manifest}: {error.args[0]} is missing") from None
+    except (ValueError, TypeError, AttributeError):
+        raise CimError(f"{manifest}: is not a bundle's manifest") from None
+    files = {name: _file_state(folder / name, digest) for name, digest in listed}
+    return {"kind": "bundle", **facts, "files": files}
+
+
+def _file_state(file: Path, digest: str) -> str:
+    if not file.is_file():
+        return "missing"
+    size = f"{file.stat().st_size:,} bytes"
+    return size if sha256(file) == digest else f"{size}, changed since it was written"
+
+
+def describe_polynomial(polynomial: Polynomial) -> Facts:
+    """Degree, each term with its coefficient, bias, scales, and the teacher."""
+    terms = (
+        " ".join(f"{name}^{n}" if n > 1 else name for name, n in (("ed", i), ("vd", j)) if n)
+        for i, j in exponents(polynomial.degree)
+    )
+    return {
+        "kind": "polynomial",
+        "degree": polynomial.degree,
+        "bias": polynomial.bias,
+        "coefficients": dict(zip(terms, polynomial.coeff, strict=True)),
+        "scale_ed": polynomial.scale_ed,
+        "scale_vd": polynomial.scale_vd,
+        "predicts": "logit" if polynomial.fit_logit else "p",
+        "teacher": {"a": polynomial.a, "b": polynomial.b, "K": polynomial.K},
+    }
+
+
+def describe_embeddings(embeddings: Embeddings) -> Facts:
+    """Shapes, norms, which video belongs to each text, and the classes where known."""
+    labels = embeddings.labels
+    return {
+        "kind": "embeddings",
+        "text": {"shape": list(embeddings.text.shape), **_rows(embeddings.text)},
+        "video": {"shape": list(embeddings.video.shape), **_rows(embeddings.video)},
+        "pairs": _pairs(embeddings),
+        "classes": None if labels is None else len(np.unique(labels)),
+    }
+
+
+def _pairs(embeddings: Embeddings) -> str:
+    texts, videos = len(embeddings.text), len(embeddings.video)
+    right = embeddings.text_to_video
+    if right is None:
+        return f"not known for {texts} texts and {videos} videos (text_to_video is missing)"
+    if texts == videos and np.array_equal(right, np.arange(texts)):
+        return "row i to row i"
+    return f"{texts} texts to {len(np.unique(right))} of {videos} videos"
+
+
+def _rows(rows: Array) -> Facts:
+    norms = np.linalg.norm(rows.astype(np.float64), axis=1)
+    finite = bool(np.isfinite(norms).all())
+    facts: Facts = {"finite": finite}
+    if len(rows) and finite:
+        facts["norms"] = [round(float(norm), 6) for norm in (norms.min(), norms.max())]
+        facts["unit_rows"] = bool((np.abs(norms - 1) <= UNIT_TOLERANCE).all())
+    return facts
+
+
+def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
+    """Layout, sizes and precision; where no layout fits, the reason and every array's shape."""
+    facts: Facts = {"kind": "checkpoint"}
+    try:
+        text, video = find_weights(checkpoint, LayerMap())
+        layout = recognise(text, video)
+        towers = {"text": layout.tower(text), "video": layout.tower(video)}
+    except CimError as error:
+        reason = str(error).removeprefix(f"{checkpoint.file}: ")
+        return facts | {"layout": None, "reason": reason, "arrays": _shapes(checkpoint.content)}
+    facts |= {"layout": layout.name, "expects_unit_rows": layout.unit_rows}
+    for weights, (modality, tower) in zip((text, video), towers.items(), strict=True):
+        facts[modality] = {
+            "prefix": weights.prefix,
+            "input": tower.width,
+            "dimensions": tower.dimension,
+            **_counts(weights),
+        }
+    inner = checkpoint.content.get(INNER_POLYNOMIAL)
+    if isinstance(inner, Mapping):
+        where = f"{checkpoint.file}: {INNER_POLYNOMIAL}"
+        facts["polynomial"] = describe_polynomial(parse_polynomial(inner, where))
+    return facts
+
+
+def _counts(weights: Weights) -> Facts:
+    trained = [k for k in weights.arrays if k.rpartition(".")[2] in ("weight", "bias")]
+    norms = [layer for layer in weights.layers if weights.has(layer, "running_mean")]
+    return {
+        "parameters": sum(weights.arrays[key].size for key in trained),
+        "batch_norm": len(norms),
+        "dtype": ", ".join(sorted({str(weights.arrays[key].dtype) for key in trained})),
+        "layers": [
+            f"{key}: {_array_text(weights.arrays[key])}"
+            for key in trained
+            if key.endswith(".weight")
+        ],
+    }
+
+
+def _shapes(content: Mapping[str, Any]) -> Facts:
+    return {
+        key: _array_text(value) if isinstance(value, np.ndarray) else _shapes(value)
+        for key, value in content.items()
+        if isinstance(value, np.ndarray | Mapping)
+    }
+
+
+def _array_text(array: Array) -> str:
+    return f"{array.dtype} {list(array.shape)}"

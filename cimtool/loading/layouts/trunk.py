@@ -1,0 +1,189 @@
+"""Layout `trunk`: Linear-BatchNorm-ReLU twice, then a linear head each for mu and logvar."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+
+from cimtool.errors import CimError
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.program import Builder
+from cimtool.ir.source import BatchNorm, Exp
+from cimtool.loading.layout import Layout, Projector
+from cimtool.loading.linear import batch_norm, linear, relu
+from cimtool.loading.weights import Weights
+
+_MU = re.compile(r"(^|[._])(mu|mean)([._]|$)")
+_LOGVAR = re.compile(r"(^|[._])(log_?var|log_?variance|log_?sigma2|sigma|var)([._]|$)")
+
+
+@dataclass(frozen=True)
+class TrunkTower:
+    """Two hidden layers of Linear, BatchNorm and ReLU, and two linear heads [n, d]."""
+
+    fc1: Mvm
+    bn1: BatchNorm
+    fc2: Mvm
+    bn2: BatchNorm
+    mu: Mvm
+    logvar: Mvm
+
+    @property
+    def width(self) -> int:
+        """Extent of an input row."""
+        return int(self.fc1.weight.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        """Extent of mu and s."""
+        return int(self.mu.weight.shape[1])
+
+    def build(self, builder: Builder, x: str) -> tuple[str, str]:
+        """Add the nodes; return the names of `mu` and `s`."""
+        for n, (fc, bn) in enumerate(((self.fc1, self.bn1), (self.fc2, self.bn2)), start=1):
+            summed = builder.add(f"fc{n}", fc, x)
+            x = builder.add(f"relu{n}", relu(), builder.add(f"bn{n}", bn, summed))
+        mu = builder.add("mu", self.mu, x)
+        return mu, builder.add("s", Exp(), builder.add("logvar", self.logvar, x))
+
+
+class Trunk(Layout, name="trunk"):
+    """Layers by order and shape, whatever their names; only the heads are told by name."""
+
+    description = "two Linear each with a BatchNorm1d, then the heads mu and logvar"
+    layers = ("fc1", "bn1", "fc2", "bn2", "mu", "logvar")
+
+    @classmethod
+    def recognises(cls, weights: Weights) -> bool:
+        """By BatchNorm's running statistics."""
+        return any(
+            weights.has(layer, statistic)
+            for layer in weights.layers
+            for statistic in ("running_mean", "running_var")
+        )
+
+    @classmethod
+    def tower(cls, weights: Weights) -> Projector:
+        """Read the six layers; CimError where their order, kind or shape cannot be told."""
+        roles = _assign(weights)
+        fc_bias = _have_bias(weights, roles["fc1"], roles["fc2"])
+        head_bias = _have_bias(weights, roles["mu"], roles["logvar"])
+        width = weights.get(roles["fc1"], "weight", (None, None)).shape[1]
+        fc1 = linear(weights, roles["fc1"], width, has_bias=fc_bias)
+        hidden = fc1.weight.shape[1]
+        fc2 = linear(weights, roles["fc2"], hidden, has_bias=fc_bias)
+        last = fc2.weight.shape[1]
+        mu = linear(weights, roles["mu"], last, has_bias=head_bias)
+        logvar = linear(weights, roles["logvar"], last, mu.weight.shape[1], head_bias)
+        tower = TrunkTower(
+            fc1=fc1,
+            bn1=batch_norm(weights, roles["bn1"], hidden),
+            fc2=fc2,
+            bn2=batch_norm(weights, roles["bn2"], last),
+            mu=mu,
+            logvar=logvar,
+        )
+        weights.refuse_others([roles[role] for role in cls.layers], cls.name)
+        return tower
+
+
+def _have_bias(weights: Weights, *layers: str) -> bool:
+    """Linear layers may be without bias, but not one of a pair: then a key is missing."""
+    return any(weights.has(layer, "bias") for layer in layers)
+
+
+def _assign(weights: Weights) -> dict[str, str]:
+    """The file's layer for each of the layout's: as the user said, else by name, order, shape."""
+    norms = [n for n in weights.layers if _is_norm(weights, n)]
+    linears = [n for n in weights.layers if n not in norms and _is_linear(weights, n)]
+    roles = dict(weights.named.layers)
+    free = [layer for layer in linears if layer not in roles.values()]
+    for role, pattern in (("mu", _MU), ("logvar", _LOGVAR)):
+        if role not in roles:
+            roles[role] = _head(weights, role, [n for n in free if pattern.search(n)], free)
+            free.remove(roles[role])
+    norms = [layer for layer in norms if layer not in roles.values()]
+    hidden = [role for role in ("fc1", "fc2") if role not in roles]
+    normed = [role for role in ("bn1", "bn2") if role not in roles]
+    _count(weights, "Linear before the heads", free, hidden)
+    _count(weights, "BatchNorm1d", norms, normed)
+    return _ordered(weights, roles, (hidden, free), (normed, norms))
+
+
+def _is_norm(weights: Weights, layer: str) -> bool:
+    statistics = weights.has(layer, "running_mean") or weights.has(layer, "running_var")
+    return statistics or (weights.has(layer, "weight") and len(_shape(weights, layer)) == 1)
+
+
+def _is_linear(weights: Weights, layer: str) -> bool:
+    if weights.has(layer, "weight"):
+        return len(_shape(weights, layer)) == 2
+    return weights.has(layer, "bias")
+
+
+def _shape(weights: Weights, layer: str) -> tuple[int, ...]:
+    return weights.shape(layer, "weight")
+
+
+def _head(weights: Weights, role: str, named: list[str], linears: list[str]) -> str:
+    if len(named) == 1:
+        return named[0]
+    found = f"{', '.join(named)} all look like it" if named else "none is named like it"
+    raise CimError(
+        f"{weights.file}: which Linear under {weights.prefix} is {role} cannot be told: {found} "
+        f'(there are {", ".join(linears) or "none"}); say it with --map ({role} = "...")'
+    )
+
+
+def _count(weights: Weights, what: str, found: list[str], roles: list[str]) -> None:
+    if len(found) != len(roles):
+        raise CimError(
+            f"{weights.file}: {weights.prefix} has {len(found)} {what} "
+            f"({', '.join(found) or 'none'}); expected {len(roles)} for {', '.join(roles)}; "
+            "name them with --map"
+        )
+
+
+def _ordered(
+    weights: Weights,
+    roles: dict[str, str],
+    *groups: tuple[list[str], list[str]],
+) -> dict[str, str]:
+    """Give the layers of each group (roles, layers) their roles by order, or else by shape.
+
+    Raises CimError where the file's order says nothing (safetensors sorts by name, and the names
+    are not a series) and the shapes allow more than one.
+    """
+    names = [role for group, _ in groups for role in group]
+    orders = itertools.product(*(itertools.permutations(layers) for _, layers in groups))
+    choices = [roles | dict(zip(names, itertools.chain(*o), strict=True)) for o in orders]
+    fitting = [choice for choice in choices if _chain_fits(weights, choice)]
+    unsorted = [group for group, layers in groups if not (weights.ordered or _is_series(layers))]
+    untold = list(itertools.chain(*unsorted))
+    if len({tuple(choice[role] for role in untold) for choice in fitting}) > 1:
+        raise CimError(
+            f"{weights.file}: the order of the layers under {weights.prefix} cannot be told, as "
+            f"the file sorts them by name; say it with --map ({', '.join(untold)})"
+        )
+    return (fitting or choices)[0]
+
+
+def _is_series(layers: list[str]) -> bool:
+    """Whether names differ in numbers only, so that sorting them is their order."""
+    return len({re.sub(r"\d+", "#", layer) for layer in layers}) <= 1
+
+
+def _chain_fits(weights: Weights, roles: dict[str, str]) -> bool:
+    def out(role: str) -> int:
+        return _shape(weights, roles[role])[0]
+
+    def width(role: str) -> int:
+        return _shape(weights, roles[role])[-1]
+
+    try:
+        return width("fc2") == out("fc1") == out("bn1") and width("mu") == width("logvar") == out(
+            "fc2"
+        ) == out("bn2")
+    except CimError:  # a layer without weight: reported by name when it is read
+        return False

@@ -1,0 +1,40 @@
+"""Trained layers as operations, shared by the layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cimtool.errors import CimError
+from cimtool.ir.arithmetic import Clip, Mvm, scalar
+from cimtool.ir.source import BatchNorm
+from cimtool.loading.weights import Weights
+
+
+def linear(
+    weights: Weights, layer: str, width: int, out: int | None = None, has_bias: bool = True
+) -> Mvm:
+    """Read torch's `Linear` (weight [out, width]) as a product with weight [width, out]."""
+    weight = weights.get(layer, "weight", (out, width))
+    outputs = weight.shape[0]
+    bias = weights.get(layer, "bias", (outputs,)) if has_bias else np.zeros(outputs)
+    return Mvm(np.ascontiguousarray(weight.T), bias)
+
+
+def batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:
+    """Read torch's `BatchNorm1d` over `width` channels; CimError where a variance is negative."""
+    gamma, beta, mean, var = (
+        weights.get(layer, parameter, (width,))
+        for parameter in ("weight", "bias", "running_mean", "running_var")
+    )
+    if var.min() < 0:
+        raise CimError(
+            f"{weights.file}: {weights.key(layer, 'running_var')} holds {var.min()}; "
+            "expected variances of at least 0"
+        )
+    eps = float(weights.get(layer, "eps", ())) if weights.has(layer, "eps") else weights.named.eps
+    return BatchNorm(gamma, beta, mean, var, eps)
+
+
+def relu() -> Clip:
+    """`max(x, 0)`."""
+    return Clip(scalar(0.0), scalar(np.inf))

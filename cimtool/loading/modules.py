@@ -1,0 +1,107 @@
+"""Models taken from torch modules in memory, without files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray
+from cimtool.errors import CimError
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.checkpoint import Checkpoint, tensor_array
+from cimtool.loading.embeddings import unit_rows
+from cimtool.loading.layer_map import LayerMap
+from cimtool.loading.model import Model, build_model
+from cimtool.reference.surrogate import Polynomial
+from cimtool.simulator import run
+
+if TYPE_CHECKING:
+    from torch import nn
+
+PROBE_ROWS = 4
+PROBE_TOLERANCE = 1e-3
+"""How far a module in its own precision may be from the program, relative to its largest value."""
+
+
+def model_from_modules(
+    text: nn.Module,
+    video: nn.Module,
+    polynomial: Polynomial,
+    a: float | None = None,
+    b: float | None = None,
+    layer_map: LayerMap | None = None,
+    name: str = "model",
+) -> Model:
+    """The model of two torch modules that return (mu, logvar); `a`, `b` override the polynomial's.
+
+    Activations do not show in weights, so each module is run on a few rows and compared with what
+    was read. Raises CimError as `load_model` does, and where the module computes something else.
+    """
+    modules = dict(zip(MODALITIES, (text, video), strict=True))
+    state = {f"{key}_proj": _state(module, f"{name}: {key}") for key, module in modules.items()}
+    model = build_model(Checkpoint(name, state), polynomial, layer_map)
+    for modality, module in modules.items():
+        _compare(model, modality, module, name)
+    return replace(model, a=polynomial.a if a is None else a, b=polynomial.b if b is None else b)
+
+
+def _state(module: nn.Module, where: str) -> dict[str, Array]:
+    """The module's arrays by key, with each BatchNorm's eps, which a state_dict leaves out."""
+    from torch import nn
+
+    state = {key: tensor_array(tensor, where, key) for key, tensor in module.state_dict().items()}
+    for key, inner in module.named_modules():
+        if isinstance(inner, nn.BatchNorm1d) and inner.track_running_stats:
+            state[f"{key}.eps"] = np.asarray(inner.eps)
+    return state
+
+
+def _compare(model: Model, modality: str, module: nn.Module, name: str) -> None:
+    graph = getattr(model.program, modality)
+    width = int(graph.inputs["x"].shape[1])
+    rows = np.random.default_rng(0).normal(size=(PROBE_ROWS, width)).astype(np.float32)
+    if model.unit_rows:
+        rows = unit_rows(rows)
+    wanted = run(graph, {"x": rows.astype(np.float64)})
+    mu, logvar = _forward(module, rows, f"{name}: the {modality} module")
+    for key, found in (("mu", mu), ("s", np.exp(logvar))):
+        error = np.abs(found - wanted[key]).max() if found.shape == wanted[key].shape else np.inf
+        if not error <= PROBE_TOLERANCE * max(float(np.abs(wanted[key]).max()), 1e-6):
+            raise CimError(
+                f'{name}: the {modality} module has the weights of layout "{model.layout}" but '
+                f"computes another {'mu' if key == 'mu' else 'logvar'} from them (on a probe of "
+                f"{PROBE_ROWS} rows it is off by {error:.3g})"
+            )
+
+
+def _forward(module: nn.Module, rows: Array, where: str) -> tuple[FloatArray, FloatArray]:
+    """Run a module in evaluation mode, wherever its weights are; mu and logvar in float64."""
+    import torch
+
+    first = next(module.parameters())
+    with _evaluating(module), torch.no_grad():
+        value: Any = module(torch.from_numpy(rows).to(first.device, first.dtype))
+    if isinstance(value, Mapping) and {"mu", "logvar"} <= set(value):
+        value = (value["mu"], value["logvar"])
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise CimError(f"{where} returns a {type(value).__name__}; expected (mu, logvar)")
+    mu, logvar = (
+        tensor_array(part, where, key) for key, part in zip(("mu", "logvar"), value, strict=True)
+    )
+    return mu.astype(np.float64), logvar.astype(np.float64)
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; every part gets its own mode back."""
+    training = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in training.items():
+            part.training = mode

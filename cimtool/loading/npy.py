@@ -1,0 +1,89 @@
+"""`.npy` and `.npz` files read without pickle, their sizes checked before anything is allocated."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from cimtool.arrays import Array
+from cimtool.errors import CimError
+from cimtool.loading.checkpoint import require_file
+
+_BROKEN = (ValueError, EOFError, KeyError, SyntaxError, NotImplementedError, RuntimeError)
+
+
+def read_npy(path: Path) -> Array:
+    """Read one array; CimError where the file is broken, cut short, or holds Python objects."""
+    require_file(path)
+    try:
+        with path.open("rb") as stream:
+            return _read(stream, path.stat().st_size, str(path))
+    except OSError as error:
+        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]:
+    """Read the arrays called `names` that an `.npz` holds (None: all of them).
+
+    Raises CimError where the file is broken or a wanted array holds Python objects.
+    """
+    require_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            held = {
+                info.filename.removesuffix(".npy"): info
+                for info in archive.infolist()
+                if info.filename.endswith(".npy")
+            }
+            wanted = held if names is None else [name for name in names if name in held]
+            arrays = {}
+            for name in wanted:
+                with archive.open(held[name]) as stream:
+                    arrays[name] = _read(stream, held[name].file_size, f"{path}: {name}")
+            return arrays
+    except OSError as error:
+        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (zipfile.BadZipFile, zlib.error, *_BROKEN) as error:
+        raise CimError(f"{path}: is truncated, corrupt, or not an .npz file: {error}") from None
+
+
+def npz_names(path: Path) -> list[str]:
+    """The names of the arrays that an `.npz` holds; CimError where the file is broken."""
+    require_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except OSError as error:
+        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except zipfile.BadZipFile:
+        raise CimError(f"{path}: is truncated, corrupt, or not an .npz file") from None
+
+
+def _read(stream: IO[bytes], size: int, where: str) -> Array:
+    """Read one array of a stream of `size` bytes, header first."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        else:
+            shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+        needed = math.prod(shape) * dtype.itemsize
+        if dtype.hasobject:
+            raise CimError(
+                f"{where}: holds Python objects, which are never loaded; expected numbers"
+            )
+        if needed > size - stream.tell():
+            raise CimError(
+                f"{where}: its header says {needed} bytes of shape {list(shape)}, the file holds "
+                f"{size - stream.tell()}; it is truncated or corrupt"
+            )
+        stream.seek(0)
+        return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+    except _BROKEN as error:
+        raise CimError(f"{where}: is not a NumPy array: {error}") from None

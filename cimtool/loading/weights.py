@@ -1,0 +1,191 @@
+"""One modality's weights as a layout reads them, and how they are found in a checkpoint.
+
+A checkpoint may nest or prefix as it likes: keys are joined with dots, the first part that names a
+modality (`text_proj`, `video`, `image_projector`, ...) parts the two projectors, and what stands
+before and after it as a wrapper (`state_dict`, `module`, ...) is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray
+from cimtool.errors import CimError
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.checkpoint import Checkpoint
+from cimtool.loading.layer_map import LayerMap, ModalityMap
+from cimtool.named import nearest
+
+WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "_orig_mod")
+_SUFFIX = r"(_proj|_projector|_projection|_head)?(_state_dict)?"
+_MODALITY = {
+    "text": re.compile(rf"(text|txt){_SUFFIX}"),
+    "video": re.compile(rf"(video|image|img){_SUFFIX}"),
+}
+PARAMETERS = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked", "eps"}
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Arrays of one projector by their key (`trunk.0.weight`), in the order of the file.
+
+    `keys` gives each one's full key in `file` for messages, `named` what the user said of them.
+    """
+
+    file: str
+    prefix: str
+    arrays: Mapping[str, Array]
+    keys: Mapping[str, str]
+    ordered: bool = True
+    named: ModalityMap = field(default_factory=ModalityMap)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers (`trunk.0`), in the order of the file."""
+        return tuple(dict.fromkeys(key.rpartition(".")[0] for key in self.arrays))
+
+    def layer(self, role: str) -> str:
+        """The name of the layer with this role: the user's, or the role itself."""
+        return self.named.layers.get(role, role)
+
+    def has(self, layer: str, parameter: str) -> bool:
+        """Whether the file holds this parameter of the layer."""
+        return f"{layer}.{parameter}" in self.arrays
+
+    def shape(self, layer: str, parameter: str) -> tuple[int, ...]:
+        """The parameter's shape; CimError where it is missing."""
+        return self.get(layer, parameter).shape
+
+    def key(self, layer: str, parameter: str) -> str:
+        """The full key of a parameter, for messages."""
+        name = f"{layer}.{parameter}"
+        return self.keys.get(name, f"{self.prefix}.{name}" if self.prefix else name)
+
+    def get(
+        self, layer: str, parameter: str, shape: tuple[int | None, ...] | None = None
+    ) -> FloatArray:
+        """A parameter in float64; CimError where it is missing, or not of `shape` (None: any)."""
+        key = self.key(layer, parameter)
+        if not self.has(layer, parameter):
+            hint = nearest(key, self.keys.values())
+            expected = f" (expected shape {_shape_text(shape)})" if shape else ""
+            raise CimError(f"{self.file}: {key} is missing{expected}{hint}")
+        array = self.arrays[f"{layer}.{parameter}"]
+        if shape is not None and not _fits(array.shape, shape):
+            raise CimError(
+                f"{self.file}: {key} has shape {_shape_text(array.shape)}; "
+                f"expected {_shape_text(shape)}"
+            )
+        return array.astype(np.float64)
+
+    def refuse_others(self, used: Sequence[str], layout: str) -> None:
+        """Raise CimError for a parameter that the layout would leave out of the computation."""
+        known = set(used)
+        for name, key in self.keys.items():
+            layer, _, parameter = name.rpartition(".")
+            if layer not in known or parameter not in PARAMETERS:
+                raise CimError(
+                    f'{self.file}: {key} is not part of layout "{layout}", which would leave it '
+                    f"out; expected parameters of {', '.join(used)} only"
+                )
+
+
+def _fits(found: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(found) == len(expected) and all(
+        want is None or want == have for have, want in zip(found, expected, strict=True)
+    )
+
+
+def _shape_text(shape: tuple[int | None, ...]) -> str:
+    return "[" + ", ".join("any" if extent is None else str(extent) for extent in shape) + "]"
+
+
+def find_weights(checkpoint: Checkpoint, layer_map: LayerMap) -> tuple[Weights, Weights]:
+    """Return the weights of text and video.
+
+    Raises CimError where a modality is not found or found twice, a weight is not finite, or the
+    map names a layer that is not there.
+    """
+    arrays = _flat(checkpoint.content)
+    text, video = (
+        _of_modality(checkpoint, arrays, modality, getattr(layer_map, modality))
+        for modality in MODALITIES
+    )
+    return text, video
+
+
+def _flat(content: Mapping[str, Any], above: str = "") -> dict[str, Array]:
+    """All arrays of nested dictionaries by their keys joined with dots."""
+    found: dict[str, Array] = {}
+    for key, value in content.items():
+        name = f"{above}.{key}" if above else key
+        if isinstance(value, np.ndarray):
+            found[name] = value
+        elif isinstance(value, Mapping):
+            found |= _flat(value, name)
+    return found
+
+
+def _of_modality(
+    checkpoint: Checkpoint, arrays: Mapping[str, Array], modality: str, named: ModalityMap
+) -> Weights:
+    keys = _keys_of(checkpoint, arrays, modality, named)
+    chosen = {name: arrays[key] for name, key in keys.items()}
+    for name, array in chosen.items():
+        if not np.isfinite(array).all():
+            bad = array[~np.isfinite(array)].flat[0]
+            raise CimError(f"{checkpoint.file}: {keys[name]} holds {bad}; expected finite weights")
+    prefix = next(iter(keys.values())).removesuffix("." + next(iter(keys)))
+    weights = Weights(checkpoint.file, prefix, chosen, keys, checkpoint.ordered, named)
+    for role, layer in named.layers.items():
+        if layer not in weights.layers:
+            raise CimError(
+                f'{named.file}: {modality}.{role} = "{layer}" is not a layer under {prefix} of '
+                f"{checkpoint.file}: {', '.join(weights.layers)}{nearest(layer, weights.layers)}"
+            )
+    return weights
+
+
+def _keys_of(
+    checkpoint: Checkpoint, arrays: Mapping[str, Array], modality: str, named: ModalityMap
+) -> dict[str, str]:
+    """The full key of each of a modality's parameters by its key inside the modality."""
+    prefixes: dict[str, dict[str, str]] = {}
+    for key in arrays:
+        parts = key.split(".")
+        start = _start(parts, modality, named.prefix)
+        if start is not None:
+            prefixes.setdefault(".".join(parts[:start]), {})[".".join(parts[start:])] = key
+    if len(prefixes) == 1:
+        return next(iter(prefixes.values()))
+    if prefixes:
+        raise CimError(
+            f"{checkpoint.file}: weights of {modality} stand under {' and under '.join(prefixes)}; "
+            f'say which with --map ([{modality}] prefix = "...")'
+        )
+    tops = list(dict.fromkeys(key.split(".")[0] for key in arrays))
+    wanted = named.prefix or f"{modality}_proj"
+    raise CimError(
+        f'{checkpoint.file}: holds no weights under "{wanted}."; its keys start with '
+        f"{', '.join(tops[:8]) or 'nothing (no tensors)'}; name them with --map "
+        f'([{modality}] prefix = "...")'
+    )
+
+
+def _start(parts: list[str], modality: str, prefix: str | None) -> int | None:
+    """Where a key goes on behind the modality's prefix; None where it is not this modality's."""
+    if prefix is not None:
+        wanted = prefix.strip(".").split(".")
+        start = len(wanted) if parts[: len(wanted)] == wanted else len(parts)
+    else:
+        start = next((i for i, part in enumerate(parts) if part not in WRAPPERS), len(parts)) + 1
+        if start > len(parts) or not _MODALITY[modality].fullmatch(parts[start - 1]):
+            return None
+    while start < len(parts) and parts[start] in WRAPPERS:
+        start += 1
+    return start if start < len(parts) else None

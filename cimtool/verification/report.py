@@ -1,0 +1,116 @@
+"""The report: everything that `verify` found, as plain values, and its files beside the bundle."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from cimtool.errors import CheckFailed
+from cimtool.verification.bits import BitCount, failures
+from cimtool.verification.drift import Row
+from cimtool.verification.evaluate import Reference
+from cimtool.verification.headline import Headline
+from cimtool.verification.limits import Limit
+from cimtool.verification.saturation import Domain, Stored
+
+FORMAT_VERSION = 1
+DIGITS = 6
+"""Significant digits of the numbers in `report.json`: what every machine agrees on."""
+
+
+@dataclass(frozen=True)
+class DataCard:
+    """What was measured on."""
+
+    file: str
+    texts: int
+    videos: int
+    labelled: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `verify` found of one bundle; `rows` end with the ONNX files.
+
+    `score` says what is compared, `logit` or `score` (a polynomial that predicts p). `bits` count
+    the values that differ between implementations, `notes` are sentences a reader should see.
+    """
+
+    bundle: str
+    model: str
+    target: str
+    fidelity: str
+    score: str
+    data: DataCard
+    seed: int
+    reference: Reference
+    headline: Headline
+    rows: tuple[Row, ...]
+    bits: tuple[BitCount, ...]
+    domains: tuple[Domain, ...]
+    stored: tuple[Stored, ...]
+    metrics: Mapping[str, float]
+    limits: tuple[Limit, ...]
+    notes: tuple[str, ...]
+    settings: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+    @property
+    def final(self) -> Row:
+        """The row of the compiled model, as its ONNX files compute it."""
+        return self.rows[-1]
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """One sentence for each check that did not hold."""
+        return (*failures(self.bits), *(one.sentence() for one in self.limits if not one.kept))
+
+    @property
+    def failed(self) -> bool:
+        """Whether any check did not hold."""
+        return bool(self.failures)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, numbers at 6 significant digits, infinities and unknowns as None."""
+        values: dict[str, Any] = {"format_version": FORMAT_VERSION, **plain(self)}
+        values["passed"] = not self.failed
+        values["failures"] = list(self.failures)
+        return values
+
+    def json_text(self) -> str:
+        """The text of `report.json`: the same findings, the same bytes."""
+        return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
+
+
+class VerificationFailed(CheckFailed):
+    """A bit differed or a metric was over its limit; `report` holds all that was found."""
+
+    def __init__(self, report: Report):
+        super().__init__("; ".join(report.failures))
+        self.report = report
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses and containers as JSON's types, floats rounded, without what is derived."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)} | _derived(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float):
+        return rounded(value)
+    return value
+
+
+def _derived(value: Any) -> dict[str, Any]:
+    names = ("relative_rmse", "relative_centred_rmse", "kept")
+    return {name: plain(getattr(value, name)) for name in names if hasattr(value, name)}
+
+
+def rounded(number: float) -> float | None:
+    """A number at 6 significant digits; None where it is not finite."""
+    return float(f"{number:.{DIGITS}g}") if math.isfinite(number) else None

@@ -1,0 +1,167 @@
+"""Verify a bundle: every stage on the same data, every bit against ONNX Runtime, a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from cimtool import __version__
+from cimtool.arrays import Array
+from cimtool.emit.bundle import Bundle
+from cimtool.emit.runtime import Session
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.metrics import limit_metrics
+from cimtool.simulator import Features
+from cimtool.verification.bits import BitCount, compare_implementations, compare_with_reference
+from cimtool.verification.drift import POLYNOMIAL, Row, Truth
+from cimtool.verification.evaluate import Evaluation, ReferenceScores, evaluate, real_means
+from cimtool.verification.files import write_report
+from cimtool.verification.headline import headline, surrogate_warning
+from cimtool.verification.limits import check_limits, check_metric
+from cimtool.verification.report import DataCard, Report, VerificationFailed
+from cimtool.verification.saturation import stored_values
+
+DEFAULT_SAMPLES = 10
+FEW_QUERIES = 200
+ONNX_ROW = "ONNX Runtime"
+
+Say = Callable[[str], None]
+
+
+def silent(text: str) -> None:
+    """Tell nothing."""
+
+
+def verify_bundle(
+    bundle: Bundle,
+    data: Embeddings,
+    samples: int | None = None,
+    seed: int = 0,
+    limits: Mapping[str, float] | None = None,
+    folder: Path | None = None,
+    say: Say = silent,
+) -> Report:
+    """Measure what each stage cost on `data` and compare the implementations bit for bit.
+
+    `data` has the widths (and unit rows) that the model takes. The report goes into `folder` where
+    one is given, also where a check fails: then VerificationFailed (a CheckFailed) is raised, for a
+    bit that differs or a metric over its limit in `limits`. Raises CimError for an unknown metric.
+    """
+    for metric in limits or {}:
+        check_metric(metric)
+    reference = ReferenceScores(DEFAULT_SAMPLES if samples is None else samples, seed)
+    report = measure(bundle, data, reference, limits or {}, say)
+    if folder is not None:
+        write_report(report, folder)
+    if report.failed:
+        raise VerificationFailed(report)
+    return report
+
+
+def measure(
+    bundle: Bundle,
+    data: Embeddings,
+    reference: ReferenceScores,
+    limits: Mapping[str, float],
+    say: Say = silent,
+) -> Report:
+    """Make the report of a bundle, whatever the checks find."""
+    found = evaluate(bundle.stages, bundle.model, data, reference, say)
+    bits = _check_bits(bundle, data, found, say)
+    score = "logit" if bundle.model.polynomial.fit_logit else "score"
+    rows = tuple(found.table.rows)
+    metrics = _limit_metrics(rows)
+    say("counting saturation")
+    lowered = next(stage for stage in bundle.stages if stage.name == "lowered")
+    return Report(
+        bundle=bundle.name,
+        model=bundle.model.name,
+        target=bundle.target.name,
+        fidelity=bundle.target.class_,
+        score=score,
+        data=DataCard(data.file, len(data.text), len(data.video), data.labels is not None),
+        seed=reference.seed,
+        reference=found.reference,
+        headline=headline(rows, found.reference, score),
+        rows=rows,
+        bits=bits,
+        domains=found.domains,
+        stored=stored_values(lowered.program, found.simulator, data),
+        metrics=metrics,
+        limits=check_limits(limits, metrics),
+        notes=_notes(bundle, data, found),
+        settings=bundle.settings.to_json(),
+        provenance=_provenance(bundle),
+    )
+
+
+def _check_bits(
+    bundle: Bundle, data: Embeddings, found: Evaluation, say: Say
+) -> tuple[BitCount, ...]:
+    """Add the ONNX row to the table and compare all implementations with the simulator."""
+    say("ONNX Runtime: all rows")
+    rows: dict[str, Array] = {"text": data.text, "video": data.video}
+    features: dict[str, Features] = {
+        m: Session(bundle.folder / f"{m}.onnx").encode(rows[m]) for m in MODALITIES
+    }
+    scorer = Session(bundle.folder / "score.onnx")
+    scores = scorer.score(features["text"], features["video"])
+    counts = compare_implementations(
+        ONNX_ROW,
+        (found.features["text"], features["text"]),
+        (found.features["video"], features["video"]),
+        (found.scores, scores),
+    )
+    found.table.add(ONNX_ROW, scores, *real_means(bundle.program, features))
+    say("the NumPy reference: 32 rows")
+    program = found.simulator.program
+    return counts + compare_with_reference(program, rows, found.features, found.scores)
+
+
+def _limit_metrics(rows: tuple[Row, ...]) -> dict[str, float]:
+    """What a limit can be put on, of the last row against the reference's row.
+
+    The reference is Monte Carlo's row where it is known, otherwise the polynomial's.
+    """
+    compiled = rows[-1]
+    against = rows[0] if rows[0].retrieval else next(r for r in rows if r.stage == POLYNOMIAL)
+    if compiled.drift is None or compiled.retrieval is None or against.retrieval is None:
+        raise TypeError("the last row has no drift")
+    return limit_metrics(compiled.drift, compiled.retrieval, against.retrieval)
+
+
+def _notes(bundle: Bundle, data: Embeddings, found: Evaluation) -> tuple[str, ...]:
+    notes = []
+    if bundle.model.polynomial.is_constant(*found.statistics):
+        notes.append(
+            "warning: the polynomial is constant over these pairs, so every pair gets the same "
+            "score; fit another one (`cimtool fit`)"
+        )
+    warnings = [surrogate_warning(found.table.rows, found.reference)]
+    warnings += [domain.warning() for domain in found.domains]
+    notes += [f"warning: {text}" for text in warnings if text]
+    if found.reference.standard_error is None:
+        notes.append(
+            "the teacher's a and b are not known, so Monte Carlo's row is not known and drift is "
+            "measured against the float polynomial; compile with --a and --b"
+        )
+    notes += _few(found.table.truth, len(data.text))
+    if data.labels is not None and found.table.truth.text_labels is None:
+        notes.append("mAP is left out: texts of one video have different labels")
+    return tuple(notes)
+
+
+def _few(truth: Truth, texts: int) -> list[str]:
+    videos = len(np.unique(truth.text_to_video))
+    fewest, which = min((texts, "texts"), (videos, "videos"))
+    if fewest >= FEW_QUERIES:
+        return []
+    return [f"only {fewest} {which} are queries: below {FEW_QUERIES}, R@1 means little"]
+
+
+def _provenance(bundle: Bundle) -> dict[str, object]:
+    names = ("cimtool_version", "inputs", "files", "notes")
+    return {"verified_with": __version__} | {n: bundle.manifest[n] for n in names}

@@ -1,0 +1,183 @@
+"""Saturation: what lies outside the ranges that calibration fixed, and so cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.ir.arithmetic import Add, Clip, Store
+from cimtool.ir.format import requant
+from cimtool.ir.integer import Quantize, Requant
+from cimtool.ir.program import MODALITIES, Graph, Program
+from cimtool.ir.types import INT_LIMIT
+from cimtool.loading.embeddings import Embeddings
+from cimtool.simulator import Features, Simulator
+
+STORED_ROWS = 256
+"""Rows of each modality on which stored values are counted."""
+
+STATISTICS = ("ed", "vd")
+
+
+@dataclass(frozen=True)
+class Domain:
+    """How far the pairs' ed or vd reach, against the domain of the compiled polynomial.
+
+    `stage` is `lowered`, whose features are real numbers, or the last one, whose features carry all
+    errors of the hardware. `outside` is the share of all pairs beyond the domain, `right_outside`
+    the number of right pairs, of `right` that there are.
+    """
+
+    stage: str
+    statistic: str
+    lo: float
+    hi: float
+    seen_lo: float
+    seen_hi: float
+    outside: float
+    right_outside: int
+    right: int
+
+    def warning(self) -> str | None:
+        """A sentence where a right pair saturates: the best of a query may then tie."""
+        if not self.right_outside:
+            return None
+        return (
+            f"{self.stage}: {self.right_outside} of {self.right} right pairs have {self.statistic} "
+            f"outside [{self.lo:.6g}, {self.hi:.6g}] and saturate, which makes ties among the best"
+        )
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The share of one stored value's elements that its format clips."""
+
+    value: str
+    role: str
+    bits: int
+    clipped: float
+
+
+def domains(
+    simulator: Simulator, stage: str, features: Mapping[str, Features], right: IntArray
+) -> tuple[Domain, ...]:
+    """Count the pairs whose ed or vd saturate in a stage after `lower`, on its own features.
+
+    `features` are by modality, `right` [n] is the right video of each text. A statistic that the
+    polynomial does not use has no domain.
+    """
+    graph = simulator.program.score
+    text, video = (features[modality] for modality in MODALITIES)
+    counters = [
+        _Counter(stage, statistic, *_limits(graph, statistic))
+        for statistic in STATISTICS
+        if moved(statistic) in graph.by_name
+    ]
+    names = [moved(counter.statistic) for counter in counters]
+    for rows, values in simulator.iter_score(text, video, names):
+        for name, counter in zip(names, counters, strict=True):
+            counter.add(values[name], right[rows])
+    return tuple(counter.domain(len(video["mu"])) for counter in counters)
+
+
+def moved(statistic: str) -> str:
+    """The value of the lowered score that is `statistic` less the centre of its domain."""
+    return f"{statistic}_normal.moved"
+
+
+@dataclass
+class _Counter:
+    """Counts one statistic's pairs, block by block, around the centre of the domain."""
+
+    stage: str
+    statistic: str
+    centre: float
+    lo: float
+    hi: float
+    unit: float
+    seen_lo: float = np.inf
+    seen_hi: float = -np.inf
+    outside: int = 0
+    right_outside: int = 0
+    right: int = 0
+
+    def add(self, values: FloatArray, right: IntArray) -> None:
+        """Count a block [rows, m] whose right columns are `right` [rows]."""
+        beyond = (values < self.lo) | (values > self.hi)
+        self.seen_lo = min(self.seen_lo, float(values.min()))
+        self.seen_hi = max(self.seen_hi, float(values.max()))
+        self.outside += int(np.count_nonzero(beyond))
+        self.right_outside += int(np.count_nonzero(beyond[np.arange(len(right)), right]))
+        self.right += len(right)
+
+    def domain(self, columns: int) -> Domain:
+        """What was counted over all blocks of `columns` videos."""
+        lo, hi, seen_lo, seen_hi = (
+            (end + self.centre) * self.unit
+            for end in (self.lo, self.hi, self.seen_lo, self.seen_hi)
+        )
+        share = self.outside / (self.right * columns)
+        return Domain(
+            self.stage,
+            self.statistic,
+            lo,
+            hi,
+            seen_lo,
+            seen_hi,
+            share,
+            self.right_outside,
+            self.right,
+        )
+
+
+def _limits(graph: Graph, statistic: str) -> tuple[float, float, float, float]:
+    """Centre of a statistic's domain, its ends from there, and the unit of all three."""
+    shift = graph.by_name[moved(statistic)].op
+    limit = graph.by_name[f"{statistic}_normal.limited"].op
+    if not (isinstance(shift, Add) and isinstance(limit, Clip)):
+        raise TypeError(f"{statistic} is limited by {shift.name} and {limit.name}")
+    scale = graph.types[moved(statistic)].scale
+    unit = 1.0 if scale is None else float(scale)
+    return -float(shift.offset), float(limit.lo), float(limit.hi), unit
+
+
+def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tuple[Stored, ...]:
+    """Count clipped elements of the projectors' stored values, on the first STORED_ROWS rows.
+
+    `lowered` says which values are stored and for what. A value that its ReLU cuts at 0 is not
+    counted.
+    """
+    found = []
+    for modality, x in zip(MODALITIES, (data.text, data.video), strict=True):
+        roles = {
+            node.name: node.op.role
+            for node in getattr(lowered, modality).nodes
+            if isinstance(node.op, Store)
+        }
+        graph = getattr(compiled.program, modality)
+        stored = [node for node in graph.nodes if node.name in roles]
+        sources = [node.inputs[0] for node in stored]
+        rows = x[:STORED_ROWS]
+        inner = [name for name in dict.fromkeys(sources) if name not in graph.inputs]
+        values = {"x": rows, **compiled.values(modality, rows, inner)}
+        for node in stored:
+            if isinstance(node.op, Quantize | Requant):
+                share = clipped_share(node.op, values[node.inputs[0]])
+                bits = graph.types[node.name].bits
+                found.append(Stored(graph.layer(node), roles[node.name], bits, share))
+    return tuple(found)
+
+
+def clipped_share(op: Quantize | Requant, value: Array) -> float:
+    """The share of elements of `value` that `op` limits; not those that ReLU cuts at 0."""
+    if isinstance(op, Quantize):
+        codes = np.rint(value / op.scale)
+    else:
+        codes = requant(value, op.multiplier, op.shift, np.int64(-INT_LIMIT), np.int64(INT_LIMIT))  # type: ignore[arg-type]
+    beyond = codes > op.hi
+    if op.lo < 0:
+        beyond |= codes < op.lo
+    return float(np.mean(beyond))

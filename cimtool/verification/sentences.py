@@ -1,0 +1,63 @@
+"""What a report says in words, the same in the terminal, in Markdown and in HTML."""
+
+from __future__ import annotations
+
+from cimtool.verification.bits import REFERENCE_ROWS
+from cimtool.verification.report import Report
+
+MODEL_OF = {
+    "bit-exact": "bit-exact to the hardware",
+    "nominal": "bit-exact to the noise-free model: the target's weights are analog",
+}
+
+
+def measured_on(report: Report) -> str:
+    """What the figures are of."""
+    data = report.data
+    return (
+        f"{data.texts} texts x {data.videos} videos of {data.file}, against {report.reference.name}"
+    )
+
+
+def bit_sentences(report: Report) -> tuple[str, ...]:
+    """One sentence for each implementation compared with the simulator."""
+    found = []
+    for name in dict.fromkeys(count.implementation for count in report.bits):
+        counts = [count for count in report.bits if count.implementation == name]
+        differing = sum(count.differing for count in counts)
+        compared = sum(count.compared for count in counts)
+        found.append(f"{differing} of {compared:,} values differ between the simulator and {name}")
+    return tuple(found)
+
+
+def domain_sentences(report: Report) -> tuple[str, ...]:
+    """How many pairs leave the domain of the compiled polynomial."""
+    return tuple(
+        f"{d.stage}: {d.statistic} in [{d.lo:.4g}, {d.hi:.4g}]: {d.outside:.3%} of the pairs are "
+        f"outside and saturate, {d.right_outside} of {d.right} right ones"
+        for d in report.domains
+    )
+
+
+def clipped_sentence(report: Report) -> str | None:
+    """The stored value that is clipped most often."""
+    worst = max(report.stored, key=lambda one: one.clipped, default=None)
+    if worst is None:
+        return None
+    return (
+        f"stored values: at most {worst.clipped:.3%} of one are clipped ({worst.value}, "
+        f"{worst.bits} bits)"
+    )
+
+
+def limit_sentences(report: Report) -> tuple[str, ...]:
+    """Each limit and whether it is kept."""
+    return tuple(
+        f"{'kept' if one.kept else 'EXCEEDED'}: {one.metric} {one.value:.6g}, limit {one.limit:g}"
+        for one in report.limits
+    )
+
+
+def fidelity(report: Report) -> str:
+    """What bit for bit means on this target."""
+    return f"{MODEL_OF[report.fidelity]} (reference on {REFERENCE_ROWS} rows, ONNX Runtime on all)"

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from cimtool.errors import CimError
+from cimtool.loading.checkpoint import natural, read_checkpoint, read_torch
+
+
+def test_tensors_and_plain_values_come_back_as_saved(tmp_path: Path) -> None:
+    path = tmp_path / "m.pth"
+    half = torch.tensor([1.5, -0.1], dtype=torch.bfloat16)
+    torch.save(
+        {"w": {"a": torch.ones(2, 3), "h": half}, "n": [1, None, "x"], 3: torch.arange(2)}, path
+    )
+    content = read_checkpoint(path).content
+    assert content["w"]["a"].dtype == np.float32
+    np.testing.assert_array_equal(content["w"]["h"], half.float().numpy())
+    assert content["n"] == [1, None, "x"]
+    assert content["3"].dtype == np.int64
+
+
+def test_safetensors_come_in_natural_order(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    save_file({f"net.{n}.weight": torch.full((1,), float(n)) for n in (10, 9, 0)}, path)
+    checkpoint = read_checkpoint(path)
+    assert list(checkpoint.content) == ["net.0.weight", "net.9.weight", "net.10.weight"]
+    assert not checkpoint.ordered
+    assert natural("a.2") < natural("a.10") < natural("b.1")
+
+
+class Attack:
+    def __init__(self, marker: Path):
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.marker}",)
+
+
+@pytest.mark.parametrize("how", ["zip", "legacy", "plain"])
+def test_code_in_a_pickle_is_named_and_never_run(tmp_path: Path, how: str) -> None:
+    path, marker = tmp_path / "m.pth", tmp_path / "marker"
+    content = {"a": Attack(marker)}
+    if how == "plain":
+        path.write_bytes(pickle.dumps(content, protocol=2))
+    else:
+        torch.save(content, path, _use_new_zipfile_serialization=how == "zip")
+    with pytest.raises(CimError, match=r"m\.pth: holds Python code \((posix|os|nt)\.system\)"):
+        read_checkpoint(path)
+    assert not marker.exists()
+
+
+def test_a_whole_module_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "m.pth")
+    with pytest.raises(CimError, match=r"Linear.*save the state_dict, not the module"):
+        read_checkpoint(tmp_path / "m.pth")
+
+
+def test_numpy_values_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    torch.save({"coeff": np.ones(3)}, tmp_path / "m.pt")
+    with pytest.raises(CimError, match=r"NumPy value \(numpy.*save it as a tensor"):
+        read_checkpoint(tmp_path / "m.pt")
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_every_truncation_is_one_sentence(tmp_path: Path, zipped: bool) -> None:
+    buffer = io.BytesIO()
+    torch.save({"a": torch.ones(40, 3)}, buffer, _use_new_zipfile_serialization=zipped)
+    whole, path = buffer.getvalue(), tmp_path / "m.pth"
+    # The old format has no container: cut within a name, what is left is another, unknown name.
+    message = "is truncated, corrupt" if zipped else "is truncated, corrupt|holds Python code"
+    for size in {0, 1, 2, 3, 10, len(whole) - 1, *range(20, len(whole), 37)}:
+        path.write_bytes(whole[:size])
+        with pytest.raises(CimError, match=rf"m\.pth: ({message})"):
+            read_checkpoint(path)
+
+
+def test_truncated_safetensors(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    save_file({"a": torch.ones(40, 3)}, path)
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 23):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CimError, match="truncated, corrupt"):
+            read_checkpoint(path)
+
+
+def test_what_is_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match=r"no\.pth: there is no such file"):
+        read_checkpoint(tmp_path / "no.pth")
+    with pytest.raises(CimError, match=r'"\.bin" is not the suffix of a checkpoint: \.pth, \.pt'):
+        read_checkpoint(tmp_path / "m.bin")
+    (tmp_path / "d.pt").mkdir()
+    with pytest.raises(CimError, match="is a folder"):
+        read_checkpoint(tmp_path / "d.pt")
+    torch.save(torch.ones(2), tmp_path / "t.pt")
+    with pytest.raises(CimError, match=r"holds one tensor of shape \[2\]; expected a dictionary"):
+        read_checkpoint(tmp_path / "t.pt")
+    torch.save([1], tmp_path / "t.pt")
+    with pytest.raises(CimError, match="holds a list"):
+        read_checkpoint(tmp_path / "t.pt")
+    torch.save({"a": {"z": torch.ones(2, dtype=torch.complex64)}}, tmp_path / "t.pt")
+    with pytest.raises(CimError, match=r"a\.z is a tensor of torch.complex64"):
+        read_torch(tmp_path / "t.pt")

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from cimtool.errors import CimError
+from cimtool.loading.embeddings import (
+    checked_rows,
+    embeddings_of,
+    read_embeddings,
+    require_width,
+    unit_rows,
+    with_unit_rows,
+)
+
+TEXT = np.arange(12, dtype=np.float32).reshape(4, 3) - 5
+VIDEO = np.arange(8, dtype=np.float32).reshape(4, 2)
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+def test_all_forms_give_the_same_rows(tmp_path: Path) -> None:
+    np.savez(tmp_path / "e.npz", text=TEXT, image=VIDEO.astype(np.float64))
+    np.save(tmp_path / "t.npy", TEXT)
+    np.save(tmp_path / "v.npy", VIDEO)
+    torch.save(torch.from_numpy(TEXT), tmp_path / "t.pt")
+    torch.save(torch.from_numpy(VIDEO), tmp_path / "v.pt")
+    torch.save(
+        {"text": torch.from_numpy(TEXT), "video": torch.from_numpy(VIDEO)}, tmp_path / "e.pt"
+    )
+    forms = [
+        read_embeddings(tmp_path / "e.npz"),
+        read_embeddings(tmp_path / "e.pt"),
+        read_embeddings(tmp_path / "t.npy", tmp_path / "v.npy"),
+        read_embeddings(tmp_path / "t.pt", tmp_path / "v.pt"),
+    ]
+    for form in forms:
+        assert form.text.dtype == form.video.dtype == np.float32
+        np.testing.assert_array_equal(form.text, TEXT)
+        np.testing.assert_array_equal(form.video, VIDEO)
+        np.testing.assert_array_equal(form.text_to_video, np.arange(4))
+        assert form.labels is None
+
+
+def test_many_texts_to_one_image_with_named_classes() -> None:
+    found = embeddings_of(
+        {
+            "text": TEXT,
+            "image": VIDEO[:2],
+            "text_to_image": np.array([0, 0, 1, 1], np.int32),
+            "label": np.array(["b", "a", "b", "c"]),
+        }
+    )
+    assert found.text_to_video.tolist() == [0, 0, 1, 1]
+    assert found.text_to_video.dtype == np.int64
+    assert found.labels is not None
+    assert found.labels.tolist() == [1, 0, 1, 2]
+
+
+def changed(row: int, value: float) -> np.ndarray:
+    rows = TEXT.astype(np.float64)
+    rows[row, 1] = value
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"text": changed(2, np.nan)}, r"f\.npz: row 2 of text holds nan"),
+        ({"text": changed(3, -np.inf)}, "row 3 of text holds -inf"),
+        ({"text": changed(1, 1e300)}, r"row 1 of text holds 1e\+300; expected finite float32"),
+        ({"text": TEXT[:0]}, "text has no rows"),
+        ({"text": TEXT[0]}, r"text has shape \[3\]; expected two dimensions"),
+        ({"text": TEXT[:, :0]}, r"text has shape \[4, 0\]"),
+        ({"text": TEXT.astype(np.complex64)}, "text is of complex64; expected an array of real"),
+        ({"image": VIDEO}, "holds video and image; expected one"),
+        ({"text_to_video": np.array([0, 1, 4, 0])}, "row 2 of text_to_video is 4; .*0 to 3"),
+        ({"text_to_video": np.array([0, -1, 4, 0])}, "row 1 of text_to_video is -1"),
+        ({"text_to_video": np.arange(3)}, r"text_to_video has shape \[3\]; expected \[4\]"),
+        ({"text_to_video": np.zeros(4)}, "text_to_video is of float64; expected integers"),
+        ({"labels": np.zeros((4, 2), int)}, r"labels has shape \[4, 2\]"),
+    ],
+)
+def test_mistakes_name_file_key_and_row(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "f.npz"
+    np.savez(path, **({"text": TEXT, "video": VIDEO} | change))
+    with pytest.raises(CimError, match=message):
+        read_embeddings(path)
+
+
+def test_missing_arrays_name_what_is_there(tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", texts=TEXT, video=VIDEO)
+    with pytest.raises(CimError, match=r'text is missing; it holds texts, video; .*mean "texts"'):
+        read_embeddings(tmp_path / "f.npz")
+    np.savez(tmp_path / "f.npz", text=TEXT)
+    with pytest.raises(CimError, match=r"video \(or image\) is missing"):
+        read_embeddings(tmp_path / "f.npz")
+    np.save(tmp_path / "t.npy", TEXT)
+    with pytest.raises(CimError, match="expected a pair"):
+        read_embeddings(tmp_path / "t.npy")
+    torch.save(torch.from_numpy(TEXT), tmp_path / "t.pt")
+    with pytest.raises(CimError, match="expected a pair"):
+        read_embeddings(tmp_path / "t.pt")
+
+
+def test_width() -> None:
+    found = embeddings_of({"text": TEXT, "video": VIDEO}, "f.npz")
+    require_width(found, 3, 2, "model.pth")
+    with pytest.raises(CimError, match=r"f\.npz: video rows have 2 numbers; model\.pth expects 5"):
+        require_width(found, 3, 5, "model.pth")
+
+
+def test_a_header_that_promises_too_much_is_refused_before_allocating(tmp_path: Path) -> None:
+    member, header = io.BytesIO(), {"descr": "<f4", "fortran_order": False, "shape": (10**12, 3)}
+    np.lib.format.write_array_header_1_0(member, header)
+    member.write(bytes(100))
+    path = tmp_path / "f.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("text.npy", member.getvalue())
+    with pytest.raises(CimError, match=r"f\.npz: text: its header says 12000000000000 bytes"):
+        read_embeddings(path)
+    (tmp_path / "t.npy").write_bytes(member.getvalue())
+    with pytest.raises(CimError, match="its header says"):
+        read_embeddings(tmp_path / "t.npy", tmp_path / "t.npy")
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_every_truncation_is_one_sentence(tmp_path: Path, compressed: bool) -> None:
+    path = tmp_path / "f.npz"
+    (np.savez_compressed if compressed else np.savez)(path, text=TEXT, video=VIDEO)
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 7):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CimError, match=r"f\.npz: is truncated, corrupt"):
+            read_embeddings(path)
+
+
+def test_a_flipped_byte_may_be_harmless_but_is_never_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "f.npz"
+    np.savez_compressed(path, text=TEXT, video=VIDEO)
+    whole, refused = path.read_bytes(), 0
+    for position in range(0, len(whole), 3):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
+        try:
+            read_embeddings(path)
+        except CimError:
+            refused += 1
+    assert refused > len(whole) / 6
+
+
+@given(arrays(np.float32, (5, 3), elements=st.floats(0.125, 8, width=32)), st.floats(-9e-4, 9e-4))
+def test_unit_rows(rows: np.ndarray, off: float) -> None:
+    once = unit_rows(rows)
+    assert once.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(once.astype(float), axis=1), 1, atol=1e-3)
+    exact = once / np.linalg.norm(once.astype(float), axis=1, keepdims=True)
+    near = (exact * (1 + off)).astype(np.float32)
+    np.testing.assert_array_equal(unit_rows(near), near)
+
+
+def test_rows_off_unit_norm_are_rounded_from_float64_and_zeros_refused() -> None:
+    rows = np.array([[3, 4], [1, 0]], np.float32)
+    np.testing.assert_array_equal(unit_rows(rows), np.array([[0.6, 0.8], [1, 0]], np.float32))
+    found = embeddings_of({"text": TEXT, "video": VIDEO}, "f.npz")
+    assert np.allclose(np.linalg.norm(with_unit_rows(found).text, axis=1), 1)
+    rows[1] = 0
+    with pytest.raises(CimError, match="e: row 1 is all zeros"):
+        unit_rows(rows, "e")
+
+
+def test_one_modality_is_checked_alike() -> None:
+    rows = np.array([[3, 4], [0, 2]], np.float64)
+    np.testing.assert_array_equal(checked_rows(rows, "text", False), rows.astype(np.float32))
+    np.testing.assert_array_equal(checked_rows(rows, "text", True), unit_rows(rows.astype("f4")))
+    rows[1, 1] = np.nan
+    with pytest.raises(CimError, match="row 1 of text holds nan"):
+        checked_rows(rows, "text", False)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data folder is not here")
+def test_real_data() -> None:
+    found = read_embeddings(DATA / "flickr8k_clip_vitb32_100img_500cap.npz")
+    assert found.text.shape == (500, 512)
+    assert found.video.shape == (100, 512)
+    assert len(np.unique(found.text_to_video)) == 100
+    assert unit_rows(found.text) is found.text
+
+
+def test_rows_without_pairs_are_read_and_only_their_truth_is_refused() -> None:
+    found = embeddings_of({"text": TEXT, "video": VIDEO[:3]}, "f.npz")
+    assert found.text_to_video is None
+    with pytest.raises(CimError, match="4 texts and 3 videos, and text_to_video is missing"):
+        _ = found.right

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper
+from safetensors.torch import save_file
+
+from cimtool.errors import CimError
+from cimtool.hardware.target import target_names, targets_folder
+from cimtool.loading.inspect import Facts, format_facts, inspect
+from cimtool.reference.surrogate import Polynomial
+from cimtool.training.models import TwoTower, two_branch_checkpoint
+
+
+def facts_of(path: Path) -> Facts:
+    """The facts, which must be plain data and have lines for a reader."""
+    facts = inspect(path)
+    json.dumps(facts, allow_nan=False)
+    assert format_facts(facts)[0] == f"{path}: {facts['kind']}"
+    return facts
+
+
+def test_checkpoints(
+    tmp_path: Path, trunks: TwoTower, branches: TwoTower, polynomial: Polynomial
+) -> None:
+    torch.save(trunks.state_dict(), tmp_path / "a.pth")
+    facts = facts_of(tmp_path / "a.pth")
+    assert (facts["kind"], facts["layout"]) == ("checkpoint", "trunk")
+    text = facts["text"]
+    assert (text["input"], text["dimensions"], text["batch_norm"]) == (6, 5, 2)
+    assert text["parameters"] == sum(p.numel() for p in trunks.text_proj.parameters())
+    assert text["dtype"] == "float32"
+    save_file(trunks.state_dict(), tmp_path / "a.safetensors")
+    assert facts_of(tmp_path / "a.safetensors")["layout"] == "trunk"
+    content = two_branch_checkpoint(branches, polynomial.coeff, -1.0, 4, {}, 1, 0.1)
+    torch.save(content, tmp_path / "b.pth")
+    facts = facts_of(tmp_path / "b.pth")
+    assert (facts["layout"], facts["expects_unit_rows"]) == ("two-branch", True)
+    assert facts["polynomial"]["degree"] == 4
+
+
+def test_an_unknown_layout_says_why_and_what_is_there(tmp_path: Path) -> None:
+    torch.save({"encoder": {"w": torch.ones(2, 3)}}, tmp_path / "a.pth")
+    facts = facts_of(tmp_path / "a.pth")
+    assert facts["layout"] is None
+    assert "--map" in facts["reason"]
+    assert facts["arrays"] == {"encoder": {"w": "float32 [2, 3]"}}
+
+
+def test_polynomials(tmp_path: Path, poly_file: Path) -> None:
+    facts = facts_of(poly_file)
+    assert (facts["kind"], facts["degree"], facts["teacher"]["K"]) == ("polynomial", 4, 10)
+    assert list(facts["coefficients"])[:5] == ["ed", "vd", "ed^2", "ed vd", "vd^2"]
+    assert facts["sha256"] == hashlib.sha256(poly_file.read_bytes()).hexdigest()
+    (tmp_path / "p.json").write_text('{"c": [1, 2], "b": 3}')
+    assert "    ed: 1" in format_facts(facts_of(tmp_path / "p.json"))
+    np.savez(tmp_path / "p.npz", c=[1.0, 2.0], bias=3.0, fit_logit=False)
+    assert facts_of(tmp_path / "p.npz")["predicts"] == "p"
+
+
+def test_data(tmp_path: Path) -> None:
+    rows = np.eye(4, dtype=np.float32)
+    np.savez(tmp_path / "e.npz", text=rows, image=2 * rows, label=[0, 0, 1, 1], caption=["a", None])
+    facts = facts_of(tmp_path / "e.npz")
+    assert (facts["kind"], facts["pairs"], facts["classes"]) == ("embeddings", "row i to row i", 2)
+    assert (facts["text"]["unit_rows"], facts["video"]["unit_rows"]) == (True, False)
+    assert facts["video"]["norms"] == [2.0, 2.0]
+    torch.save({"text": torch.eye(4), "video": torch.eye(4)[:2]}, tmp_path / "e.pt")
+    assert facts_of(tmp_path / "e.pt")["pairs"].startswith("not known for 4 texts and 2 videos")
+    np.save(tmp_path / "t.npy", rows)
+    assert facts_of(tmp_path / "t.npy")["shape"] == [4, 4]
+    torch.save(torch.eye(3), tmp_path / "t.pt")
+    assert facts_of(tmp_path / "t.pt")["kind"] == "array"
+    np.savez(tmp_path / "s.npz", scores=rows)
+    assert facts_of(tmp_path / "s.npz")["arrays"] == {"scores": "float32 [4, 4]"}
+
+
+def test_toml_files(tmp_path: Path) -> None:
+    name = target_names()[0]
+    facts = facts_of(targets_folder() / f"{name}.toml")
+    assert (facts["kind"], facts["name"]) == ("target", name)
+    (tmp_path / "s.toml").write_text("weight_bits = 6\n")
+    facts = facts_of(tmp_path / "s.toml")
+    assert (facts["kind"], facts["weight_bits"]) == ("settings", 6)
+    (tmp_path / "m.toml").write_text('[text]\nfc1 = "a"\n')
+    assert facts_of(tmp_path / "m.toml")["kind"] == "layer map"
+
+
+def test_onnx(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])
+    nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Relu", ["h"], ["y"])]
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]))
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    facts = facts_of(tmp_path / "m.onnx")
+    assert (facts["inputs"], facts["nodes"]) == (["x: float [n, 4]"], {"Relu": 2})
+    for broken in (b"", b"garbage", (tmp_path / "m.onnx").read_bytes()[:30]):
+        (tmp_path / "b.onnx").write_bytes(broken)
+        with pytest.raises(CimError, match=r"b\.onnx: is truncated, corrupt, or not an ONNX"):
+            inspect(tmp_path / "b.onnx")
+
+
+def test_bundle(tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_bytes(b"12345")
+    digest = hashlib.sha256(b"12345").hexdigest()
+    manifest = {
+        "format_version": 1,
+        "cimtool_version": "0",
+        "model": {"name": "m"},
+        "target": {"name": "ideal"},
+        "settings": {},
+        "inputs": {},
+        "files": {"text.onnx": digest, "gone": digest},
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    facts = facts_of(tmp_path)
+    assert facts["files"] == {"text.onnx": "5 bytes", "gone": "missing"}
+    (tmp_path / "text.onnx").write_bytes(b"12346")
+    assert "changed" in inspect(tmp_path)["files"]["text.onnx"]
+    del manifest["settings"]
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CimError, match=r"manifest\.json: settings is missing"):
+        inspect(tmp_path)
+
+
+def test_what_is_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match=r"there is no manifest\.json"):
+        inspect(tmp_path)
+    with pytest.raises(CimError, match="there is no such file or folder"):
+        inspect(tmp_path / "a.pth")
+    (tmp_path / "a.csv").write_text("1,2")
+    with pytest.raises(CimError, match=r"cannot be told from its suffix; .*\.npz"):
+        inspect(tmp_path / "a.csv")

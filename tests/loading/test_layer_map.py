@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from cimtool.errors import CimError
+from cimtool.ir.source import BatchNorm
+from cimtool.loading.layer_map import read_layer_map
+from cimtool.loading.model import load_model
+from cimtool.training.models import TwoTower
+
+NAMES = {"trunk.0": "zz", "trunk.1": "norm_y", "trunk.3": "aa", "trunk.4": "norm_x"}
+ROLES = 'fc1 = "zz"\nbn1 = "norm_y"\nfc2 = "aa"\nbn2 = "norm_x"\n'
+HEADS = {"mu": "head_a", "logvar": "head_b"}
+HEAD_ROLES = 'mu = "head_a"\nlogvar = "head_b"\n'
+
+
+def renamed(module: nn.Module, names: dict[str, str]) -> dict[str, torch.Tensor]:
+    state = {}
+    for key, value in module.state_dict().items():
+        layer, _, parameter = key.rpartition(".")
+        state[f"{names.get(layer, layer)}.{parameter}"] = value
+    return state
+
+
+def constants(path: Path, poly: Path, layer_map: Path | None = None) -> list[bytes]:
+    program = load_model(path, poly, layer_map=layer_map).program
+    return [
+        (value.weight if hasattr(value, "weight") else value.mean).tobytes()
+        for graph in (program.text, program.video)
+        for value in (node.op for node in graph.nodes)
+        if hasattr(value, "weight") or isinstance(value, BatchNorm)
+    ]
+
+
+def test_odd_names_need_no_map_where_order_tells(
+    tmp_path: Path, trunks: TwoTower, poly_file: Path
+) -> None:
+    torch.save(trunks.state_dict(), tmp_path / "plain.pth")
+    state = {p: renamed(getattr(trunks, p), NAMES) for p in ("text_proj", "video_proj")}
+    torch.save(state, tmp_path / "odd.pth")
+    wanted = constants(tmp_path / "plain.pth", poly_file)
+    assert constants(tmp_path / "odd.pth", poly_file) == wanted
+
+
+def test_a_map_names_heads_and_prefixes(tmp_path: Path, trunks: TwoTower, poly_file: Path) -> None:
+    torch.save(trunks.state_dict(), tmp_path / "plain.pth")
+    towers = {
+        "left": renamed(trunks.text_proj, HEADS),
+        "right": {"net": renamed(trunks.video_proj, HEADS)},
+    }
+    torch.save(towers, tmp_path / "odd.pth")
+    with pytest.raises(CimError, match=r"keys start with left, right; .*--map"):
+        load_model(tmp_path / "odd.pth", poly_file)
+    prefixes = '[text]\nprefix = "left"\n{}[video]\nprefix = "right.net."\n{}'
+    file = tmp_path / "map.toml"
+    file.write_text(prefixes.format("", ""))
+    with pytest.raises(CimError, match=r"which Linear under left is mu cannot be told.*--map"):
+        load_model(tmp_path / "odd.pth", poly_file, layer_map=file)
+    file.write_text(prefixes.format(HEAD_ROLES, HEAD_ROLES))
+    wanted = constants(tmp_path / "plain.pth", poly_file)
+    assert constants(tmp_path / "odd.pth", poly_file, file) == wanted
+    assert load_model(tmp_path / "odd.pth", poly_file, layer_map=file).files[2][0] == str(file)
+
+
+def square(towers: TwoTower) -> dict[str, torch.Tensor]:
+    """A text trunk of one width throughout, whose shapes tell nothing."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4), nn.BatchNorm1d(4)]
+    names = ["zz", "norm_y", "aa", "norm_x"]
+    heads = {"mu": nn.Linear(4, 5), "logvar": nn.Linear(4, 5)}
+    state = {
+        f"text.{name}.{key}": value
+        for name, layer in [*zip(names, layers, strict=True), *heads.items()]
+        for key, value in layer.state_dict().items()
+    }
+    video = {f"video.{key}": value for key, value in towers.video_proj.state_dict().items()}
+    return state | video
+
+
+def test_safetensors_lose_the_order_and_say_so(
+    tmp_path: Path, trunks: TwoTower, poly_file: Path
+) -> None:
+    state = square(trunks)
+    torch.save(state, tmp_path / "odd.pth")
+    save_file(state, tmp_path / "odd.safetensors")
+    with pytest.raises(CimError, match=r"order of the layers under text cannot be told.*--map"):
+        load_model(tmp_path / "odd.safetensors", poly_file)
+    (tmp_path / "map.toml").write_text("[text]\n" + ROLES)
+    wanted = constants(tmp_path / "odd.pth", poly_file)
+    assert constants(tmp_path / "odd.safetensors", poly_file, tmp_path / "map.toml") == wanted
+
+
+def test_shapes_decide_where_they_can(tmp_path: Path, trunks: TwoTower, poly_file: Path) -> None:
+    torch.save(trunks.state_dict(), tmp_path / "plain.pth")
+    for part in ("text_proj", "video_proj"):
+        state = renamed(getattr(trunks, part), {"trunk.0": "zz", "trunk.3": "aa"})
+        (tmp_path / part).mkdir()
+        save_file(state, tmp_path / part / "x.safetensors")
+    both = {
+        f"{part}.{key}": value
+        for part in ("text_proj", "video_proj")
+        for key, value in renamed(getattr(trunks, part), {"trunk.0": "zz", "trunk.3": "aa"}).items()
+    }
+    save_file(both, tmp_path / "odd.safetensors")  # aa before zz, but 9 x 9 cannot come first
+    wanted = constants(tmp_path / "plain.pth", poly_file)
+    assert constants(tmp_path / "odd.safetensors", poly_file) == wanted
+
+
+def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Path) -> None:
+    torch.save(trunks.state_dict(), tmp_path / "net.pth")
+    (tmp_path / "map.toml").write_text("[text]\neps = 1e-3\n")
+    program = load_model(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml").program
+    text, video = program.text.by_name["bn1"].op, program.video.by_name["bn1"].op
+    assert isinstance(text, BatchNorm)
+    assert isinstance(video, BatchNorm)
+    assert (text.eps, video.eps) == (1e-3, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[txt]\n", r'map\.toml: unknown key "txt"; did you mean "text"'),
+        ("text = 3\n", r"map\.toml: text = 3: must be a table"),
+        ("[text]\neps = 0\n", r"text\.eps = 0: must be a number above 0"),
+        ("[text]\nfc1 = 3\n", r"text\.fc1 = 3: must be the name of a layer"),
+        ("[text\n", r"map\.toml: not valid TOML"),
+        ('[text]\nfc1 = "trunk.O"\n', r'text\.fc1 = "trunk\.O" is not a layer under text_proj of'),
+        ('[text]\nfc3 = "trunk.0"\n', r'text\.fc3 is no layer of layout "trunk": .*fc1'),
+    ],
+)
+def test_mistakes_in_a_map(
+    tmp_path: Path, trunks: TwoTower, poly_file: Path, text: str, message: str
+) -> None:
+    torch.save(trunks.state_dict(), tmp_path / "net.pth")
+    (tmp_path / "map.toml").write_text(text)
+    with pytest.raises(CimError, match=message):
+        load_model(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml")
+
+
+def test_an_absent_map(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match="there is no such file"):
+        read_layer_map(tmp_path / "map.toml")

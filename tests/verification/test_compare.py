@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cimtool.emit.bundle import Bundle
+from cimtool.errors import CimError
+from cimtool.loading.embeddings import Embeddings
+from cimtool.verification.compare import Comparison, compare_bundles, comparison_table
+
+from .conftest import MakeBundle
+
+
+@pytest.fixture(scope="module")
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def found(make_bundle: MakeBundle, bundle: Bundle, data: Embeddings, told: list[str]) -> Comparison:
+    return compare_bundles([bundle, make_bundle("coarse", weight_bits=4)], data, say=told.append)
+
+
+def test_only_what_differs_is_listed(found: Comparison) -> None:
+    assert found.differing == {"weight_bits": ("8", "4")}
+
+
+def test_fewer_bits_drift_more(found: Comparison) -> None:
+    fine, coarse = (report.headline.compiled_rmse for report in found.reports)
+    assert coarse > 1.5 * fine
+    assert found.reports[0].rows[1] == found.reports[1].rows[1]
+
+
+def test_one_trained_model_is_sampled_once(found: Comparison, told: list[str]) -> None:
+    assert [text for text in told if "Monte Carlo" in text] == [
+        "small: Monte Carlo (K=10): 40 x 40 pairs"
+    ]
+
+
+def test_the_table_has_a_column_a_bundle(found: Comparison) -> None:
+    text = comparison_table(found)
+    assert max(map(len, text.splitlines())) <= 100
+    lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
+    assert lines["weight_bits"][-2:] == ["8", "4"]
+    assert lines["step: quantized"][-2:] == [
+        f"{report.rows[4].step_rmse:.4f}" for report in found.reports
+    ]
+    assert "step: ONNX Runtime" in lines
+    assert "small" in text
+    assert "coarse" in text
+
+
+def test_json_holds_every_report(found: Comparison) -> None:
+    read = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert read["bundles"] == ["small", "coarse"]
+    assert [one["settings"]["weight_bits"] for one in read["reports"]] == [8, 4]
+
+
+def test_two_of_one_name_are_told_apart(found: Comparison) -> None:
+    twice = Comparison((found.reports[0],) * 2)
+    assert twice.names == ("small (1)", "small (2)")
+    assert twice.differing == {}
+
+
+def test_one_bundle_is_no_comparison(bundle: Bundle, data: Embeddings) -> None:
+    with pytest.raises(CimError, match="1 bundle is given; expected at least two"):
+        compare_bundles([bundle], data)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from cimtool.verification.drift import Row, Table, mean_precision, on_grid, truth_of
+
+RIGHT = np.arange(3)
+POLY = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0], [1.0, 0.0, 4.0]])
+MU = np.eye(3)
+
+
+def table(reference: np.ndarray | None) -> Table:
+    found = Table(truth_of(RIGHT, None, 3), reference)
+    found.add_reference("Monte Carlo (K=10)")
+    return found
+
+
+def test_each_row_is_compared_with_the_reference_the_polynomial_and_the_row_before() -> None:
+    found = table(POLY + 1)
+    found.add("polynomial", POLY, MU, MU)
+    found.add("quantized", POLY + 0.5, MU, MU)
+    found.add("tiled", POLY + 0.5, MU, MU)
+    reference, polynomial, quantized, tiled = found.rows
+    assert reference.drift is None
+    assert reference.retrieval is not None
+    assert polynomial.drift is not None
+    assert polynomial.drift.bias == pytest.approx(-1)
+    assert (polynomial.step_rmse, polynomial.polynomial_rmse) == (pytest.approx(1), None)
+    assert quantized.drift is not None
+    assert quantized.drift.logit_rmse == pytest.approx(0.5)
+    assert quantized.drift.centred_rmse == pytest.approx(0, abs=1e-8)
+    assert (quantized.step_rmse, quantized.polynomial_rmse) == (pytest.approx(0.5),) * 2
+    assert (tiled.step_rmse, tiled.polynomial_rmse) == (0, pytest.approx(0.5))
+
+
+def test_without_a_teacher_the_polynomial_is_the_reference() -> None:
+    found = table(None)
+    found.add("polynomial", POLY, MU, MU)
+    found.add("quantized", POLY - 0.25, MU, MU)
+    unknown, polynomial, quantized = found.rows
+    assert unknown == Row("Monte Carlo (K=10)")
+    assert (polynomial.drift, polynomial.step_rmse) == (None, None)
+    assert quantized.drift is not None
+    assert quantized.drift.bias == pytest.approx(-0.25)
+
+
+def test_rounding_of_one_machine_makes_no_rank() -> None:
+    # Two equal videos, whose scores a matrix product gives a last bit apart.
+    scores = np.array([[1.0, np.nextafter(1.0, 2)], [0.5, 0.0]])
+    found = Table(truth_of(np.array([1, 0]), None, 2), None)
+    found.add("polynomial", scores, np.eye(2), np.eye(2))
+    (row,) = found.rows
+    assert row.retrieval is not None
+    assert row.retrieval.text_to_video.r1 == 0.5  # the tie counts against the right one
+
+
+@given(arrays(np.int64, (2, 3), elements=st.integers(-(2**23), 2**23)), st.integers(-40, 10))
+def test_the_grid_keeps_integers_of_24_bits_times_a_power_of_two(
+    codes: np.ndarray, exponent: int
+) -> None:
+    scores = np.ldexp(codes.astype(np.float64), exponent)
+    assert np.array_equal(on_grid(scores), scores)
+
+
+def test_a_common_shift_of_the_means_is_no_change_of_the_cosine_gap() -> None:
+    rng = np.random.default_rng(0)
+    text, video = rng.normal(size=(2, 3, 4)) + 2
+    found = table(None)
+    found.add("polynomial", POLY, text, video)
+    found.add("folded", POLY, text - 2, video - 2)
+    found.add("broken", POLY, text, -video)
+    gaps = [row.cosine_gap for row in found.rows[1:]]
+    assert gaps[1] == pytest.approx(gaps[0])
+    assert gaps[2] != pytest.approx(gaps[0])
+
+
+def test_one_video_has_no_cosine_gap() -> None:
+    found = Table(truth_of(np.zeros(2, np.int64), None, 1), None)
+    found.add("polynomial", np.ones((2, 1)), np.ones((2, 3)), np.ones((1, 3)))
+    assert found.rows[0].cosine_gap is None
+
+
+def test_a_video_has_the_label_of_its_texts() -> None:
+    truth = truth_of(np.array([2, 0, 2]), np.array([7, 5, 7]), 4)
+    assert truth.video_labels is not None
+    assert truth.labelled is not None
+    assert truth.labelled.tolist() == [True, False, True, False]
+    assert truth.video_labels[truth.labelled].tolist() == [5, 7]
+    # Unlabelled videos stand in no ranking, however high they score.
+    scores = np.array([[0.0, 9, 1, 9], [1.0, 9, 0, 9], [0.0, 9, 1, 9]])
+    found = mean_precision(scores, truth)
+    assert found is not None
+    assert (found.text_to_video, found.video_to_text) == (1, 1)
+
+
+def test_texts_of_one_video_that_disagree_leave_no_labels() -> None:
+    truth = truth_of(np.array([0, 0]), np.array([1, 2]), 1)
+    assert truth.text_labels is None
+    assert mean_precision(np.ones((2, 1)), truth) is None

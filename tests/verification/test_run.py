@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cimtool.api import read_data
+from cimtool.emit.bundle import Bundle
+from cimtool.errors import CheckFailed, CimError
+from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
+from cimtool.reference.metrics import LIMITS
+from cimtool.verification.report import VerificationFailed
+from cimtool.verification.run import verify_bundle
+
+from .conftest import POLYNOMIAL, D, MakeBundle, many_texts, pairs, rewritten, two_branch
+
+STAGES = (
+    "Monte Carlo (K=10)",
+    "polynomial",
+    "folded",
+    "lowered",
+    "quantized",
+    "tiled",
+    "converters fitted",
+    "ONNX Runtime",
+)
+FLICKR = (
+    Path(__file__).resolve().parents[2] / "../shared/data/flickr8k_clip_vitb32_100img_500cap.npz"
+)
+
+
+def test_one_row_a_stage_and_no_bit_differs(bundle: Bundle, data: Embeddings) -> None:
+    report = verify_bundle(bundle, data)
+    assert tuple(row.stage for row in report.rows) == STAGES
+    assert sum(count.differing for count in report.bits) == 0
+    # mu and s, both self terms and 40 x 40 logits of all rows, then of 32 rows.
+    rows = [2 * (2 * n * D + 2 * n) + n * n for n in (40, 32)]
+    assert sum(count.compared for count in report.bits) == sum(rows)
+    by_name = {row.stage: row for row in report.rows}
+    assert by_name["folded"].step_rmse == pytest.approx(0, abs=1e-5)
+    assert 0.01 < (by_name["quantized"].step_rmse or 0) < 0.3
+    assert by_name["ONNX Runtime"].step_rmse == 0
+    assert report.headline.cause == "quantized"
+    assert report.final.retrieval is not None
+    assert report.final.retrieval.text_to_video.r1 > 0.8
+    assert set(report.metrics) == set(LIMITS)
+    assert any("only 40 texts" in note for note in report.notes)
+    assert not report.failed
+
+
+def test_converters_that_clip_are_the_cause(make_bundle: MakeBundle, data: Embeddings) -> None:
+    coarse = make_bundle("coarse", target="isaac-rram-128", adc_bits=2)
+    report = verify_bundle(coarse, data)
+    assert report.headline.cause == "converters fitted"
+    assert report.headline.cause_before == "tiled"
+    assert sum(count.differing for count in report.bits) == 0
+
+
+def test_more_samples_scatter_less(bundle: Bundle, data: Embeddings) -> None:
+    few, many = (verify_bundle(bundle, data, samples=k).reference for k in (5, 80))
+    assert many.name == "Monte Carlo (K=80)"
+    assert few.standard_error is not None
+    assert many.standard_error is not None
+    assert many.standard_error < few.standard_error / 2
+
+
+def test_without_a_and_b_drift_is_against_the_polynomial(
+    make_bundle: MakeBundle, data: Embeddings
+) -> None:
+    report = verify_bundle(make_bundle("unknown", replace(POLYNOMIAL, a=None, b=None)), data)
+    unknown, polynomial = report.rows[:2]
+    assert (unknown.drift, unknown.retrieval) == (None, None)
+    assert polynomial.drift is None
+    assert report.reference.name == "polynomial"
+    assert report.final.drift is not None
+    assert report.metrics["logit_rmse"] == report.final.polynomial_rmse
+    assert any("a and b are not known" in note for note in report.notes)
+
+
+def test_a_polynomial_of_p_is_compared_with_p(make_bundle: MakeBundle, data: Embeddings) -> None:
+    # p at the right pairs' distances, straight down to nothing where the wrong ones are.
+    straight = replace(POLYNOMIAL, coeff=(-0.002, 0.0, 0.0, 0.0, 0.0), bias=0.3, fit_logit=False)
+    report = verify_bundle(make_bundle("probability", straight), data)
+    assert report.score == "score"
+    assert report.rows[1].drift is not None
+    assert report.rows[1].drift.max_abs < 2
+    assert report.rows[1].drift.spread < 0.5
+    assert report.reference.standard_error is not None
+    assert report.reference.standard_error < 0.25
+
+
+def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embeddings) -> None:
+    constant = replace(POLYNOMIAL, coeff=(0.0,) * 5)
+    report = verify_bundle(make_bundle("constant", constant), data)
+    assert any("the polynomial is constant" in note for note in report.notes)
+    assert any("before any hardware" in note for note in report.notes)
+    assert report.headline.cause_rmse < 1e-6
+    assert report.final.retrieval is not None
+    assert report.final.retrieval.text_to_video.r1 == 0
+
+
+def test_a_limit_that_is_exceeded_fails_after_the_report_is_written(
+    bundle: Bundle, data: Embeddings, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        VerificationFailed, match=r"^logit_rmse is 0\.\d+; the limit is 1e-06$"
+    ) as e:
+        verify_bundle(bundle, data, limits={"logit_rmse": 1e-6, "r1_loss": 1}, folder=tmp_path)
+    assert (e.value.exit_status, isinstance(e.value, CheckFailed)) == (1, True)
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert [limit["kept"] for limit in written["limits"]] == [False, True]
+    assert written["passed"] is False
+
+
+def test_an_unknown_metric_is_refused_before_any_work(bundle: Bundle, data: Embeddings) -> None:
+    with pytest.raises(CimError, match='did you mean "r10_loss"') as found:
+        verify_bundle(bundle, data, limits={"r10_los": 1}, say=pytest.fail)
+    assert found.value.exit_status == 2
+
+
+def test_a_bit_that_differs_fails(
+    make_bundle: MakeBundle, bundle: Bundle, data: Embeddings, tmp_path: Path
+) -> None:
+    other = make_bundle("other", weight_bits=7)
+    changed = rewritten(bundle, tmp_path / "changed")
+    (changed.folder / "video.onnx").write_bytes((other.folder / "video.onnx").read_bytes())
+    with pytest.raises(VerificationFailed, match=r"video.mu: \d+ of 400 values differ") as found:
+        verify_bundle(changed, data)
+    counts = {c.output: c for c in found.value.report.bits if c.implementation == "ONNX Runtime"}
+    assert counts["text.mu"].differing == 0
+    assert counts["video.mu"].first_index is not None
+    assert counts["logit"].differing > 0
+
+
+def test_many_texts_to_one_video(make_bundle: MakeBundle) -> None:
+    made = make_bundle("branches", module=two_branch, calibration=many_texts(20, 4, D, seed=2))
+    data = read_data(many_texts(9, 5, D), made.model)
+    report = verify_bundle(made, data)
+    found = report.final.retrieval
+    assert found is not None
+    assert (found.text_to_video.queries, found.video_to_text.queries) == (45, 9)
+    assert found.text_to_video.r1 > 0.9
+    assert any("only 9 videos" in note for note in report.notes)
+    assert report.rows[-1].drift is not None
+
+
+def test_labels_give_a_mean_precision(bundle: Bundle) -> None:
+    rows = pairs(12)
+    labelled = embeddings_of(rows | {"labels": np.arange(12) % 3})
+    report = verify_bundle(bundle, labelled)
+    assert all(0.3 < row.mean_precision.text_to_video <= 1 for row in report.rows[1:]
+               if row.mean_precision)  # fmt: skip
+    assert report.final.mean_precision is not None
+    clash = {**rows, "text_to_video": np.zeros(12, np.int64), "labels": np.arange(12)}
+    report = verify_bundle(bundle, embeddings_of(clash))
+    assert report.final.mean_precision is None
+    assert any("mAP is left out" in note for note in report.notes)
+
+
+def test_one_text_and_one_video(bundle: Bundle) -> None:
+    report = verify_bundle(bundle, embeddings_of(pairs(1)))
+    assert report.final.retrieval is not None
+    assert report.final.retrieval.text_to_video.r1 == 1
+    assert None not in [report.to_json()["metrics"][name] for name in LIMITS]
+
+
+@pytest.mark.skipif(not FLICKR.exists(), reason="the shared data is not here")
+def test_five_hundred_captions_of_a_hundred_images(make_bundle: MakeBundle) -> None:
+    import torch
+
+    from cimtool.training.models import TwoBranch
+
+    def wide() -> torch.nn.Module:
+        torch.manual_seed(0)
+        return TwoBranch(512, 32).eval()
+
+    read = read_embeddings(FLICKR)
+    rows = {"text": read.text, "video": read.video, "text_to_video": read.text_to_video}
+    poly = replace(POLYNOMIAL, coeff=(-0.1, 0.0, 0.0, 0.0, 0.0), a=0.1)
+    made = make_bundle("flickr", poly, wide, calibration=rows)
+    report = verify_bundle(made, read_data(read, made.model), samples=3)
+    assert (report.data.texts, report.data.videos) == (500, 100)
+    assert sum(count.differing for count in report.bits) == 0
+    assert report.headline.top1_agreement >= 0.9
