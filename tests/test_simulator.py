@@ -50,7 +50,7 @@ def test_features_do_not_depend_on_the_block_of_rows(
 ) -> None:
     simulator = Simulator(program)
     expected = [simulator.encode(m, x) for m, x in zip(("text", "video"), rows, strict=True)]
-    monkeypatch.setattr(blocks, "ROW_BLOCK", block)
+    monkeypatch.setattr("cimtool.simulator.ROW_BLOCK", block)
     for modality, x, features in zip(("text", "video"), rows, expected, strict=True):
         assert_same(features, simulator.encode(modality, x))
         turned = simulator.encode(modality, x[::-1].copy())
@@ -64,7 +64,7 @@ def test_logits_do_not_depend_on_the_block_of_pairs(
     simulator = Simulator(program)
     expected = simulator.scores(*rows)
     assert expected.shape == (40, 40)
-    monkeypatch.setattr(blocks, "PAIR_BLOCK", block)
+    monkeypatch.setattr("cimtool.simulator.PAIR_BLOCK", block)
     np.testing.assert_array_equal(simulator.scores(*rows), expected)
     features = [simulator.encode(m, x) for m, x in zip(("text", "video"), rows, strict=True)]
     slices = [block for block, _ in simulator.iter_score(*features)]
