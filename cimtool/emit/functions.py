@@ -196,15 +196,31 @@ def _convert(body: Body, form: Conversion, sums: str) -> str:
     value = sums
     if form.rounding == "half-even":
         low_bit = body.add("code_bit", "BitwiseAnd", value, body.input("odd"))
-        odd = body.add("is_odd", "Min", low_bit, body.input("one"))
+        odd = _smaller(body, form, "is_odd", low_bit, body.input("one"))
         value = body.add("to_even", "Add", value, odd)
     if form.rounding != "floor":
         value = body.add("half_added", "Add", value, body.input("half"))
     value = body.add("stepped", "BitwiseAnd", value, body.input("mask"))
-    value = body.add("converted", "Min", value, body.input("highest"))
+    value = _smaller(body, form, "converted", value, body.input("highest"))
     if form.signed:
-        value = body.add("limited", "Max", value, body.input("lowest"))
+        value = _larger(body, form, "limited", value, body.input("lowest"))
     return value
+
+
+def _smaller(body: Body, form: Conversion, name: str, value: str, limit: str) -> str:
+    """`min(value, limit)`; wide ones by Less and Where (why: `cimtool/ir/limits.py`)."""
+    if not form.wide:
+        return body.add(name, "Min", value, limit)
+    below = body.add(f"{name}_below", "Less", value, limit)
+    return body.add(name, "Where", below, value, limit)
+
+
+def _larger(body: Body, form: Conversion, name: str, value: str, limit: str) -> str:
+    """`max(value, limit)`, as `_smaller`."""
+    if not form.wide:
+        return body.add(name, "Max", value, limit)
+    above = body.add(f"{name}_above", "Less", limit, value)
+    return body.add(name, "Where", above, value, limit)
 
 
 FUNCTIONS = {"Requant": requant, "ShiftRight8": shift_right_8}

@@ -188,6 +188,19 @@ def conversion_error(cells: Slice, crossbar: Crossbar, step: int) -> IntArray:
     return np.maximum(excess, rounding)
 
 
+def converted_bounds(
+    cells: Slice, crossbar: Crossbar, step: int | None
+) -> tuple[IntArray, IntArray]:
+    """Smallest and largest value [groups, N] that a column's conversions can stand for."""
+    down, up = column_bounds(cells, crossbar)
+    if step is None:
+        return down, up
+    lo, hi = (
+        adc(edge, step, *crossbar.adc_limits, crossbar.rounding) << step for edge in (down, up)
+    )
+    return lo, hi
+
+
 def correction(weight: IntArray, crossbar: Crossbar) -> IntArray:
     """What offset inputs add to every output [N], to be taken off in the digital bias."""
     if crossbar.input_encoding != "offset":

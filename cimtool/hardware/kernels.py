@@ -201,7 +201,11 @@ class Conversion:
 
 
 def _jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    return cast(Callable[..., Any], numba.njit(nogil=True, cache=True)(function))
+    try:
+        compiled = numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # neither the package's folder nor a home can hold numba's cache
+        compiled = numba.njit(nogil=True)(function)
+    return cast(Callable[..., Any], compiled)
 
 
 @_jit

@@ -12,6 +12,8 @@ from cimtool.arrays import Array, IntArray
 from cimtool.hardware.crossbar import (
     Crossbar,
     conversion_error,
+    converted_bounds,
+    correction,
     encode_weights,
     input_cycles,
     mvm,
@@ -65,7 +67,26 @@ class CrossbarMvm(Op, name="crossbar_mvm"):
         (x,) = inputs
         slack = self._converter_error
         lo, hi = mvm_bounds(self.weight, self.bias, x)
-        return integer((x.shape[0], self.weight.shape[1]), lo - slack, hi + slack, self.scale)
+        lo, hi = lo - slack, hi + slack
+        if self._converted_bounds is not None:
+            least, most = self._converted_bounds
+            lo, hi = np.maximum(lo, least + self.bias), np.minimum(hi, most + self.bias)
+        return integer((x.shape[0], self.weight.shape[1]), lo, hi, self.scale)
+
+    @cached_property
+    def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:
+        """What converters let through [N], without the bias; None where digital terms join them."""
+        crossbar = self.crossbar
+        if self.exact or crossbar.encoding != "differential":
+            return None
+        lo = hi = -correction(self.weight, crossbar)
+        for cells, step in zip(encode_weights(self.weight, crossbar), self.steps, strict=True):
+            least, most = (b.sum(axis=0) for b in converted_bounds(cells, crossbar, step))
+            for shift, _, sign in input_cycles(crossbar):
+                ends = (least, most) if sign > 0 else (-most, -least)
+                lo = lo + (ends[0] << shift + cells.shift)
+                hi = hi + (ends[1] << shift + cells.shift)
+        return lo, hi
 
     def run(self, *inputs: Array) -> Array:
         return mvm(inputs[0], self.weight, self.crossbar, self.steps) + self.bias

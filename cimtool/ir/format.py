@@ -104,6 +104,14 @@ def ratio(factor: Fraction, magnitude: int) -> Ratio:
     raise ValueError(f"no multiplier of 15 bits or more for {float(factor):.3g} x {magnitude}")
 
 
+def shortened(found: Ratio, magnitude: int) -> Ratio:
+    """The ratio with as few bits taken off as values up to `magnitude` need; itself if none."""
+    multiplier, shift = found.multiplier, found.shift
+    while not _fits(multiplier, shift, magnitude) and multiplier > 1 and shift > 1:
+        multiplier, shift = multiplier + 1 >> 1, shift - 1
+    return Ratio(multiplier, shift)
+
+
 def _exponent(factor: Fraction) -> int:
     """The integer e with 2^(e-1) <= factor < 2^e."""
     e = factor.numerator.bit_length() - factor.denominator.bit_length()

@@ -94,16 +94,26 @@ class Program:
 
 
 def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
-    """The type of a node's value; CimError naming the node if it could overflow 62 bits."""
+    """The type of a node's value.
+
+    Raises CimError naming the node where it could overflow 62 bits, or its own accumulator.
+    """
     # One object a name: an operation may take one type given twice for one value given twice.
     named = {name: replace(known) for name, known in zip(node.inputs, inputs, strict=True)}
     try:
-        return node.op.infer(*(named[name] for name in node.inputs))
+        known = node.op.infer(*(named[name] for name in node.inputs))
     except RangeError:
         raise CimError(
             f"{graph}.{node.name} ({node.op.name}): its proved range does not fit the 62 bits of "
             "the digital unit; use fewer bits for weights, activations or features"
         ) from None
+    width = node.op.accumulator_bits
+    if width and known.bits > width:
+        raise CimError(
+            f"{graph}.{node.name}: its sums need {known.bits} bits and the accumulator has "
+            f"{width}; use fewer weight or activation bits, or a wider accumulator"
+        )
+    return known
 
 
 def calibrated(known: Type, seen: Range | None) -> Type:
@@ -195,14 +205,7 @@ def check(program: Program, stage: str, allowed: frozenset[type[Op]]) -> None:
             known.add(node.name)
         if not known.issuperset(graph.outputs.values()):
             raise RuntimeError(f"{stage} lost an output of {graph.name}")
-        for node in graph.nodes:
-            width = node.op.accumulator_bits
-            needed = graph.types[node.name].bits if width else 0
-            if width and needed > width:
-                raise CimError(
-                    f"{graph.layer(node)}: its sums need {needed} bits and the accumulator has "
-                    f"{width}; use fewer weight or activation bits, or a wider accumulator"
-                )
+        _ = graph.types
     expected = score_inputs(program.text, program.video)
     if list(expected) != list(program.score.inputs):
         raise RuntimeError(f"{stage}: score does not take what text and video return")

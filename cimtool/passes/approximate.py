@@ -65,7 +65,7 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
             return ExpPolynomial(centre, half, tuple(float(c) for c in powers * top), error)
     raise CimError(
         f"logvar spans {lo:.3g} to {hi:.3g} on the calibration data, too wide for exp in "
-        f"{MAX_DEGREE} multiply-adds; expected a span below about 40 (clamp it, or check the data)"
+        f"{MAX_DEGREE} multiply-adds; expected a span below about 50 (clamp it, or check the data)"
     )
 
 

@@ -21,7 +21,10 @@ from cimtool.hardware.crossbar import (
 )
 from cimtool.hardware.kernels import product_kind, step_errors
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.program import Graph, Program
+from cimtool.ir.format import Ratio, shortened
+from cimtool.ir.integer import Requant
+from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite
+from cimtool.ir.types import exact
 from cimtool.passes.bias import Layer, adjust_layers, centred, layer_means, outputs
 from cimtool.passes.step import Job, Pass
 from cimtool.passes.tile import CROSSBAR_OPS
@@ -47,7 +50,30 @@ def _fit_graph(graph: Graph, job: Job) -> Graph:
             return layer, outputs(graph, name, layer, x)
         return centred(replace(layer, steps=steps), graph, name, x, means[name])
 
-    return adjust_layers(graph, job.rows(graph.name), adjust) if means else graph
+    if not means:
+        return graph
+    adjusted = adjust_layers(graph, job.rows(graph.name), adjust)
+    return rewrite(adjusted, lambda node: _refit if isinstance(node.op, Requant) else keep)
+
+
+def _refit(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+    """Take bits off multipliers whose products no longer fit, now that converters err as well."""
+    op = node.op
+    assert isinstance(op, Requant)
+    known = builder.types[inputs[0]]
+    tops = np.maximum(np.abs(exact(known.lo)), np.abs(exact(known.hi)))
+    shape = op.multiplier.shape
+    largest = np.broadcast_to(tops, shape).flat if shape else [tops.max()]
+    ratios = [
+        shortened(Ratio(int(m), int(sh)), int(top))
+        for m, sh, top in zip(op.multiplier.flat, op.shift.flat, largest, strict=True)
+    ]
+    fitted = replace(
+        op,
+        multiplier=np.array([r.multiplier for r in ratios], np.int64).reshape(shape),
+        shift=np.array([r.shift for r in ratios], np.int64).reshape(shape),
+    )
+    return builder.add(node.name, fitted, *inputs)
 
 
 def _has_converters(graph: Graph) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from cimtool.arrays import Array, FloatArray
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
-from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
+from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, Rule, keep, rewrite
 from cimtool.ir.source import BatchNorm, Exp, L2Normalize, PolynomialScore
 from cimtool.passes.step import Job, Pass
 from cimtool.simulator import Simulator
@@ -65,7 +65,7 @@ def _fold_graph(graph: Graph, centre: FloatArray) -> Graph:
             value = builder.add("mu_centred", Add((scalar(1.0),), -centre), *inputs)
         return builder.add(node.name, node.op, value)
 
-    def rule(node: Node):  # type: ignore[no-untyped-def]
+    def rule(node: Node) -> Rule:
         if isinstance(node.op, BatchNorm):
             return batch_norm
         if isinstance(node.op, Store) and node.op.role == "mu":

@@ -16,7 +16,7 @@ from cimtool.emit.runtime import Level, Session
 from cimtool.hardware.crossbar import Crossbar, Encoding, InputEncoding
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mul, Sum
-from cimtool.ir.format import integer_limits, ratio
+from cimtool.ir.format import Rounding, integer_limits, ratio
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import Type, real
@@ -180,6 +180,21 @@ def test_sums_beyond_32_bits_agree(
         case = layer_case(layer, np.ones(()), np.array([[lo] * 40, [hi] * 40], np.float32))
         assert np.abs(run(case.graph, {"x": case.rows})["sums"]).max() > 2**31
         assert_agree(case, 0)
+
+
+@pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
+@pytest.mark.parametrize(("adc_bits", "step"), [(1, 0), (4, 20), (16, 16), (16, 20)])
+def test_column_sums_beyond_32_bits_agree(rounding: Rounding, adc_bits: int, step: int) -> None:
+    rng = np.random.default_rng(adc_bits + step)
+    weight = rng.integers(-(2**15) + 1, 2**15, (300, 3))
+    weight[:, 0], weight[:, 1] = 2**15 - 1, -(2**15) + 1
+    for encoding in ("differential", "offset-flip"):
+        crossbar = Crossbar(None, 8, 16, encoding, 16, "bipolar", 16, adc_bits, rounding, 62)
+        layer = CrossbarMvm(weight, np.zeros(3, np.int64), np.ones(3), crossbar, (step, step))
+        lo, hi = input_limits(crossbar)
+        rows = rng.integers(lo, hi + 1, (4, 300)).astype(np.float32)
+        rows[0], rows[1], rows[2] = hi, lo, 0
+        assert_agree(layer_case(layer, np.ones(()), rows), 0)
 
 
 def test_optimisation_levels_and_threads_agree() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cimtool.arrays import IntArray
+from cimtool.hardware import kernels
 from cimtool.hardware.crossbar import Crossbar, encode_inputs, encode_weights
 from cimtool.hardware.kernels import absolute_bound, prepare, product_kind, step_errors
 from cimtool.hardware.mvm import CrossbarMvm
@@ -153,3 +155,15 @@ def test_step_errors_are_those_of_the_conversions(rounding: str) -> None:
         code = adc(sums, step, *hardware.adc_limits, hardware.rounding)
         error = (weights[:, None, None] * ((code << step) - sums)).sum(axis=0)
         assert found[step] == np.square(error).sum()
+
+
+def test_kernels_run_where_numba_cannot_keep_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain_njit = numba.njit
+
+    def njit(**options: object) -> object:
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return plain_njit(**options)
+
+    monkeypatch.setattr(numba, "njit", njit)
+    assert kernels._jit(lambda x: x + 1)(1) == 2

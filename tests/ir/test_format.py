@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cimtool.ir.format import (
     ROUNDINGS,
+    Ratio,
     Rounding,
     adc,
     adc_limits,
@@ -19,6 +20,7 @@ from cimtool.ir.format import (
     ratio,
     requant,
     round_half_up,
+    shortened,
 )
 
 TOP = 1 << 62
@@ -184,3 +186,19 @@ def test_limits_are_symmetric_for_numbers_and_full_for_codes() -> None:
     assert integer_limits(8, False) == (0, 255)
     assert adc_limits(8, True) == (-128, 127)
     assert adc_limits(8, False) == (0, 255)
+
+
+@given(st.integers(1, 2**31 - 1), st.integers(1, 62), st.integers(1, 2**48))
+def test_a_shortened_ratio_fits_and_is_no_shorter_than_it_must(
+    multiplier: int, shift: int, magnitude: int
+) -> None:
+    found = shortened(Ratio(multiplier, shift), magnitude)
+    taken = shift - found.shift
+    if found.multiplier > 1 and found.shift > 1:
+        assert magnitude * found.multiplier < 2**62 - 2**found.shift
+    assert abs(found.multiplier - Fraction(multiplier, 2**taken)) <= 1
+    if taken == 0:
+        assert found == Ratio(multiplier, shift)
+    else:
+        before = Fraction(multiplier, 2 ** (taken - 1))
+        assert magnitude * (before + 1) >= 2**62 - 2 ** (found.shift + 1)

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from cimtool.api import prepare
+from cimtool.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph, Program, check
@@ -20,6 +22,7 @@ from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
 from cimtool.passes.tile import CROSSBAR_OPS, tile
 from cimtool.simulator import Simulator
+from cimtool.training.demo_data import DemoFiles
 
 
 def stages(program: Program, job: Job) -> tuple[Program, Program]:
@@ -100,3 +103,41 @@ def test_bipolar_inputs_drive_a_differential_column_from_both_sides() -> None:
     x = np.array([[15, -15]])  # 15 * 7 + 15 * 7 = 210 is beyond 127
     (step,) = fit_steps(op, x)
     assert step == 1
+
+
+WIDE = {"weight_bits": 14, "input_bits": 16, "activation_bits": 16}
+
+
+@pytest.mark.parametrize("encoding", ["differential", "offset"])
+def test_multipliers_make_room_for_what_converters_add(
+    small_trunk: DemoFiles, encoding: str
+) -> None:
+    files = small_trunk
+    made = prepare(
+        files.projectors,
+        files.poly,
+        calibration=files.calibration,
+        target="hermes-pcm-14nm",
+        accumulator_bits=48,
+        encoding=encoding,
+        adc_bits=4,
+        **WIDE,
+    )
+    layers = [n.op for n in made.stages[-1].program.text.nodes if isinstance(n.op, CrossbarMvm)]
+    assert not any(layer.exact for layer in layers)
+
+
+def test_an_accumulator_too_narrow_for_converted_sums_is_what_is_named(
+    small_trunk: DemoFiles,
+) -> None:
+    files = small_trunk
+    sentence = r"text\.fc1: its sums need \d+ bits and the accumulator has 24"
+    with pytest.raises(CimError, match=sentence):
+        prepare(
+            files.projectors,
+            files.poly,
+            calibration=files.calibration,
+            target="hermes-pcm-14nm",
+            accumulator_bits=24,
+            **WIDE,
+        )
