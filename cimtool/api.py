@@ -14,6 +14,7 @@ import numpy as np
 from cimtool.arrays import Array
 from cimtool.emit.bundle import Build, Bundle, ModelCard, read_bundle, sha256, write_bundle
 from cimtool.errors import CimError
+from cimtool.features import checked_features, kind_of
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES
@@ -188,6 +189,8 @@ def _check_sigmoid(a: float | None, b: float | None) -> None:
     for name, value in (("a", a), ("b", b)):
         if value is not None and not math.isfinite(value):
             raise CimError(f"--{name} is {value}; expected a finite number")
+    if a is not None and a <= 0:
+        raise CimError(f"--a is {a}; expected a number above 0")
 
 
 def _calibration_rows(rows: Array, modality: str, notes: list[str]) -> Array:
@@ -238,9 +241,15 @@ def read_data(data: Data, model: Model | ModelCard) -> Embeddings:
 
 def _files(data: Data) -> tuple[Path, ...]:
     """The files that embeddings are read from; none where they are given as arrays."""
-    if isinstance(data, Path | str):
-        return (Path(data),)
-    return tuple(map(Path, data)) if isinstance(data, tuple) else ()
+    if isinstance(data, Embeddings | Mapping):
+        return ()
+    files = data if isinstance(data, tuple) else (data,)
+    if len(files) not in (1, 2) or not all(isinstance(file, Path | str) for file in files):
+        raise CimError(
+            f"embeddings are given as {kind_of(data)}; expected a file, a pair of files (text "
+            "first) or arrays by name (text, video)"
+        )
+    return tuple(map(Path, files))
 
 
 @dataclass(frozen=True)
@@ -275,8 +284,13 @@ class Matcher:
         return self.simulator.encode(modality, checked_rows(rows, modality, card.unit_rows))
 
     def score(self, text: Mapping[str, Array], video: Mapping[str, Array]) -> Array:
-        """`logit` float32 [n, m] of all pairs of encoded items."""
-        return self.simulator.score(text, video).astype(np.float32)
+        """`logit` float32 [n, m] of all pairs of encoded items.
+
+        Raises CimError unless both are such features as `encode_text` and `encode_video` return.
+        """
+        inputs = self.simulator.program.score.inputs
+        features = checked_features("text", text, inputs), checked_features("video", video, inputs)
+        return self.simulator.score(*features).astype(np.float32)
 
     def scores(self, data: Data) -> Array:
         """`logit` float32 [n, m] of embeddings in any form that `compile` takes."""
@@ -286,7 +300,13 @@ class Matcher:
 
 def load(bundle: Path | str) -> Matcher:
     """Open a bundle, check it against its manifest, and make it ready to run."""
-    return Matcher(read_bundle(Path(bundle)))
+    return Matcher(_bundle(bundle))
+
+
+def _bundle(folder: Path | str) -> Bundle:
+    if not isinstance(folder, Path | str):
+        raise CimError(f"a bundle is given as {kind_of(folder)}; expected the path of its folder")
+    return read_bundle(Path(folder))
 
 
 def simulate(
@@ -335,7 +355,7 @@ def verify(
     """
     from cimtool.verification.run import verify_bundle
 
-    opened = read_bundle(Path(bundle))
+    opened = _bundle(bundle)
     read = read_data(data, opened.model)
     return verify_bundle(
         opened, read, samples, seed, max_drift or {}, Path(report) if report else opened.folder, say
@@ -356,6 +376,6 @@ def compare(
     """
     from cimtool.verification.compare import compare_bundles
 
-    opened = [read_bundle(Path(bundle)) for bundle in bundles]
+    opened = [_bundle(bundle) for bundle in bundles]
     rows = [read_data(data, one.model) for one in opened]
     return compare_bundles(opened, rows, samples, seed, say)

@@ -105,6 +105,63 @@ def test_rows_that_cannot_be_encoded(x: Array, message: str, small_bundle: Path)
         api.load(small_bundle).encode_text(x)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mu": None}, "text features: mu is missing; they hold s, ed_self, vd_self; expected mu,"),
+        (
+            {"s": np.ones((3, 15), int)},
+            r"s is int64 \[3, 15\]; expected integers \[3, 16\], as enc",
+        ),
+        ({"ed_self": np.ones((3, 1), int)}, r"ed_self is int64 \[3, 1\]; .* \[3\]"),
+        ({"vd_self": np.ones(2, int)}, r"vd_self is int64 \[2\]; expected integers \[3\]"),
+        ({"mu": np.ones((3, 16))}, r"mu is float64 \[3, 16\]; expected integers"),
+    ],
+)
+def test_features_that_cannot_be_scored(
+    change: dict[str, Array | None], message: str, small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    matcher, data = api.load(small_bundle), arrays(small_trunk.eval)
+    text, video = matcher.encode_text(data["text"][:3]), matcher.encode_video(data["video"])
+    changed = {name: x for name, x in {**text, **change}.items() if x is not None}
+    with pytest.raises(CimError, match=message):
+        matcher.score(changed, video)
+    with pytest.raises(CimError, match="video features are given as ndarray; expected arrays by"):
+        matcher.score(text, video["mu"])  # type: ignore[arg-type]
+    assert matcher.score({**text, "name": "x"}, video).shape == (3, 40)  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (np.zeros((2, 24)), "ndarray"),
+        (3, "int"),
+        ((np.zeros((2, 24)), np.zeros((2, 24))), r"tuple \(ndarray, ndarray\)"),
+        ((), r"tuple \(\)"),
+    ],
+)
+def test_data_of_a_wrong_type(data: object, kind: str, small_bundle: Path) -> None:
+    with pytest.raises(CimError, match=f"given as {kind}; expected a file, a pair of files"):
+        api.load(small_bundle).scores(data)  # type: ignore[arg-type]
+
+
+def test_a_bundle_of_a_wrong_type() -> None:
+    with pytest.raises(CimError, match="a bundle is given as int; expected the path"):
+        api.load(3)  # type: ignore[arg-type]
+    with pytest.raises(CimError, match="a bundle is given as int; expected the path"):
+        api.verify(3, {})  # type: ignore[arg-type]
+    with pytest.raises(CimError, match="a bundle is given as int; expected the path"):
+        api.compare([3, 4], {})  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("a", [0.0, -0.1])
+def test_the_teachers_slope_is_above_nothing(a: float, small_trunk: DemoFiles) -> None:
+    with pytest.raises(CimError, match=r"--a is .*; expected a number above 0"):
+        api.prepare(
+            small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration, a=a
+        )
+
+
 def test_simulate_without_output_only_returns(
     small_bundle: Path,
     small_trunk: DemoFiles,

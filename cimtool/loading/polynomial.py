@@ -74,7 +74,7 @@ def parse_polynomial(values: Mapping[str, Any], where: str) -> Polynomial:
             scale_ed=_number(values.get("scale_ed", 1.0), where, "scale_ed"),
             scale_vd=_number(values.get("scale_vd", 1.0), where, "scale_vd"),
             fit_logit=_flag(values.get("fit_logit", True), where, "fit_logit"),
-            a=_number(values["a"], where, "a") if "a" in values else None,
+            a=_positive(values["a"], where, "a") if "a" in values else None,
             b=_number(values["b"], where, "b") if "b" in values else None,
             K=_count(values["K"], where, "K") if "K" in values else None,
         )
@@ -123,6 +123,13 @@ def _number(value: Any, where: str, key: str) -> float:
     if array.size != 1:
         raise CimError(f"{where}: {key} has shape {list(array.shape)}; expected one number")
     return float(array.ravel()[0])
+
+
+def _positive(value: Any, where: str, key: str) -> float:
+    number = _number(value, where, key)
+    if number <= 0:
+        raise CimError(f"{where}: {key} is {number:g}; expected a number above 0")
+    return number
 
 
 def _count(value: Any, where: str, key: str) -> int:

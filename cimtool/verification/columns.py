@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -45,8 +46,8 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share with one digit after the point."""
-    return NOTHING if value is None else f"{100 * value:.1f}"
+    """A share in percent with one digit after the point; nothing where it is of nothing."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f}"
 
 
 def drift_columns(report: Report) -> tuple[Column, ...]:

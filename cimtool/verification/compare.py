@@ -127,7 +127,7 @@ def _steps(found: Comparison) -> Lines:
 RESULTS: tuple[tuple[str, Callable[[Report], str]], ...] = (
     ("RMSE", lambda r: number(r.metrics["logit_rmse"])),
     ("RMSE vs poly.", lambda r: number(r.headline.compiled_rmse)),
-    ("% of spread", lambda r: percent(r.headline.relative_rmse)),
+    ("% of poly. spread", lambda r: percent(r.headline.relative_rmse)),
     ("top-1 % vs poly.", lambda r: percent(r.headline.top1_agreement)),
     ("R@1 loss, points", lambda r: percent(r.metrics["r1_loss"])),
     ("R@5 loss, points", lambda r: percent(r.metrics["r5_loss"])),

@@ -17,6 +17,9 @@ from cimtool.reference.metrics import (
     top1_agreement,
 )
 
+GAP_DECIMALS = 12
+"""Cosine gaps are rounded to these: less is rounding in float64, and no gap must read 0."""
+
 TIE_GRID = 2.0**-30
 """Scores this share of the largest apart are one: equal items differ by rounding in float64."""
 
@@ -61,12 +64,15 @@ class MeanPrecision:
 class Row:
     """One stage of the table; None is a figure not known, or of a row compared with itself.
 
-    `drift` is against the reference; `polynomial_rmse` and `polynomial_top1` are the RMSE and top-1
-    agreement against the float polynomial; `step_rmse` is the RMSE against the row before.
+    `spread` is the mean over queries of the standard deviation of the row's own scores within a
+    query. `drift` is against the reference; `polynomial_rmse` and `polynomial_top1` are the RMSE
+    and top-1 agreement against the float polynomial; `step_rmse` is the RMSE against the row
+    before.
     """
 
     stage: str
     drift: Drift | None = None
+    spread: float | None = None
     polynomial_rmse: float | None = None
     polynomial_top1: float | None = None
     step_rmse: float | None = None
@@ -145,6 +151,7 @@ class Table:
             Row(
                 stage,
                 drift=None if reference is None else drift(scores, reference),
+                spread=float(scores.std(axis=1).mean()),
                 polynomial_rmse=None if polynomial is None else rmse(scores, polynomial),
                 polynomial_top1=None if polynomial is None else top1_agreement(scores, polynomial),
                 step_rmse=None if before is None else rmse(scores, before),
@@ -168,4 +175,5 @@ class Table:
         if self._mean is None:
             self._mean = mean
         offset = self._mean - mean
-        return cosine_gap(text + offset, video + offset, self.truth.text_to_video)
+        gap = cosine_gap(text + offset, video + offset, self.truth.text_to_video)
+        return round(gap, GAP_DECIMALS) + 0.0  # which makes a -0.0 a 0.0

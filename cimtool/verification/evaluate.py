@@ -50,9 +50,14 @@ class Evaluation:
 
 
 class ReferenceScores:
-    """Monte Carlo scores, kept for the next bundle of the same trained model."""
+    """Monte Carlo scores, kept for the next bundle of the same trained model.
+
+    Raises CimError for fewer than two samples, also where a and b turn out not to be known.
+    """
 
     def __init__(self, samples: int, seed: int):
+        if samples < 2:
+            raise CimError(f"samples is {samples}; expected at least 2, for a standard error")
         self.samples = samples
         self.seed = seed
         self._key: tuple[object, ...] = ()

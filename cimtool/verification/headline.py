@@ -16,8 +16,9 @@ BROKEN_SURROGATE = 2.0
 class Headline:
     """The compiled model's drift from the float polynomial, and the step that adds most of it.
 
-    `within_scatter` says whether that drift is at most the Monte Carlo score's own standard error,
-    None where that is not known. `cause` is None where no step changes any score.
+    `relative_rmse` is that drift over the polynomial's mean spread within a query, None where it
+    has none. `within_scatter` says whether the drift is at most the Monte Carlo score's own
+    standard error, None where that is not known. `cause` is None where no step changes any score.
     """
 
     compiled_rmse: float
@@ -41,22 +42,18 @@ def headline(rows: Sequence[Row], reference: Reference, score: str) -> Headline:
     cause_rmse = worst.step_rmse or 0.0
     drift = rows[start].drift
     error = reference.standard_error
-    spread = compiled.drift.spread if compiled.drift else 0.0
+    spread = rows[start].spread or 0.0
     rmse = compiled.polynomial_rmse or 0.0
     relative = rmse / spread if spread > 0 else None
     within = None if error is None else rmse <= error
     top1 = compiled.polynomial_top1 if compiled.polynomial_top1 is not None else 1.0
-    share = f", {relative:.1%} of the spread within a query" if relative is not None else ""
+    share = f", {relative:.1%} of its spread within a query" if relative is not None else ""
     sentences = [
         f"The compiled model is {rmse:.4g} ({score} RMSE) from the float polynomial{share}; top-1 "
         f"agreement {top1:.1%}."
     ]
     if error is not None:
-        place = "within" if within else "MORE than"
-        sentences.append(
-            f"That is {place} the scatter of the Monte Carlo score itself, whose standard error is "
-            f"{error:.4g} at K={reference.samples}."
-        )
+        sentences += _scatter(rmse, error, spread, reference.samples)
     if cause_rmse > 0:
         sentences.append(
             f'The step that adds most is "{worst.stage}": RMSE {cause_rmse:.4g} against '
@@ -78,14 +75,39 @@ def headline(rows: Sequence[Row], reference: Reference, score: str) -> Headline:
     )
 
 
+def _scatter(rmse: float, error: float, spread: float, samples: int) -> list[str]:
+    """What Monte Carlo's scatter says of a drift of `rmse`; no comfort where it hides the scores.
+
+    Where the scores of a query do not differ at all, more samples would not make them.
+    """
+    hidden = 0 < spread < error
+    said = []
+    if rmse > error or not hidden:
+        place = "within" if rmse <= error else "MORE than"
+        said.append(
+            f"That is {place} the scatter of the Monte Carlo score itself, whose standard error is "
+            f"{error:.4g} at K={samples}."
+        )
+    if hidden:
+        said.append(
+            f"Monte Carlo at K={samples} scatters more (standard error {error:.4g}) than the "
+            f"polynomial's scores differ within a query ({spread:.4g}): use more samples."
+        )
+    return said
+
+
 def surrogate_warning(rows: Sequence[Row], reference: Reference) -> str | None:
     """A sentence where the polynomial itself is further from Monte Carlo than sampling explains."""
     row = next(row for row in rows if row.stage == POLYNOMIAL)
     error = reference.standard_error
     if error is None or row.drift is None or row.drift.logit_rmse <= BROKEN_SURROGATE * error:
         return None
+    times = (
+        f"{row.drift.logit_rmse / error:.1f} times that score's standard error"
+        if error > 0
+        else "which has no scatter"
+    )
     return (
-        f"the polynomial itself is {row.drift.logit_rmse:.4g} from the Monte Carlo score, "
-        f"{row.drift.logit_rmse / error:.1f} times that score's standard error: a loss of the fit, "
-        "before any hardware"
+        f"the polynomial itself is {row.drift.logit_rmse:.4g} from the Monte Carlo score, {times}: "
+        "a loss of the fit, before any hardware"
     )

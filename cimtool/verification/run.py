@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool import __version__
-from cimtool.arrays import Array
+from cimtool.arrays import Array, FloatArray
 from cimtool.emit.bundle import Bundle
 from cimtool.emit.runtime import Session
 from cimtool.ir.program import MODALITIES
@@ -26,6 +26,9 @@ from cimtool.verification.saturation import stored_values
 
 DEFAULT_SAMPLES = 10
 FEW_QUERIES = 200
+MOST = 0.5
+"""A larger share of queries whose compiled scores are all equal is a warning."""
+
 ONNX_ROW = "ONNX Runtime"
 
 Say = Callable[[str], None]
@@ -140,6 +143,8 @@ def _notes(bundle: Bundle, data: Embeddings, found: Evaluation) -> tuple[str, ..
             "warning: the polynomial is constant over these pairs, so every pair gets the same "
             "score; fit another one (`cimtool fit`)"
         )
+    else:
+        notes += [f"warning: {text}" for text in _all_equal(found.scores)]
     warnings = [surrogate_warning(found.table.rows, found.reference)]
     warnings += [domain.warning() for domain in found.domains]
     notes += [f"warning: {text}" for text in warnings if text]
@@ -152,6 +157,24 @@ def _notes(bundle: Bundle, data: Embeddings, found: Evaluation) -> tuple[str, ..
     if data.labels is not None and found.table.truth.text_labels is None:
         notes.append("mAP is left out: texts of one video have different labels")
     return tuple(notes)
+
+
+def _all_equal(scores: FloatArray) -> list[str]:
+    """A sentence where the compiled scores [n, m] are constant, over all pairs or within queries.
+
+    Queries are texts, then videos; one with a single item to rank says nothing.
+    """
+    if scores.size > 1 and np.ptp(scores) == 0:
+        return ["the compiled scores are constant: every pair gets the same score"]
+    found = []
+    for axis, queries in ((1, "texts"), (0, "videos")):
+        share = float(np.mean(np.ptp(scores, axis=axis) == 0))
+        if scores.shape[axis] > 1 and share > MOST:
+            found.append(
+                f"the compiled scores are all equal within {share:.1%} of the queries ({queries}), "
+                "so they rank nothing there"
+            )
+    return found
 
 
 def _few(truth: Truth, texts: int) -> list[str]:

@@ -24,7 +24,6 @@ def polynomials(draw: st.DrawFn) -> Polynomial:
     count = len(exponents(degree))
     coeff = tuple(draw(st.lists(finite, min_size=count, max_size=count)))
     scale = st.floats(1e-3, 1e6)
-    teacher = st.none() | finite
     return Polynomial(
         degree,
         coeff,
@@ -32,8 +31,8 @@ def polynomials(draw: st.DrawFn) -> Polynomial:
         draw(scale),
         draw(scale),
         draw(st.booleans()),
-        draw(teacher),
-        draw(teacher),
+        draw(st.none() | st.floats(1e-6, 1e6)),
+        draw(st.none() | finite),
         draw(st.none() | st.integers(1, 100)),
     )
 
@@ -97,6 +96,8 @@ def test_b_beside_c_is_the_intercept_only_where_there_is_no_bias() -> None:
         ({"scale_ed": 0}, "scale_ed is 0.0; expected more than 0"),
         ({"fit_logit": "yes"}, "fit_logit is 'yes'; expected true or false"),
         ({"a": math.inf}, "a is inf"),
+        ({"a": 0}, r"f\.json: a is 0; expected a number above 0"),
+        ({"teacher_meta": {"a": -0.5}}, r"f\.json: a is -0\.5; expected a number above 0"),
         ({"K": 0}, "K is 0"),
         ({"teacher_meta": 3}, "teacher_meta is 3; expected a table"),
     ],

@@ -26,6 +26,7 @@ def test_each_row_is_compared_with_the_reference_the_polynomial_and_the_row_befo
     found.add("tiled", POLY + 0.5, MU, MU)
     reference, polynomial, quantized, tiled = found.rows
     assert reference.drift is None
+    assert polynomial.spread == pytest.approx(POLY.std(axis=1).mean())
     assert reference.retrieval is not None
     assert polynomial.drift is not None
     assert polynomial.drift.bias == pytest.approx(-1)
@@ -76,6 +77,14 @@ def test_a_common_shift_of_the_means_is_no_change_of_the_cosine_gap() -> None:
     gaps = [row.cosine_gap for row in found.rows[1:]]
     assert gaps[1] == pytest.approx(gaps[0])
     assert gaps[2] != pytest.approx(gaps[0])
+
+
+def test_identical_rows_have_a_gap_of_nothing() -> None:
+    same = np.tile(np.random.default_rng(0).normal(size=12), (33, 1))
+    found = Table(truth_of(np.arange(33), None, 33), None)
+    found.add("polynomial", np.eye(33), same, same)
+    found.add("folded", np.eye(33), same - 0.3, same - 0.3)
+    assert [str(row.cosine_gap) for row in found.rows] == ["0.0", "0.0"]
 
 
 def test_one_video_has_no_cosine_gap() -> None:

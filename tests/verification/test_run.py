@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from cimtool.emit.bundle import Bundle
 from cimtool.errors import CheckFailed, CimError
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.reference.metrics import LIMITS
+from cimtool.verification.render import terminal_table
 from cimtool.verification.report import VerificationFailed
-from cimtool.verification.run import verify_bundle
+from cimtool.verification.run import _all_equal, verify_bundle
 
 from .conftest import POLYNOMIAL, D, MakeBundle, many_texts, pairs, rewritten, two_branch
 
@@ -102,6 +104,49 @@ def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embed
     assert report.final.retrieval.text_to_video.r1 == 0
 
 
+def test_compiled_scores_that_are_all_equal_are_a_warning(bundle: Bundle, data: Embeddings) -> None:
+    same = np.repeat(data.text[:1], len(data.text), axis=0)
+    report = verify_bundle(bundle, replace(data, text=same))
+    assert not any("the polynomial is constant" in note for note in report.notes)
+    said = "warning: the compiled scores are all equal within 100.0% of the queries (videos), so"
+    assert any(note.startswith(said) for note in report.notes)
+    one = replace(data, text=same, video=np.repeat(data.video[:1], len(data.video), axis=0))
+    notes = verify_bundle(bundle, one).notes
+    assert any("every pair gets the same score" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        (np.ones((3, 2)), "every pair gets the same score"),
+        (np.ones((3, 1)), "every pair gets the same score"),
+        (np.array([[1.0, 1], [2, 2], [3, 4]]), r"equal within 66\.7% of the queries \(texts\)"),
+        (np.array([[1.0, 2, 3], [1, 2, 4]]), r"equal within 66\.7% of the queries \(videos\)"),
+    ],
+)
+def test_what_ranks_nothing(scores: np.ndarray, said: str) -> None:
+    (sentence,) = _all_equal(scores)
+    assert re.search(said, sentence)
+
+
+@pytest.mark.parametrize("scores", [[[1.0]], [[1.0], [2.0]], [[1.0, 1.0], [2.0, 3.0]]])
+def test_what_ranks_something(scores: list[list[float]]) -> None:
+    assert _all_equal(np.array(scores)) == []
+
+
+def test_a_teacher_of_no_slope_has_no_scatter(make_bundle: MakeBundle, data: Embeddings) -> None:
+    report = verify_bundle(make_bundle("flat", replace(POLYNOMIAL, a=0.0)), data)
+    assert report.reference.standard_error == 0
+    assert any("which has no scatter" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("b", [None, 0.0])
+def test_one_sample_is_refused(make_bundle: MakeBundle, data: Embeddings, b: float | None) -> None:
+    made = make_bundle(f"one-sample-{b}", replace(POLYNOMIAL, b=b))
+    with pytest.raises(CimError, match="samples is 1; expected at least 2"):
+        verify_bundle(made, data, samples=1, say=pytest.fail)
+
+
 def test_a_limit_that_is_exceeded_fails_after_the_report_is_written(
     bundle: Bundle, data: Embeddings, tmp_path: Path
 ) -> None:
@@ -165,6 +210,8 @@ def test_one_text_and_one_video(bundle: Bundle) -> None:
     assert report.final.retrieval is not None
     assert report.final.retrieval.text_to_video.r1 == 1
     assert None not in [report.to_json()["metrics"][name] for name in LIMITS]
+    assert "inf" not in terminal_table(report)
+    assert not any("compiled scores" in note for note in report.notes)
 
 
 @pytest.mark.skipif(not FLICKR.exists(), reason="the shared data is not here")
