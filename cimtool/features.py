@@ -16,8 +16,10 @@ def checked_features(
 ) -> dict[str, Array]:
     """Return the features that the score takes of one modality: `mu`, `s` [n, d], self terms [n].
 
-    `inputs` are the score's, by names such as `text.mu`. Raises CimError where a feature is
-    missing, of another shape than the others demand, empty, or not of integers.
+    Any kind of integer is taken (the ONNX files return narrow ones) and returned as int64, in which
+    the score computes. `inputs` are the score's, by names such as `text.mu`. Raises CimError for a
+    feature that is missing, of another shape than the others demand, empty, not of integers, or
+    outside the range for which the score's sums are proved.
     """
     as_returned = f"as encode_{modality} returns them"
     if not isinstance(features, Mapping):
@@ -42,7 +44,18 @@ def checked_features(
                 f"{modality} features: {name} is {array.dtype} {list(array.shape)}; expected "
                 f"integers {list(shape)}, {as_returned}"
             )
+        checked[name] = array.astype(np.int64)
+        _check_range(f"{modality} features: {name}", checked[name], inputs[f"{modality}.{name}"])
     return checked
+
+
+def _check_range(where: str, values: Array, known: Type) -> None:
+    outside = (values < known.lo) | (values > known.hi)
+    if outside.any():
+        raise CimError(
+            f"{where} holds {values[outside][0]}; expected {int(known.lo.min())} to "
+            f"{int(known.hi.max())}, as this bundle encodes"
+        )
 
 
 def kind_of(value: object) -> str:

@@ -10,6 +10,7 @@ import torch
 
 from cimtool import api
 from cimtool.arrays import Array
+from cimtool.emit.runtime import Session
 from cimtool.errors import CheckFailed, CimError
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.placement import placements
@@ -105,6 +106,19 @@ def test_rows_that_cannot_be_encoded(x: Array, message: str, small_bundle: Path)
         api.load(small_bundle).encode_text(x)
 
 
+def test_features_may_be_as_narrow_as_the_onnx_files_return_them(
+    small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    matcher, data = api.load(small_bundle), arrays(small_trunk.eval)
+    wide = matcher.encode_text(data["text"]), matcher.encode_video(data["video"])
+    narrow = [
+        Session(small_bundle / f"{modality}.onnx").run({"x": data[modality]})
+        for modality in ("text", "video")
+    ]
+    assert {narrow[0][name].dtype for name in ("mu", "s")} == {np.dtype("i1"), np.dtype("u1")}
+    np.testing.assert_array_equal(matcher.score(*narrow), matcher.score(*wide))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -116,6 +130,7 @@ def test_rows_that_cannot_be_encoded(x: Array, message: str, small_bundle: Path)
         ({"ed_self": np.ones((3, 1), int)}, r"ed_self is int64 \[3, 1\]; .* \[3\]"),
         ({"vd_self": np.ones(2, int)}, r"vd_self is int64 \[2\]; expected integers \[3\]"),
         ({"mu": np.ones((3, 16))}, r"mu is float64 \[3, 16\]; expected integers"),
+        ({"mu": np.full((3, 16), 200)}, "mu holds 200; expected -[0-9]+ to [0-9]+, as this bundle"),
     ],
 )
 def test_features_that_cannot_be_scored(
