@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cimtool.arrays import Array
-from cimtool.emit.bundle import Build, Bundle, ModelCard, read_bundle, sha256, write_bundle
+from cimtool.emit.bundle import Build, Bundle, ModelCard, read_bundle, write_bundle
 from cimtool.errors import CimError
 from cimtool.features import checked_features, kind_of
+from cimtool.files import sha256
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES
@@ -29,6 +30,7 @@ from cimtool.loading.model import Model, load_model
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.passes.step import Job
 from cimtool.pipeline import Stage, compile_program
+from cimtool.progress import Say, silent
 from cimtool.reference.surrogate import Polynomial
 from cimtool.scores import best_scores, check_scores_file, write_scores
 from cimtool.settings import Settings, check_patterns, resolve
@@ -40,17 +42,12 @@ if TYPE_CHECKING:
     from cimtool.verification.compare import Comparison
     from cimtool.verification.report import Report
 
-Say = Callable[[str], None]
 File = Path | str
 Data = File | tuple[File, File] | Embeddings | Mapping[str, Array]
 """Embeddings as a file, a pair of files (text first), as read, or as arrays by name."""
 
 CALIBRATION_ROWS = 4096
 """At most so many rows a modality are used for calibration: the first ones."""
-
-
-def silent(text: str) -> None:
-    """Tell nothing: the progress of a library call that nobody watches."""
 
 
 @dataclass(frozen=True)

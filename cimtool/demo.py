@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cimtool import api
 from cimtool.emit.bundle import check_place
 from cimtool.hardware.target import load_target
+from cimtool.progress import Say, silent
 from cimtool.training.demo_data import DemoFiles, prepare_demo
 from cimtool.verification.report import Report
 
 NAME = "demo"
 CACHE = Path("demo-cache")
 OUT = Path("exports")
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ def walk(
     cache: Path,
     out: Path,
     step: Say,
-    say: Say = api.silent,
+    say: Say = silent,
 ) -> Walk:
     """Train a model unless `cache` has it; then compile, simulate and verify it under `out`.
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from cimtool.arrays import Array
 from cimtool.errors import CimError
+from cimtool.files import unwritable
 from cimtool.simulator import Features, Simulator
 
 
@@ -57,5 +58,4 @@ def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
             np.savez(partial, **arrays)  # type: ignore[arg-type]
             os.replace(partial, file)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise CimError(f"{file}: cannot be written ({reason}); nothing was left there") from error
+        raise unwritable(file, error) from error

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cimtool.errors import CimError
+from cimtool.hardware.crossbar import Encoding, slice_count
 from cimtool.hardware.target import (
     AccumulatorBits,
     ActivationBits,
@@ -17,7 +18,6 @@ from cimtool.hardware.target import (
     CellBits,
     Count,
     DacBits,
-    Encoding,
     FeatureBits,
     InputBits,
     InputEncoding,
@@ -25,7 +25,6 @@ from cimtool.hardware.target import (
     Target,
     WeightBits,
     cells_per_weight,
-    slice_count,
 )
 from cimtool.ir.format import Rounding
 from cimtool.named import nearest

@@ -8,14 +8,14 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import click
 
-Say = Callable[[str], None]
+from cimtool.progress import Say, silent
 
 PIPE_WIDTH = 100
 """Columns of a table that goes to a file or a pipe."""
@@ -35,7 +35,7 @@ class Output:
     @cached_property
     def step(self) -> Say:
         """Tells the steps of a long walk, one line a call, in a pipe too; nothing with --json."""
-        return _silent if self.as_json else _timed()
+        return silent if self.as_json else _timed()
 
     @property
     def width(self) -> int:
@@ -54,11 +54,7 @@ def make_say(as_json: bool) -> Say:
 
     Each line starts with the seconds since this call.
     """
-    return _silent if as_json or not sys.stderr.isatty() else _timed(err=True, dim=True)
-
-
-def _silent(text: str) -> None:
-    """Tell nothing."""
+    return silent if as_json or not sys.stderr.isatty() else _timed(err=True, dim=True)
 
 
 def _timed(err: bool = False, dim: bool = False) -> Say:

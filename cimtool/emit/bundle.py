@@ -5,9 +5,7 @@ Written all or nothing: beside its place, then renamed. A file whose bytes chang
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -24,6 +22,7 @@ from cimtool import __version__
 from cimtool.arrays import Array
 from cimtool.emit.serial import ConstantTable, program_text, read_program
 from cimtool.errors import CimError
+from cimtool.files import sha256, unwritable
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Program
 from cimtool.pipeline import Stage
@@ -193,14 +192,14 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
     try:
         yield partial
         partial.chmod(0o755)
         _take_place(partial, folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -220,17 +219,6 @@ def _take_place(partial: Path, folder: Path) -> None:
     except BaseException:
         previous.rename(folder)
         raise
-
-
-def _unwritable(folder: Path, error: OSError) -> CimError:
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    return CimError(f"{folder}: cannot be written ({reason}); nothing was left there")
-
-
-def sha256(file: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_bundle(folder: Path) -> Bundle:

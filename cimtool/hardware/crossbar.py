@@ -22,6 +22,12 @@ Encoding = Literal["differential", "offset", "offset-flip", "twos-complement"]
 InputEncoding = Literal["unsigned", "twos-complement", "offset", "bipolar"]
 
 
+def slice_count(encoding: Encoding, weight_bits: int, cell_bits: int) -> int:
+    """Count the cells that hold one weight's digits; a differential pair stores digits of |W|."""
+    stored = weight_bits - 1 if encoding == "differential" else weight_bits
+    return -(-stored // cell_bits)
+
+
 @dataclass(frozen=True)
 class Crossbar:
     """How one layer is laid onto arrays, and how its inputs are driven.
@@ -44,8 +50,7 @@ class Crossbar:
     @property
     def slices(self) -> int:
         """Slices of a weight: `weight_bits` (less the sign where it is analog) in cells."""
-        bits = self.weight_bits - 1 if self.encoding == "differential" else self.weight_bits
-        return -(-bits // self.cell_bits)
+        return slice_count(self.encoding, self.weight_bits, self.cell_bits)
 
     @property
     def cell_maximum(self) -> int:

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cimtool.errors import CimError
+from cimtool.hardware.crossbar import Encoding, slice_count
 from cimtool.ir.format import Rounding
 from cimtool.named import unknown
 from cimtool.toml_files import Table, read_toml, validated, value_text
 
-Encoding = Literal["differential", "offset", "offset-flip", "twos-complement"]
 InputEncoding = Literal["twos-complement", "offset", "bipolar"]
 Lossless = Literal["lossless"]
 
@@ -178,12 +178,6 @@ class Target(Table):
     def from_json(cls, values: Mapping[str, Any], where: str) -> Target:
         """Read what `to_json` returned; CimError starting with `where` if it is not valid."""
         return validated(cls, values, where)
-
-
-def slice_count(encoding: Encoding, weight_bits: int, cell_bits: int) -> int:
-    """Count the cells that hold one weight's digits; a differential pair stores digits of |W|."""
-    stored = weight_bits - 1 if encoding == "differential" else weight_bits
-    return -(-stored // cell_bits)
 
 
 def cells_per_weight(encoding: Encoding, weight_bits: int, cell_bits: int) -> int:

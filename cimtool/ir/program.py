@@ -16,8 +16,6 @@ from cimtool.ir.op import Op
 from cimtool.ir.types import RangeError, Type
 
 MODALITIES = ("text", "video")
-FEATURES = ("mu", "s", "ed_self", "vd_self")
-"""What `text` and `video` return and `score` takes, in the order of the ONNX interface."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from cimtool.arrays import Array
 from cimtool.errors import CimError
+from cimtool.files import sha256
 from cimtool.hardware.target import load_target
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
 from cimtool.loading.embeddings import (
@@ -24,7 +25,7 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.loading.layer_map import LayerMap, read_layer_map
 from cimtool.loading.layout import recognise
-from cimtool.loading.model import INNER_POLYNOMIAL, sha256
+from cimtool.loading.model import INNER_POLYNOMIAL
 from cimtool.loading.npy import npz_names, read_npy, read_npz
 from cimtool.loading.onnx_file import describe_onnx
 from cimtool.loading.polynomial import COEFFICIENTS, parse_polynomial, read_polynomial

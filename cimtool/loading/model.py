@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cimtool.errors import CimError
+from cimtool.files import sha256
 from cimtool.ir.heads import PcmePoly, assemble
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
@@ -128,9 +128,3 @@ def build_model(
         samples=trained.K,
         unit_rows=layout.unit_rows,
     )
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -14,12 +14,13 @@ from rich.table import Table
 from cimtool.emit.bundle import Bundle
 from cimtool.errors import CimError
 from cimtool.loading.embeddings import Embeddings
+from cimtool.progress import Say, silent
 from cimtool.verification.columns import number, percent
 from cimtool.verification.drift import POLYNOMIAL
 from cimtool.verification.evaluate import ReferenceScores
 from cimtool.verification.render import WIDTH, setting_text
 from cimtool.verification.report import FORMAT_VERSION, Report, VerificationFailed
-from cimtool.verification.run import DEFAULT_SAMPLES, Say, measure, silent
+from cimtool.verification.run import DEFAULT_SAMPLES, measure
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +12,13 @@ from cimtool.errors import CimError
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.pipeline import Stage
+from cimtool.progress import Say
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulator import Features, Simulator
 from cimtool.verification.drift import POLYNOMIAL, Table, truth_of
 from cimtool.verification.saturation import Domain, domains
 
-Say = Callable[[str], None]
 Range = tuple[float, float]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from cimtool.emit.bundle import Bundle
 from cimtool.emit.runtime import Session
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
+from cimtool.progress import Say, silent
 from cimtool.reference.metrics import limit_metrics
 from cimtool.simulator import Features
 from cimtool.verification.bits import BitCount, compare_implementations, compare_with_reference
@@ -30,12 +31,6 @@ MOST = 0.5
 """A larger share of queries whose compiled scores are all equal is a warning."""
 
 ONNX_ROW = "ONNX Runtime"
-
-Say = Callable[[str], None]
-
-
-def silent(text: str) -> None:
-    """Tell nothing."""
 
 
 def verify_bundle(

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.errors import CimError
+from cimtool.hardware.crossbar import slice_count
 from cimtool.hardware.target import (
     Target,
     cells_per_weight,
     describe,
     load_target,
-    slice_count,
     target_names,
     targets_folder,
 )
