@@ -14,7 +14,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     A name may be the beginning of a known one: `isac` is near `isaac-rram-128`.
     """
-    closeness, best = max(((_closeness(name, one), one) for one in known), default=(0.0, ""))
+    ranked = ((_closeness(name, one), -len(one), one) for one in known)
+    closeness, _, best = max(ranked, default=(0.0, 0, ""))
     return f'; did you mean "{best}"?' if closeness >= CLOSE else ""
 
 

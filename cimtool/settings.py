@@ -10,27 +10,45 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cimtool.errors import CimError
-from cimtool.hardware.crossbar import Encoding, slice_count
+from cimtool.hardware.crossbar import (
+    AdcOn,
+    Encoding,
+    OffsetSum,
+    ShiftAdd,
+    UnusedRows,
+    slice_count,
+)
+from cimtool.hardware.geometry import (
+    CellBits,
+    Count,
+    OnOffRatio,
+    Pairs,
+    cells_per_weight,
+    check_array,
+    columns_per_weight,
+    rows_of_weights,
+    unit_columns,
+)
 from cimtool.hardware.target import (
     AccumulatorBits,
     ActivationBits,
     AdcBits,
-    CellBits,
-    Count,
     DacBits,
     FeatureBits,
     InputBits,
     InputEncoding,
     Lossless,
     Target,
+    Threshold,
     WeightBits,
-    cells_per_weight,
+    check_transfer,
 )
 from cimtool.ir.format import Rounding
 from cimtool.named import nearest
 from cimtool.toml_files import Location, Table, dotted, read_toml, validated
 
 Calibrator = Literal["minmax", "percentile", "mse"]
+ScoreMapping = Literal["digital", "in-memory", "hybrid"]
 
 
 class LayerBits(Table):
@@ -65,10 +83,18 @@ class Overrides(Table):
     encoding: Encoding | None = None
     input_encoding: InputEncoding | None = None
     rounding: Rounding | None = None
+    adc_on: AdcOn | None = None
+    shift_add: ShiftAdd | None = None
+    offset_sum: OffsetSum | None = None
+    rows_active: Count | None = None
+    on_off_ratio: OnOffRatio | None = None
+    unused_rows: UnusedRows | None = None
     accumulator_bits: AccumulatorBits | None = None
     calibrator: Calibrator | None = None
     equalise: bool | None = None
     bias_correction: bool | None = None
+    score_mapping: ScoreMapping | None = None
+    shortlist: Count | None = None
     layers: dict[str, LayerBits] = Field(default_factory=dict)
 
     def given(self) -> dict[str, Any]:
@@ -78,6 +104,8 @@ class Overrides(Table):
             values["adc_bits"] = None
         if self.array is not None:
             values["rows"], values["columns"] = map(int, self.array.split("x"))
+        if "rounding" in values:
+            values["transfer"] = None  # a formula in place of the target's measured table
         return values
 
 
@@ -85,7 +113,8 @@ class Settings(Table):
     """Everything a build has to decide, decided: the target's values with all overrides applied.
 
     `rows` and `columns` count physical cells (None: unlimited), `adc_bits` None is lossless, a
-    cycle drives at most `dac_bits` bits of an input, and of `layers` the last match wins.
+    cycle drives at most `dac_bits` bits of an input, and of `layers` the last match wins. Only a
+    hybrid score has a `shortlist`; None leaves its length to `program`.
     """
 
     weight_bits: WeightBits
@@ -99,15 +128,30 @@ class Settings(Table):
     columns: Count | None
     encoding: Encoding
     input_encoding: InputEncoding
-    rounding: Rounding
+    rounding: Rounding | None
+    transfer: tuple[Threshold, ...] | None = Field(None, strict=False)
+    adc_on: AdcOn = "difference"
+    shift_add: ShiftAdd = "digital"
+    offset_sum: OffsetSum = "digital"
+    pairs: Pairs = "columns"
+    rows_active: Count | None = None
+    on_off_ratio: OnOffRatio | None = None
+    unused_rows: UnusedRows = "off"
     accumulator_bits: AccumulatorBits
     calibrator: Calibrator = "minmax"
     equalise: bool = True
     bias_correction: bool = True
+    score_mapping: ScoreMapping = "digital"
+    shortlist: Count | None = None
     layers: tuple[LayerSettings, ...] = Field((), strict=False)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.shortlist is not None and self.score_mapping != "hybrid":
+            raise ValueError(
+                f'shortlist = {self.shortlist}: score_mapping = "{self.score_mapping}" draws up '
+                'none; expected score_mapping = "hybrid" with it'
+            )
         views: list[tuple[str, Settings]] = [("", self)]
         for own in self.layers:
             views.append((f"{dotted(('layers', own.pattern))}: ", self._seen([own])))
@@ -118,17 +162,57 @@ class Settings(Table):
                     '"twos-complement" adds digitally and has no converter; '
                     'say adc_bits = "lossless", or choose another encoding'
                 )
-            if view.columns is not None and view.columns < view.cells_per_weight:
-                raise ValueError(
-                    f"{where}an array of {view.columns} columns is too narrow: one "
-                    f"{view.weight_bits}-bit weight takes {view.cells_per_weight} cells"
-                )
+            try:
+                view.check_hardware()
+            except ValueError as error:
+                raise ValueError(f"{where}{error}") from None
         return self
+
+    def check_hardware(self) -> None:
+        """Raise ValueError where no array can be as these settings say."""
+        check_array(
+            self.encoding,
+            self.cell_bits,
+            self.pairs,
+            self.rows,
+            self.rows_active,
+            self.offset_sum,
+            self.on_off_ratio,
+        )
+        check_transfer(self.transfer, self.adc_bits)
+        across = self.columns_per_weight + self.unit_columns
+        if self.columns is not None and self.columns < across:
+            raise ValueError(
+                f"an array of {self.columns} columns is too narrow: one {self.weight_bits}-bit "
+                f"weight takes {across} columns"
+            )
 
     @property
     def slices(self) -> int:
         """The number of weight slices, one conversion each."""
         return slice_count(self.encoding, self.weight_bits, self.cell_bits)
+
+    @property
+    def weight_rows(self) -> int | None:
+        """Rows of weights in an array: half its rows of cells where pairs lie in two rows."""
+        return rows_of_weights(self.rows, self.pairs)
+
+    @property
+    def columns_per_weight(self) -> int:
+        """Columns that the cells of one weight take."""
+        return columns_per_weight(self.cells_per_weight, self.pairs)
+
+    @property
+    def unit_columns(self) -> int:
+        """Columns of an array that hold no weights: one for the inputs' sum, or none."""
+        return unit_columns(self.encoding, self.offset_sum)
+
+    @property
+    def weights_across(self) -> int | None:
+        """Weights that lie side by side in one array; None where columns are unlimited."""
+        if self.columns is None:
+            return None
+        return (self.columns - self.unit_columns) // self.columns_per_weight
 
     @property
     def cells_per_weight(self) -> int:
@@ -222,6 +306,14 @@ def _target_values(target: Target) -> dict[str, Any]:
         "input_encoding": target.input.encoding,
         # A target without a converter may still be tried with one: --adc-bits.
         "rounding": target.adc.rounding if target.adc else "half-up",
+        "transfer": target.adc.transfer if target.adc else None,
+        "adc_on": target.adc.on if target.adc else "difference",
+        "shift_add": target.adc.shift_add if target.adc else "digital",
+        "offset_sum": target.array.offset_sum,
+        "pairs": target.array.pairs,
+        "rows_active": target.array.rows_active,
+        "on_off_ratio": target.array.on_off_ratio,
+        "unused_rows": target.array.unused_rows,
         "accumulator_bits": target.accumulator.bits,
     }
 

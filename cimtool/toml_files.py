@@ -147,6 +147,10 @@ def allowed_text(schema: Mapping[str, Any]) -> str:
         return f"an integer from {schema['minimum']} to {schema['maximum']}"
     if schema["type"] == "integer":
         return f"an integer of at least {schema['minimum']}"
+    if schema["type"] == "number" and "maximum" in schema:
+        return f"a number from {schema['minimum']:.10g} to {schema['maximum']:.10g}"
     if schema["type"] == "number":
-        return "a number above 0"
+        return f"a number above {schema['exclusiveMinimum']:g}"
+    if schema["type"] == "array":
+        return f"a list, each {allowed_text(schema['items'])}"
     return {"string": "a text", "boolean": "true or false"}[schema["type"]]

@@ -219,10 +219,57 @@ def test_a_stored_setting_that_is_not_valid_names_the_manifest() -> None:
 
 def test_the_examples_of_the_documentation_hold(tmp_path: Path) -> None:
     page = Path(__file__).parents[1] / "docs" / "targets.md"
-    target_text, settings_text = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
+    target_text, _, settings_text = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
     (tmp_path / "own.toml").write_text(target_text)
     target = load_target(tmp_path / "own.toml")
     assert (target.name, target.adc_bits, target.figures) == ("isaac-6bit-adc", 6, ())
     settings = resolve(target, settings_file(tmp_path, settings_text), {})
     assert (settings.weight_bits, settings.adc_bits, settings.rows) == (6, None, 64)
     assert settings.of_layer("video.mu").adc_bits == 6
+
+
+def test_the_array_model_is_chosen_like_everything_else(tmp_path: Path) -> None:
+    file = settings_file(tmp_path, 'rows_active = 16\n[layers."text.*"]\nadc_bits = 5\n')
+    settings = resolve(ISAAC, file, {"on_off_ratio": 20, "encoding": "differential"})
+    assert (settings.rows_active, settings.on_off_ratio) == (16, 20.0)
+    assert settings.of_layer("text.mu").rows_active == 16
+    again = Settings.from_json(json.loads(json.dumps(settings.to_json())), "manifest.json")
+    assert again == settings
+
+
+def test_a_unit_column_takes_a_column_of_each_array() -> None:
+    plain = resolve(ISAAC, None, {"array": "128x16"})
+    unit = resolve(ISAAC, None, {"array": "128x16", "offset_sum": "unit-column"})
+    assert plain.encoding == "offset-flip"
+    assert (plain.unit_columns, plain.weights_across) == (0, 4)
+    assert (unit.unit_columns, unit.weights_across) == (1, 3)
+    with pytest.raises(CimError, match=r"an array of 4 columns is too narrow: .* takes 5 columns"):
+        resolve(ISAAC, None, {"array": "128x4", "offset_sum": "unit-column"})
+
+
+def test_a_formula_takes_the_place_of_a_measured_table(tmp_path: Path) -> None:
+    file = tmp_path / "measured.toml"
+    file.write_text(
+        'base = "isaac-rram-128"\nname = "measured"\ntitle = "Measured"\nfigures = []\n'
+        "[adc]\nbits = 2\ntransfer = [0.4, 1.7, 2.5]\n"
+    )
+    target = load_target(file)
+    measured = resolve(target, None, {})
+    assert (measured.rounding, measured.transfer) == (None, (0.4, 1.7, 2.5))
+    formula = resolve(target, None, {"rounding": "floor", "adc_bits": 6})
+    assert (formula.rounding, formula.transfer) == ("floor", None)
+    with pytest.raises(CimError, match="transfer has 3 thresholds: adc bits = 6 has 63"):
+        resolve(target, None, {"adc_bits": 6})
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ({"rows_active": 129}, "rows_active = 129: must be at most 128"),
+        ({"offset_sum": "unit-column", "on_off_ratio": 9}, "a unit column of cells that leak"),
+        ({"on_off_ratio": 1}, "a number above 1"),
+    ],
+)
+def test_an_array_that_cannot_be_is_one_sentence(flags: dict[str, object], sentence: str) -> None:
+    with pytest.raises(CimError, match=sentence):
+        resolve(ISAAC, None, flags)

@@ -25,8 +25,16 @@ SETTINGS = {
     "encoding": ("NAME", "How cells hold signed weights."),
     "input_encoding": ("NAME", "How signed inputs are driven."),
     "rounding": ("NAME", "How a converter rounds."),
+    "adc_on": ("NAME", "What is converted: the difference of a pair, or each polarity."),
+    "shift_add": ("NAME", "Where cycles are added: digital, or analog before the converter."),
+    "offset_sum": ("NAME", "How offset weights learn the inputs' sum: digital or unit-column."),
+    "rows_active": ("N", "Rows of weights that are read at a time."),
+    "on_off_ratio": ("X", "Conductance of a full cell by that of an erased one."),
+    "unused_rows": ("NAME", "Whether rows without weights are off or driven."),
     "accumulator_bits": ("N", "Bits within which every sum must be proved to fit."),
     "calibrator": ("NAME", "How ranges are chosen: minmax, percentile or mse."),
+    "score_mapping": ("NAME", "Where a gallery is scored: digital, in-memory or hybrid."),
+    "shortlist": ("L", "Items that a hybrid score takes from the memory and scores exactly."),
 }
 SWITCHES = {
     "equalise": "Balance the ranges of channels between layers.",
@@ -34,12 +42,14 @@ SWITCHES = {
 }
 
 
-def setting_value(text: str) -> int | str:
-    """A whole number where the text is one, otherwise the text; checked with all settings."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
+def setting_value(text: str) -> int | float | str:
+    """A number where the text is one, otherwise the text; checked with all settings."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def flag(setting: str) -> str:
@@ -58,15 +68,17 @@ def settings_options(function: FunctionT) -> FunctionT:
     return function
 
 
-def embeddings_option(name: str, help_: str) -> Callable[[FunctionT], FunctionT]:
-    """Add a required option that takes one file of embeddings, or is given twice, text first."""
+def embeddings_option(
+    name: str, help_: str, required: bool = True
+) -> Callable[[FunctionT], FunctionT]:
+    """Add an option that takes one file of embeddings, or is given twice, text first."""
     return click.option(
         name,
         "paths",
         type=FILE,
         metavar="FILE",
         multiple=True,
-        required=True,
+        required=required,
         help=f"{help_} (.npz or .pt; or twice, .npy or .pt: text, then video).",
     )
 

@@ -5,12 +5,9 @@ Runtimes inline them; a viewer shows one node for each requantisation and each r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from onnx import FunctionProto, NodeProto, TensorProto, helper
-
-from cimtool.ir.format import Rounding
 
 DOMAIN = "cim"
 OPSET = 21
@@ -44,6 +41,11 @@ class Body:
             helper.make_node("Split", [whole], parts, value, axis=-1, num_outputs=count)
         )
         return parts
+
+    def split_last(self, value: str, last: str, whole: str, widths: str) -> tuple[str, str]:
+        """Append a Split of the last axis into `value` and the column `last`, of these widths."""
+        self.nodes.append(helper.make_node("Split", [whole, widths], [value, last], value, axis=-1))
+        return value, last
 
     def cast(self, value: str, source: str, to: int) -> str:
         """Append a Cast to an ONNX element type."""
@@ -114,11 +116,11 @@ def row_group_mvm(inputs: int, weights: int, wide: bool) -> FunctionProto:
         "one integer product per byte plane. x: rows of inputs [n, K], cut to the group's; "
         "w: weights [rows, N]; both uint8 with their zero points.",
     )
-    return body.function(_column_sums(body, inputs, weights, wide))
+    return body.function(column_sums(body, inputs, weights, wide))
 
 
-def _column_sums(body: Body, inputs: int, weights: int, wide: bool) -> str:
-    """Cut the group's rows out of the inputs and multiply all byte planes; int32 or int64."""
+def column_sums(body: Body, inputs: int, weights: int, wide: bool) -> str:
+    """Append the products of all byte planes over the group's rows: int32, or int64 if `wide`."""
     bounds = [body.input(name) for name in ("first", "end", "axis")]
     driven = [
         (body.add(f"driven{i}", "Slice", body.input(f"x{i}"), *bounds), body.input(f"x{i}_zero"))
@@ -135,92 +137,6 @@ def _column_sums(body: Body, inputs: int, weights: int, wide: bool) -> str:
                 term = body.add(f"shifted{i}{j}", "Mul", term, body.input(f"byte{i + j}"))
             terms.append(term)
     return body.total("sums", terms)
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """What a converted row group consists of: decides the nodes of its function.
-
-    `inputs`, `weights`: byte planes; `signed`: codes may be negative; `scaled`: slices have
-    factors (or complements a sign); `wide`: sums need int64.
-    """
-
-    inputs: int
-    weights: int
-    slices: int
-    cycles: int
-    rounding: Rounding
-    signed: bool
-    scaled: bool
-    wide: bool
-
-    @property
-    def name(self) -> str:
-        """The function's name; every field shows."""
-        parts = [f"RowGroupAdc_{self.slices}slices_{self.cycles}cycles"]
-        parts.append(self.rounding.replace("-", "_"))
-        parts += ["signed"] * self.signed + ["scaled"] * self.scaled + ["wide"] * self.wide
-        if (self.inputs, self.weights) != (1, 1):
-            parts.append(f"{self.inputs}x{self.weights}")
-        return "_".join(parts)
-
-
-def row_group_adc(form: Conversion) -> FunctionProto:
-    """One row group with converters: column sums, conversion, shift-and-add over cycles, slices.
-
-    A conversion to step 2^e leaves `code << e`: round by adding the half and masking the low e
-    bits (floor in two's complement), then clip to the shifted limits.
-    """
-    body = Body(
-        form.name,
-        f"One row group of a layer: x [{form.cycles} cycles, n, K] digits cut to the group's rows, "
-        f"w [rows, {form.slices} slices * N] cells; each column sum is converted "
-        f"({form.rounding}, {'signed' if form.signed else 'unsigned'} codes) to code << step by "
-        "adding half a step, masking the bits below the step and clipping; then cycles and slices "
-        "are shifted and added.",
-    )
-    sums = _column_sums(body, form.inputs, form.weights, form.wide)
-    value = _convert(body, form, sums)
-    if form.cycles > 1:
-        value = body.add("cycles", "Reshape", value, body.input("by_cycle"))
-        value = body.add("cycle_sum", "MatMul", body.input("cycle_factors"), value)
-    value = body.add("rows", "Reshape", value, body.input("by_row"))
-    if form.scaled:
-        value = body.add("scaled", "Mul", value, body.input("slice_factors"))
-    if form.slices > 1:
-        value = body.total("slice_sum", body.split("slice", value, form.slices))
-    return body.function(value)
-
-
-def _convert(body: Body, form: Conversion, sums: str) -> str:
-    value = sums
-    if form.rounding == "half-even":
-        low_bit = body.add("code_bit", "BitwiseAnd", value, body.input("odd"))
-        odd = _smaller(body, form, "is_odd", low_bit, body.input("one"))
-        value = body.add("to_even", "Add", value, odd)
-    if form.rounding != "floor":
-        value = body.add("half_added", "Add", value, body.input("half"))
-    value = body.add("stepped", "BitwiseAnd", value, body.input("mask"))
-    value = _smaller(body, form, "converted", value, body.input("highest"))
-    if form.signed:
-        value = _larger(body, form, "limited", value, body.input("lowest"))
-    return value
-
-
-def _smaller(body: Body, form: Conversion, name: str, value: str, limit: str) -> str:
-    """`min(value, limit)`; wide ones by Less and Where (why: `cimtool/ir/limits.py`)."""
-    if not form.wide:
-        return body.add(name, "Min", value, limit)
-    below = body.add(f"{name}_below", "Less", value, limit)
-    return body.add(name, "Where", below, value, limit)
-
-
-def _larger(body: Body, form: Conversion, name: str, value: str, limit: str) -> str:
-    """`max(value, limit)`, as `_smaller`."""
-    if not form.wide:
-        return body.add(name, "Max", value, limit)
-    above = body.add(f"{name}_above", "Less", limit, value)
-    return body.add(name, "Where", above, value, limit)
 
 
 FUNCTIONS = {"Requant": requant, "ShiftRight8": shift_right_8}

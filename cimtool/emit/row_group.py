@@ -5,14 +5,17 @@ Only uint8 x uint8 products (zero points 0 and 128) appear: they are exact on ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cimtool.arrays import Array, IntArray
-from cimtool.emit.functions import Conversion, row_group_adc, row_group_mvm
+from cimtool.emit.functions import row_group_mvm
+from cimtool.emit.row_group_adc import Conversion, row_group_adc
 from cimtool.emit.writer import GraphWriter
 from cimtool.errors import CimError
+from cimtool.hardware.converter import transfer_shifts
 from cimtool.hardware.crossbar import (
     Crossbar,
     Slice,
@@ -20,6 +23,8 @@ from cimtool.hardware.crossbar import (
     correction,
     encode_weights,
     input_cycles,
+    unit_cells,
+    zero_digits,
 )
 from cimtool.ir.arithmetic import byte_planes, mvm_bounds, zero_point
 from cimtool.ir.types import Type, integer
@@ -72,10 +77,15 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, x: str) -> str:
     crossbar, cycles = op.crossbar, input_cycles(op.crossbar)
     slices = encode_weights(op.weight, crossbar)
     groups = crossbar.groups(len(op.weight))
+    idle = _idle(crossbar, len(op.weight))
     wide = _reach(op, slices) > INT32.max
+    kind = "INT64" if wide else "INT32"
     inputs = _input_digits(writer, crossbar, x)
-    weights = constant_planes(np.hstack([cells.digits for cells in slices]))
-    factors = _slice_factors(slices)
+    columns = [cells.digits for cells in slices]
+    if crossbar.column_leak or crossbar.unit_column:
+        columns.append(np.ones((len(op.weight), 1), np.int64))
+    weights = constant_planes(np.hstack(columns))
+    factors = _slice_factors(op, slices)
     form = Conversion(
         inputs=len(inputs),
         weights=len(weights),
@@ -84,27 +94,63 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, x: str) -> str:
         rounding=crossbar.rounding,
         signed=crossbar.signed_sums,
         scaled=bool((factors != 1).any()),
+        leaking=crossbar.column_leak > 0,
+        idle=bool(idle.any()),
+        unit=crossbar.unit_column,
         wide=wide,
     )
-    kind = "INT64" if wide else "INT32"
-    values = _product_values(writer, inputs, weights, wide) | _converter_values(writer, op, kind)
-    values["by_cycle"] = writer.constant(np.array([len(cycles), -1]))
-    values["by_row"] = writer.constant(np.array([-1, factors.shape[1]]))
-    values["cycle_factors"] = writer.constant(
-        np.array([[sign << shift for shift, _, sign in cycles]]), kind
-    )
-    own = (
-        [{"slice_factors": writer.constant(row, kind)} for row in factors] if form.scaled else None
-    )
+    values = _product_values(writer, inputs, weights, wide)
+    values |= _converter_values(writer, op, kind) | _shape_values(writer, op, kind)
+    own: list[dict[str, str]] = [{} for _ in groups]
+    for r, constants in enumerate(own):
+        if form.scaled:
+            constants["slice_factors"] = writer.constant(factors[r], kind)
+        if form.idle:
+            constants["idle"] = writer.constant(idle[r].reshape(-1, 1, 1), kind)
+        if form.unit:
+            unit_factors = op.row_sum_factors[r] << _code_shift(crossbar, op.unit_step)
+            constants["unit_factors"] = writer.constant(unit_factors, kind)
     total = _row_groups(writer, row_group_adc(form), values, weights, groups, own)
-    total = total if wide else writer.cast(total, "INT64")
-    factors_of_sums = _row_sum_factors(slices, crossbar)
-    bias = op.bias - correction(op.weight, crossbar)
+    return _digital(writer, op, slices, total if wide else writer.cast(total, "INT64"), x)
+
+
+def _digital(
+    writer: GraphWriter, op: CrossbarMvm, slices: tuple[Slice, ...], total: str, x: str
+) -> str:
+    """Append what the digital side adds to converted sums, int64: sums of inputs, and the bias.
+
+    Sums of inputs make good complements and offset weights (unless the unit column does), and take
+    off what erased cells leaked; a sum in binary places is then rounded half up.
+    """
+    crossbar, groups = op.crossbar, op.crossbar.groups(len(op.weight))
+    counts = np.sum([np.where(s.flipped, -s.sign, s.sign) << s.shift for s in slices], axis=0)
+    leaked = factors = -crossbar.column_leak * counts.astype(np.int64)
+    if not crossbar.unit_column:
+        factors = leaked + (op.row_sum_factors << crossbar.fraction_bits)
+    constant = np.zeros_like(op.bias)
     if crossbar.input_encoding == "offset":
         heights = np.array([group.stop - group.start for group in groups], np.int64)
-        bias = bias + (heights << crossbar.input_bits - 1) @ factors_of_sums
-    total = _with_row_sums(writer, total, x, factors_of_sums, groups)
-    return _with_bias(writer, total, bias)
+        ones = heights @ factors + crossbar.idle_rows(len(op.weight)) @ leaked
+        constant = ones << crossbar.input_bits - 1
+    bias = op.bias - correction(op.weight, crossbar)
+    total = _with_row_sums(writer, total, x, factors, groups)
+    if crossbar.fraction_bits:
+        return _with_bias(writer, _whole(writer, total, constant, crossbar.fraction_bits), bias)
+    return _with_bias(writer, total, bias + constant)
+
+
+def _whole(writer: GraphWriter, total: str, constant: IntArray, fraction: int) -> str:
+    """Append `total + constant` rounded half up to whole numbers, int64."""
+    one = np.int64(1)
+    period = (one << 62) >> fraction
+    return writer.call(
+        "Requant",
+        total,
+        writer.constant(one),
+        writer.constant((period << fraction) + (one << fraction - 1) + constant),
+        writer.constant(np.uint64(fraction), "UINT64"),
+        writer.constant(period),
+    )
 
 
 def _row_groups(
@@ -166,10 +212,12 @@ def constant_planes(matrix: IntArray) -> list[WeightPlane]:
 
 
 def _input_digits(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[InputPlane]:
-    """Append the digits that each cycle drives, uint8 [cycles, n, K], once for the layer.
+    """Append the digits that each converted sum is of, uint8 [cycles, n, K], once for the layer.
 
     Two's complement needs no case of its own: its digits are the low bits of any wider integer.
     """
+    if crossbar.shift_add == "analog":
+        return _whole_inputs(writer, crossbar, x)
     cycles = input_cycles(crossbar)
     shifts = np.array([shift for shift, _, _ in cycles]).reshape(-1, 1, 1)
     masks = np.array([(1 << bits) - 1 for _, bits, _ in cycles]).reshape(-1, 1, 1)
@@ -179,7 +227,7 @@ def _input_digits(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[Input
         sign = writer.node("Clip", x, writer.constant(-one), writer.constant(one))
         x = writer.node("Mul", x, sign)
     elif crossbar.input_encoding == "offset":
-        x = writer.node("Add", x, writer.constant(np.int64(1) << crossbar.input_bits - 1))
+        x = _offset(writer, crossbar, x)
     unsigned = writer.cast(writer.node("Unsqueeze", x, writer.constant(np.array([0]))), "UINT64")
     shifted = writer.node(
         "BitShift", unsigned, writer.constant(shifts, "UINT64"), direction="RIGHT"
@@ -192,59 +240,128 @@ def _input_digits(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[Input
     return byte_planes(writer, integer(("cycles", "n", "K"), lo, hi, 1.0), digits)
 
 
+def _whole_inputs(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[InputPlane]:
+    """Append the inputs as one digit each: their cycles are added before the converter."""
+    if crossbar.input_encoding == "offset":
+        x = _offset(writer, crossbar, x)
+    lo, hi = crossbar.digit_limits
+    digits = writer.node("Unsqueeze", x, writer.constant(np.array([0])))
+    return byte_planes(writer, integer(("cycles", "n", "K"), lo, hi, 1.0), digits)
+
+
+def _offset(writer: GraphWriter, crossbar: Crossbar, x: str) -> str:
+    return writer.node("Add", x, writer.constant(np.int64(1) << crossbar.input_bits - 1))
+
+
+def _idle(crossbar: Crossbar, rows: int) -> IntArray:
+    """What rows without weights add to the column sums [groups, cycles]."""
+    leak = crossbar.column_leak * crossbar.idle_rows(rows)
+    return leak[:, None] * zero_digits(crossbar)
+
+
 def _reach(op: CrossbarMvm, slices: tuple[Slice, ...]) -> int:
     """No integer on the way from column sums to the layer's sum is larger than this."""
-    drive = sum(1 << shift for shift, _, _ in input_cycles(op.crossbar))
-    groups = len(op.crossbar.groups(len(op.weight)))
+    crossbar, rows = op.crossbar, len(op.weight)
+    columns = [
+        (cells, step, 1 << cells.shift) for cells, step in zip(slices, op.steps, strict=True)
+    ]
+    if crossbar.unit_column:
+        most = int(np.abs(op.row_sum_factors).max())
+        columns.append((unit_cells(rows, crossbar), op.unit_step, most))
     total = 0
-    for cells, step in zip(slices, op.steps, strict=True):
-        largest = max(int(np.abs(edge).max()) for edge in column_bounds(cells, op.crossbar))
-        total += largest + (1 << (step or 0)) << cells.shift
-    return total * drive * groups
+    for cells, step, factor in columns:
+        largest = max(int(np.abs(edge).max()) for edge in column_bounds(cells, crossbar))
+        total += (largest + (1 << (step or 0))) * factor
+        if crossbar.transfer is not None:
+            entries = len(crossbar.converter.table[1])
+            total += (entries << _transfer_shifts(step)[1]) * factor
+    drive = sum(1 << shift for shift, _, _ in input_cycles(crossbar))
+    return total * drive * len(crossbar.groups(rows))
+
+
+def _shape_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, str]:
+    """Constants of shift-and-add, and of what cells conduct."""
+    crossbar = op.crossbar
+    cycles, width = input_cycles(crossbar), crossbar.slices * op.weight.shape[1]
+    factors = np.array([[sign << shift for shift, _, sign in cycles]])
+    values = {
+        "by_cycle": writer.constant(np.array([len(cycles), -1])),
+        "by_row": writer.constant(np.array([-1, width + crossbar.unit_column])),
+        "cycle_factors": writer.constant(factors, kind),
+    }
+    if crossbar.unit_column or crossbar.column_leak:
+        values["widths"] = writer.constant(np.array([width, 1]))
+    if crossbar.column_leak:
+        values["digit"] = writer.constant(np.int64(1) << crossbar.fraction_bits, kind)
+        values["leak"] = writer.constant(np.int64(crossbar.column_leak), kind)
+    return values
 
 
 def _converter_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, str]:
-    """Constants of the conversion, each one number or one a column of [slices * N]."""
-    width = op.weight.shape[1]
-    lo, hi = op.crossbar.adc_limits
+    """Constants of the conversion, each one number or one a column of [slices * N + unit]."""
+    steps, width = op.steps, op.weight.shape[1]
     limits = np.iinfo(np.int64 if kind == "INT64" else np.int32)
 
-    def of_slices(values: list[int]) -> str:
+    def of_columns(value_of: Callable[[int | None], int], stored: str = kind) -> str:
+        values = [value_of(step) for step in steps]
+        if op.crossbar.unit_column:
+            values.append(value_of(op.unit_step))
         clipped = [min(max(value, int(limits.min)), int(limits.max)) for value in values]
         if len(set(clipped)) == 1:
-            return writer.constant(np.array(clipped[0], np.int64), kind)
-        return writer.constant(np.repeat(np.array(clipped, np.int64), width), kind)
+            return writer.constant(np.array(clipped[0], np.int64), stored)
+        repeats = np.array([width] * len(steps) + [1] * (len(values) - len(steps)))
+        return writer.constant(np.repeat(np.array(clipped, np.int64), repeats), stored)
 
-    even = int(op.crossbar.rounding == "half-even")
-    steps = op.steps
+    converter = op.crossbar.converter
+    if converter.transfer is not None:
+        first, table = converter.table
+        last = first + len(table) - 1
+        return {
+            "table": writer.constant(table, kind),
+            "lowest": of_columns(lambda step: _table_sum(first, step)),
+            "highest": of_columns(lambda step: _table_sum(last, step)),
+            "rise": of_columns(lambda step: 1 << _transfer_shifts(step)[0]),
+            "fall": of_columns(lambda step: _transfer_shifts(step)[1], f"U{kind}"),
+        }
+    lo, hi = converter.limits
+    even = int(converter.rounding == "half-even")
     return {
-        "half": of_slices([(1 << s - 1) - even if s else 0 for s in steps]),
-        "odd": of_slices([1 << s if s else 0 for s in steps]),
+        "half": of_columns(lambda step: (1 << step - 1) - even if step else 0),
+        "odd": of_columns(lambda step: 1 << step if step else 0),
         "one": writer.constant(np.int64(1), kind),
-        "mask": of_slices([-(1 << (s or 0)) for s in steps]),
-        "lowest": of_slices([int(limits.min) if s is None else lo << s for s in steps]),
-        "highest": of_slices([int(limits.max) if s is None else hi << s for s in steps]),
+        "mask": of_columns(lambda step: -(1 << (step or 0))),
+        "lowest": of_columns(lambda step: int(limits.min) if step is None else lo << step),
+        "highest": of_columns(lambda step: int(limits.max) if step is None else hi << step),
     }
 
 
-def _slice_factors(slices: tuple[Slice, ...]) -> IntArray:
+def _table_sum(entry: int, step: int | None) -> int:
+    rise, fall = _transfer_shifts(step)
+    return entry >> rise << fall
+
+
+def _transfer_shifts(step: int | None) -> tuple[int, int]:
+    if step is None:
+        raise TypeError("every conversion of a measured converter has a step")
+    return transfer_shifts(step)
+
+
+def _code_shift(crossbar: Crossbar, step: int | None) -> int:
+    """Bits that the conversion leaves for shift-and-add: tables give codes, formulas code << e."""
+    return step or 0 if crossbar.transfer is not None else 0
+
+
+def _slice_factors(op: CrossbarMvm, slices: tuple[Slice, ...]) -> IntArray:
     """What a converted sum counts [groups, slices * N]: negative where cells hold complements."""
-    return np.hstack([np.where(s.flipped, -s.sign, s.sign) << s.shift for s in slices])
-
-
-def _row_sum_factors(slices: tuple[Slice, ...], crossbar: Crossbar) -> IntArray:
-    """How often the sum of a group's encoded inputs is added to each output [groups, N]."""
-    complements = [s.flipped * (s.sign * crossbar.cell_maximum << s.shift) for s in slices]
-    total = np.sum(complements, axis=0)
-    if crossbar.encoding in ("offset", "offset-flip"):
-        total = total - (1 << crossbar.weight_bits - 1)
-    return np.asarray(total, np.int64)
+    shifts = [s.shift + _code_shift(op.crossbar, e) for s, e in zip(slices, op.steps, strict=True)]
+    signs = [np.where(s.flipped, -s.sign, s.sign) for s in slices]
+    return np.hstack([sign << shift for sign, shift in zip(signs, shifts, strict=True)])
 
 
 def _with_row_sums(
     writer: GraphWriter, total: str, x: str, factors: IntArray, groups: tuple[slice, ...]
 ) -> str:
-    """Append the digital corrections of complements and offset weights: sums of inputs."""
+    """Append sums of inputs, each counted `factors` [groups, N] times."""
     if not factors.any():
         return total
     if (factors == factors[0]).all():

@@ -96,7 +96,8 @@ def read_program(text: str, constants: Mapping[str, Array], file: str) -> Progra
     """The program of a JSON text; CimError where it is not one that this version writes."""
     try:
         values = json.loads(text)
-        graphs = [_graph(name, values[name], constants) for name in ("text", "video", "score")]
+        names = ("text", "video", "score", *(key for key in values if key == "shortlist"))
+        graphs = [_graph(name, values[name], constants) for name in names]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CimError(
             f"{file}: is no program that this version of cimtool can read ({error}); compile again"
@@ -187,4 +188,6 @@ def _decoded(value: Any, constants: Mapping[str, Array]) -> Any:
     if "number" in value:
         number = value["number"]
         return np.asarray(number if isinstance(number, int) else float(number))
-    return Crossbar(**value["crossbar"])
+    fields: dict[str, Any] = dict(value["crossbar"])
+    transfer = fields.pop("transfer", None)
+    return Crossbar(**fields, transfer=None if transfer is None else tuple(transfer))

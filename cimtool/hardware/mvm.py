@@ -17,10 +17,11 @@ from cimtool.hardware.crossbar import (
     encode_weights,
     input_cycles,
     mvm,
+    unit_cells,
 )
 from cimtool.ir.arithmetic import mvm_bounds
 from cimtool.ir.op import Op
-from cimtool.ir.types import Type, integer
+from cimtool.ir.types import INT_LIMIT, RangeError, Type, integer
 
 if TYPE_CHECKING:
     from cimtool.emit.writer import GraphWriter
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 class CrossbarMvm(Op, name="crossbar_mvm"):
     """`x @ weight + bias` on crossbars: [rows, K] -> [rows, N] integers of `scale` [N] each.
 
-    `steps` holds each slice's converter step exponent, None where the converter is lossless.
+    `steps` holds each slice's converter step exponent, `unit_step` that of the unit column where
+    there is one; None where the converter is lossless.
     """
 
     weight: IntArray
@@ -38,6 +40,7 @@ class CrossbarMvm(Op, name="crossbar_mvm"):
     scale: Array
     crossbar: Crossbar
     steps: tuple[int | None, ...]
+    unit_step: int | None = None
 
     @property
     def accumulator_bits(self) -> int:
@@ -47,7 +50,16 @@ class CrossbarMvm(Op, name="crossbar_mvm"):
     @property
     def exact(self) -> bool:
         """Whether every converter is lossless, so that the layer is one integer product."""
-        return all(step is None for step in self.steps)
+        return self.unit_step is None and all(step is None for step in self.steps)
+
+    @cached_property
+    def row_sum_factors(self) -> IntArray:
+        """How often the sum of a group's encoded inputs is added to each output [groups, N]."""
+        crossbar = self.crossbar
+        slices = encode_weights(self.weight, crossbar)
+        terms = [s.flipped * (s.sign * crossbar.cell_maximum << s.shift) for s in slices]
+        total = np.asarray(np.sum(terms, axis=0), np.int64)
+        return total - (1 << crossbar.weight_bits - 1) if crossbar.offset_weights else total
 
     @cached_property
     def _converter_error(self) -> IntArray:
@@ -55,13 +67,18 @@ class CrossbarMvm(Op, name="crossbar_mvm"):
         total = np.zeros(self.weight.shape[1], np.int64)
         if self.exact:
             return total
-        drive = sum(1 << shift for shift, _, _ in input_cycles(self.crossbar))
-        slices = encode_weights(self.weight, self.crossbar)
-        for cells, step in zip(slices, self.steps, strict=True):
+        crossbar = self.crossbar
+        drive = sum(1 << shift for shift, _, _ in input_cycles(crossbar))
+        for cells, step in zip(encode_weights(self.weight, crossbar), self.steps, strict=True):
             if step is not None:
-                error = conversion_error(cells, self.crossbar, step).sum(axis=0)
+                error = conversion_error(cells, crossbar, step).sum(axis=0)
                 total += (error << cells.shift) * drive
-        return total
+        if self.unit_step is not None:
+            unit = unit_cells(self.weight.shape[0], crossbar)
+            errors = conversion_error(unit, crossbar, self.unit_step)
+            total += (errors * np.abs(self.row_sum_factors)).sum(axis=0) * drive
+        whole: IntArray = (total >> crossbar.fraction_bits) + (crossbar.fraction_bits > 0)
+        return whole
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
@@ -71,25 +88,28 @@ class CrossbarMvm(Op, name="crossbar_mvm"):
         if self._converted_bounds is not None:
             least, most = self._converted_bounds
             lo, hi = np.maximum(lo, least + self.bias), np.minimum(hi, most + self.bias)
+        if max(hi.max(), -lo.min()) >= INT_LIMIT >> self.crossbar.fraction_bits:
+            raise RangeError
         return integer((x.shape[0], self.weight.shape[1]), lo, hi, self.scale)
 
     @cached_property
     def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:
         """What converters let through [N], without the bias; None where digital terms join them."""
         crossbar = self.crossbar
-        if self.exact or crossbar.encoding != "differential":
+        if self.exact or crossbar.encoding != "differential" or crossbar.column_leak:
             return None
         lo = hi = -correction(self.weight, crossbar)
         for cells, step in zip(encode_weights(self.weight, crossbar), self.steps, strict=True):
             least, most = (b.sum(axis=0) for b in converted_bounds(cells, crossbar, step))
             for shift, _, sign in input_cycles(crossbar):
-                ends = (least, most) if sign > 0 else (-most, -least)
+                ends = (least, most) if sign * cells.sign > 0 else (-most, -least)
                 lo = lo + (ends[0] << shift + cells.shift)
                 hi = hi + (ends[1] << shift + cells.shift)
         return lo, hi
 
     def run(self, *inputs: Array) -> Array:
-        return mvm(inputs[0], self.weight, self.crossbar, self.steps) + self.bias
+        crossbar = self.crossbar
+        return mvm(inputs[0], self.weight, crossbar, self.steps, self.unit_step) + self.bias
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         from cimtool.emit.row_group import emit_mvm

@@ -1,8 +1,9 @@
 """Fit converters: the range of each ADC, from column sums of calibration rows.
 
-A slice whose column sums can be proved to fit at step 1 needs no converter model. Elsewhere the
-step is the power of two whose clipping and rounding error at the layer's output is least, and the
-mean error that remains is taken off in the digital bias.
+A slice whose column sums can be proved to fit at step 1 needs no converter model. The steps of the
+others (of each slice and polarity, and of the unit column) are powers of two, chosen together so
+that clipping and rounding make the layer's output scatter least. The mean of what they err is taken
+off in the digital bias.
 """
 
 from __future__ import annotations
@@ -12,14 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from cimtool.arrays import Array, IntArray
-from cimtool.hardware.crossbar import (
-    column_bounds,
-    encode_inputs,
-    encode_weights,
-    input_cycles,
-    lossless,
-)
-from cimtool.hardware.kernels import product_kind, step_errors
+from cimtool.hardware.fitting import Candidates, slice_candidates, unit_candidates
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.format import Ratio, shortened
 from cimtool.ir.integer import Requant
@@ -31,6 +25,12 @@ from cimtool.passes.tile import CROSSBAR_OPS
 
 FIT_ROWS = 64
 """Calibration rows whose column sums decide a converter's step."""
+FLOAT_BITS = 53
+"""Whole numbers of so many bits are exact in float64."""
+MEAN_BITS = 40
+"""Bits kept of an error before rows are counted and columns weighted, which takes 16 or so more."""
+WEIGHT_STEPS = 255
+"""Units of columns count in so many steps of the largest."""
 
 
 def fit_converters(program: Program, job: Job) -> Program:
@@ -45,18 +45,19 @@ def _fit_graph(graph: Graph, job: Job) -> Graph:
     def adjust(name: str, layer: Layer, x: Array) -> tuple[Layer, Array]:
         if not isinstance(layer, CrossbarMvm) or layer.crossbar.adc_bits is None:
             return layer, outputs(graph, name, layer, x)
-        steps = fit_steps(layer, x[:FIT_ROWS])
-        if all(step is None for step in steps):
+        steps, unit_step = fit_steps(layer, x[:FIT_ROWS])
+        fitted = replace(layer, steps=steps, unit_step=unit_step)
+        if fitted.exact:
             return layer, outputs(graph, name, layer, x)
-        return centred(replace(layer, steps=steps), graph, name, x, means[name])
+        return centred(fitted, graph, name, x, means[name])
 
     if not means:
         return graph
     adjusted = adjust_layers(graph, job.rows(graph.name), adjust)
-    return rewrite(adjusted, lambda node: _refit if isinstance(node.op, Requant) else keep)
+    return rewrite(adjusted, lambda node: refit if isinstance(node.op, Requant) else keep)
 
 
-def _refit(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+def refit(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
     """Take bits off multipliers whose products no longer fit, now that converters err as well."""
     op = node.op
     assert isinstance(op, Requant)
@@ -83,30 +84,66 @@ def _has_converters(graph: Graph) -> bool:
     )
 
 
-def fit_steps(op: CrossbarMvm, x: IntArray) -> tuple[int | None, ...]:
-    """The step exponent of each slice for inputs like `x` [n, K]; None where provably lossless."""
-    crossbar = op.crossbar
-    cycles = input_cycles(crossbar)
-    weights = np.array([sign << shift for shift, _, sign in cycles], np.int64)
-    steps: list[int | None] = []
-    for cells in encode_weights(op.weight, crossbar):
-        if lossless(cells, crossbar):
-            steps.append(None)
-            continue
-        bounds = column_bounds(cells, crossbar)
-        top = max(int(np.abs(edge).max()) for edge in bounds)
-        candidates = max(1, top.bit_length() - crossbar.adc_limits[1].bit_length() + 1) + 1
-        kind = product_kind(top)
-        digits = np.stack([cycle.digits for cycle in encode_inputs(x, crossbar)]).astype(kind)
-        packed = cells.digits.astype(kind)
-        energy = np.zeros(candidates)
-        for group in crossbar.groups(op.weight.shape[0]):
-            driven = np.ascontiguousarray(digits[:, :, group])
-            sums = np.matmul(driven.reshape(-1, driven.shape[2]), packed[group])
-            sums = sums.reshape(*driven.shape[:2], -1)
-            energy += step_errors(sums, candidates, crossbar, weights)
-        steps.append(int(np.argmin(energy)))
-    return tuple(steps)
+def fit_steps(op: CrossbarMvm, x: IntArray) -> tuple[tuple[int | None, ...], int | None]:
+    """The step exponent of each slice, and of the unit column, for inputs like `x` [n, K].
+
+    None where provably lossless, or there is no unit column.
+    """
+    columns: list[Candidates | None] = []
+    for found in (*slice_candidates(op, x), unit_candidates(op, x)):
+        columns.append(None if found is None else _best_few(found, op.scale))
+    fitted = [column for column in columns if column is not None]
+    chosen = iter(_joint_choice(fitted, op.scale))
+    steps = [None if column is None else column.first + next(chosen) for column in columns]
+    return tuple(steps[:-1]), steps[-1]
+
+
+def _best_few(column: Candidates, scale: Array) -> Candidates:
+    """The candidate that alone makes the output scatter least, and its neighbours."""
+    best = int(np.argmin([np.dot(one, one) for one in _scatter(column.errors, scale)]))
+    kept = slice(max(best - 1, 0), best + 2)
+    return Candidates(column.first + kept.start, column.errors[kept].copy())
+
+
+def _joint_choice(columns: list[Candidates], scale: Array) -> list[int]:
+    """Which candidate of each column: no other choice for one of them makes the sum scatter less.
+
+    Starts from the best of each alone and improves one column at a time.
+    """
+    if not columns:
+        return []
+    scatter = _scatter(np.concatenate([column.errors for column in columns]), scale)
+    products = scatter @ scatter.T
+    ends = np.cumsum([len(column.errors) for column in columns])
+    owned = [range(end - len(c.errors), end) for c, end in zip(columns, ends, strict=True)]
+    energy = np.diag(products)
+    chosen = [min(own, key=lambda one: energy[one]) for own in owned]
+    before: list[int] = []
+    while chosen != before:
+        before = list(chosen)
+        for k, own in enumerate(owned):
+            rest = products[:, [*chosen[:k], *chosen[k + 1 :]]].sum(axis=1)
+            costs = energy + 2 * rest
+            best = min(own, key=lambda one: costs[one])
+            chosen[k] = best if costs[best] < costs[chosen[k]] else chosen[k]
+    return [one - own.start for one, own in zip(chosen, owned, strict=True)]
+
+
+def _scatter(errors: IntArray, scale: Array) -> Array:
+    """Errors [steps, n, N] less their mean over rows, in real units: a vector a step.
+
+    Whole numbers in float64, few enough bits of each that every inner product of two is exact,
+    and so the same on every machine; the largest has all these bits.
+    """
+    _, rows, width = errors.shape
+    wide = max(int(np.abs(errors).max()).bit_length() - MEAN_BITS, 0)
+    narrowed = errors >> wide
+    weights = np.rint(scale / scale.max() * WEIGHT_STEPS).astype(np.int64)
+    centred = (narrowed * rows - narrowed.sum(axis=1, keepdims=True)) * weights
+    room = (FLOAT_BITS - (rows * width).bit_length()) // 2
+    excess = max(int(np.abs(centred).max()).bit_length() - room, 0)
+    vectors: Array = (centred >> excess).astype(np.float64).reshape(len(errors), -1)
+    return vectors
 
 
 FIT_CONVERTERS = Pass("converters fitted", "fitting converters", fit_converters, CROSSBAR_OPS)

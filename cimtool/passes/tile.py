@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cimtool.hardware.crossbar import Crossbar, InputEncoding
+from cimtool.hardware.converter import measured_thresholds
+from cimtool.hardware.crossbar import Crossbar, InputEncoding, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Builder, Node, Program, Rule, keep, rewrite
@@ -47,7 +48,7 @@ def layout(settings: Settings, x: Type) -> Crossbar:
     # A sign and a magnitude hold one number less than two's complement of as many bits.
     bits = int(x.magnitude).bit_length() + 1 if encoding == "bipolar" else x.bits
     return Crossbar(
-        rows=settings.rows,
+        rows=settings.weight_rows,
         cell_bits=settings.cell_bits,
         dac_bits=settings.dac_bits,
         encoding=settings.encoding,
@@ -57,6 +58,13 @@ def layout(settings: Settings, x: Type) -> Crossbar:
         adc_bits=settings.adc_bits,
         rounding=settings.rounding,
         accumulator_bits=settings.accumulator_bits,
+        rows_active=settings.rows_active,
+        adc_on=settings.adc_on,
+        shift_add=settings.shift_add,
+        offset_sum=settings.offset_sum,
+        leak=leak_of(settings.on_off_ratio, settings.cell_bits),
+        unused_rows=settings.unused_rows,
+        transfer=None if settings.transfer is None else measured_thresholds(settings.transfer),
     )
 
 

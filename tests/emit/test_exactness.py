@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 
+from cimtool.api import prepare
 from cimtool.arrays import Array, IntArray
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Level, Session
-from cimtool.hardware.crossbar import Crossbar, Encoding, InputEncoding
+from cimtool.emit.serial import ConstantTable, program_text, read_program
+from cimtool.hardware.crossbar import Crossbar, Encoding, InputEncoding, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mul, Sum
 from cimtool.ir.format import Rounding, integer_limits, ratio
@@ -21,11 +26,13 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import Type, real
 from cimtool.simulator import Runner, run
+from cimtool.training.demo_data import DemoFiles
 
 ENCODINGS: tuple[Encoding, ...] = ("differential", "offset", "offset-flip", "twos-complement")
 INPUT_ENCODINGS: tuple[InputEncoding, ...] = ("unsigned", "twos-complement", "offset", "bipolar")
 LEVELS: tuple[Level, ...] = ("disable", "basic", "extended", "all")
-BLOCKS, BLOCK = 8, 50
+BLOCKS, BLOCK = 8, 80
+DEVICES = ("cpu", *(("cuda",) if torch.cuda.is_available() else ()))
 
 
 @dataclass(frozen=True)
@@ -59,21 +66,46 @@ def integers(rng: np.random.Generator, lo: int, hi: int, shape: tuple[int, ...])
 
 
 def random_crossbar(rng: np.random.Generator) -> Crossbar:
-    """Any array, mostly of 8 bits and less."""
+    """Any array, mostly of 8 bits and less, with any of the features of converters and cells."""
     encoding = str(rng.choice(ENCODINGS))
-    lossless = encoding == "twos-complement" or rng.integers(5) == 0
+    digital = encoding == "twos-complement"
+    adc_bits = None if digital or rng.integers(5) == 0 else int(rng.integers(1, 17))
+    rows = rng.choice(np.array([None, 1, 2, 3, 5, 8]))
+    cell_bits = int(rng.integers(1, 9))
+    offset_sum = str(rng.choice(["digital", "digital", "unit-column"]))
+    leaking = not digital and offset_sum == "digital" and rng.integers(3) == 0
+    ratio_of = float(rng.choice([1.01, 1.5, 10.0, 99.0, 1e4]))
+    transfer = None
+    if adc_bits is not None and adc_bits <= 10 and rng.integers(4) == 0:
+        transfer = random_transfer(rng, adc_bits)
     return Crossbar(
-        rows=rng.choice(np.array([None, 1, 2, 3, 5, 8])),
-        cell_bits=int(rng.integers(1, 9)),
+        rows=rows,
+        cell_bits=cell_bits,
         dac_bits=int(rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 16])),
         encoding=encoding,  # type: ignore[arg-type]
         weight_bits=int(rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)),
         input_encoding=str(rng.choice(INPUT_ENCODINGS)),  # type: ignore[arg-type]
         input_bits=int(rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)),
-        adc_bits=None if lossless else int(rng.integers(1, 11)),
-        rounding=str(rng.choice(["half-up", "half-even", "floor"])),  # type: ignore[arg-type]
+        adc_bits=adc_bits,
+        rounding=None if transfer else str(rng.choice(["half-up", "half-even", "floor"])),  # type: ignore[arg-type]
         accumulator_bits=62,
+        rows_active=None if rng.integers(2) else int(rng.integers(1, (rows or 8) + 1)),
+        adc_on=str(rng.choice(["difference", "polarity"])),  # type: ignore[arg-type]
+        shift_add=str(rng.choice(["digital", "digital", "analog"])),  # type: ignore[arg-type]
+        offset_sum=offset_sum,  # type: ignore[arg-type]
+        leak=leak_of(ratio_of, cell_bits) if leaking else 0,
+        unused_rows=str(rng.choice(["off", "driven"])),  # type: ignore[arg-type]
+        transfer=transfer,
     )
+
+
+def random_transfer(rng: np.random.Generator, bits: int) -> tuple[int, ...]:
+    """Thresholds of a converter that is ideal, or off by noise, offset and missing codes."""
+    ideal = 16 * np.arange((1 << bits) - 1) + 8
+    if rng.integers(4) == 0:
+        return tuple(ideal.tolist())
+    off = rng.integers(-40, 40, ideal.size) + rng.integers(-100, 100)
+    return tuple(np.sort(ideal + off).tolist())
 
 
 def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
@@ -82,13 +114,25 @@ def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
     top = 1 << crossbar.weight_bits - 1
     lowest = 1 - top if crossbar.encoding == "differential" else -top
     steps: tuple[int | None, ...] = (None,) * crossbar.slices
+    unit_step = None
     if crossbar.adc_bits is not None:
+        # Nothing proves a measured converter lossless: each of its conversions has a step.
+        none_of = 0 if crossbar.transfer else 4
         same = bool(rng.integers(2))
-        drawn = [None if rng.integers(4) == 0 else int(rng.integers(10)) for _ in steps]
+        *drawn, unit = (random_step(rng, crossbar, none_of) for _ in (*steps, 0))
         steps = (drawn[0],) * len(drawn) if same else tuple(drawn)
+        unit_step = unit if crossbar.unit_column else None
     weight = integers(rng, lowest, top - 1, (K, N))
     bias = rng.integers(-1000, 1000, N) * int(rng.integers(2))
-    return CrossbarMvm(weight, bias, np.ones(N), crossbar, steps)
+    return CrossbarMvm(weight, bias, np.ones(N), crossbar, steps, unit_step)
+
+
+def random_step(rng: np.random.Generator, crossbar: Crossbar, none_of: int) -> int | None:
+    """A step around those that fit small layers; None once in `none_of` times."""
+    if none_of and rng.integers(none_of) == 0:
+        return None
+    finest = rng.integers(2) * crossbar.fraction_bits
+    return int(finest + rng.integers(10))
 
 
 def random_requant(rng: np.random.Generator, known: Type) -> Requant:
@@ -144,9 +188,11 @@ def assert_equal(expected: dict[str, Array], found: dict[str, Array], seed: int)
 
 
 def assert_agree(case: Case, seed: int) -> None:
-    """The readable operations, the fast ones, ONNX Runtime and ONNX's evaluator."""
+    """The readable operations, the fast ones, torch's, ONNX Runtime and ONNX's evaluator."""
     expected = run(case.graph, {"x": case.rows})
     assert_equal(expected, Runner(case.graph).run({"x": case.rows}), seed)
+    for device in DEVICES:
+        assert_equal(expected, Runner(case.graph, device=device).run({"x": case.rows}), seed)
     model = onnx_model(case.graph)
     assert_equal(expected, Session(file_bytes(model)).run({"x": case.rows}), seed)
     values = ReferenceEvaluator(model).run(None, {"x": case.rows})
@@ -208,6 +254,29 @@ def test_optimisation_levels_and_threads_agree() -> None:
                 assert_equal(expected, found, seed)
 
 
+FEATURES = (
+    "half-up", "half-even", "floor", "table", "rows active", "polarity", "analog", "unit column",
+    "leak", "idle rows", "wide converter", "narrow converter",
+)  # fmt: skip
+
+
+def features(crossbar: Crossbar) -> list[str]:
+    """What a converting crossbar has of FEATURES."""
+    assert crossbar.adc_bits is not None
+    present = {
+        crossbar.rounding or "table": True,
+        "rows active": crossbar.rows_active is not None,
+        "polarity": crossbar.encoding == "differential" and crossbar.adc_on == "polarity",
+        "analog": crossbar.shift_add == "analog",
+        "unit column": crossbar.unit_column,
+        "leak": crossbar.column_leak > 0,
+        "idle rows": crossbar.column_leak > 0 and crossbar.idle_rows(7).any(),
+        "wide converter": crossbar.adc_bits == 16,
+        "narrow converter": crossbar.adc_bits == 1,
+    }
+    return [name for name, has in present.items() if has]
+
+
 def test_random_cases_reach_every_form() -> None:
     """The seeds above clip, round, complement and mix."""
     seen: Counter[str] = Counter()
@@ -217,10 +286,77 @@ def test_random_cases_reach_every_form() -> None:
         assert isinstance(op, CrossbarMvm)
         seen[op.crossbar.encoding] += 1
         seen[f"inputs {op.crossbar.input_encoding}"] += 1
-        seen[f"{op.crossbar.rounding} {op.exact}"] += 1
+        for converting in [] if op.exact else features(op.crossbar):
+            seen[converting] += 1
         codes = case.graph.by_name["x.codes"].op.run(case.rows)
         seen["changed"] += int((op.run(codes) != codes @ op.weight + op.bias).any())
         seen["mixed"] += int(None in op.steps and not op.exact)
     expected = [*ENCODINGS, *(f"inputs {i}" for i in INPUT_ENCODINGS), "changed", "mixed"]
-    expected += [f"{r} False" for r in ("half-up", "half-even", "floor")]
+    expected += FEATURES
     assert min(seen[name] for name in expected) >= 15, seen
+
+
+@pytest.mark.parametrize("form", ["leak", "unit column", "table", "polarity"])
+def test_a_row_group_is_one_call_of_few_nodes(form: str) -> None:
+    """28 row groups of 256 rows make a full-size projector: 2,000 nodes in all, 70 a group."""
+    plain = Crossbar(250, 2, 1, "offset-flip", 8, "offset", 8, 5, "half-even", 62)
+    forms = {
+        "leak": replace(plain, leak=900, unused_rows="driven", cell_bits=8, input_bits=16),
+        "unit column": replace(plain, offset_sum="unit-column"),
+        "table": replace(plain, rounding=None, transfer=tuple(range(8, 31 * 16, 16)), leak=900),
+        "polarity": replace(plain, encoding="differential", adc_on="polarity", cell_bits=1),
+    }
+    hardware = forms[form]
+    weight = np.random.default_rng(0).integers(-127, 128, (2048, 2))
+    steps = tuple(range(12, 12 + hardware.slices))
+    unit_step = 3 if hardware.unit_column else None
+    layer = CrossbarMvm(weight, np.zeros(2, np.int64), np.ones(2), hardware, steps, unit_step)
+    case = layer_case(layer, np.ones(()), np.ones((2, 2048), np.float32))
+    model = onnx_model(case.graph)
+    calls = [node for node in model.graph.node if node.op_type.startswith("RowGroupAdc")]
+    assert len(calls) == 9
+    assert len(inline_local_functions(model).graph.node) < 9 * 70
+    assert_agree(case, 0)
+
+
+DESIGNS = {
+    "rows active": {"rows_active": 7},
+    "polarity": {"encoding": "differential", "adc_on": "polarity"},
+    "analog": {"encoding": "differential", "shift_add": "analog"},
+    "unit column": {"offset_sum": "unit-column"},
+    "leak": {"on_off_ratio": 15.0, "unused_rows": "driven", "input_encoding": "offset"},
+    "table": {},
+}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_compiled_model_agrees_whatever_converts(
+    design: str, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    """Trained weights, converters fitted on data: simulator, reference and ONNX Runtime."""
+    target: str | Path = "isaac-rram-128"
+    if design == "table":
+        target = tmp_path / "measured.toml"
+        thresholds = [round(code + 0.5 + 0.3 * (-1) ** code, 3) for code in range(7)]
+        target.write_text(
+            'base = "isaac-rram-128"\nname = "measured"\ntitle = "Measured"\nfigures = []\n'
+            f"[adc]\nbits = 3\ntransfer = {thresholds}\n"
+        )
+    files = small_trunk
+    choices = DESIGNS[design] if design == "table" else {"adc_bits": 3, **DESIGNS[design]}
+    made = prepare(
+        files.projectors, files.poly, calibration=files.calibration, target=target, **choices
+    )
+    with np.load(files.eval) as stored:
+        rows = stored["text"][:9]
+    program, arrays = made.stages[-1].program, ConstantTable()
+    graph = read_program(program_text(program, arrays), arrays.arrays, "program.json").text
+    ops = [node.op for node in graph.nodes if isinstance(node.op, CrossbarMvm)]
+    assert all(design in features(op.crossbar) for op in ops)
+    assert not any(op.exact for op in ops)
+    expected = run(program.text, {"x": rows})
+    assert_equal(expected, run(graph, {"x": rows}), 0)
+    assert_equal(expected, Runner(graph).run({"x": rows}), 0)
+    data = file_bytes(onnx_model(graph))
+    for level in LEVELS:
+        assert_equal(expected, Session(data, level).run({"x": rows}), 0)

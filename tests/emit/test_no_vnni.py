@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +59,9 @@ def store_layer(folder: Path, name: str, crossbar: Crossbar, step: int | None) -
     rng = np.random.default_rng(3)
     top = 1 << crossbar.weight_bits - 1
     weight = rng.choice(np.array([1 - top, top - 1, 5]), (K, N))
-    steps = (step,) * crossbar.slices
-    layer = CrossbarMvm(weight, np.zeros(N, np.int64), np.ones(N), crossbar, steps)
+    steps, bias = (step,) * crossbar.slices, np.zeros(N, np.int64)
+    unit_step = step if crossbar.unit_column else None
+    layer = CrossbarMvm(weight, bias, np.ones(N), crossbar, steps, unit_step)
     signed = crossbar.input_encoding != "unsigned"
     lo, hi = (-127, 127) if signed else (0, 255)
     x = rng.choice(np.array([lo, hi, 3]), (ROWS, K)).astype(np.float32)
@@ -118,6 +120,13 @@ def test_files_are_exact_without_vnni(
     store_layer(tmp_path, "converted-sliced", sliced, 2)
     analog = Crossbar(128, 8, 8, "differential", 8, "bipolar", 8, 8, "half-even", 32)
     store_layer(tmp_path, "converted-differential", analog, 11)
+    leaking = replace(sliced, leak=900, unused_rows="driven", input_encoding="offset")
+    store_layer(tmp_path, "converted-leaking", leaking, 13)
+    store_layer(tmp_path, "converted-unit", replace(sliced, offset_sum="unit-column"), 2)
+    whole = replace(analog, shift_add="analog", adc_on="polarity", dac_bits=1)
+    store_layer(tmp_path, "converted-polarities", whole, 12)
+    table = replace(analog, rounding=None, transfer=tuple(range(5, 255 * 16, 16)))
+    store_layer(tmp_path, "converted-table", table, 11)
     for zeros in ((0, 0), (0, 128), (128, 128)):
         store_product(tmp_path, f"product-{zeros[0]}-{zeros[1]}", signed=False, zeros=zeros)
     store_product(tmp_path, "signed-product", signed=True, zeros=(0, 0))
@@ -125,7 +134,7 @@ def test_files_are_exact_without_vnni(
     found = run_without_vnni(tmp_path)
     # uint8 x int8 shows that the emulated CPU has the trap that the emitted files avoid.
     assert found.pop("signed-product")[1] > 0
-    assert len(found) == 10
+    assert len(found) == 14
     for name, (compared, wrong) in found.items():
         assert compared >= ROWS * ROWS, name
         assert wrong == 0, name

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
+from math import floor
 
 import numpy as np
 import pytest
@@ -16,14 +18,18 @@ from cimtool.hardware.crossbar import (
     InputEncoding,
     column_bounds,
     conversion_error,
+    converted_bounds,
     correction,
+    drive_cycles,
     encode_inputs,
     encode_weights,
     input_cycles,
+    leak_of,
     lossless,
     mvm,
+    perfect_cells,
+    zero_digits,
 )
-from cimtool.ir.format import adc
 
 ENCODINGS: tuple[Encoding, ...] = ("differential", "offset", "offset-flip", "twos-complement")
 INPUTS: tuple[InputEncoding, ...] = ("unsigned", "twos-complement", "offset", "bipolar")
@@ -33,6 +39,22 @@ ROUNDINGS = ("half-up", "half-even", "floor")
 def crossbar(**changed: object) -> Crossbar:
     plain = Crossbar(None, 2, 1, "offset", 8, "twos-complement", 8, None, "half-up", 62)
     return replace(plain, **changed)  # type: ignore[arg-type]
+
+
+extras = {
+    "rows_active": st.one_of(st.none(), st.integers(1, 9)),
+    "adc_on": st.sampled_from(["difference", "polarity"]),
+    "shift_add": st.sampled_from(["digital", "analog"]),
+    "offset_sum": st.sampled_from(["digital", "unit-column"]),
+    "unused_rows": st.sampled_from(["off", "driven"]),
+}
+
+
+def possible(hardware: Crossbar) -> Crossbar:
+    """The crossbar without leak where a target with it is refused."""
+    if hardware.unit_column or hardware.encoding == "twos-complement":
+        return replace(hardware, leak=0)
+    return hardware
 
 
 crossbars = st.builds(
@@ -47,7 +69,9 @@ crossbars = st.builds(
     adc_bits=st.none(),
     rounding=st.sampled_from(ROUNDINGS),
     accumulator_bits=st.just(62),
-)
+    leak=st.sampled_from([0, 0, 1, 777, 1 << 20]),
+    **extras,
+).map(possible)
 
 
 def input_limits(hardware: Crossbar) -> tuple[int, int]:
@@ -119,8 +143,11 @@ def test_cycles_rebuild_the_inputs(hardware: Crossbar, seed: int) -> None:
     for cycle, (shift, bits, sign) in zip(
         encode_inputs(x, hardware), input_cycles(hardware), strict=True
     ):
-        assert bits <= hardware.dac_bits
-        assert np.abs(cycle.digits).max() < 1 << bits
+        if hardware.shift_add == "digital":
+            assert bits <= hardware.dac_bits
+            assert np.abs(cycle.digits).max() < 1 << bits
+        lo, hi = hardware.digit_limits
+        assert lo <= cycle.digits.min() <= cycle.digits.max() <= hi
         assert (cycle.shift, cycle.sign) == (shift, sign)
         total += cycle.sign * (cycle.digits << cycle.shift)
     if hardware.input_encoding == "offset":
@@ -179,7 +206,9 @@ converting = st.builds(
     adc_bits=st.integers(1, 8),
     rounding=st.sampled_from(ROUNDINGS),
     accumulator_bits=st.just(62),
-)
+    leak=st.sampled_from([0, 0, 1, 777, 1 << 14]),
+    **extras,
+).map(possible)
 
 
 @settings(deadline=None, max_examples=200)
@@ -190,20 +219,26 @@ def test_column_bounds_and_conversion_errors_hold(
     rng = np.random.default_rng(seed)
     weight = draw(rng, weight_limits(hardware), (rows, 3))
     x = draw(rng, input_limits(hardware), (8, rows))
-    for cells in encode_weights(weight, hardware):
-        down, up = column_bounds(cells, hardware)
-        error = conversion_error(cells, hardware, step)
-        fits = lossless(cells, hardware)
-        for cycle in encode_inputs(x, hardware):
+    idle = hardware.column_leak * hardware.idle_rows(rows)
+    step += hardware.fraction_bits
+    conducts = perfect_cells(weight, hardware).slices
+    for stored, cells in zip(encode_weights(weight, hardware), conducts, strict=True):
+        down, up = column_bounds(stored, hardware)
+        error = conversion_error(stored, hardware, step)
+        fits = lossless(stored, hardware)
+        ends = converted_bounds(stored, hardware, step)
+        zeros = zero_digits(hardware)
+        for cycle, zero in zip(encode_inputs(x, hardware), zeros, strict=True):
             for r, group in enumerate(hardware.groups(rows)):
-                p = cycle.digits[:, group] @ cells.digits[group]
+                p = cycle.digits[:, group] @ cells.digits[group] + idle[r] * zero
                 assert (p >= down[r]).all()
                 assert (p <= up[r]).all()
-                code = adc(p, step, *hardware.adc_limits, hardware.rounding)
-                assert (np.abs((code << step) - p) <= error[r]).all()
+                stands_for = hardware.converter.codes(p, step) << step
+                assert (np.abs(stands_for - p) <= error[r]).all()
+                assert (ends[0][r] <= stands_for).all()
+                assert (stands_for <= ends[1][r]).all()
                 if fits:
-                    unchanged = adc(p, 0, *hardware.adc_limits, hardware.rounding)
-                    np.testing.assert_array_equal(unchanged, p)
+                    np.testing.assert_array_equal(hardware.converter.codes(p, 0), p)
 
 
 def test_a_converter_clips_at_both_ends() -> None:
@@ -245,3 +280,114 @@ def test_slices_leave_out_the_sign_where_it_is_analog(
 def test_a_lossless_converter_has_no_codes() -> None:
     with pytest.raises(TypeError, match="lossless"):
         _ = crossbar().adc_limits
+
+
+def test_no_row_group_reaches_over_the_end_of_an_array() -> None:
+    hardware = crossbar(rows=5, rows_active=2, unused_rows="driven")
+    groups = hardware.groups(9)
+    assert [(g.start, g.stop) for g in groups] == [(0, 2), (2, 4), (4, 5), (5, 7), (7, 9)]
+    assert hardware.idle_rows(9).tolist() == [0, 0, 0, 0, 0]
+    assert hardware.idle_rows(6).tolist() == [0, 0, 0, 1]
+    assert crossbar(rows=5, unused_rows="driven").idle_rows(7).tolist() == [0, 3]
+    assert crossbar(rows=5).idle_rows(7).tolist() == [0, 0]
+
+
+def rounded(p: IntArray, step: int, limits: tuple[int, int]) -> IntArray:
+    return np.clip(p + (1 << step >> 1) >> step, *limits) << step
+
+
+def test_each_polarity_is_a_product_of_its_own() -> None:
+    rng = np.random.default_rng(1)
+    hardware = crossbar(
+        encoding="differential", adc_on="polarity", cell_bits=7, dac_bits=8,
+        input_encoding="unsigned", adc_bits=4, rounding="half-up",
+    )  # fmt: skip
+    weight, x = rng.integers(-127, 128, (20, 3)), rng.integers(0, 256, (6, 20))
+    above, below = x @ np.maximum(weight, 0), x @ np.maximum(-weight, 0)
+    assert hardware.adc_limits == (0, 15)
+    assert hardware.slices == 2
+    expected = rounded(above, 13, (0, 15)) - rounded(below, 12, (0, 15))
+    np.testing.assert_array_equal(mvm(x, weight, hardware, (13, 12)), expected)
+
+
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_analog_shift_and_add_converts_the_sum_over_cycles_once(inputs: InputEncoding) -> None:
+    rng = np.random.default_rng(2)
+    hardware = crossbar(
+        encoding="differential", shift_add="analog", cell_bits=7, dac_bits=1, input_encoding=inputs,
+        adc_bits=5, rounding="half-up",
+    )  # fmt: skip
+    weight, x = rng.integers(-127, 128, (20, 3)), draw(rng, input_limits(hardware), (6, 20))
+    driven = x + 128 if inputs == "offset" else x
+    expected = rounded(driven @ weight, 12, (-16, 15)) - (driven - x) @ weight
+    np.testing.assert_array_equal(mvm(x, weight, hardware, (12,)), expected)
+    assert len(input_cycles(hardware)) == 1
+    assert len(drive_cycles(hardware)) >= 7
+
+
+@pytest.mark.parametrize("encoding", ["offset", "offset-flip"])
+def test_the_unit_column_is_converted_like_the_others(encoding: Encoding) -> None:
+    rng = np.random.default_rng(3)
+    hardware = crossbar(
+        encoding=encoding, offset_sum="unit-column", cell_bits=8, dac_bits=8,
+        input_encoding="unsigned", adc_bits=6, rounding="half-up",
+    )  # fmt: skip
+    weight, x = rng.integers(-128, 128, (20, 3)), rng.integers(0, 256, (6, 20))
+    weight[:, 0] = 100  # its complement is stored
+    stored, sums = weight + 128, rounded(x.sum(axis=1, keepdims=True), 7, (0, 63))
+    flip = (2 * stored.sum(axis=0) > 255 * 20) & (encoding == "offset-flip")
+    cells = np.where(flip, 255 - stored, stored)
+    p = rounded(x @ cells, 14, (0, 63))
+    expected = np.where(flip, 255 * sums - p, p) - 128 * sums
+    np.testing.assert_array_equal(mvm(x, weight, hardware, (14,), 7), expected)
+    assert (expected != mvm(x, weight, hardware, (14,))).any()
+
+
+@pytest.mark.parametrize("unused", ["off", "driven"])
+def test_leaking_cells_in_exact_arithmetic(unused: str) -> None:
+    """g = g_min + digit (g_max - g_min) / 3: conductances as fractions, taken off digitally."""
+    rng = np.random.default_rng(4)
+    leak = leak_of(21.0, 2)
+    assert Fraction(leak, 1 << 12) == Fraction(round(Fraction(3, 20) * 4096), 4096)
+    hardware = crossbar(
+        rows=16, encoding="offset", cell_bits=2, dac_bits=8, weight_bits=2, leak=leak,
+        unused_rows=unused, input_encoding="offset", input_bits=3, adc_bits=5, rounding="half-up",
+    )  # fmt: skip
+    weight, x = rng.integers(-2, 2, (20, 2)), rng.integers(-4, 4, (5, 20))
+    step, g_min = 14, Fraction(leak, 1 << 12)
+    unit = Fraction(1 << step, 1 << 12)
+    found = mvm(x, weight, hardware, (step,))
+    for i, j in np.ndindex(5, 2):
+        total = Fraction(0)
+        for start, end, spare in ((0, 16, 0), (16, 20, 12)):
+            driven = [int(v) + 4 for v in x[i, start:end]]
+            digits = [int(w) + 2 for w in weight[start:end, j]]
+            idle = 4 * spare * g_min if unused == "driven" else Fraction(0)
+            current = idle + sum(d * (w + g_min) for d, w in zip(driven, digits, strict=True))
+            code = min(max(floor(current / unit + Fraction(1, 2)), 0), 31)
+            total += code * unit - idle - g_min * sum(driven) - 2 * sum(driven)
+        assert found[i, j] == floor(total + Fraction(1, 2)) - 4 * weight[:, j].sum()
+
+
+@pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip"])
+def test_towards_an_infinite_on_off_ratio_nothing_is_lost(encoding: Encoding) -> None:
+    rng = np.random.default_rng(5)
+    plain = crossbar(encoding=encoding, adc_on="polarity", adc_bits=10, rows=8)
+    weight, x = rng.integers(-127, 128, (20, 3)), rng.integers(-127, 128, (60, 20))
+    errors = []
+    for ratio in (1.5, 10.0, 100.0, 1e4, 1e9):
+        hardware = replace(plain, leak=leak_of(ratio, 2))
+        steps = (hardware.fraction_bits,) * plain.slices  # a code counts one digit
+        off = (mvm(x, weight, hardware, steps) - x @ weight).astype(float)
+        errors.append(np.square(off).mean())
+    assert errors[-1] == 0
+    # Both polarities leak alike: what rounds off is the same, and cancels.
+    assert (errors[1] > 0) == (encoding != "differential")
+    assert errors[1:] == sorted(errors[1:], reverse=True)
+    assert (leak_of(None, 2), leak_of(1e9, 2), leak_of(2.0, 2)) == (0, 0, 3 << 12)
+
+
+def test_the_leak_cancels_in_analog_differences() -> None:
+    hardware = crossbar(encoding="differential", leak=777)
+    assert (hardware.column_leak, hardware.fraction_bits) == (0, 0)
+    assert replace(hardware, adc_on="polarity").fraction_bits == 12

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.types import integer
+from cimtool.ir.types import RangeError, integer
 
 HARDWARE = Crossbar(4, 2, 2, "offset-flip", 6, "twos-complement", 5, 3, "half-up", 24)
 X = integer(("n", 10), -15, 15, 0.5)
@@ -52,6 +54,79 @@ def test_runs_stay_inside_the_bounds(
     found = op.run(x)
     assert (found >= known.lo).all()
     assert (found <= known.hi).all()
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.builds(
+        Crossbar,
+        rows=st.one_of(st.none(), st.integers(1, 9)),
+        cell_bits=st.integers(1, 8),
+        dac_bits=st.integers(1, 9),
+        encoding=st.sampled_from(["differential", "offset", "offset-flip"]),
+        weight_bits=st.integers(2, 9),
+        input_encoding=st.sampled_from(["twos-complement", "offset", "bipolar"]),
+        input_bits=st.integers(2, 9),
+        adc_bits=st.integers(1, 16),
+        rounding=st.sampled_from(["half-up", "half-even", "floor"]),
+        accumulator_bits=st.just(62),
+        rows_active=st.one_of(st.none(), st.integers(1, 9)),
+        adc_on=st.sampled_from(["difference", "polarity"]),
+        shift_add=st.sampled_from(["digital", "analog"]),
+        offset_sum=st.sampled_from(["digital", "unit-column"]),
+        leak=st.sampled_from([0, 0, 3, 4000]),
+        unused_rows=st.sampled_from(["off", "driven"]),
+    ),
+    st.integers(1, 20),
+    st.integers(0, 2**32 - 1),
+)
+def test_no_run_leaves_the_bounds(hardware: Crossbar, rows: int, seed: int) -> None:
+    """Whatever converts, at whatever steps, by formula or by table."""
+    rng = np.random.default_rng(seed)
+    if hardware.unit_column:
+        hardware = replace(hardware, leak=0)
+    assert hardware.adc_bits is not None
+    if hardware.adc_bits < 7 and rng.integers(2):
+        thresholds = np.sort(
+            rng.integers(-50, 16 << hardware.adc_bits, (1 << hardware.adc_bits) - 1)
+        )
+        hardware = replace(hardware, rounding=None, transfer=tuple(thresholds.tolist()))
+    steps = hardware.fraction_bits // 2 + rng.integers(0, 10, hardware.slices + 1)
+    *of_slices, unit = [int(step) for step in steps]
+    w_top, x_top = (1 << hardware.weight_bits - 1) - 1, (1 << hardware.input_bits - 1) - 1
+    weight = rng.choice([-w_top, 0, w_top, 1], (rows, 3))
+    unit_step = unit if hardware.unit_column else None
+    op = CrossbarMvm(
+        weight, np.zeros(3, np.int64), np.ones(3), hardware, tuple(of_slices), unit_step
+    )
+    known = op.infer(integer(("n", rows), -x_top, x_top, 1.0))
+    found = op.run(
+        np.concatenate(
+            [
+                rng.choice([-x_top, 0, x_top], (20, rows)),
+                x_top * np.sign(weight.T),
+                -x_top * np.sign(weight.T),
+            ]
+        )
+    )
+    assert (found >= known.lo).all()
+    assert (found <= known.hi).all()
+
+
+def test_sums_in_binary_places_must_fit_as_well() -> None:
+    hardware = Crossbar(None, 8, 16, "offset", 16, "unsigned", 16, 16, "floor", 62, leak=900)
+    weight = np.full((1 << 13, 1), (1 << 15) - 1)
+    op = CrossbarMvm(weight, np.zeros(1, np.int64), np.ones(1), hardware, (20, 20))
+    wide = integer(("n", len(weight)), 0, (1 << 16) - 1, 1.0)
+    assert op.infer(wide).hi < 1 << 50
+    with pytest.raises(RangeError):
+        replace(op, weight=weight * 128).infer(wide)
+
+
+def test_row_sums_count_complements_and_offsets() -> None:
+    op = CrossbarMvm(np.array([[1, -2], [1, 1]]), np.zeros(2), np.ones(2), HARDWARE, (0, 0, 0))
+    # U = 33, 33 and 30, 33: slices 1 0 2, 1 0 2 and 2 3 1, 1 0 2; a sum beyond 3 is flipped
+    assert op.row_sum_factors.tolist() == [[3 * 16 - 32, -32]]
 
 
 def test_the_accumulator_is_that_of_the_hardware() -> None:

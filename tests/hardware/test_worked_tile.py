@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from cimtool.arrays import IntArray
+from cimtool.hardware.converter import measured_thresholds
 from cimtool.hardware.crossbar import (
     Crossbar,
     Encoding,
     InputEncoding,
     encode_inputs,
     encode_weights,
+    leak_of,
     mvm,
+    perfect_cells,
 )
 from cimtool.ir.format import adc
 
@@ -142,3 +145,134 @@ def test_without_converters_every_encoding_gives_the_exact_product(
 ) -> None:
     hardware = replace(crossbar(encoding, inputs), adc_bits=None)
     assert mvm(tile.x, tile.weight, hardware, (None, None)).tolist() == [tile.exact]
+
+
+def plain(name: str, **changed: object) -> Crossbar:
+    """The tile's crossbar in the section of that name."""
+    base: Encoding = "offset" if name in ("unit-column", "leak") else "differential"
+    return replace(crossbar(base), **changed)  # type: ignore[arg-type]
+
+
+def check_result(name: str, tile: Tile, hardware: Crossbar, total: IntArray, step: int) -> None:
+    """The last table of a section: the sum, the correction, and what the contract makes of it."""
+    summed, correction, found, exact = (numbers(cell) for cell in section(name)[-1][1])
+    assert summed == total.tolist()
+    assert found == (total + correction[0]).tolist()
+    assert exact == tile.exact
+    unit_step = step if hardware.unit_column else None
+    result = mvm(tile.x, tile.weight, hardware, (step,) * hardware.slices, unit_step)
+    assert result.tolist() == [found]
+
+
+def test_each_polarity_is_converted(tile: Tile) -> None:
+    hardware = plain("polarity", adc_on="polarity")
+    slices = encode_weights(tile.weight, hardware)
+    assert [cut.sign for cut in slices] == [1, -1, 1, -1]
+    total = np.zeros(2, np.int64)
+    rows = iter(section("polarity")[0][1:])
+    for c, cycle in enumerate(encode_inputs(tile.x, hardware)):
+        for k in range(2):
+            row = next(rows)
+            assert row[:2] == [str(c), str(k)]
+            value = np.zeros(2, np.int64)
+            for cut, cells in zip(slices[2 * k : 2 * k + 2], (row[2:4], row[4:6]), strict=True):
+                sums = cycle.digits[0] @ cut.digits
+                codes = hardware.converter.codes(sums, STEP)
+                assert [numbers(cell) for cell in cells] == [sums.tolist(), codes.tolist()]
+                value += cut.sign * (codes << STEP)
+            assert numbers(row[6]) == value.tolist()
+            factor = cycle.sign << cycle.shift + slices[2 * k].shift
+            assert int(row[7]) == factor
+            assert numbers(row[8]) == (factor * value).tolist()
+            total += factor * value
+    assert next(rows, None) is None
+    check_result("polarity", tile, hardware, total, STEP)
+
+
+def test_cycles_are_added_before_the_converter(tile: Tile) -> None:
+    hardware, step = plain("analog", shift_add="analog"), 3
+    total = np.zeros(2, np.int64)
+    rows = section("analog")[0][1:]
+    for k, (row, cut) in enumerate(zip(rows, encode_weights(tile.weight, hardware), strict=True)):
+        sums = tile.x[0] @ cut.digits
+        codes = hardware.converter.codes(sums, step)
+        adds = (codes << step) << cut.shift
+        assert int(row[0]) == k
+        assert [numbers(cell) for cell in row[1:4]] == [
+            sums.tolist(), codes.tolist(), (codes << step).tolist(),
+        ]  # fmt: skip
+        assert int(row[4]) == 1 << cut.shift
+        assert numbers(row[5]) == adds.tolist()
+        total += adds
+    check_result("analog", tile, hardware, total, step)
+
+
+def test_the_unit_column_measures_the_sum_of_the_digits(tile: Tile) -> None:
+    hardware = plain("unit-column", offset_sum="unit-column")
+    steps, result = section("unit-column")
+    correction = 0
+    for row, cycle in zip(steps[1:], encode_inputs(tile.x, hardware), strict=True):
+        total = cycle.digits.sum()
+        code = int(hardware.converter.codes(total, STEP))
+        factor = -8 * (cycle.sign << cycle.shift)
+        expected = [total, code, code << STEP, factor, factor * (code << STEP)]
+        assert [int(cell) for cell in row[1:]] == expected
+        correction += factor * (code << STEP)
+    assert int(result[1][1]) == correction
+    offset = section("offset")[-1][1][0]
+    check_result("unit-column", tile, hardware, np.array(numbers(offset)), STEP)
+
+
+def test_what_cells_leak_is_taken_off(tile: Tile) -> None:
+    leak, step = leak_of(13.0, 2), 13
+    assert leak == 1024
+    hardware = plain("leak", leak=leak)
+    steps, result = section("leak")
+    total = np.zeros(2, np.int64)
+    rows = iter(steps[1:])
+    for c, cycle in enumerate(encode_inputs(tile.x, hardware)):
+        for k, cut in enumerate(perfect_cells(tile.weight, hardware).slices):
+            row = next(rows)
+            assert row[:2] == [str(c), str(k)]
+            sums = cycle.digits[0] @ cut.digits
+            codes = hardware.converter.codes(sums, step)
+            value = (codes << step) - leak * cycle.digits.sum()
+            factor = cycle.sign << cycle.shift + cut.shift
+            assert digits(row[2]) == sums.tolist()
+            assert numbers(row[3]) == codes.tolist()
+            assert digits(row[4]) == value.tolist()
+            assert int(row[5]) == factor
+            assert digits(row[6]) == (factor * value).tolist()
+            total += factor * value
+    assert next(rows, None) is None
+    assert digits(result[1][0]) == total.tolist()
+    rounded, correction, found = (numbers(cell) for cell in result[1][1:4])
+    assert rounded == ((total + (1 << 11)) >> 12).tolist()
+    assert found == [value + correction[0] for value in rounded]
+    assert mvm(tile.x, tile.weight, hardware, (step, step)).tolist() == [found]
+
+
+def digits(cell: str) -> list[int]:
+    """Numbers of digits, in 2^-12 of one."""
+    return [int(float(part) * (1 << 12)) for part in cell.split(",")]
+
+
+def test_a_measured_converter_reads_its_table(tile: Tile) -> None:
+    transfer = measured_thresholds((0.25, 1.5, 3.0))
+    hardware = plain("table", rounding=None, transfer=transfer)
+    total = np.zeros(2, np.int64)
+    rows = iter(section("table")[0][1:])
+    for c, cycle in enumerate(encode_inputs(tile.x, hardware)):
+        for k, cut in enumerate(encode_weights(tile.weight, hardware)):
+            row = next(rows)
+            assert row[:2] == [str(c), str(k)]
+            sums = cycle.digits[0] @ cut.digits
+            codes = hardware.converter.codes(sums, STEP)
+            factor = cycle.sign << cycle.shift + cut.shift
+            expected = [sums, codes, codes << STEP, factor * (codes << STEP)]
+            cells = [numbers(cell) for cell in (*row[2:5], row[6])]
+            assert cells == [one.tolist() for one in expected]
+            assert int(row[5]) == factor
+            total += factor * (codes << STEP)
+    assert next(rows, None) is None
+    check_result("table", tile, hardware, total, STEP)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from cimtool.api import prepare
+from cimtool.arrays import IntArray
 from cimtool.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.fitting import CANDIDATES, slice_candidates, unit_candidates
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph, Program, check
 from cimtool.passes.bias import layer_means
@@ -67,6 +69,12 @@ def test_more_converter_bits_cost_less(models: SimpleNamespace) -> None:
     assert errors == sorted(errors, reverse=True)
 
 
+def scatter(op: CrossbarMvm, x: IntArray) -> float:
+    """How much the layer's output scatters around what it should be, means taken off."""
+    off = (op.run(x) - x @ op.weight - op.bias) * op.scale
+    return float(np.square(off - off.mean(axis=0)).sum())
+
+
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip"])
 @pytest.mark.parametrize("inputs", ["twos-complement", "offset", "bipolar"])
 @pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
@@ -76,13 +84,94 @@ def test_the_step_is_the_one_of_least_error(encoding: str, inputs: str, rounding
     weight = rng.integers(-127, 128, (30, 5))
     x = np.rint(rng.normal(size=(40, 30)) * 30).astype(np.int64).clip(-127, 127)
     op = CrossbarMvm(weight, np.zeros(5, np.int64), np.ones(5), crossbar, (None,))
-    (step,) = fit_steps(op, x)
+    ((step,), _) = fit_steps(op, x)
     assert step is not None
-    errors = [
-        np.square((replace(op, steps=(candidate,)).run(x) - x @ weight).astype(float)).sum()
-        for candidate in range(20)
+    (tried,) = slice_candidates(op, x)
+    assert tried is not None
+    scatters = {
+        tried.first + k: scatter(replace(op, steps=(tried.first + k,)), x)
+        for k in range(len(tried.errors))
+    }
+    assert len(scatters) == CANDIDATES
+    assert scatters[step] <= min(scatters.values()) * 1.0001
+
+
+PLAIN = Crossbar(16, 4, 2, "offset", 8, "twos-complement", 8, 5, "half-up", 32)
+FORMS = {
+    "plain": PLAIN,
+    "flipped": replace(PLAIN, encoding="offset-flip"),
+    "fewer rows active": replace(PLAIN, rows_active=5),
+    "polarity": replace(PLAIN, encoding="differential", adc_on="polarity"),
+    "analog": replace(PLAIN, encoding="differential", shift_add="analog", input_encoding="bipolar"),
+    "unit column": replace(PLAIN, encoding="offset-flip", offset_sum="unit-column"),
+    "leak": replace(PLAIN, encoding="offset-flip", leak=900),
+    "leak of idle rows": replace(PLAIN, leak=900, unused_rows="driven", input_encoding="offset"),
+    "leak of polarities": replace(PLAIN, encoding="differential", adc_on="polarity", leak=900),
+    "table": replace(PLAIN, rounding=None, transfer=tuple(range(3, 31 * 17, 17))),
+    "table, leak": replace(PLAIN, rounding=None, transfer=tuple(range(3, 31 * 17, 17)), leak=900),
+}
+
+
+def random_layer(hardware: Crossbar) -> tuple[CrossbarMvm, IntArray]:
+    rng = np.random.default_rng(7)
+    weight = np.rint(rng.normal(size=(37, 4)) * 40).astype(np.int64).clip(-127, 127)
+    weight[:, 0] = np.abs(weight[:, 0])
+    x = np.rint(rng.normal(size=(30, 37)) * 40).astype(np.int64).clip(-127, 127)
+    steps = (None,) * hardware.slices
+    scale = np.array([1.0, 0.25, 0.5, 1.0])
+    return CrossbarMvm(weight, np.arange(4), scale, hardware, steps), x
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_candidates_err_what_the_contract_says(form: str) -> None:
+    """Each step of each column alone, all other conversions lossless, against the reference."""
+    op, x = random_layer(FORMS[form])
+    half, fraction = 1 << op.crossbar.fraction_bits >> 1, op.crossbar.fraction_bits
+    columns = [*slice_candidates(op, x), unit_candidates(op, x)]
+    assert (columns[-1] is not None) == (form == "unit column")
+    tried = 0
+    for k, column in enumerate(columns):
+        for c, errors in enumerate([] if column is None else column.errors):
+            assert column is not None
+            steps = [column.first + c if k == i else None for i in range(len(columns))]
+            found = replace(op, steps=tuple(steps[:-1]), unit_step=steps[-1]).run(x)
+            exact = x @ op.weight + op.bias
+            np.testing.assert_array_equal(exact + (errors + half >> fraction), found)
+            tried += 1
+    assert tried >= CANDIDATES
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_other_step_of_one_column_is_better(form: str) -> None:
+    """The steps are chosen together: what conversions err adds up, or cancels."""
+    op, x = random_layer(FORMS[form])
+    steps, unit_step = fit_steps(op, x)
+    assert (unit_step is not None) == (form == "unit column")
+    fitted = replace(op, steps=steps, unit_step=unit_step)
+    least = scatter(fitted, x)
+    assert least > 0
+    for k, step in enumerate(steps):
+        for other in (-1, 1):
+            if step is not None and step + other >= 0:
+                changed = (*steps[:k], step + other, *steps[k + 1 :])
+                assert scatter(replace(fitted, steps=changed), x) >= least * 0.9999
+    if unit_step is not None:
+        for other in (-1, 1):
+            assert scatter(replace(fitted, unit_step=unit_step + other), x) >= least * 0.9999
+
+
+def test_units_of_columns_count() -> None:
+    """A column of a large unit decides over one of a small unit."""
+    rng = np.random.default_rng(8)
+    hardware = replace(PLAIN, encoding="differential", cell_bits=7, adc_bits=4, rows=None)
+    weight = np.stack([np.full(30, 100), np.full(30, 1)], axis=1)
+    x = rng.integers(-60, 60, (50, 30))
+    steps = [
+        fit_steps(CrossbarMvm(weight, np.zeros(2), np.array(unit), hardware, (None,)), x)[0][0]
+        for unit in ((1.0, 1e-3), (1e-3, 1.0))
     ]
-    assert errors[step] == min(errors)
+    assert None not in steps
+    assert steps[0] > steps[1]  # type: ignore[operator]
 
 
 def test_slices_are_judged_one_by_one() -> None:
@@ -90,7 +179,7 @@ def test_slices_are_judged_one_by_one() -> None:
     crossbar = Crossbar(16, 4, 1, "offset", 8, "twos-complement", 8, 7, "half-up", 32)
     weight = np.tile([[15 - 128, 2 - 128]], (16, 1))  # U = 15 and 2: the upper digit is 0
     op = CrossbarMvm(weight, np.zeros(2, np.int64), np.ones(2), crossbar, (None, None))
-    low, high = fit_steps(op, np.full((3, 16), -1))
+    (low, high), _ = fit_steps(op, np.full((3, 16), -1))
     assert low is not None
     assert high is None
 
@@ -100,8 +189,8 @@ def test_bipolar_inputs_drive_a_differential_column_from_both_sides() -> None:
     crossbar = Crossbar(None, 3, 8, "differential", 4, "bipolar", 5, 8, "half-up", 32)
     weight = np.array([[7], [-7]])
     op = CrossbarMvm(weight, np.zeros(1, np.int64), np.ones(1), crossbar, (None,))
-    x = np.array([[15, -15]])  # 15 * 7 + 15 * 7 = 210 is beyond 127
-    (step,) = fit_steps(op, x)
+    x = np.array([[15, -15], [-15, 15]])  # 15 * 7 + 15 * 7 = 210 is beyond 127
+    ((step,), _) = fit_steps(op, x)
     assert step == 1
 
 
