@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
+from cimtool import api
 from cimtool.cli.group import Command, OneOf
-from cimtool.cli.options import FILE
+from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
 from cimtool.emit.bundle import read_bundle
 from cimtool.emit.export import FORMATS, export_bundle
+from cimtool.emit.testvectors import Request
 
 
 @click.command(cls=Command)
@@ -19,11 +21,34 @@ from cimtool.emit.export import FORMATS, export_bundle
     "--format", "format_name", type=OneOf(list(FORMATS)), required=True, help=", ".join(FORMATS)
 )
 @click.option("-o", "--output", type=FILE, metavar="DIR", required=True, help="Where they go.")
+@click.option("--layers", metavar="PATTERN", help="Test vectors of these layers (default: all).")
+@embeddings_option("--inputs", "Embeddings, for test vectors of real rows", required=False)
 @click.pass_obj
-def command(out: Output, bundle: Path, format_name: str, output: Path) -> None:
-    """Hand a bundle's files to other tools."""
-    written = export_bundle(read_bundle(bundle), format_name, output)
+def command(
+    out: Output,
+    bundle: Path,
+    format_name: str,
+    output: Path,
+    layers: str | None,
+    paths: tuple[Path, ...],
+) -> None:
+    """Hand a bundle's files to other tools.
+
+    `testvectors` are stimuli of each layer (zero, extremes, one-hot, checkerboard, worst-case
+    column, random, real rows) with the numbers at five taps of every row group, and embeddings with
+    their features and logits, as .npy and as .mem for $readmemh; layout.json describes them.
+    """
+    read = read_bundle(bundle)
+    request = None
+    if layers is not None or paths:
+        inputs = api.read_data(embeddings_files(paths, "--inputs"), read.model) if paths else None
+        request = Request("*" if layers is None else layers, inputs)
+    written = export_bundle(read, format_name, output, request)
+    size = sum(file.stat().st_size for file in written)
+    shown = [f"wrote {file}" for file in written]
+    if format_name == "testvectors":
+        shown = [f"wrote {output}: {len(written)} files, {size / 1e6:.1f} MB"]
     out.result(
-        {"bundle": bundle, "format": format_name, "written": list(written)},
-        "\n".join(f"wrote {file}" for file in written),
+        {"bundle": bundle, "format": format_name, "written": list(written), "bytes": size},
+        "\n".join(shown),
     )

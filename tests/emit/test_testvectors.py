@@ -1,0 +1,236 @@
+"""Test vectors: taps that follow from each other, ends that are the simulator's and ONNX's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cimtool import api
+from cimtool.arrays import Array, IntArray
+from cimtool.emit.bundle import Bundle, read_bundle
+from cimtool.emit.export import export_bundle
+from cimtool.emit.runtime import Session
+from cimtool.emit.testvectors import (
+    FIXED_ROWS,
+    RANDOM_ROWS,
+    REAL_ROWS,
+    Request,
+    hex_lines,
+    read_hex,
+)
+from cimtool.errors import CimError
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.taps import layer_sum, taps
+from cimtool.ir.integer import Dequantize, Quantize
+from cimtool.loading.embeddings import read_embeddings
+from cimtool.simulator import Simulator
+from cimtool.training.demo_data import DemoFiles
+
+
+class Exported:
+    """A folder of test vectors, read back."""
+
+    def __init__(self, folder: Path, bundle: Bundle):
+        self.folder, self.bundle = folder, bundle
+        self.layout: dict[str, Any] = json.loads((folder / "layout.json").read_text())
+
+    def __getitem__(self, name: str) -> IntArray:
+        values: IntArray = np.load(self.folder / f"{name}.npy").astype(np.int64)
+        return values
+
+
+@pytest.fixture(scope="module")
+def exported(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
+) -> Exported:
+    bundle = read_bundle(small_bundle)
+    folder = tmp_path_factory.mktemp("vectors") / "here"
+    inputs = read_embeddings(small_trunk.eval)
+    written = export_bundle(bundle, "testvectors", folder, Request(inputs=inputs))
+    assert {file.name for file in written} == {file.name for file in folder.iterdir()}
+    return Exported(folder, bundle)
+
+
+def layers(bundle: Bundle) -> dict[str, CrossbarMvm]:
+    graphs = (bundle.program.text, bundle.program.video)
+    found = ((g.layer(n), n.op) for g in graphs for n in g.nodes)
+    return {name: op for name, op in found if isinstance(op, CrossbarMvm)}
+
+
+@given(st.integers(2, 64), st.booleans(), st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+def test_hex_lines_are_read_back(bits: int, signed: bool, numbers: list[int]) -> None:
+    lo, hi = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << min(bits, 63)) - 1)
+    values = np.array([lo + number % (hi - lo + 1) for number in numbers])
+    lines = hex_lines(values, bits)
+    assert {len(line) for line in lines.split()} == {-(-bits // 4)}
+    np.testing.assert_array_equal(read_hex(lines, bits, signed), values)
+
+
+def test_hex_is_twos_complement() -> None:
+    assert hex_lines(np.array([-1, 3, -8, 7]), 4) == b"f\n3\n8\n7\n"
+    assert hex_lines(np.array([[-2], [511]]), 10) == b"3fe\n1ff\n"
+
+
+def test_every_array_is_there_twice_and_fits_its_bits(exported: Exported) -> None:
+    names = {file.name for file in exported.folder.iterdir()}
+    described = exported.layout["files"]
+    expected = {f"{name}.{kind}" for name in described for kind in ("npy", "mem")}
+    assert names == expected | {"layout.json", "README.txt"}
+    readme = (exported.folder / "README.txt").read_text()
+    for name, one in described.items():
+        values = exported[name]
+        assert list(values.shape) == one["shape"]
+        assert len(one["axes"]) == values.ndim
+        lines = (exported.folder / f"{name}.mem").read_bytes()
+        read = read_hex(lines, one["bits"], one["signed"])
+        np.testing.assert_array_equal(read.reshape(values.shape), values, err_msg=name)
+        assert f"{name}: " in readme
+
+
+def test_the_taps_of_each_layer_are_those_of_the_reference(exported: Exported) -> None:
+    for name, op in layers(exported.bundle).items():
+        x = exported[f"{name}.inputs"]
+        found = taps(op, x)
+        for tap in ("digits", "sums", "codes", "shift_add"):
+            np.testing.assert_array_equal(exported[f"{name}.{tap}"], getattr(found, tap))
+        total = exported[f"{name}.layer_sum"]
+        np.testing.assert_array_equal(total, layer_sum(op, exported[f"{name}.shift_add"]))
+        np.testing.assert_array_equal(total, op.run(x))
+
+
+def test_requantised_taps_are_values_of_the_program(
+    exported: Exported, small_trunk: DemoFiles
+) -> None:
+    """For real rows they are what the simulator has at that place."""
+    rows, simulator = read_embeddings(small_trunk.eval), Simulator(exported.bundle.program)
+    for name in layers(exported.bundle):
+        files = [n for n in exported.layout["files"] if n.startswith(f"{name}.requantised.")]
+        assert len(files) == 1
+        modality, node = name.split(".")[0], files[0].removeprefix(f"{name}.requantised.")
+        reals = {"text": rows.text, "video": rows.video}[modality][:REAL_ROWS]
+        seen = simulator.values(modality, reals, [node])[node]
+        np.testing.assert_array_equal(exported[files[0]][-REAL_ROWS:], seen)
+
+
+def test_what_the_layout_says_is_enough_for_shift_and_add(exported: Exported) -> None:
+    """With the layout alone: codes to sums of row groups, for offset-flip on signed inputs."""
+    for name, known in exported.layout["layers"].items():
+        assert known["crossbar"]["encoding"] == "offset-flip"
+        codes, digits = exported[f"{name}.codes"], exported[f"{name}.digits"]
+        flipped = exported[f"{name}.flipped"]
+        width, most = known["columns"], (1 << known["crossbar"]["cell_bits"]) - 1
+        for r, (start, stop) in enumerate(known["row_groups"]):
+            total = np.zeros((len(codes), width), np.int64)
+            for c, cycle in enumerate(known["cycles"]):
+                ones = digits[:, c, start:stop].sum(axis=1, keepdims=True)
+                for k, cut in enumerate(known["slices"]):
+                    value = codes[:, r, c, k * width : (k + 1) * width] << (cut["step"] or 0)
+                    value = np.where(flipped[r, k], most * ones - value, value)
+                    total += cycle["sign"] * cut["sign"] * value << cycle["shift"] + cut["shift"]
+                half = known["crossbar"]["weight_bits"] - 1 + cycle["shift"]
+                total -= cycle["sign"] * ones << half
+            np.testing.assert_array_equal(exported[f"{name}.shift_add"][:, r], total)
+
+
+def test_stimuli_are_what_they_are_called(exported: Exported, small_trunk: DemoFiles) -> None:
+    rows = read_embeddings(small_trunk.eval)
+    simulator = Simulator(exported.bundle.program)
+    for graph in (exported.bundle.program.text, exported.bundle.program.video):
+        reals = {"text": rows.text, "video": rows.video}[graph.name][:REAL_ROWS]
+        for node in graph.nodes:
+            if not isinstance(node.op, CrossbarMvm):
+                continue
+            name = graph.layer(node)
+            known = graph.types[node.inputs[0]]
+            lo, hi = int(known.lo.max()), int(known.hi.min())
+            x = exported[f"{name}.inputs"]
+            assert len(x) == FIXED_ROWS + RANDOM_ROWS + REAL_ROWS
+            by_name = dict(zip(exported.layout["stimuli"][name], x, strict=True))
+            assert not by_name["zero"].any()
+            assert set(by_name["largest"]) == {hi}
+            assert set(by_name["smallest"]) == {lo}
+            assert np.flatnonzero(by_name["one hot, last row"]).tolist() == [
+                len(node.op.weight) - 1
+            ]
+            assert by_name["checkerboard, odd rows"][:3].tolist() == [lo, hi, lo]
+            best = exported[f"{name}.sums"].max(axis=(1, 2, 3)).argmax()
+            assert exported.layout["stimuli"][name][best] in ("worst-case column", "largest")
+            seen = simulator.values(graph.name, reals, [node.inputs[0]])[node.inputs[0]]
+            np.testing.assert_array_equal(x[-REAL_ROWS:], seen)
+
+
+def embeddings(exported: Exported, modality: str) -> Array:
+    graph = getattr(exported.bundle.program, modality)
+    op = next(node.op for node in graph.nodes if isinstance(node.op, Quantize))
+    rows: Array = (exported[f"{modality}.codes"] * op.scale).astype(np.float32)
+    return rows
+
+
+def test_the_ends_are_those_of_the_simulator_and_of_onnx(exported: Exported) -> None:
+    bundle, feeds, features = exported.bundle, {}, {}
+    for modality in ("text", "video"):
+        rows = embeddings(exported, modality)
+        features[modality] = Simulator(bundle.program).encode(modality, rows)
+        session = Session((bundle.folder / f"{modality}.onnx").read_bytes())
+        for name, values in session.run({"x": rows}).items():
+            np.testing.assert_array_equal(exported[f"{modality}.{name}"], values)
+            np.testing.assert_array_equal(exported[f"{modality}.{name}"], features[modality][name])
+            feeds[f"{modality}_{name}"] = values
+    score = bundle.program.score
+    op = score.by_name[score.outputs["logit"]].op
+    assert isinstance(op, Dequantize)
+    session = Session((bundle.folder / "score.onnx").read_bytes())
+    logit = exported["score.logit"] * op.scale
+    np.testing.assert_array_equal(logit.astype(np.float32), session.run(feeds)["logit"])
+    np.testing.assert_array_equal(
+        logit, Simulator(bundle.program).score(features["text"], features["video"])
+    )
+
+
+def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> None:
+    bundle = read_bundle(small_bundle)
+    request = Request(layers="text.*u")
+    export_bundle(bundle, "testvectors", tmp_path / "one", request)
+    found = Exported(tmp_path / "one", bundle)
+    assert list(found.layout["layers"]) == ["text.mu"]
+    again = export_bundle(bundle, "testvectors", tmp_path / "one", request)
+    assert again
+    assert (tmp_path / "one.previous").is_dir()
+    with pytest.raises(CimError, match=r'^--layers "txt.mu" matches no layer; .*"text\.mu"'):
+        export_bundle(bundle, "testvectors", tmp_path / "none", Request(layers="txt.mu"))
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_export_too_large_names_the_way_out(
+    small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cimtool.emit.testvectors.LARGEST", 10_000)
+    with pytest.raises(CimError, match=r"would take 0\.\d GB; choose layers .*--layers"):
+        export_bundle(read_bundle(small_bundle), "testvectors", tmp_path / "large")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_leaking_design_exports_as_well(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    api.compile(
+        small_trunk.projectors,
+        small_trunk.poly,
+        calibration=small_trunk.calibration,
+        target="isaac-rram-128",
+        output=tmp_path / "leaking",
+        adc_bits=6,
+        on_off_ratio=20.0,
+        unused_rows="driven",
+    )
+    bundle = read_bundle(tmp_path / "leaking")
+    export_bundle(bundle, "testvectors", tmp_path / "vectors", Request(layers="video.logvar"))
+    found = Exported(tmp_path / "vectors", bundle)
+    op = layers(bundle)["video.logvar"]
+    assert op.crossbar.fraction_bits == 12
+    x = found["video.logvar.inputs"]
+    np.testing.assert_array_equal(found["video.logvar.layer_sum"], op.run(x))
