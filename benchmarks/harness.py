@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import json
 import multiprocessing
 import os
@@ -27,12 +29,17 @@ CPU_FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
 Row = Mapping[str, Any]
 
 
-def arguments(description: str, rounds: int) -> argparse.Namespace:
+def parser(description: str, rounds: int) -> argparse.ArgumentParser:
     """The options of every benchmark: `--rounds`, `--json`."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--rounds", type=int, default=rounds, help="the best of so many counts")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
-    return parser.parse_args()
+    found = argparse.ArgumentParser(description=description)
+    found.add_argument("--rounds", type=int, default=rounds, help="the best of so many counts")
+    found.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
+    return found
+
+
+def arguments(description: str, rounds: int) -> argparse.Namespace:
+    """Those options, as they were given."""
+    return parser(description, rounds).parse_args()
 
 
 def use_threads(count: int = THREADS) -> None:
@@ -73,6 +80,29 @@ def peak_bytes() -> int:
     """Most memory that this process has held so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def trimmed_bytes() -> int:
+    """Memory that this process holds now, freed pages given back first; Linux with glibc alone."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return _status("VmRSS")
+
+
+def forget_peak() -> None:
+    """Start `peak_bytes_since` anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_bytes_since() -> int:
+    """Most memory that this process has held since `forget_peak`."""
+    return _status("VmHWM")
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    (line,) = (one for one in lines if one.startswith(key + ":"))
+    return int(line.split()[1]) * 1024
 
 
 def report(name: str, rows: Sequence[Row], file: Path | None, notes: Sequence[str] = ()) -> None:

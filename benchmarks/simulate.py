@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from harness import Row, arguments, report, side_by_side, use_threads
 from model import DemoFiles, compiled, full_size, rows_of
+from peers import torch_loops
 
 import cimtool
 from cimtool.emit.bundle import Bundle
 from cimtool.emit.runtime import Session
-from cimtool.hardware.crossbar import encode_inputs, encode_weights
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph
 from cimtool.simulator import ROW_BLOCK
@@ -83,46 +83,6 @@ def row(target: str, items: int, ours: float, beside: str, theirs: float) -> Row
     }
 
 
-Loop = Callable[[], torch.Tensor]
-
-
-def loops(op: CrossbarMvm, x: Array) -> Loop:
-    """One layer in plain torch float32: a product, a round and a clip a group, cycle and slice.
-
-    The digits are ready beforehand; only the loop is timed.
-    """
-    crossbar = op.crossbar
-    lo, hi = crossbar.adc_limits
-    groups = crossbar.groups(len(op.weight))
-    weights = [
-        (torch.from_numpy(s.digits).float(), torch.from_numpy(s.flipped), 2.0**s.shift, step)
-        for s, step in zip(encode_weights(op.weight, crossbar), op.steps, strict=True)
-    ]
-    drives = [
-        (torch.from_numpy(c.digits).float(), c.sign * 2.0**c.shift)
-        for c in encode_inputs(x, crossbar)
-    ]
-
-    def run() -> torch.Tensor:
-        total = torch.zeros(len(x), op.weight.shape[1])
-        for digits, drive in drives:
-            for r, group in enumerate(groups):
-                driven = digits[:, group]
-                row_sum = driven.sum(1, keepdim=True)
-                for cells, flipped, factor, step in weights:
-                    p = driven @ cells[group]
-                    if step is not None:
-                        p = torch.floor(p * 2.0**-step + 0.5).clamp(lo, hi) * 2.0**step
-                    if flipped[r].any():
-                        p = torch.where(flipped[r], crossbar.cell_maximum * row_sum - p, p)
-                    total += (drive * factor) * p
-                if crossbar.encoding == "offset-flip":
-                    total -= (drive * 2.0 ** (crossbar.weight_bits - 1)) * row_sum
-        return total
-
-    return run
-
-
 def crossbars(graph: Graph) -> dict[str, tuple[CrossbarMvm, str]]:
     """The layers of a graph, each with the name of its input."""
     return {n.name: (n.op, n.inputs[0]) for n in graph.nodes if isinstance(n.op, CrossbarMvm)}
@@ -138,7 +98,7 @@ def converted(files: DemoFiles, name: str, rounds: int, **choices: Any) -> Row:
     values = matcher.simulator.values("text", text, names)
     plain = []
     for layer, (op, x) in layers.items():
-        plain.append(loops(op, values[x]))
+        plain.append(torch_loops(op, values[x]))
         # float32 is exact below 2^24 only, so the loops may be off by a little, not by a lot.
         np.testing.assert_allclose(plain[-1]().numpy() + op.bias, values[layer], rtol=1e-3, atol=64)
     with torch.inference_mode():

@@ -1,0 +1,89 @@
+"""The same layers in other libraries: plain torch float32 loops, onnxruntime's static int8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from cimtool.hardware.crossbar import encode_inputs, encode_weights
+from cimtool.hardware.mvm import CrossbarMvm
+
+Array = np.ndarray[Any, Any]
+Loop = Callable[[], torch.Tensor]
+
+
+def torch_loops(op: CrossbarMvm, x: Array) -> Loop:
+    """One layer in plain torch float32: a product, a round and a clip a group, cycle and slice.
+
+    The digits are ready beforehand; only the loop is timed.
+    """
+    crossbar = op.crossbar
+    lo, hi = crossbar.adc_limits
+    groups = crossbar.groups(len(op.weight))
+    weights = [
+        (torch.from_numpy(s.digits).float(), torch.from_numpy(s.flipped), 2.0**s.shift, step)
+        for s, step in zip(encode_weights(op.weight, crossbar), op.steps, strict=True)
+    ]
+    drives = [
+        (torch.from_numpy(c.digits).float(), c.sign * 2.0**c.shift)
+        for c in encode_inputs(x, crossbar)
+    ]
+
+    def run() -> torch.Tensor:
+        total = torch.zeros(len(x), op.weight.shape[1])
+        for digits, drive in drives:
+            for r, group in enumerate(groups):
+                driven = digits[:, group]
+                row_sum = driven.sum(1, keepdim=True)
+                for cells, flipped, factor, step in weights:
+                    p = driven @ cells[group]
+                    if step is not None:
+                        p = torch.floor(p * 2.0**-step + 0.5).clamp(lo, hi) * 2.0**step
+                    if flipped[r].any():
+                        p = torch.where(flipped[r], crossbar.cell_maximum * row_sum - p, p)
+                    total += (drive * factor) * p
+                if crossbar.offset_weights:
+                    total -= (drive * 2.0 ** (crossbar.weight_bits - 1)) * row_sum
+        return total
+
+    return run
+
+
+def int8_session(weights: Sequence[Array], zero_point: int) -> Callable[[Array], object]:
+    """A projector of QLinearMatMul nodes, as static quantization makes it: fc1, fc2, two heads.
+
+    Takes a batch of uint8 codes with this zero point, and returns the heads' codes.
+    """
+    zero = np.array(zero_point, np.uint8)
+    constants = [numpy_helper.from_array(np.float32(2.0**-7), "scale")]
+    constants += [numpy_helper.from_array(np.float32(8.0), "out")]
+    constants += [numpy_helper.from_array(zero, "zero")]
+    constants += [numpy_helper.from_array(np.int8(0), "w_zero")]
+    constants += [
+        numpy_helper.from_array(w.astype(np.int8), f"w{i}") for i, w in enumerate(weights)
+    ]
+    source = ("x", "y0", "y1", "y1")
+    nodes = [
+        helper.make_node(
+            "QLinearMatMul",
+            [source[i], "scale", "zero", f"w{i}", "scale", "w_zero", "out", "zero"], [f"y{i}"],
+        )
+        for i in range(len(weights))
+    ]  # fmt: skip
+    element = TensorProto.UINT8
+    graph = helper.make_graph(
+        nodes, "projector",
+        [helper.make_tensor_value_info("x", element, ["n", len(weights[0])])],
+        [helper.make_tensor_value_info(f"y{i}", element, None) for i in (2, 3)],
+        constants,
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return lambda x: session.run(None, {"x": x})

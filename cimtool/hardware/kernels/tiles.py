@@ -1,0 +1,278 @@
+"""Tiles of column sums in a CPU's vector registers, for the compiled kernels.
+
+A tile is `rows` x `vectors` vectors of 16 int32 lanes: so many inputs by 16 * `vectors` columns.
+Its operations are LLVM's own on vectors, legal on every CPU, but for `dot_step`, which needs the
+instruction that `DOT_BITS` names. Arithmetic wraps modulo 2^32.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+LANES = 16
+VECTORS = 2
+WIDTH = LANES * VECTORS
+"""Columns of a tile."""
+
+BIT_ROWS, BYTE_ROWS = 4, 12
+"""Rows of a tile: those whose sums, with the operands, fill the registers of AVX-512."""
+
+_I32 = ir.IntType(32)
+_LANES = ir.VectorType(_I32, LANES)
+_BYTES = ir.IntType(8)
+_Emit = Callable[[Any, Any, Any, Sequence[Any]], Any]
+
+
+def dot_bits() -> int:
+    """Width in bits of the CPU's dot product of unsigned and signed bytes (VNNI); 0 without one."""
+    if any(name.startswith("NUMBA_CPU") for name in os.environ):
+        return 0  # code is then made for another CPU than this one
+    features = binding.get_host_cpu_features()
+    if features.get("avx512vnni"):
+        return 512
+    return 256 if features.get("avxvnni") else 0
+
+
+DOT_BITS = dot_bits()
+
+
+class Tile(types.Type):  # type: ignore[misc]
+    """The type of a tile in compiled code."""
+
+    def __init__(self, rows: int):
+        super().__init__(name=f"tile{rows}x{VECTORS}")
+        self.rows = rows
+
+
+@register_model(Tile)
+class _TileModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Tile):
+        super().__init__(manager, kind, ir.ArrayType(_LANES, kind.rows * VECTORS))
+
+
+def _splat(builder: Any, value: Any) -> Any:
+    undefined = ir.Constant(_LANES, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
+    zeros = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
+    return builder.shuffle_vector(first, undefined, zeros)
+
+
+def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    kind = ir.FunctionType(result, [a.type for a in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+
+class _Arrays:
+    """The arrays among an operation's arguments: loads and stores at an element's index."""
+
+    def __init__(self, context: Any, builder: Any, kinds: Sequence[Any]):
+        self.context, self.builder, self.kinds = context, builder, kinds
+
+    def pointer(self, args: Sequence[Any], i: int, index: Any, to: Any) -> Any:
+        """The address of element `index` of the array that is argument `i`."""
+        kind = self.kinds[i]
+        data = self.context.make_array(kind)(self.context, self.builder, args[i]).data
+        return self.builder.bitcast(self.builder.gep(data, [index]), to.as_pointer())
+
+    def scalar(self, args: Sequence[Any], i: int, index: Any) -> Any:
+        """Element `index` of the int32 array that is argument `i`, in every lane."""
+        return _splat(self.builder, self.builder.load(self.pointer(args, i, index, _I32)))
+
+    def vectors(self, args: Sequence[Any], i: int, index: Any) -> list[Any]:
+        """The vectors of a tile's row from element `index` of the array that is argument `i`."""
+        builder = self.builder
+        return [
+            builder.load(self.pointer(args, i, self.after(index, v * LANES), _LANES), align=4)
+            for v in range(VECTORS)
+        ]
+
+    def after(self, index: Any, count: int) -> Any:
+        """The index so many elements on."""
+        return self.builder.add(index, ir.Constant(index.type, count))
+
+
+def _parts(builder: Any, tile: Any) -> list[Any]:
+    return [builder.extract_value(tile, i) for i in range(tile.type.count)]
+
+
+def _tile(builder: Any, parts: Sequence[Any]) -> Any:
+    tile = ir.Constant(ir.ArrayType(_LANES, len(parts)), ir.Undefined)
+    for i, part in enumerate(parts):
+        tile = builder.insert_value(tile, part, i)
+    return tile
+
+
+def _zeros(rows: int) -> Any:
+    kind = Tile(rows)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def zeros(typing: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+            return _tile(builder, [ir.Constant(_LANES, [0] * LANES)] * (rows * VECTORS))
+
+        return kind(), emit
+
+    return zeros
+
+
+bit_tile = _zeros(BIT_ROWS)
+byte_tile = _zeros(BYTE_ROWS)
+
+
+def _step(product: Callable[[Any, Any, Any, Any], Any]) -> Any:
+    """An operation that adds one product to each sum: `x` is spread along rows, `w` along columns.
+
+    Row r takes int32 element `at + r * stride` of x; the columns take 32 elements of w from `of`.
+    """
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def step(typing: Any, sums: Any, x: Any, at: Any, stride: Any, w: Any, of: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+            arrays = _Arrays(context, builder, signature.args)
+            parts = _parts(builder, args[0])
+            columns = arrays.vectors(args, 4, args[5])
+            for r in range(sums.rows):
+                row = builder.add(args[2], builder.mul(args[3], ir.Constant(args[3].type, r)))
+                driven = arrays.scalar(args, 1, row)
+                for v in range(VECTORS):
+                    i = r * VECTORS + v
+                    parts[i] = product(builder, parts[i], driven, columns[v])
+            return _tile(builder, parts)
+
+        return sums(sums, x, types.int64, types.int64, w, types.int64), emit
+
+    return step
+
+
+def _popcount(builder: Any, total: Any, x: Any, w: Any) -> Any:
+    return builder.add(total, _call(builder, "llvm.ctpop.v16i32", _LANES, builder.and_(x, w)))
+
+
+def _dot(builder: Any, total: Any, x: Any, w: Any) -> Any:
+    if DOT_BITS == 512:
+        return _call(builder, "llvm.x86.avx512.vpdpbusd.512", _LANES, total, x, w)
+    halves = []
+    for start in (0, LANES // 2):
+        half = ir.Constant(ir.VectorType(_I32, LANES // 2), list(range(start, start + LANES // 2)))
+        operands = [builder.shuffle_vector(a, a, half) for a in (total, x, w)]
+        kind = operands[0].type
+        halves.append(_call(builder, "llvm.x86.avx512.vpdpbusd.256", kind, *operands))
+    both = ir.Constant(ir.VectorType(_I32, LANES), list(range(LANES)))
+    return builder.shuffle_vector(*halves, both)
+
+
+popcount_step = _step(_popcount)
+"""Add how many bits stand in both words."""
+
+dot_step = _step(_dot)
+"""Add the products of four unsigned bytes of x with four signed bytes of w; needs DOT_BITS."""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_scaled(typing: Any, sums: Any, other: Any, factor: Any) -> Any:
+    """sums + other * factor, one int32 for all lanes."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        factor = _splat(builder, args[2])
+        pairs = zip(_parts(builder, args[0]), _parts(builder, args[1]), strict=True)
+        return _tile(builder, [builder.add(a, builder.mul(b, factor)) for a, b in pairs])
+
+    return sums(sums, other, types.int32), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_outer(
+    typing: Any, sums: Any, rows: Any, at: Any, factor: Any, columns: Any, of: Any
+) -> Any:
+    """sums + rows[at + r] * factor + columns[of + j]."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        arrays = _Arrays(context, builder, signature.args)
+        parts, factor = _parts(builder, args[0]), _splat(builder, args[3])
+        added = arrays.vectors(args, 4, args[5])
+        for r in range(sums.rows):
+            row = builder.mul(arrays.scalar(args, 1, arrays.after(args[2], r)), factor)
+            for v in range(VECTORS):
+                i = r * VECTORS + v
+                parts[i] = builder.add(parts[i], builder.add(row, added[v]))
+        return _tile(builder, parts)
+
+    return sums(sums, rows, types.int64, types.int32, columns, types.int64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def convert(typing: Any, sums: Any, addend: Any, step: Any, even: Any, lo: Any, hi: Any) -> Any:
+    """clip((p + addend + ((p >> step) & even)) >> step, lo, hi) of every sum p: an ADC's code."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        addend, step, even, lo, hi = (_splat(builder, a) for a in args[1:])
+        codes = []
+        for p in _parts(builder, args[0]):
+            tie = builder.and_(builder.ashr(p, step), even)
+            code = builder.ashr(builder.add(builder.add(p, addend), tie), step)
+            code = _call(builder, "llvm.smax.v16i32", _LANES, code, lo)
+            codes.append(_call(builder, "llvm.smin.v16i32", _LANES, code, hi))
+        return _tile(builder, codes)
+
+    i32 = types.int32
+    return sums(sums, i32, i32, i32, i32, i32), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def accumulate(
+    typing: Any,
+    codes: Any,
+    rows: Any,
+    owners: Any,
+    at: Any,
+    columns: Any,
+    of: Any,
+    total: Any,
+    to: Any,
+) -> Any:
+    """Add codes * rows[at + r] * columns[of + j] to total[to + owners[at + r] * 32 + j]."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        arrays = _Arrays(context, builder, signature.args)
+        parts, scales = _parts(builder, args[0]), arrays.vectors(args, 4, args[5])
+        for r in range(codes.rows):
+            row = arrays.after(args[3], r)
+            factor = arrays.scalar(args, 1, row)
+            owner = builder.load(arrays.pointer(args, 2, row, _I32))
+            owner = builder.mul(builder.zext(owner, args[7].type), ir.Constant(args[7].type, WIDTH))
+            start = builder.add(args[7], owner)
+            for v in range(VECTORS):
+                added = builder.mul(builder.mul(parts[r * VECTORS + v], factor), scales[v])
+                place = arrays.pointer(args, 6, arrays.after(start, v * LANES), _LANES)
+                builder.store(builder.add(builder.load(place, align=4), added), place, align=4)
+        return context.get_dummy_value()
+
+    i64 = types.int64
+    return types.void(codes, rows, owners, i64, columns, i64, total, i64), emit
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def bits(typing: Any, values: Any, at: Any, plane: Any) -> Any:
+    """Bit `plane` of the int32 elements at..at+31 of `values`, as one word, the first lowest."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        arrays = _Arrays(context, builder, signature.args)
+        one, zero = (ir.Constant(_LANES, [n] * LANES) for n in (1, 0))
+        plane = builder.shl(one, _splat(builder, args[2]))
+        word = ir.Constant(_I32, 0)
+        for v in range(2):
+            place = arrays.pointer(args, 0, arrays.after(args[1], v * LANES), _LANES)
+            lanes = builder.and_(builder.load(place, align=4), plane)
+            mask = builder.bitcast(builder.icmp_unsigned("!=", lanes, zero), ir.IntType(LANES))
+            part = builder.shl(builder.zext(mask, _I32), ir.Constant(_I32, v * LANES))
+            word = builder.or_(word, part)
+        return word
+
+    return types.int32(values, types.int64, types.int32), emit
