@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from cimtool.errors import CimError
@@ -19,3 +21,22 @@ def unwritable(place: Path, error: OSError) -> CimError:
     """Build the error for a place that cannot be written and where nothing was left."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     return CimError(f"{place}: cannot be written ({reason}); nothing was left there")
+
+
+def replace_texts(folder: Path, texts: Mapping[str, str], what: str) -> tuple[Path, ...]:
+    """Write text files by name into `folder`, which is made if missing, all or nothing.
+
+    Earlier ones are replaced only once all new ones are written. Raises CimError, which says that
+    `what` cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as partial:
+            for name, text in texts.items():
+                (Path(partial) / name).write_text(text, "utf-8")
+            for name in texts:
+                os.replace(Path(partial) / name, folder / name)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise CimError(f"{folder}: {what} cannot be written ({reason})") from error
+    return tuple(folder / name for name in texts)

@@ -41,3 +41,39 @@ def test_arrays_cycles_and_slices_of_a_layer(
     assert (found.row_groups, found.slices, found.cycles) == (groups, slices, cycles)
     assert found.arrays == arrays
     assert len(found.steps) == slices
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "utilisation", "conversions"),
+    [
+        ("isaac-rram-128", {}, 1.0, 2 * 512 * 4 * 8),
+        # 256 of 300 rows and 512 of 21 x 25 columns of weights, a unit column in none.
+        ("isaac-rram-128", {"array": "100x100"}, 256 * 512 * 4 / (3 * 21 * 10_000), 3 * 512 * 32),
+        ("isaac-rram-128", {"rows_active": 64}, 1.0, 4 * 512 * 4 * 8),
+        ("ideal", {}, 1.0, 0),
+        # 31 weights beside a unit column in each of 17 arrays, 2 row groups.
+        (
+            "isaac-rram-128",
+            {"offset_sum": "unit-column"},
+            256 * (512 * 4 + 17) / (2 * 17 * 128 * 128),
+            2 * (512 * 4 + 17) * 8,
+        ),
+    ],
+)
+def test_cells_used_and_conversions(
+    target: str,
+    flags: dict[str, object],
+    utilisation: float,
+    conversions: int,
+    medium_trunk: DemoFiles,
+) -> None:
+    found = first_layer(medium_trunk, target, **flags)
+    assert found.utilisation == pytest.approx(utilisation)
+    assert found.conversions == conversions
+    assert sum(height * width for height, width in found.tiles) == found.macs
+    assert len(found.tiles) == found.arrays
+
+
+def test_fewer_active_rows_are_read_one_after_another(medium_trunk: DemoFiles) -> None:
+    assert first_layer(medium_trunk, "isaac-rram-128").reads == 1
+    assert first_layer(medium_trunk, "isaac-rram-128", rows_active=48).reads == 3

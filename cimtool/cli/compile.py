@@ -13,8 +13,9 @@ from cimtool import api
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option, settings_options
 from cimtool.cli.output import Output, table_text
+from cimtool.costs.render import layout_lines
 from cimtool.emit.bundle import Bundle, check_place
-from cimtool.placement import Placement, placements
+from cimtool.placement import Layout, Placement, layout, placements
 
 
 @click.command(cls=Command)
@@ -49,6 +50,7 @@ def command(
     calibration = embeddings_files(paths, "--calibration")
     compiled = api.prepare(calibration=calibration, target=target, say=out.say, **options)
     layers = placements(compiled.stages[-1].program, compiled.settings)
+    plan = layout(layers, compiled.target)
     bundle = None if dry_run else compiled.write(output or compiled.folder, out.say)
     out.result(
         {
@@ -59,19 +61,22 @@ def command(
             "target": compiled.target.name,
             "settings": compiled.settings.to_json(),
             "layers": [layer.to_json() for layer in layers],
+            "placement": plan.to_json(),
             "notes": list(compiled.notes),
             "files": {} if bundle is None else bundle.manifest["files"],
         },
-        _text(compiled, layers, bundle),
+        _text(compiled, layers, plan, bundle),
     )
 
 
-def _text(compiled: api.Compilation, layers: Sequence[Placement], bundle: Bundle | None) -> str:
+def _text(
+    compiled: api.Compilation, layers: Sequence[Placement], plan: Layout, bundle: Bundle | None
+) -> str:
     model, settings = compiled.model, compiled.settings
-    arrays = sum(layer.arrays for layer in layers)
     size = "without limit" if settings.rows is None else f"of {settings.rows}x{settings.columns}"
     lines = [f"{model.name} (layout {model.layout}) on {compiled.target.name}", ""]
-    lines += [layer_table(layers), "", f"{arrays:,} arrays {size}", ""]
+    lines += [layer_table(layers), "", f"arrays {size}: {layout_lines(plan)[0]}"]
+    lines += [*layout_lines(plan)[1:], ""]
     lines += [f"* {note}" for note in compiled.notes]
     if bundle is None:
         return "\n".join([*lines, "", "dry run: nothing was written"])
@@ -94,11 +99,12 @@ def layer_table(layers: Sequence[Placement]) -> str:
             str(one.slices),
             str(one.cycles),
             f"{one.arrays:,}",
+            f"{one.utilisation:.1%}",
             _converters(one),
         )
         for one in layers
     ]
-    return table_text([(*head, "converters"), *rows])
+    return table_text([(*head, "used", "converters"), *rows])
 
 
 def _converters(layer: Placement) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from cimtool.cli.group import Command, Group
 from cimtool.cli.output import Output
-from cimtool.hardware.target import describe, load_target, target_names
+from cimtool.costs.published import check_published
+from cimtool.hardware.describe import describe
+from cimtool.hardware.target import load_target, target_names
 
 
 @click.group(cls=Group)
@@ -35,10 +39,20 @@ def show(out: Output, target: str) -> None:
 
 
 @command.command(cls=Command)
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="[NAME|FILE]...", nargs=-1)
 @click.pass_obj
 def check(out: Output, files: tuple[str, ...]) -> None:
-    """Check target files: the first that is not valid ends with status 2."""
-    names = {file: load_target(file).name for file in files}
-    lines = [f'{file}: a valid target, "{name}"' for file, name in names.items()]
-    out.result({"valid": names}, "\n".join(lines))
+    """Check targets (all shipped ones): the first that is not valid ends with status 2.
+
+    Throughput, efficiency and density are recomputed from geometry and the other figures of their
+    operating point, and must agree within 2%. Figures of different conditions are refused.
+    """
+    valid, compared, lines = {}, {}, []
+    for file in files or target_names():
+        target = load_target(file)
+        found = check_published(target, file)
+        valid[file] = target.name
+        compared[file] = [asdict(one) for one in found]
+        lines.append(f'{file}: a valid target, "{target.name}"')
+        lines += [f"  {one.sentence()}" for one in found]
+    out.result({"valid": valid, "compared": compared}, "\n".join(lines))

@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from cimtool.errors import CimError
-from cimtool.hardware.crossbar import Encoding, slice_count
+from cimtool.hardware.converter import measured_thresholds
+from cimtool.hardware.crossbar import AdcOn, ShiftAdd
+from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
+from cimtool.hardware.geometry import ArraySpec, ChipSpec, check_cells, check_geometry
+from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.format import Rounding
 from cimtool.named import unknown
-from cimtool.toml_files import Table, read_toml, validated, value_text
+from cimtool.toml_files import Table, read_toml, validated
 
 InputEncoding = Literal["twos-complement", "offset", "bipolar"]
 Lossless = Literal["lossless"]
@@ -25,46 +30,9 @@ InputBits = Annotated[int, Field(ge=2, le=16)]
 ActivationBits = Annotated[int, Field(ge=2, le=16)]
 FeatureBits = Annotated[int, Field(ge=4, le=16)]
 AdcBits = Annotated[int, Field(ge=1, le=16)]
-CellBits = Annotated[int, Field(ge=1, le=8)]
 DacBits = Annotated[int, Field(ge=1, le=16)]
 AccumulatorBits = Annotated[int, Field(ge=8, le=63)]
-Count = Annotated[int, Field(ge=1)]
-
-# Fixed, so that figures of one quantity can be compared and a misspelt one is found.
-UNITS = {
-    "throughput": "TOPS",
-    "efficiency": "TOPS/W",
-    "mvm_latency": "ns",
-    "mvm_energy": "nJ",
-    "mac_energy": "pJ",
-    "read_latency": "ns",
-    "adc_energy": "pJ",
-    "adc_area": "um2",
-    "adc_rate": "GS/s",
-    "adc_count": "1",
-    "shift_add_energy": "pJ",
-    "array_count": "1",
-    "area": "mm2",
-}
-
-
-class ArraySpec(Table):
-    """One array: its physical cells (no `rows` or `columns`: unlimited) and what a cell holds."""
-
-    rows: Count | None = Field(
-        None, description="an integer of at least 1 (leave the key out for unlimited)"
-    )
-    columns: Count | None = Field(
-        None, description="an integer of at least 1 (leave the key out for unlimited)"
-    )
-    cell_bits: CellBits
-    cells_per_weight: Count
-    encoding: Encoding
-    signed_rows: Count | None = None
-    signed_cols: Count | None = None
-    weight_sets: Count = 1
-    arrays: Count | None = None
-    weights_total: Count | None = None
+Threshold = Annotated[float, Field(ge=-(1 << 20), le=1 << 20, allow_inf_nan=False)]
 
 
 class InputSpec(Table):
@@ -89,42 +57,49 @@ class ActivationSpec(Table):
 
 
 class AdcSpec(Table):
-    """The converter of a column sum."""
+    """The converter of a column sum: its formula (`rounding`) or its measured `transfer`.
+
+    `transfer` are the 2^bits - 1 thresholds between codes, rising, in codes above the lowest one:
+    of an ideal converter 0.5, 1.5, ..., whether its codes are signed or not.
+    """
 
     bits: AdcBits | Lossless
-    rounding: Rounding
+    rounding: Rounding | None = None
+    transfer: tuple[Threshold, ...] | None = Field(None, strict=False)
+    on: AdcOn = "difference"
+    shift_add: ShiftAdd = "digital"
+
+    @model_validator(mode="after")
+    def _one_law(self) -> Self:
+        if (self.rounding is None) == (self.transfer is None):
+            raise ValueError("expected either rounding or transfer (a measured table), one of them")
+        check_transfer(self.transfer, None if self.bits == "lossless" else self.bits)
+        return self
+
+
+def check_transfer(transfer: Sequence[float] | None, adc_bits: int | None) -> None:
+    """Raise ValueError for a table that is not of such a converter, or whose thresholds fall."""
+    if transfer is None:
+        return
+    count = 0 if adc_bits is None else (1 << adc_bits) - 1
+    if len(transfer) != count:
+        bits = "a lossless converter" if adc_bits is None else f"adc bits = {adc_bits}"
+        raise ValueError(
+            f"transfer has {len(transfer)} thresholds: {bits} has {count}, one between two codes"
+        )
+    thresholds = measured_thresholds(transfer)
+    for index, (one, after) in enumerate(pairwise(thresholds)):
+        if after < one:
+            raise ValueError(
+                f"transfer falls from {transfer[index]} to {transfer[index + 1]} at threshold "
+                f"{index + 1}: thresholds must not fall"
+            )
 
 
 class AccumulatorSpec(Table):
     """The signed width within which every sum's proved range must lie."""
 
     bits: AccumulatorBits = 32
-
-
-class Figure(Table):
-    """One published or derived figure, with its source and the conditions that it holds under."""
-
-    quantity: str
-    value: float = Field(gt=0, allow_inf_nan=False)
-    unit: str
-    source: str
-    scope: Literal["array", "macro", "core", "chip"]
-    status: Literal["confirmed", "derived", "unconfirmed"]
-    precision: str | None = None
-    mode: str | None = None
-    voltage: float | None = Field(None, gt=0, allow_inf_nan=False)
-    activity: str | None = None
-
-    @model_validator(mode="after")
-    def _comparable(self) -> Self:
-        if self.quantity not in UNITS:
-            raise ValueError(str(unknown("quantity", self.quantity, UNITS)))
-        unit = UNITS[self.quantity]
-        if self.unit != unit:
-            raise ValueError(f'unit = "{self.unit}": {self.quantity} is given in "{unit}"')
-        if self.quantity in ("throughput", "efficiency") and self.precision is None:
-            raise ValueError(f"precision is missing: a {self.quantity} means nothing without it")
-        return self
 
 
 class Target(Table):
@@ -146,12 +121,23 @@ class Target(Table):
     activations: ActivationSpec
     adc: AdcSpec | None = None
     accumulator: AccumulatorSpec = AccumulatorSpec()
+    noise: Noise | None = None
+    chip: ChipSpec | None = None
+    operating_points: tuple[OperatingPoint, ...] = Field((), strict=False)
     figures: tuple[Figure, ...] = Field((), strict=False)
+    unconfirmed: tuple[str, ...] = Field((), strict=False)
+    unmodelled: tuple[str, ...] = Field((), strict=False)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        _check_cells(self)
-        _check_geometry(self.array)
+        check_cells(self.array, self.weights.bits)
+        check_geometry(self.array)
+        check_conditions(self.operating_points, self.figures)
+        if self.chip and self.chip.arrays and self.array.arrays not in (None, self.chip.arrays):
+            raise ValueError(
+                f"array.arrays = {self.array.arrays}: must be {self.chip.arrays}, the arrays of "
+                "chip.cores x chip.macros_per_core x chip.arrays_per_macro"
+            )
         if self.array.encoding == "twos-complement" and self.adc_bits is not None:
             raise ValueError(
                 f"adc.bits = {self.adc_bits}: an array with array.encoding = "
@@ -163,6 +149,11 @@ class Target(Table):
     def adc_bits(self) -> int | None:
         """The converter's bits; None where it is lossless."""
         return self.adc.bits if self.adc and self.adc.bits != "lossless" else None
+
+    @property
+    def hierarchy(self) -> ChipSpec:
+        """How arrays make a chip; where nothing is said of it, every array is a core."""
+        return self.chip or ChipSpec(cores=self.array.arrays)
 
     @property
     def sha256(self) -> str:
@@ -178,50 +169,6 @@ class Target(Table):
     def from_json(cls, values: Mapping[str, Any], where: str) -> Target:
         """Read what `to_json` returned; CimError starting with `where` if it is not valid."""
         return validated(cls, values, where)
-
-
-def cells_per_weight(encoding: Encoding, weight_bits: int, cell_bits: int) -> int:
-    """Count the cells of one signed weight: its slices, twice that where cells come in pairs."""
-    polarities = 2 if encoding == "differential" else 1
-    return polarities * slice_count(encoding, weight_bits, cell_bits)
-
-
-def _check_cells(target: Target) -> None:
-    array, bits = target.array, target.weights.bits
-    needed = cells_per_weight(array.encoding, bits, array.cell_bits)
-    if array.cells_per_weight != needed:
-        raise ValueError(
-            f"array.cells_per_weight = {array.cells_per_weight}: must be {needed}, what encoding "
-            f'"{array.encoding}" needs for {bits}-bit weights in {array.cell_bits}-bit cells'
-        )
-    if array.columns is not None and array.columns < needed:
-        raise ValueError(
-            f"array.columns = {array.columns}: must be at least {needed}, the cells of one weight"
-        )
-
-
-def _check_geometry(array: ArraySpec) -> None:
-    """Hold the stated geometry against the cells; a weight's cells are columns of one row."""
-    derived = {
-        "signed_rows": array.rows,
-        "signed_cols": array.columns and array.columns // array.cells_per_weight,
-    }
-    for key, value in derived.items():
-        stated = getattr(array, key)
-        if stated is not None and stated != value:
-            raise ValueError(
-                f"array.{key} = {stated}: must be {value or 'left out'}, by the array's rows and "
-                "columns and its cells_per_weight (a weight's cells lie in one row)"
-            )
-    if array.weights_total is None:
-        return
-    parts = (array.signed_rows, array.signed_cols, array.weight_sets, array.arrays)
-    rows, cols, sets, arrays = (part or 0 for part in parts)
-    if array.weights_total != rows * cols * sets * arrays:
-        raise ValueError(
-            f"array.weights_total = {array.weights_total}: must be signed_rows x signed_cols x "
-            f"weight_sets x arrays = {' x '.join(map(value_text, parts))}"
-        )
 
 
 def targets_folder() -> Path:
@@ -270,37 +217,19 @@ def _load(file: Path, above: tuple[Path, ...]) -> tuple[Target, dict[str, Any]]:
     return validated(Target, values, str(file)), values
 
 
+LAWS = {"rounding": "transfer", "transfer": "rounding"}
+"""Keys of which a converter has one."""
+
+
 def _over(inherited: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Lay a file's values over its base's: tables key by key, anything else as a whole."""
+    """Lay a file's values over its base's: tables key by key, anything else as a whole.
+
+    A converter's formula takes the place of a measured table, and a table that of a formula.
+    """
     merged = dict(inherited)
     for key, value in own.items():
+        if key in LAWS:
+            merged.pop(LAWS[key], None)
         both_tables = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = _over(merged[key], value) if both_tables else value
     return merged
-
-
-def describe(target: Target) -> str:
-    """Describe a target for a reader: every value with its key, every figure with its source."""
-    values: dict[str, Any] = {}
-    for key, value in target.to_json().items():
-        inside = value.items() if isinstance(value, dict) else ()
-        values |= {f"{key}.{inner}": inner_value for inner, inner_value in inside} or {key: value}
-    for key in ("name", "title", "figures"):
-        values.pop(key)
-    absent = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
-    lines = [f"{target.name}: {target.title}"]
-    lines += [f"  {key:<24} {value}" for key, value in (values | absent | values).items()]
-    lines.append("figures" if target.figures else "figures: not given")
-    lines += [f"  {_figure_text(figure)}" for figure in target.figures]
-    return "\n".join(lines)
-
-
-def _figure_text(figure: Figure) -> str:
-    unit = "" if figure.unit == "1" else f" {figure.unit}"
-    voltage = f"{figure.voltage:g} V" if figure.voltage else None
-    conditions = (figure.precision, figure.mode, figure.activity, voltage)
-    return (
-        f"{figure.quantity} {figure.value:g}{unit}, {figure.scope}: "
-        f"{', '.join(filter(None, conditions)) or 'conditions not given'} "
-        f"[{figure.status}: {figure.source}]"
-    )

@@ -1,0 +1,46 @@
+"""`cimtool cost`: what a bundle takes of its target, in arrays, time, energy and area."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cimtool import api
+from cimtool.cli.group import Command
+from cimtool.cli.options import FILE
+from cimtool.cli.output import Output, json_text, table_text
+from cimtool.costs.picture import placement_svg
+from cimtool.costs.render import estimate_json, estimate_text
+from cimtool.files import replace_texts
+
+
+@click.command(cls=Command)
+@click.argument("bundle", metavar="BUNDLE", type=FILE)
+@click.option(
+    "--gallery", type=click.IntRange(1), metavar="M", help="Items that a query is scored against."
+)
+@click.option("--samples", type=click.IntRange(1), metavar="K", help="Of Monte Carlo, a side (10).")
+@click.option("--operating-point", metavar="NAME", help="Of the target's figures (its first).")
+@click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the files go (the bundle).")
+@click.pass_obj
+def command(
+    out: Output,
+    bundle: Path,
+    gallery: int | None,
+    samples: int | None,
+    operating_point: str | None,
+    output: Path | None,
+) -> None:
+    """Say what a bundle takes of its target: arrays, time, energy and area.
+
+    Uses the target's figures alone, those of one operating point. Where they do not cover all, a
+    total is a lower bound. Writes cost.json and placement.svg.
+    """
+    found = api.cost(bundle, gallery=gallery, samples=samples, operating_point=operating_point)
+    values = estimate_json(found, bundle.name)
+    picture = placement_svg(found.placements, found.layout, f"{bundle.name} on {found.target.name}")
+    texts = {"cost.json": json_text(values) + "\n", "placement.svg": picture}
+    written = replace_texts(output or bundle, texts, "the cost")
+    text = estimate_text(found, bundle.name, table_text)
+    out.result({**values, "written": written}, f"{text}\n\nwrote {', '.join(map(str, written))}")

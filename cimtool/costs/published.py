@@ -1,0 +1,163 @@
+"""Published figures held against what geometry and cycle time give for a fully used array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cimtool.costs.rates import Rates, rates_at
+from cimtool.errors import CimError
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.figures import Figure
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.target import Target
+from cimtool.placement import Placement, placed
+from cimtool.settings import Settings
+
+AGREE = 0.02
+"""Largest relative difference of a published figure and the computed one."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One published figure beside what follows from geometry and the other figures at its point.
+
+    `computed` is None, with the reason in `why`, where they do not suffice.
+    """
+
+    point: str
+    quantity: str
+    unit: str
+    published: float
+    computed: float | None
+    why: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both are the same within 2%, or nothing could be computed."""
+        return self.computed is None or abs(self.computed / self.published - 1) <= AGREE
+
+    def sentence(self) -> str:
+        """The comparison for a reader."""
+        published = f"{self.quantity} {self.published:g} {self.unit} at {self.point}"
+        if self.computed is None:
+            return f"{published}: not recomputed, {self.why}"
+        difference = self.computed / self.published - 1
+        return f"{published}: {self.computed:.4g} from {self.why} ({difference:+.1%})"
+
+
+def compare_published(target: Target) -> tuple[Compared, ...]:
+    """Recompute throughput, efficiency and density of every operating point of a target."""
+    return tuple(
+        one
+        for point in target.operating_points
+        for one in _compare(rates_at(target, point.name), point.name)
+    )
+
+
+def check_published(target: Target, where: str) -> tuple[Compared, ...]:
+    """Compare as `compare_published`; CimError starting with `where` if one is off by over 2%."""
+    compared = compare_published(target)
+    for one in compared:
+        if not one.agrees:
+            raise CimError(
+                f"{where}: {one.quantity} = {one.published:g} {one.unit} at operating point "
+                f'"{one.point}": recomputed from {one.why} it is {one.computed:.4g} {one.unit}, '
+                f"expected within {AGREE:.0%}"
+            )
+    return compared
+
+
+def full_array(rates: Rates) -> tuple[Placement, Settings]:
+    """A layer of the point's bits that uses every weight of one array.
+
+    Raises CimError where the array is unlimited or there is no operating point.
+    """
+    point, own = rates.point, rates.own
+    height = own.weight_rows
+    if point is None or height is None or own.columns is None:
+        raise CimError(f"{rates.target.name}: has no operating point, or an array without limits")
+    weight_bits, input_bits = point.weight_bits, point.input_bits
+    own = own.model_copy(update={"weight_bits": weight_bits, "input_bits": input_bits})
+    crossbar = Crossbar(
+        rows=height,
+        cell_bits=own.cell_bits,
+        dac_bits=own.dac_bits,
+        encoding=own.encoding,
+        weight_bits=weight_bits,
+        input_encoding=own.input_encoding,
+        input_bits=input_bits,
+        adc_bits=own.adc_bits,
+        rounding=own.rounding,
+        accumulator_bits=own.accumulator_bits,
+        rows_active=own.rows_active,
+        adc_on=own.adc_on,
+        shift_add=own.shift_add,
+        offset_sum=own.offset_sum,
+    )
+    zeros = np.zeros((height, own.weights_across or 0), np.int64)
+    steps = (None,) * crossbar.slices
+    op = CrossbarMvm(zeros, zeros[0], np.ones(zeros.shape[1]), crossbar, steps)
+    return placed("array", op, own), own
+
+
+def _compare(rates: Rates, name: str) -> Iterator[Compared]:
+    for figure in rates.target.figures:
+        if figure.at == name:
+            if figure.quantity == "throughput":
+                yield _throughput(rates, figure, name)
+            elif figure.quantity == "efficiency":
+                yield _efficiency(rates, figure, name)
+            elif figure.quantity == "density":
+                yield _density(rates, figure, name)
+
+
+def _layer(rates: Rates) -> tuple[Placement, Settings] | None:
+    return None if rates.weights is None else full_array(rates)
+
+
+def _throughput(rates: Rates, figure: Figure, name: str) -> Compared:
+    def found(computed: float | None, why: str) -> Compared:
+        return Compared(name, figure.quantity, figure.unit, figure.value, computed, why)
+
+    full, arrays = _layer(rates), rates.arrays_in(figure.scope)
+    if full is None or arrays is None:
+        return found(None, f"the size of a {figure.scope} is not given")
+    layer, settings = full
+    latency = rates.latency(layer, settings)
+    if latency is None:
+        return found(None, "there is no latency or clock at this point")
+    many = f"{arrays:,} arrays of " if arrays > 1 else ""
+    return found(
+        2 * layer.macs * arrays / latency / 1000,
+        f"{many}{layer.rows} x {layer.columns} weights in {latency:.4g} ns",
+    )
+
+
+def _efficiency(rates: Rates, figure: Figure, name: str) -> Compared:
+    def found(computed: float | None, why: str) -> Compared:
+        return Compared(name, figure.quantity, figure.unit, figure.value, computed, why)
+
+    full = _layer(rates)
+    whole = rates.figure("mvm_energy", "mac_energy")
+    energy = None if whole is None else rates.mac_energy()
+    if energy is not None and whole is not None:
+        return found(2 / energy, f"the {whole.quantity} of {whole.text()}")
+    if full is not None:
+        parts = rates.parts(*full)
+        if parts.macs is not None and parts.conversions is not None:
+            total = parts.macs + parts.conversions
+            return found(2 * full[0].macs / total, "the energies of columns and conversions")
+    return found(None, "there is no energy of whole products or of all their parts at this point")
+
+
+def _density(rates: Rates, figure: Figure, name: str) -> Compared:
+    area, throughput = rates.figure("area"), rates.figure("throughput")
+    if area is None or throughput is None or area.scope != throughput.scope:
+        why = "there is no throughput and area of one scope at this point"
+        return Compared(name, figure.quantity, figure.unit, figure.value, None, why)
+    computed = throughput.value / area.value
+    why = f"throughput of {throughput.text()} and area of {area.text()}"
+    return Compared(name, figure.quantity, figure.unit, figure.value, computed, why)

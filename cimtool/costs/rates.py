@@ -1,0 +1,185 @@
+"""What a target's figures say of one product on its arrays, at one operating point.
+
+A figure is used only for the array and the bits that it was taken at. Figures of whole products
+(`mvm_energy`, `mac_energy`, `efficiency`, `mvm_latency`) come before those of parts
+(`column_energy`, `adc_energy`, `shift_add_energy`, `read_latency`, `clock`), which they contain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from cimtool.errors import CimError
+from cimtool.hardware.figures import Figure, OperatingPoint
+from cimtool.hardware.geometry import cells_per_weight, columns_per_weight
+from cimtool.hardware.target import Target
+from cimtool.named import unknown
+from cimtool.placement import Placement
+from cimtool.settings import Settings, resolve
+
+ARRAY_KEYS = (
+    "rows", "columns", "cell_bits", "encoding", "pairs", "rows_active", "dac_bits", "adc_bits",
+    "adc_on", "shift_add", "offset_sum",
+)  # fmt: skip
+"""Settings that make an array another one than the target's."""
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Energy of one product on a layer's arrays, in pJ by part; None where no figure says."""
+
+    macs: float | None
+    conversions: float | None
+    shift_adds: float | None
+
+
+@dataclass(frozen=True)
+class Rates:
+    """A target's figures at one operating point (None: it has none)."""
+
+    target: Target
+    point: OperatingPoint | None
+
+    @cached_property
+    def own(self) -> Settings:
+        """The target's own settings, with the converter of the point."""
+        own = resolve(self.target, None, {})
+        bits = None if self.point is None else self.point.adc_bits
+        return own if bits is None else own.model_copy(update={"adc_bits": bits})
+
+    def figure(self, *quantities: str) -> Figure | None:
+        """The first figure of the first of `quantities` that holds at the point."""
+        at = (None, self.point.name if self.point else None)
+        return next(
+            (f for q in quantities for f in self.target.figures if f.quantity == q and f.at in at),
+            None,
+        )
+
+    def value(self, quantity: str) -> float | None:
+        """The value of a figure that holds at the point."""
+        figure = self.figure(quantity)
+        return None if figure is None else figure.value
+
+    def arrays_in(self, scope: str) -> int | None:
+        """Arrays in an array, macro, core or chip; None where nobody said."""
+        chip = self.target.hierarchy
+        return {
+            "array": 1,
+            "macro": chip.arrays_per_macro,
+            "core": chip.arrays_per_core,
+            "chip": chip.arrays,
+        }[scope]
+
+    def changed(self, settings: Settings) -> tuple[str, ...]:
+        """The settings that make a layer's array another one than the target's."""
+        return tuple(k for k in ARRAY_KEYS if getattr(settings, k) != getattr(self.own, k))
+
+    def mismatch(self, layer: Placement, settings: Settings) -> str | None:
+        """Why no figure of whole products is of this layer's array and bits; None where it may be.
+
+        A point of a cycle's and a cell's bits is taken as often as a layer has them; any other only
+        for layers of at most its bits.
+        """
+        changed, point = self.changed(settings), self.point
+        if changed:
+            return f"the figures are of another array than these settings' ({', '.join(changed)})"
+        if point is None:
+            return None
+        for what, one, bits, own in (
+            ("inputs", settings.dac_bits, point.input_bits, layer.input_bits),
+            ("weights", settings.cell_bits, point.weight_bits, layer.weight_bits),
+        ):
+            if not min(one, own) <= bits <= one and own > bits:
+                return f"the figures are of {bits}-bit {what}, the layer's have {own}"
+        return None
+
+    def _products(self, layer: Placement, settings: Settings) -> tuple[int, float] | None:
+        """(products one after another, cells by those of the point) as multiples of the point's."""
+        point = self.point
+        if point is None or self.mismatch(layer, settings):
+            return None
+        cycles, cells = 1, 1.0
+        if point.input_bits <= settings.dac_bits:
+            cycles = layer.drive_cycles
+        if point.weight_bits <= settings.cell_bits:
+            of_point = cells_per_weight(settings.encoding, point.weight_bits, settings.cell_bits)
+            cells = layer.cells_per_weight / of_point
+        return cycles, cells
+
+    def energy(self, layer: Placement, settings: Settings) -> Energy:
+        """Energy of one product of a layer, in proportion to the cells that it uses."""
+        one, products = self.mac_energy(), self._products(layer, settings)
+        if one is not None and products is not None:
+            cycles, cells = products
+            return Energy(layer.macs * one * cycles * cells, 0.0, 0.0)
+        return self.parts(layer, settings)
+
+    def mac_energy(self) -> float | None:
+        """Energy of one MAC of the point's bits in pJ, converters included."""
+        figure = self.figure("mvm_energy", "mac_energy", "efficiency")
+        if figure is None or self.point is None:
+            return None
+        if figure.quantity == "mac_energy":
+            return figure.value
+        if figure.quantity == "efficiency":
+            return 2 / figure.value
+        arrays, weights = self.arrays_in(figure.scope), self.weights
+        return None if not (arrays and weights) else 1000 * figure.value / (arrays * weights)
+
+    @property
+    def weights(self) -> int | None:
+        """Weights of the point's bits that one array multiplies at a time; None if unlimited."""
+        own, point = self.own, self.point
+        if point is None or own.weight_rows is None or own.columns is None:
+            return None
+        cells = cells_per_weight(own.encoding, point.weight_bits, own.cell_bits)
+        across = columns_per_weight(cells, own.pairs)
+        return own.weight_rows * ((own.columns - own.unit_columns) // across)
+
+    def parts(self, layer: Placement, settings: Settings) -> Energy:
+        """Energy of one product of a layer from the figures of columns, converters and adders."""
+        column, adc, adder = map(self.value, ("column_energy", "adc_energy", "shift_add_energy"))
+        same_adc = settings.adc_bits == self.own.adc_bits
+        conversions = adc * layer.conversions if adc is not None and same_adc else None
+        return Energy(
+            None if column is None or self.changed(settings) else column * layer.column_sums,
+            0.0 if layer.adc_bits is None else conversions,
+            None if adder is None else adder * layer.column_sums,
+        )
+
+    def latency(self, layer: Placement, settings: Settings) -> float | None:
+        """Time of one product of a layer in ns, all its arrays working side by side."""
+        whole, products = self.value("mvm_latency"), self._products(layer, settings)
+        if whole is not None and products is not None:
+            return whole * products[0]
+        read, clock = self.value("read_latency"), self.value("clock")
+        if read is None and clock is not None:
+            read = 1000 / clock
+        if read is None or self.changed(settings):
+            return None
+        convert = self._conversion_time(layer)
+        return layer.reads * max(layer.drive_cycles * read, layer.cycles * convert)
+
+    def _conversion_time(self, layer: Placement) -> float:
+        """Time in ns that an array's converters take for its columns; 0 where they keep up."""
+        rate, count = self.figure("adc_rate"), self.figure("adc_count")
+        if rate is None or count is None or layer.adc_bits is None:
+            return 0.0
+        shared = self.arrays_in(count.scope) or 1
+        columns = min(layer.columns, layer.array_columns) * layer.slices + layer.unit_columns
+        return columns * shared / (count.value * rate.value)
+
+
+def rates_at(target: Target, name: str | None) -> Rates:
+    """The figures of a target at the operating point `name` (None: its first).
+
+    Raises CimError where the target has no point of that name.
+    """
+    points = {point.name: point for point in target.operating_points}
+    if name is not None and not points:
+        raise CimError(f'operating point "{name}": target {target.name} has none')
+    if name is not None and name not in points:
+        raise unknown(f"{target.name}: operating point", name, points)
+    chosen = points[name] if name is not None else next(iter(points.values()), None)
+    return Rates(target, chosen)

@@ -1,0 +1,158 @@
+"""Published figures: each with its source, and the conditions that it holds under.
+
+Figures of different conditions (mode, voltage, activity, precision) are never combined: what was
+measured together is an operating point, and figures name theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from cimtool.named import unknown
+from cimtool.toml_files import Table
+
+Scope = Literal["array", "macro", "core", "chip"]
+PointBits = Annotated[int, Field(ge=1, le=16)]
+Volts = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+# Fixed, so that figures of one quantity can be compared and a misspelt one is found.
+UNITS = {
+    "throughput": "TOPS",
+    "efficiency": "TOPS/W",
+    "density": "TOPS/mm2",
+    "mvm_latency": "ns",
+    "mvm_energy": "nJ",
+    "mac_energy": "pJ",
+    "clock": "MHz",
+    "read_latency": "ns",
+    "column_energy": "pJ",
+    "adc_energy": "pJ",
+    "adc_area": "um2",
+    "adc_rate": "GS/s",
+    "adc_count": "1",
+    "shift_add_energy": "pJ",
+    "write_energy": "pJ",
+    "write_latency": "ns",
+    "write_pulses": "1",
+    "endurance": "1",
+    "area": "mm2",
+}
+WHOLE = ("throughput", "efficiency", "density", "mvm_latency", "mvm_energy", "mac_energy")
+"""Quantities of whole products: they mean nothing without the bits of inputs and weights."""
+
+CONDITIONS = ("mode", "voltage", "activity")
+
+
+class OperatingPoint(Table):
+    """Conditions under which figures were taken together; bits are those of one product.
+
+    `adc_bits` are those of the converter, where they are not the target's own.
+    """
+
+    name: str
+    precision: str
+    input_bits: PointBits
+    weight_bits: PointBits
+    adc_bits: PointBits | None = None
+    mode: str | None = None
+    voltage: Volts | None = None
+    activity: str | None = None
+
+    def conditions(self) -> str:
+        """The conditions for a reader."""
+        voltage = None if self.voltage is None else f"{self.voltage:g} V"
+        return ", ".join(filter(None, (self.precision, self.mode, self.activity, voltage)))
+
+
+class Figure(Table):
+    """One published or derived figure with its source; `at` names its operating point.
+
+    Without `at` it holds at every point, unless it states conditions of its own.
+    """
+
+    quantity: str
+    value: float = Field(gt=0, allow_inf_nan=False)
+    unit: str
+    source: str
+    scope: Scope
+    status: Literal["confirmed", "derived", "unconfirmed"]
+    at: str | None = None
+    precision: str | None = None
+    mode: str | None = None
+    voltage: Volts | None = None
+    activity: str | None = None
+
+    @model_validator(mode="after")
+    def _comparable(self) -> Self:
+        if self.quantity not in UNITS:
+            raise ValueError(str(unknown("quantity", self.quantity, UNITS)))
+        unit = UNITS[self.quantity]
+        if self.unit != unit:
+            raise ValueError(f'unit = "{self.unit}": {self.quantity} is given in "{unit}"')
+        if self.quantity in WHOLE and self.at is None:
+            raise ValueError(
+                f"at is missing: {self.quantity} means nothing without the operating point "
+                "(precision and bits) that it was taken at"
+            )
+        return self
+
+    def text(self) -> str:
+        """Value and unit for a reader."""
+        return f"{self.value:g}" if self.unit == "1" else f"{self.value:g} {self.unit}"
+
+
+def check_conditions(points: Sequence[OperatingPoint], figures: Sequence[Figure]) -> None:
+    """Raise ValueError where figures of different conditions would be combined."""
+    names = [point.name for point in points]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f'operating_points: "{name}" is given twice')
+    for position, figure in enumerate(figures):
+        if figure.at is not None and figure.at not in names:
+            error = unknown("operating point", figure.at, names)
+            raise ValueError(f"figures[{position}].at: {error}")
+        joined = points if figure.at is None else [p for p in points if p.name == figure.at]
+        for point in joined:
+            for condition in _contradictions(figure, point):
+                raise ValueError(
+                    f"figures[{position}] ({figure.quantity}) was taken at {condition} = "
+                    f"{_quoted(getattr(figure, condition))}, and operating point "
+                    f'"{point.name}" is at {_quoted(getattr(point, condition))}: figures of '
+                    "different conditions are not combined; say with at = which point it is of"
+                )
+    _check_pairs(figures)
+
+
+def _check_pairs(figures: Sequence[Figure]) -> None:
+    """Refuse two figures of one point that are the same quantity, or of different conditions."""
+    for (one, a), (two, b) in combinations(enumerate(figures), 2):
+        if a.at is not None and b.at is not None and a.at != b.at:
+            continue
+        if (a.quantity, a.scope) == (b.quantity, b.scope):
+            where = f' at operating point "{a.at or b.at}"' if a.at or b.at else ""
+            raise ValueError(
+                f"figures[{two}]: {b.quantity} of the {b.scope} is given twice{where} (also as "
+                f"figures[{one}]); say with at = which operating point each is of"
+            )
+        for condition in _contradictions(a, b):
+            raise ValueError(
+                f"figures[{one}] ({a.quantity}) was taken at {condition} = "
+                f"{_quoted(getattr(a, condition))} and figures[{two}] ({b.quantity}) at "
+                f"{_quoted(getattr(b, condition))}: figures of different conditions are not "
+                "combined; give each its operating point (at = NAME)"
+            )
+
+
+def _contradictions(a: Figure, b: Figure | OperatingPoint) -> Iterator[str]:
+    for condition in CONDITIONS:
+        one, two = getattr(a, condition), getattr(b, condition)
+        if one is not None and two is not None and one != two:
+            yield condition
+
+
+def _quoted(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else f"{value:g}"

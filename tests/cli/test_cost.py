@@ -1,0 +1,176 @@
+"""`cimtool cost` and `cimtool targets check`: what they print and write, and every mistake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cimtool import api
+from cimtool.hardware.target import target_names, targets_folder
+from cimtool.training.demo_data import DemoFiles
+
+Run = Callable[..., Any]
+
+
+def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
+    cimtool: Run, small_bundle: Path, tmp_path: Path
+) -> None:
+    ran = cimtool("cost", small_bundle, "--gallery", 50, "-o", tmp_path / "out")
+    assert (ran.status, ran.err) == (0, "")
+    (row,) = [line.split() for line in ran.out.splitlines() if line.startswith("text.fc1 ")]
+    # 24 of 128 rows and all 32 columns of weights, in one array.
+    assert row[1:6] == ["24", "x", "32", "1", "18.8%"]
+    assert "chips: not given" in ran.out
+    assert "a lower bound" in ran.out
+    assert "% of operations" in ran.out
+    assert "Monte Carlo, K = 10" in ran.out
+    assert ran.out.splitlines()[-1] == (
+        f"wrote {tmp_path}/out/cost.json, {tmp_path}/out/placement.svg"
+    )
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "cost.json",
+        "placement.svg",
+    ]
+
+
+def test_cost_as_json_is_what_is_written(cimtool: Run, small_bundle: Path, tmp_path: Path) -> None:
+    printed = cimtool("cost", small_bundle, "--gallery", 50, "-o", tmp_path, "--json").json
+    written = json.loads((tmp_path / "cost.json").read_text())
+    assert printed.pop("written") == [str(tmp_path / n) for n in ("cost.json", "placement.svg")]
+    assert printed == written
+    assert written["query"]["energy_pj"]["lower_bound"] is True
+    assert written["montecarlo"]["random_normals"] == 51 * 10 * 16
+    assert written["layout"]["chips"] is None
+
+
+def test_cost_leaves_its_files_beside_the_bundles_own(
+    cimtool: Run, small_bundle: Path, tmp_path: Path, small_trunk: DemoFiles
+) -> None:
+    bundle = api.compile(
+        small_trunk.projectors,
+        small_trunk.poly,
+        calibration=small_trunk.calibration,
+        target="hermes-pcm-14nm",
+        output=tmp_path / "bundle",
+    )
+    for _ in range(2):
+        ran = cimtool("cost", bundle.folder)
+        assert ran.status == 0
+    assert "1 chip of 64 arrays (0.125 filled); all weights stay where they are" in ran.out
+    assert "query x" not in ran.out
+    assert (bundle.folder / "placement.svg").is_file()
+    assert not list(bundle.folder.glob(".partial-*"))
+
+
+def test_a_score_in_the_memory_is_placed_and_counted(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place, held = tmp_path / "bundle", tmp_path / "held"
+    compiled = compiling(small_trunk, place, target="isaac-rram-128", score_mapping="in-memory")
+    assert cimtool(*compiled).status == 0
+    assert cimtool("program", place, "--gallery", small_trunk.eval, "-o", held).status == 0
+    found = cimtool("cost", held, "-o", tmp_path / "out", "--json").json
+    layers = [one["layer"] for one in found["layers"] if one["layer"].startswith("score.")]
+    assert layers
+    assert found["gallery"] == 40
+    # What two queries are multiplied with is stored once.
+    assert {one["layer"]: one["shares"] for one in found["layers"] if one["shares"]} == {
+        "score.mus.mu": "score.mu.mu"
+    }
+    stored = [one["arrays"] for one in found["layers"] if not one["shares"]]
+    assert found["layout"]["tiles"] == sum(stored)
+    assert found["query"]["macs"] > found["text"]["macs"]
+    assert found["query"]["conversions"] > found["text"]["conversions"]
+    digital = cimtool("cost", place, "--gallery", 40, "-o", tmp_path / "out", "--json").json
+    counts = [one["query"]["digital"]["multiplications"] for one in (found, digital)]
+    assert counts[0] < counts[1]
+    wrong = cimtool("cost", held, "--gallery", 41)
+    assert (wrong.status, wrong.sentence) == (
+        2, "--gallery is 41; the bundle holds a gallery of 40 items"
+    )  # fmt: skip
+
+
+def test_of_a_hybrid_score_only_the_shortlist_is_scored_digitally(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place = tmp_path / "bundle"
+    compiled = compiling(small_trunk, place, target="hermes-pcm-14nm", score_mapping="hybrid")
+    assert cimtool(*compiled).status == 0
+    found = []
+    for length in (5, 20):
+        held = tmp_path / f"held{length}"
+        programmed = ("program", place, "--gallery", small_trunk.eval, "--shortlist", length)
+        assert cimtool(*programmed, "-o", held).status == 0
+        found.append(cimtool("cost", held, "--json").json)
+    layers = [one["layer"] for one in found[0]["layers"]]
+    assert [name for name in layers if not name.startswith(("text.", "video."))] == [
+        "shortlist.mu.mu"
+    ]
+    few, many = (one["query"]["digital"]["multiplications"] for one in found)
+    assert found[0]["gallery"] == found[1]["gallery"] == 40
+    assert few < many
+    assert found[0]["query"]["macs"] == found[1]["query"]["macs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--operating-point", "fast"], 'operating point "fast": target isaac-rram-128 has none'),
+        (["--gallery", "0"], "'--gallery'"),
+        (["--samples", "many"], "'--samples'"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    cimtool: Run, small_bundle: Path, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    ran = cimtool("cost", small_bundle, "-o", tmp_path / "out", *arguments)
+    assert ran.status == 2
+    assert sentence in ran.sentence
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_cannot_be_written(cimtool: Run, small_bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = cimtool("cost", small_bundle, "-o", tmp_path / "file")
+    assert ran.status == 2
+    assert ran.sentence.startswith(f"{tmp_path}/file: the cost cannot be written (")
+
+
+def test_check_without_arguments_checks_every_shipped_target(cimtool: Run) -> None:
+    found = cimtool("targets", "check", "--json").json
+    assert sorted(found["valid"]) == target_names()
+    assert len(found["compared"]["hermes-pcm-14nm"]) == 4
+    text = cimtool("targets", "check", "hermes-pcm-14nm").out
+    assert "throughput 63.1 TOPS at one-phase: 63.07 from 64 arrays of 256 x 256" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("value = 133\n", "value = 150\n", "it is 55.92 TOPS, expected within 2%"),
+        (
+            'at = "one-phase"\nscope = "core"',
+            'at = "one-phase"\nmode = "four-phase (high precision)"\nscope = "core"',
+            "figures of different conditions are not combined",
+        ),
+        ("rows = 256\n", "rows = 256\nrows_active = 257\n", "array.rows_active = 257: must be at"),
+        ("columns = 512\n", "columns = 1\n", "array.columns = 1: must be at least 2, the cells of"),
+        ("[adc]\nbits = 8\n", "[adc]\n", "adc.bits is missing: must be an integer from 1 to 16"),
+        ("[adc]\nbits = 8\n", "[adc]\nbits = 0\n", "adc.bits = 0: must be an integer from 1 to 16"),
+    ],
+)  # fmt: skip
+def test_a_broken_target_is_one_sentence_and_status_2(
+    cimtool: Run, tmp_path: Path, old: str, new: str, sentence: str
+) -> None:
+    text = (targets_folder() / "hermes-pcm-14nm.toml").read_text()
+    assert old in text
+    file = tmp_path / "broken.toml"
+    file.write_text(text.replace(old, new, 1))
+    ran = cimtool("targets", "check", file)
+    assert ran.status == 2
+    assert ran.sentence.startswith(f"{file}: ")
+    assert sentence in ran.sentence

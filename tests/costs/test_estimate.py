@@ -1,0 +1,189 @@
+"""Counts and totals that can be worked out by hand; what no figure covers is said to be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cimtool import api
+from cimtool.costs.estimate import DIGITAL, LOADING, Estimate, estimate
+from cimtool.errors import CimError
+from cimtool.hardware.figures import Figure
+from cimtool.hardware.target import Target, load_target
+from cimtool.ir.program import Program
+from cimtool.settings import resolve
+
+MACS = 1024 * 2048 + 2048 * 2048 + 2 * 2048 * 1024
+FullSize = Callable[[Target], Program]
+
+
+def estimated(full_size: FullSize, target: Target, point: str | None = None) -> Estimate:
+    settings = resolve(target, None, {})
+    program = full_size(target)
+    return estimate(program, settings, target, samples=10, dimension=1024, operating_point=point)
+
+
+def with_figures(target: Target, **values: tuple[float, str]) -> Target:
+    figures = tuple(
+        Figure(
+            quantity=quantity, value=value, unit=unit, source="here", scope="array",
+            status="derived",
+        )
+        for quantity, (value, unit) in values.items()
+    )  # fmt: skip
+    return target.model_copy(update={"figures": (*target.figures, *figures)})
+
+
+def test_hermes_both_projectors(full_size: FullSize) -> None:
+    found = estimated(full_size, load_target("hermes-pcm-14nm"))
+    assert (found.layout.chips, found.layout.chips_filled, found.layout.loads) == (5, 5.0, 0)
+    assert found.layout.cores == 320
+    assert found.text.macs == MACS
+    # 4, 8, 8 and 8 row groups, one conversion of each column of each.
+    assert found.text.conversions == 2048 * 4 + 2048 * 8 + 2 * 1024 * 8
+    assert found.text.drive_cycles == 4
+    assert found.text.latency.value == pytest.approx(4 * 133)
+    assert found.text.energy.value == pytest.approx(1000 * 13.4 * MACS / 65536)
+    four = estimated(full_size, load_target("hermes-pcm-14nm"), "four-phase")
+    assert four.text.latency.value == pytest.approx(4 * 521)
+    assert four.text.energy.value == pytest.approx(1000 * 52.9 * MACS / 65536)
+
+
+def test_neurram_fills_thirteen_chips_and_a_third(full_size: FullSize) -> None:
+    plan = estimated(full_size, load_target("neurram-rram-130nm")).layout
+    assert plan.chips_filled == pytest.approx(40 / 3)
+    assert (plan.chips, plan.cores, plan.resident) == (14, 640, True)
+
+
+def test_isscc23_is_loaded_2560_times(full_size: FullSize) -> None:
+    found = estimated(full_size, load_target("dcim-28nm-isscc23"))
+    assert (found.layout.loads, found.layout.chips, found.layout.arrays) == (2560, 1, 8)
+    assert found.layout.rounds == {"text": 1280, "video": 1280}
+    # 20,480 banks of 8 in turn, 4 cycles each at 182 MHz, both projectors alike.
+    assert found.text.drive_cycles == 1280 * 4
+    assert found.text.latency.value == pytest.approx(1280 * 4 * 1000 / 182)
+    assert found.text.cells_written == MACS * 8
+    assert LOADING in found.text.latency.missing
+    assert LOADING in found.text.energy.missing
+
+
+def test_loading_is_in_every_total_where_it_has_figures(full_size: FullSize) -> None:
+    plain = load_target("dcim-28nm-isscc23")
+    told = with_figures(plain, write_energy=(0.5, "pJ"), write_latency=(2.0, "ns"))
+    before, after = estimated(full_size, plain).text, estimated(full_size, told).text
+    assert before.energy.value is not None
+    assert before.latency.value is not None
+    assert after.energy.value == pytest.approx(before.energy.value + 0.5 * MACS * 8)
+    assert after.latency.value == pytest.approx(before.latency.value + 2.0 * 128 * 1280)
+    assert LOADING not in (*after.energy.missing, *after.latency.missing)
+    assert after.coverage > before.coverage
+
+
+@pytest.mark.parametrize("rewritable", ["field", "factory"])
+def test_only_a_target_that_is_rewritten_per_inference_takes_rounds(
+    full_size: FullSize, rewritable: str
+) -> None:
+    target = load_target("dcim-28nm-isscc23").model_copy(update={"rewritable": rewritable})
+    found = estimated(full_size, target)
+    assert (found.layout.chips, found.layout.loads, found.layout.arrays) == (2560, 0, 20480)
+    assert found.text.cells_written == 0
+    assert found.text.drive_cycles == 4 * 4
+
+
+def test_weight_sets_hold_more_and_work_in_turn(full_size: FullSize) -> None:
+    found = estimated(full_size, load_target("c2c-22nm-intel"))
+    assert found.layout.tiles == 2 * MACS // 1024
+    assert found.layout.loads == 2 * MACS // 8192
+    assert found.text.drive_cycles == MACS // 1024
+
+
+def test_isaac_knows_conversions_and_shift_and_adds_alone(full_size: FullSize) -> None:
+    found = estimated(full_size, load_target("isaac-rram-128"))
+    text = found.text
+    # A column sum for every weight: 4 slices in 128 rows, 8 cycles of its inputs.
+    assert text.conversions == text.shift_adds == MACS * 4 * 8 // 128
+    assert text.energy.value == pytest.approx(text.conversions * (1.667 + 0.021))
+    assert text.known == text.conversions + text.shift_adds
+    assert text.coverage == text.known / (MACS + text.known + text.digital.total)
+    assert text.energy.missing == ("MACs in arrays", DIGITAL)
+    assert text.latency.value == pytest.approx(4 * 8 * 100)
+    assert found.layout.chips is None
+    assert found.area.value == pytest.approx(found.layout.arrays * 1200 / 1e6)
+    assert found.area.lower_bound
+
+
+def test_nothing_is_made_up_where_nothing_is_given(full_size: FullSize) -> None:
+    text = estimated(full_size, load_target("ideal")).text
+    assert (text.energy.value, text.latency.value, text.coverage) == (None, None, 0.0)
+    assert text.energy.lower_bound
+
+
+def test_figures_of_another_array_or_precision_are_not_used(full_size: FullSize) -> None:
+    target = load_target("colonnade-65nm")
+    program = full_size(target)
+    for flags, known in (
+        ({}, True),
+        ({"accumulator_bits": 40}, True),
+        ({"array": "256x128"}, False),
+        ({"dac_bits": 2}, False),
+    ):
+        settings = resolve(target, None, flags)
+        found = estimate(program, settings, target, samples=10, dimension=1024)
+        assert (found.text.energy.value is not None) is known, flags
+        place = found.placements[0]
+        assert (found.rates.mismatch(place, settings) is None) is known, flags
+
+
+def test_neurram_needs_the_bits_of_its_operating_point(full_size: FullSize) -> None:
+    target = load_target("neurram-rram-130nm")
+    assert estimated(full_size, target, "in4/out6").text.energy.value is None
+    flags = {"input_bits": 4, "activation_bits": 4, "adc_bits": 6}
+    own = target.model_copy(update={"input": target.input.model_copy(update={"bits": 4})})
+    found = estimate(
+        full_size(own), resolve(target, None, flags), target,
+        samples=10, dimension=1024, operating_point="in4/out6",
+    )  # fmt: skip
+    assert found.text.energy.value == pytest.approx(2 * MACS / 15.95)
+
+
+def test_a_bit_serial_point_is_taken_as_often_as_a_layer_has_bits(full_size: FullSize) -> None:
+    found = estimated(full_size, load_target("charge-65nm-princeton"), "0.85 V")
+    assert found.text.energy.value == pytest.approx(64 * 2 * MACS / 400)
+    # 64, 64, 32 and 32 tiles of 32 columns on the one array, 8 one-bit products each.
+    assert found.text.latency.value == pytest.approx(192 * 8 * 1350)
+
+
+def test_rows_that_are_read_in_turn_take_their_time(full_size: FullSize) -> None:
+    plain = load_target("isaac-rram-128")
+    array = plain.array.model_copy(update={"rows_active": 32})
+    found = estimated(full_size, plain.model_copy(update={"array": array}))
+    assert found.text.latency.value == pytest.approx(4 * 4 * 8 * 100)
+    assert found.text.drive_cycles == 4 * 4 * 8
+
+
+def test_a_query_costs_one_text_and_the_score_of_every_item(small_bundle: Path) -> None:
+    none, one, ten = (api.cost(small_bundle, gallery=m) for m in (None, 1, 10))
+    assert none.query is None
+    assert none.montecarlo is None
+    assert one.query is not None
+    assert ten.query is not None
+    counts = [found.query.digital.multiplications for found in (one, ten)]
+    # Six products of width 16 and the polynomial; squares of the items' mu are there already.
+    assert 6 * 16 < (counts[1] - counts[0]) / 9 < 6 * 16 + 2 * 16
+    assert ten.query.macs == ten.text.macs
+    sampled = api.cost(small_bundle, gallery=10, samples=7).montecarlo
+    assert sampled is not None
+    assert sampled.random_normals == 11 * 7 * 16
+    assert sampled.multiplications == 11 * 7 * 16 + 10 * 49 * 16
+    assert sampled.sigmoids == 490
+
+
+def test_mistakes(small_bundle: Path) -> None:
+    with pytest.raises(CimError, match='point "x": target isaac-rram-128 has none'):
+        api.cost(small_bundle, operating_point="x")
+    with pytest.raises(CimError, match="--gallery is 0; expected at least 1"):
+        api.cost(small_bundle, gallery=0)
+    with pytest.raises(CimError, match="--samples is 0; expected at least 1"):
+        api.cost(small_bundle, gallery=1, samples=0)

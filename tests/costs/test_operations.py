@@ -1,0 +1,80 @@
+"""Digital operations, counted by hand on graphs small enough for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cimtool.costs.operations import Operations, digital
+from cimtool.hardware.crossbar import Crossbar, Encoding
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Store, Sum
+from cimtool.ir.integer import Dequantize, Quantize, Requant
+from cimtool.ir.op import Op
+from cimtool.ir.program import Builder
+from cimtool.ir.types import Type, integer, real
+
+ROWS = {"x": integer(("n", 5), -8, 7, 1.0), "y": integer(("m", 5), -8, 7, 1.0)}
+ONE = np.int64(1)
+UNIT = np.float64(1)
+
+
+def counted(
+    op: Op, *inputs: str, types: dict[str, Type] = ROWS, n: int = 1, m: int = 3
+) -> Operations:
+    builder = Builder("score", types)
+    name = builder.add("out", op, *inputs)
+    graph = builder.graph({"out": name})
+    return digital(graph, graph.by_name[name], {"n": n, "m": m})
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "expected"),
+    [
+        (MatMul(), ("x", "y"), Operations(3 * 5, 3 * 5)),
+        (Mul(), ("x", "x"), Operations(5)),
+        (Sum(), ("x",), Operations(0, 4)),
+        (Clip(ONE, np.int64(4)), ("x",), Operations(limits=5)),
+        (Requant(np.int64(3), np.int64(2), -8, 7, UNIT), ("x",), Operations(5, 5, 5, 5)),
+        (Dequantize(np.float64(0.5)), ("x",), Operations(shifts=5)),
+        (Axis(1), ("x",), Operations()),
+        # x - 4 x + 3 x + 1: one shift, one multiplication and three additions an element.
+        (Add((ONE, -4 * ONE, 3 * ONE), ONE, UNIT), ("x", "x", "x"), Operations(5, 15, 5)),
+        (Add((-ONE,), np.int64(0), UNIT), ("x",), Operations()),
+    ],
+)
+def test_counts_of_one_query_and_three_items(
+    op: Op, inputs: tuple[str, ...], expected: Operations
+) -> None:
+    assert counted(op, *inputs) == expected
+
+
+def test_quantising_shifts_rounds_and_limits() -> None:
+    op = Quantize(np.float64(0.25), -8, 7)
+    found = counted(op, "x", types={"x": real(("n", 5), -1.0, 1.0)})
+    assert found == Operations(additions=5, shifts=5, limits=5)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "sums"),
+    [("differential", 0), ("offset", 5), ("twos-complement", 0)],
+)
+def test_behind_arrays_a_bias_and_what_offsets_need(encoding: Encoding, sums: int) -> None:
+    crossbar = Crossbar(4, 1, 8, encoding, 4, "unsigned", 4, None, "half-up", 32)
+    weight = np.arange(10).reshape(5, 2) - 5
+    op = CrossbarMvm(weight, np.zeros(2, np.int64), np.ones(2), crossbar, (None,) * crossbar.slices)
+    found = counted(op, "x", types={"x": integer(("n", 5), 0, 15, 1.0)}, n=2)
+    # Two row groups by two outputs take the inputs' sum, shifted, off again; twice, for two rows.
+    factors = 4 if sums else 0
+    assert found == Operations(0, 2 * (2 + sums + factors), 2 * factors)
+
+
+def test_what_no_compiled_program_holds_is_not_counted() -> None:
+    with pytest.raises(TypeError, match="store is not counted"):
+        counted(Store("mu"), "x")
+
+
+def test_operations_add_up() -> None:
+    both = Operations(1, 2, 3, 4) + Operations(4, 3, 2, 1).times(2)
+    assert both == Operations(9, 8, 7, 6)
+    assert both.total == 30

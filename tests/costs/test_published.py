@@ -1,0 +1,149 @@
+"""Published figures follow from geometry and cycle time, and the cost model gives them back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cimtool.costs.estimate import layer_cost
+from cimtool.costs.published import check_published, compare_published, full_array
+from cimtool.costs.rates import Rates, rates_at
+from cimtool.costs.totals import Cost
+from cimtool.errors import CimError
+from cimtool.hardware.target import Target, load_target, target_names, targets_folder
+from cimtool.placement import layout
+
+POINTS = [
+    (name, point.name) for name in target_names() for point in load_target(name).operating_points
+]
+OF_A_PRODUCT = {"throughput", "efficiency", "mvm_latency", "mvm_energy", "mac_energy"}
+
+
+def full(rates: Rates) -> tuple[int, Cost]:
+    """MACs and cost of one product that uses all of one array."""
+    place, settings = full_array(rates)
+    return place.macs, layer_cost(place, rates, settings, layout([place], rates.target))
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_shipped_targets_agree_with_themselves(name: str) -> None:
+    assert all(one.agrees for one in check_published(load_target(name), name))
+
+
+def test_throughput_is_recomputed_wherever_it_is_published() -> None:
+    compared = [one for name in target_names() for one in compare_published(load_target(name))]
+    throughputs = [one for one in compared if one.quantity == "throughput"]
+    assert len(throughputs) == 10
+    assert all(one.computed is not None for one in throughputs)
+
+
+@pytest.mark.parametrize(("name", "point"), POINTS)
+def test_a_fully_used_array_costs_what_was_published(name: str, point: str) -> None:
+    rates = rates_at(load_target(name), point)
+    macs, cost = full(rates)
+    latency, energy = cost.latency.value, cost.energy.value
+    found: dict[str, float] = {}
+    if energy is not None:
+        found["efficiency"] = 2 * macs / energy
+        found["mac_energy"] = energy / macs
+    checked = 0
+    for figure in (f for f in rates.target.figures if f.at == point):
+        arrays = rates.arrays_in(figure.scope)
+        assert arrays is not None
+        if latency is not None:
+            found["mvm_latency"] = latency
+            found["throughput"] = 2 * macs * arrays / latency / 1000
+        if energy is not None:
+            found["mvm_energy"] = energy * arrays / 1000
+        if figure.quantity in OF_A_PRODUCT:
+            assert found[figure.quantity] == pytest.approx(figure.value, rel=0.05)
+            checked += 1
+    assert checked
+
+
+def test_parts_of_the_charge_array_add_up_to_its_whole() -> None:
+    rates = rates_at(load_target("charge-65nm-princeton"), "0.85 V")
+    place, settings = full_array(rates)
+    parts, whole = rates.parts(place, settings), rates.energy(place, settings)
+    assert parts.macs is not None
+    assert parts.conversions is not None
+    assert parts.macs + parts.conversions == pytest.approx(whole.macs, rel=0.02)
+
+
+def test_isaac_reads_a_full_array_at_the_pace_of_its_converter() -> None:
+    target = load_target("isaac-rram-128")
+    point = load_target("dcim-28nm-isscc22").operating_points[0]
+    rates = Rates(target, point)
+    _, cost = full(rates)
+    assert cost.latency.value == pytest.approx(8 * 100)
+    slower = target.model_copy(
+        update={
+            "figures": tuple(
+                f.model_copy(update={"value": 0.64}) if f.quantity == "adc_rate" else f
+                for f in target.figures
+            )
+        }
+    )
+    assert full(Rates(slower, point))[1].latency.value == pytest.approx(8 * 200)
+
+
+def changed(folder: Path, name: str, old: str, new: str) -> tuple[Target, str]:
+    text = (targets_folder() / f"{name}.toml").read_text()
+    assert old in text
+    file = folder / f"{name}.toml"
+    file.write_text(text.replace(old, new, 1))
+    return load_target(file), str(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "sentence"),
+    [
+        (
+            "hermes-pcm-14nm",
+            "value = 133\n",
+            "value = 266\n",
+            'throughput = 63.1 TOPS at operating point "one-phase": recomputed from 64 arrays of '
+            "256 x 256 weights in 266 ns it is 31.54 TOPS, expected within 2%",
+        ),
+        (
+            "hermes-pcm-14nm",
+            "value = 52.9\n",
+            "value = 13.4\n",
+            'efficiency = 2.48 TOPS/W at operating point "four-phase": recomputed from the '
+            "mvm_energy of 13.4 nJ it is 9.781 TOPS/W, expected within 2%",
+        ),
+        (
+            "metis-dcim-12nm",
+            "value = 800\n",
+            "value = 400\n",
+            "throughput = 52.4 TOPS at operating point \"int8\": recomputed",
+        ),
+        (
+            "c2c-22nm-intel",
+            "value = 0.124\n",
+            "value = 0.2\n",
+            "density = 2.4 TOPS/mm2 at operating point \"0.7 V\": recomputed",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mismatch_is_one_sentence(
+    tmp_path: Path, name: str, old: str, new: str, sentence: str
+) -> None:
+    target, file = changed(tmp_path, name, old, new)
+    with pytest.raises(CimError) as caught:
+        check_published(target, file)
+    assert str(caught.value).startswith(f"{file}: {sentence}")
+    assert "\n" not in str(caught.value)
+
+
+def test_two_percent_is_the_limit(tmp_path: Path) -> None:
+    # 64 arrays of 2 x 65,536 operations in 133 ns are 63.07 TOPS.
+    for value, agrees in (("64.3", True), ("64.4", False), ("61.9", True), ("61.8", False)):
+        target, _ = changed(tmp_path, "hermes-pcm-14nm", "value = 63.1\n", f"value = {value}\n")
+        assert next(one.agrees for one in compare_published(target)) is agrees
+
+
+def test_an_array_without_limits_is_never_full() -> None:
+    with pytest.raises(CimError, match="ideal: has no operating point, or an array without limits"):
+        full_array(rates_at(load_target("ideal"), None))
