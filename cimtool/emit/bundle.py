@@ -10,24 +10,25 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from cimtool import __version__
 from cimtool.arrays import Array
-from cimtool.emit.serial import ConstantTable, program_text, read_program
+from cimtool.emit.serial import ConstantTable, narrowed, program_text, read_program, widened
 from cimtool.errors import CimError
 from cimtool.files import sha256, unwritable
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Program
 from cimtool.pipeline import Stage
 from cimtool.reference.surrogate import Polynomial
-from cimtool.settings import Settings
+from cimtool.settings import ScoreMapping, Settings
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -35,9 +36,19 @@ PROGRAM = "program.json"
 CONSTANTS = "constants.safetensors"
 STAGES = "stages.json"
 STAGE_CONSTANTS = "stages.safetensors"
+QUERIES = "queries.safetensors"
+"""Features of calibration pairs, by which `program` fits the converters of a gallery."""
+
+GALLERY = "gallery.safetensors"
+"""Features of a hybrid score's items, for the exact scores of a shortlist."""
+
+SHORTLIST = "shortlist.onnx"
 ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", "float.onnx")
 REPORTED = ("trained", "folded", "lowered", "quantized", "tiled", "converters fitted")
 """The stages that a bundle keeps, so that `verify` can say which pass cost what."""
+
+IN_MEMORY = "score in memory"
+"""The stage of a program that holds a gallery; it follows those of REPORTED."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +81,26 @@ class ModelCard:
 
 
 @dataclass(frozen=True)
+class Gallery:
+    """The items that a bundle's arrays hold: where they came from, and how they are scored.
+
+    `features` is the SHA-256 of their integer features, `shortlist` the length of a hybrid score's.
+    """
+
+    file: str
+    sha256: str
+    items: int
+    mapping: ScoreMapping
+    shortlist: int | None
+    features: str
+
+
+@dataclass(frozen=True)
 class Build:
-    """What a compilation made, before it is written."""
+    """What a compilation made, before it is written.
+
+    `files` are the bytes of further files by name: queries, or features of a gallery.
+    """
 
     model: ModelCard
     target: Target
@@ -80,6 +109,8 @@ class Build:
     inputs: tuple[tuple[str, str], ...]
     onnx: Mapping[str, bytes]
     notes: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    gallery: Gallery | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +143,51 @@ class Bundle:
             Stage(name, read_program(json.dumps(text), constants, str(file)))
             for name, text in texts.items()
         ]
-        return (*stages, Stage(REPORTED[-1], self.program))
+        last = REPORTED[-1] if self.program.gallery_items is None else IN_MEMORY
+        return (*stages, Stage(last, self.program))
+
+    @cached_property
+    def gallery(self) -> Gallery | None:
+        """The gallery in the bundle's arrays; None before `cimtool program`."""
+        return gallery_of(self.manifest)
+
+    @cached_property
+    def gallery_features(self) -> dict[str, Array]:
+        """Integer features of a hybrid score's items: `mu`, `s` [M, d], self terms [M]."""
+        return _features(self.folder / GALLERY)
+
+    @cached_property
+    def queries(self) -> dict[str, Array]:
+        """Features of calibration pairs, `text.mu` .. `video.vd_self`, of videos where known.
+
+        There are none where the score is digital.
+        """
+        return _features(self.folder / QUERIES)
+
+
+def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
+    """The gallery that a manifest names, if any."""
+    values = manifest.get("gallery")
+    return None if values is None else Gallery(**values)
+
+
+def held_gallery(folder: Path) -> Gallery | None:
+    """The gallery of a bundle that was opened before, by its manifest alone."""
+    return gallery_of(json.loads((folder / MANIFEST).read_text("utf-8")))
+
+
+def _is_hybrid(manifest: Mapping[str, Any]) -> bool:
+    return (manifest.get("gallery") or {}).get("mapping") == "hybrid"
+
+
+def features_bytes(features: Mapping[str, Array]) -> bytes:
+    """Integer features as a file's bytes, each in the narrowest type that holds it."""
+    content: bytes = save({n: np.ascontiguousarray(narrowed(v)) for n, v in features.items()})
+    return content
+
+
+def _features(file: Path) -> dict[str, Array]:
+    return {name: widened(value) for name, value in _constants(file).items()}
 
 
 def _constants(file: Path) -> dict[str, Array]:
@@ -146,24 +221,27 @@ def write_bundle(folder: Path, build: Build) -> Bundle:
             "notes": list(build.notes),
             "files": {name: sha256(partial / name) for name in files},
         }
+        if build.gallery is not None:
+            manifest["gallery"] = asdict(build.gallery)
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
     return Bundle(folder, manifest, build.model, build.target, build.settings)
 
 
 def _write_files(folder: Path, build: Build) -> None:
     final = ConstantTable()
-    stages = {stage.name: stage.program for stage in build.stages}
-    (folder / PROGRAM).write_text(program_text(stages[REPORTED[-1]], final), "utf-8")
+    *stages, last = (s for s in build.stages if s.name in (*REPORTED, IN_MEMORY))
+    (folder / PROGRAM).write_text(program_text(last.program, final), "utf-8")
     # Written by Python: safetensors' own writer says of a full disk what is no OSError.
     (folder / CONSTANTS).write_bytes(save(final.arrays))
     earlier = ConstantTable(final.names)
     texts = [
-        f"{json.dumps(name)}: {program_text(stages[name], earlier, f'{name}/').rstrip()}"
-        for name in REPORTED[:-1]
+        f"{json.dumps(stage.name)}: "
+        f"{program_text(stage.program, earlier, f'{stage.name}/').rstrip()}"
+        for stage in stages
     ]
     (folder / STAGES).write_text("{\n" + ",\n".join(texts) + "\n}\n", "utf-8")
     (folder / STAGE_CONSTANTS).write_bytes(save(earlier.arrays))
-    for name, content in build.onnx.items():
+    for name, content in {**build.onnx, **build.files}.items():
         (folder / name).write_bytes(content)
 
 
@@ -241,7 +319,8 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(
             f"{file}: format_version = {version}; expected {FORMAT_VERSION}, compile again"
         )
-    for name in (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, *ONNX_FILES):
+    hybrid = (SHORTLIST, GALLERY) if _is_hybrid(manifest) else ()
+    for name in (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, *ONNX_FILES, *hybrid):
         if name not in files:
             raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
     for name, digest in files.items():
@@ -249,6 +328,7 @@ def read_bundle(folder: Path) -> Bundle:
     try:
         model = ModelCard.from_json(manifest["model"])
         target, settings = manifest["target"], manifest["settings"]
+        gallery_of(manifest)
     except (KeyError, TypeError) as error:
         raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
     return Bundle(

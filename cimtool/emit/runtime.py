@@ -68,6 +68,14 @@ class Session:
         """`logit` [n, m] float32 of all pairs by `score.onnx`."""
         return np.concatenate([block for _, block in self.iter_score(text, video)])
 
+    def distances(self, text: Mapping[str, Array], items: int) -> Array:
+        """`ed` int64 [n, items] of all texts by `shortlist.onnx`, in blocks of rows."""
+        height, blocks = max(1, PAIR_BLOCK // items), []
+        for start in range(0, len(text["mu"]), height):
+            block = {f"text_{name}": value[start : start + height] for name, value in text.items()}
+            blocks.append(self.run(block)["ed"])
+        return np.concatenate(blocks)
+
     def iter_score(
         self, text: Mapping[str, Array], video: Mapping[str, Array]
     ) -> Iterator[tuple[slice, Array]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cimtool.arrays import Array
@@ -27,6 +28,10 @@ class Op(Named):
     def run(self, *inputs: Array) -> Array:
         """The value, in float64 or int64: the readable definition of the operation."""
         raise NotImplementedError
+
+    def kernel(self) -> Callable[..., Array] | None:
+        """A faster form of `run` that the operation brings itself; None where it has none."""
+        return None
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         """Write the operation as ONNX nodes and return the name of the result."""

@@ -79,16 +79,30 @@ class Graph:
 
 @dataclass(frozen=True)
 class Program:
-    """The deployable unit: the three entry points at one stage of the pipeline."""
+    """The deployable unit: the three entry points at one stage of the pipeline.
+
+    With a gallery programmed for a hybrid score, `shortlist` takes the text features to `ed`
+    [n, M] of all items.
+    """
 
     text: Graph
     video: Graph
     score: Graph
+    shortlist: Graph | None = None
 
     @property
-    def graphs(self) -> tuple[Graph, Graph, Graph]:
-        """The three graphs in the order text, video, score."""
-        return self.text, self.video, self.score
+    def graphs(self) -> tuple[Graph, ...]:
+        """The graphs in the order text, video, score, and the shortlist's where there is one."""
+        three = (self.text, self.video, self.score)
+        return three if self.shortlist is None else (*three, self.shortlist)
+
+    @property
+    def gallery_items(self) -> int | None:
+        """Items whose columns the score holds; None where it takes videos as they come."""
+        if any(name.startswith("video.") for name in self.score.inputs):
+            return None
+        (logit,) = self.score.outputs.values()
+        return int(self.score.types[logit].shape[1])
 
 
 def infer(graph: str, node: Node, inputs: list[Type]) -> Type:
@@ -204,6 +218,8 @@ def check(program: Program, stage: str, allowed: frozenset[type[Op]]) -> None:
         if not known.issuperset(graph.outputs.values()):
             raise RuntimeError(f"{stage} lost an output of {graph.name}")
         _ = graph.types
-    expected = score_inputs(program.text, program.video)
-    if list(expected) != list(program.score.inputs):
+    expected = list(score_inputs(program.text, program.video))
+    if program.gallery_items is not None:
+        expected = [name for name in expected if name.startswith("text.")]
+    if expected != list(program.score.inputs):
         raise RuntimeError(f"{stage}: score does not take what text and video return")

@@ -72,6 +72,31 @@ def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
     return embeddings_of({key: values[key] for key in KEYS if key in values}, str(path), held)
 
 
+def read_modality(path: Path, names: tuple[str, ...]) -> Array:
+    """Read one modality's rows, float32 [n, width], of a file that may hold others as well.
+
+    `names` are TEXT or VIDEO; a `.npy` holds these rows alone. Raises CimError as
+    `read_embeddings` does.
+    """
+    require_suffix(path, "embeddings", (".npy", ".npz", *TORCH_SUFFIXES))
+    if path.suffix == ".npz":
+        values: Any = read_npz(path, names)
+        return modality_of(values, names, str(path), npz_names(path))
+    values = _one(path)
+    return modality_of(values if isinstance(values, dict) else {names[0]: values}, names, str(path))
+
+
+def modality_of(
+    values: Mapping[str, Any],
+    names: tuple[str, ...],
+    where: str = "embeddings",
+    held: list[str] | None = None,
+) -> Array:
+    """Take one modality's rows, float32 [n, width], of arrays by name; CimError as above."""
+    key = _one_of(values, names, where, list(values) if held is None else held)
+    return _rows(values[key], where, key)
+
+
 def _one(path: Path) -> Any:
     require_suffix(path, "one modality's embeddings", (".npy", *TORCH_SUFFIXES))
     return read_npy(path) if path.suffix == ".npy" else read_torch(path)

@@ -155,6 +155,8 @@ def _bundle(folder: Path) -> Facts:
     try:
         values = json.loads(manifest.read_text(encoding="utf-8"))
         facts = {key: values[key] for key in MANIFEST_KEYS}
+        if "gallery" in values:
+            facts["gallery"] = values["gallery"]
         listed = values["files"].items()
     except OSError as error:
         raise CimError(f"{manifest}: cannot be read: {error.strerror}") from None

@@ -182,10 +182,11 @@ def top1_agreement(scores: Array, reference: Array) -> float:
     The best item is the set of all that share the highest score: a tie at the top that the
     reference does not have, or another one, is disagreement.
     """
-    return min(_same_best(scores, reference, axis) for axis in (0, 1))
+    return min(same_best(scores, reference, axis) for axis in (0, 1))
 
 
-def _same_best(scores: Array, reference: Array, axis: int) -> float:
+def same_best(scores: Array, reference: Array, axis: int) -> float:
+    """Return the share of queries, which are rows for axis 1, with the same best item in both."""
     best = scores == scores.max(axis=axis, keepdims=True)
     best_of_reference = reference == reference.max(axis=axis, keepdims=True)
     return float(np.mean((best == best_of_reference).all(axis=axis)))

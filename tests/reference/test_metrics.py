@@ -196,9 +196,9 @@ def test_top1_agreement_by_brute_force(case, seed):
 
 def test_a_tie_at_the_top_is_disagreement_unless_the_reference_has_it():
     sharp, tied = np.array([[3.0, 1.0, 0.0]]), np.array([[3.0, 3.0, 0.0]])
-    assert metrics._same_best(tied, sharp, axis=1) == 0
-    assert metrics._same_best(sharp, tied, axis=1) == 0
-    assert metrics._same_best(tied * 2, tied, axis=1) == 1
+    assert metrics.same_best(tied, sharp, axis=1) == 0
+    assert metrics.same_best(sharp, tied, axis=1) == 0
+    assert metrics.same_best(tied * 2, tied, axis=1) == 1
 
 
 @given(tied_scores(), st.integers(0, 99))

@@ -1,0 +1,218 @@
+"""What a gallery takes of a chip: arrays, chips, items a chip, writes against endurance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cimtool.errors import CimError
+from cimtool.hardware.crossbar import input_cycles
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.target import Target
+from cimtool.ir.program import Graph
+from cimtool.placement import same_cells
+from cimtool.settings import Settings
+
+
+@dataclass(frozen=True)
+class Drive:
+    """One product: the query that drives a stored matrix, and how its column sums are converted.
+
+    `steps` are the converters' step exponents a slice, None where lossless.
+    """
+
+    product: str
+    input_bits: int
+    input_encoding: str
+    cycles: int
+    adc_bits: int | None
+    steps: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class StoredMatrix:
+    """What is stored of all items for one or more products: `rows` values an item.
+
+    `arrays` hold it, a value's cells side by side; `across` items lie in one array, None where it
+    has no limit.
+    """
+
+    rows: int
+    items: int
+    weight_bits: int
+    encoding: str
+    slices: int
+    cells_per_value: int
+    row_tiles: int
+    across: int | None
+    drives: tuple[Drive, ...]
+
+    @property
+    def arrays(self) -> int:
+        """Arrays that hold all items."""
+        return self.arrays_for(self.items)
+
+    @property
+    def cells(self) -> int:
+        """Cells that are written."""
+        return self.rows * self.items * self.cells_per_value
+
+    def arrays_for(self, items: int) -> int:
+        """Arrays that hold so many items."""
+        return self.row_tiles * (1 if self.across is None else -(-items // self.across))
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """What a gallery of `items` takes of a target; None is a figure that the target does not give.
+
+    `items_per_chip` is by the widths that the values really need, `items_at_one_weight` if each
+    took one weight of the target. `pulses` are those of a write of one cell, `endurance` how many
+    a cell stands.
+    """
+
+    items: int
+    matrices: tuple[StoredMatrix, ...]
+    arrays_per_chip: int | None
+    chips: int | None
+    items_per_chip: int | None
+    items_at_one_weight: int | None
+    pulses: float | None
+    endurance: float | None
+
+    @property
+    def arrays(self) -> int:
+        """Arrays that hold the gallery."""
+        return sum(matrix.arrays for matrix in self.matrices)
+
+    @property
+    def cells(self) -> int:
+        """Cells that are written, once each."""
+        return sum(matrix.cells for matrix in self.matrices)
+
+    @property
+    def writes(self) -> float | None:
+        """Pulses that programming the gallery takes."""
+        return None if self.pulses is None else self.cells * self.pulses
+
+    @property
+    def programmings(self) -> float | None:
+        """How often a cell can be programmed before it is worn out, by the target's figures."""
+        if self.endurance is None:
+            return None
+        return self.endurance / (self.pulses or 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        derived = {
+            "arrays": self.arrays,
+            "cells": self.cells,
+            "writes": self.writes,
+            "programmings": self.programmings,
+        }
+        return asdict(self) | derived
+
+
+def memory_use(graph: Graph, settings: Settings, target: Target) -> MemoryUse:
+    """Count what a programmed graph's stored items take of a target."""
+    matrices = _matrices(graph, settings)
+    items = matrices[0].items
+    on_chip = target.hierarchy.arrays
+    per_chip = None if on_chip is None else on_chip * target.array.weight_sets
+    arrays = sum(matrix.arrays for matrix in matrices)
+    values = sum(matrix.rows for matrix in matrices)
+    weights = None
+    if per_chip and settings.weight_rows and settings.weights_across:
+        weights = per_chip * settings.weight_rows * settings.weights_across
+    return MemoryUse(
+        items=items,
+        matrices=matrices,
+        arrays_per_chip=per_chip,
+        chips=None if per_chip is None else -(-arrays // per_chip),
+        items_per_chip=None if per_chip is None else most_items(matrices, per_chip),
+        items_at_one_weight=None if weights is None else weights // values,
+        pulses=_figure(target, "write_pulses"),
+        endurance=_figure(target, "endurance"),
+    )
+
+
+def _matrices(graph: Graph, settings: Settings) -> tuple[StoredMatrix, ...]:
+    """Each matrix once, in the order of its first product: several drives share its cells."""
+    found: list[tuple[CrossbarMvm, list[Drive], str]] = []
+    for node in graph.nodes:
+        if not isinstance(node.op, CrossbarMvm):
+            continue
+        drive = _drive(node.name, node.op)
+        for op, drives, _ in found:
+            if same_cells(op, node.op):
+                drives.append(drive)
+                break
+        else:
+            found.append((node.op, [drive], graph.layer(node)))
+    return tuple(_matrix(op, drives, settings.of_layer(layer)) for op, drives, layer in found)
+
+
+def _drive(product: str, op: CrossbarMvm) -> Drive:
+    crossbar = op.crossbar
+    return Drive(
+        product,
+        crossbar.input_bits,
+        crossbar.input_encoding,
+        len(input_cycles(crossbar)),
+        crossbar.adc_bits,
+        op.steps,
+    )
+
+
+def _matrix(op: CrossbarMvm, drives: Sequence[Drive], settings: Settings) -> StoredMatrix:
+    rows, items = op.weight.shape
+    own = settings.model_copy(update={"weight_bits": op.crossbar.weight_bits})
+    return StoredMatrix(
+        rows=rows,
+        items=items,
+        weight_bits=own.weight_bits,
+        encoding=own.encoding,
+        slices=own.slices,
+        cells_per_value=own.cells_per_weight,
+        row_tiles=-(-rows // (own.weight_rows or rows)),
+        across=own.weights_across,
+        drives=tuple(drives),
+    )
+
+
+def most_items(matrices: Sequence[StoredMatrix], arrays: int) -> int | None:
+    """The most items that so many arrays hold; None where they hold any number."""
+    if any(matrix.across is None for matrix in matrices):
+        return None
+    low, high = 0, arrays * max(matrix.across or 0 for matrix in matrices)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(matrix.arrays_for(middle) for matrix in matrices) <= arrays:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _figure(target: Target, quantity: str) -> float | None:
+    return next((f.value for f in target.figures if f.quantity == quantity), None)
+
+
+def check_chips(use: MemoryUse, target: Target, chips: int) -> None:
+    """Raise CimError where a gallery does not fit so many chips that are written once."""
+    if chips < 1:
+        raise CimError(f"--chips is {chips}; expected at least 1")
+    if use.arrays_per_chip is None:
+        raise CimError(
+            f"--chips is {chips}, and target {target.name} does not say how many arrays a chip "
+            "has ([chip] or array.arrays), so nothing can be counted; leave --chips out"
+        )
+    room = chips * use.arrays_per_chip
+    if use.arrays > room and target.rewritable != "per-inference":
+        raise CimError(
+            f"gallery: {use.items:,} items take {use.arrays:,} arrays and {chips} "
+            f"{target.name} {'chip has' if chips == 1 else 'chips have'} {room:,}, which cannot be "
+            f"rewritten for each query; expected at most {most_items(use.matrices, room):,} items, "
+            f"or --chips {use.chips}"
+        )

@@ -1,0 +1,228 @@
+"""Program a gallery: the score with the videos as constants, its products on crossbars.
+
+What depends on the videos alone is computed once. The products of a query with what is stored of
+an item become crossbar products, one column an item; self terms are constants of digital sums:
+
+    vd = .. + (4 s_t + mu_t^2 / u).s_v + .. - 8 (mu_t s_t).mu_v - 8 mu_t.(mu_v s_v)
+
+where two queries that drive the same cells are added first, if that takes no more input bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from cimtool.arrays import Array, IntArray
+from cimtool.errors import CimError
+from cimtool.hardware.crossbar import encode_weights, lossless
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Add, MatMul
+from cimtool.ir.format import round_half_up
+from cimtool.ir.integer import Requant
+from cimtool.ir.op import Op
+from cimtool.ir.program import Builder, Graph, Node, keep, rewrite
+from cimtool.passes.bias import outputs
+from cimtool.passes.converters import FIT_ROWS, fit_steps, refit
+from cimtool.passes.tile import layout
+from cimtool.settings import ScoreMapping, Settings
+from cimtool.simulator import Runner
+
+FIT_ITEMS = 1024
+"""Items whose column sums decide a converter's step; more of them would not move it."""
+
+SCORE_LAYERS: Mapping[ScoreMapping, tuple[str, ...]] = {
+    "digital": (),
+    "in-memory": tuple(
+        f"score.{product}" for product in ("mu.mu", "s.s+mu2.s", "s.mu2", "mus.mu", "mu.mus")
+    ),
+    "hybrid": ("shortlist.mu.mu",),
+}
+"""What settings call the products that a gallery puts on crossbars: `query.stored`."""
+
+DISTANCE = "ed"
+"""The statistic by which a shortlist is drawn up."""
+
+
+def distance_graph(score: Graph) -> Graph:
+    """The part of a compiled score that computes `ed` [n, m]; CimError where it has none."""
+    if DISTANCE not in score.by_name:
+        raise CimError(
+            "score_mapping = hybrid: the polynomial does not use ed, by which items are "
+            'shortlisted; expected "in-memory" or "digital"'
+        )
+    part = replace(score, name="shortlist", outputs={DISTANCE: DISTANCE}).pruned()
+    used = {name for node in part.nodes for name in node.inputs}
+    return replace(part, inputs={k: known for k, known in part.inputs.items() if k in used})
+
+
+def program_gallery(score: Graph, video: Mapping[str, Array], settings: Settings) -> Graph:
+    """Rebuild a compiled score for fixed items: it takes the text features alone.
+
+    `video` are the items' integer features (`mu`, `s` [M, d], self terms [M]). Converters are
+    still lossless, so the result is `score`'s own, bit for bit. Raises CimError where an array
+    cannot hold one value, or sums do not fit the accumulator.
+    """
+    return _Programmer(score, video, settings).graph()
+
+
+class _Programmer:
+    """Walks a score once: `fixed` are the values of the items, `mapped` those of a query."""
+
+    def __init__(self, score: Graph, video: Mapping[str, Array], settings: Settings):
+        self.score, self.settings = score, settings
+        self.fixed: dict[str, Array] = {
+            f"video.{name}": value
+            for name, value in video.items()
+            if f"video.{name}" in score.inputs
+        }
+        inputs = {name: known for name, known in score.inputs.items() if name not in self.fixed}
+        self.builder = Builder(score.name, inputs)
+        self.mapped = {name: name for name in inputs}
+        self.products: dict[str, tuple[str, str]] = {}
+        self.weights: dict[str, IntArray] = {}
+
+    def graph(self) -> Graph:
+        """The rebuilt score."""
+        for node in self.score.nodes:
+            self._node(node)
+        outputs = self.score.outputs
+        return self.builder.graph({name: self._value(value) for name, value in outputs.items()})
+
+    def _node(self, node: Node) -> None:
+        known = [name in self.fixed for name in node.inputs]
+        if all(known):
+            self.fixed[node.name] = node.op.run(*(self.fixed[name] for name in node.inputs))
+        elif isinstance(node.op, MatMul) and known == [False, True]:
+            query, items = node.inputs
+            self.products[node.name] = (query, items)
+        elif isinstance(node.op, Add):
+            self.mapped[node.name] = self._sum(node, node.op)
+        elif any(known):
+            raise TypeError(f"{node.name}: {node.op.name} of a query and an item has no crossbar")
+        else:
+            inputs = (self._value(name) for name in node.inputs)
+            self.mapped[node.name] = self.builder.add(node.name, node.op, *inputs)
+
+    def _sum(self, node: Node, op: Add) -> str:
+        """Items' terms go into the constant, products of one matrix are driven together."""
+        offset = op.offset
+        terms: list[tuple[Array, str]] = []
+        driven: dict[str, list[tuple[Array, str]]] = {}
+        for factor, name in zip(op.factors, node.inputs, strict=True):
+            if name in self.fixed:
+                offset = offset + np.ravel(factor * self.fixed[name])
+            elif name in self.products:
+                driven.setdefault(self.products[name][1], []).append((factor, name))
+            else:
+                terms.append((factor, self._value(name)))
+        for same in driven.values():
+            together = self._together(same)
+            terms += together or [(factor, self._value(name)) for factor, name in same]
+        factors = tuple(factor for factor, _ in terms)
+        summed = Add(factors, offset, op.scale)
+        return self.builder.add(node.name, summed, *(value for _, value in terms))
+
+    def _together(self, same: list[tuple[Array, str]]) -> list[tuple[Array, str]]:
+        """One product in place of those that share a matrix; none where that costs more bits."""
+        factors = [int(factor) for factor, _ in same]
+        common = math.gcd(*factors)
+        if len(same) == 1 or not common:
+            return []
+        queries = [self._value(self.products[name][0]) for _, name in same]
+        known = [self.builder.types[query] for query in queries]
+        shares = tuple(np.asarray(factor // common) for factor in factors)
+        unit = known[0].unit / abs(int(shares[0]))
+        query = Add(shares, np.asarray(0), unit)
+        if query.infer(*known).bits > sum(one.bits for one in known):
+            return []
+        name = "+".join(name for _, name in same)
+        wide = self.builder.add(f"{name}.query", query, *queries)
+        items = self.products[same[0][1]][1]
+        return [(np.asarray(common), self._crossbar(name, wide, items))]
+
+    def _value(self, name: str) -> str:
+        if name not in self.mapped:
+            query, items = self.products[name]
+            self.mapped[name] = self._crossbar(name, self._value(query), items)
+        return self.mapped[name]
+
+    def _crossbar(self, name: str, query: str, items: str) -> str:
+        """The product of a query with stored items, in as many slices and cycles as they need."""
+        weight = self.weights.setdefault(items, np.ascontiguousarray(self.fixed[items].T))
+        layer = f"{self.builder.name}.{name}"
+        bits = max(2, int(np.abs(weight).max()).bit_length() + 1)
+        own = self.settings.of_layer(layer).model_copy(update={"weight_bits": bits})
+        try:
+            own.check_hardware()
+        except ValueError as error:
+            raise CimError(f"{layer}: {error}") from None
+        known = self.builder.types[query]
+        crossbar = layout(own, known)
+        unit = known.unit * self.score.types[items].unit
+        bias = np.zeros(weight.shape[1], np.int64)
+        op = CrossbarMvm(weight, bias, unit, crossbar, (None,) * crossbar.slices)
+        return self.builder.add(name, op, query)
+
+
+def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None = None) -> Graph:
+    """Return a programmed graph with a step for every converter that is not provably lossless.
+
+    `queries` are text features of calibration rows. As for a layer, steps are those whose error at
+    the output is least, and each column's mean error is taken off in its digital bias. `right` is
+    the same score programmed for the queries' right items: their sums are the largest, a gallery
+    without them makes none as large, and steps must leave room for them. Raises CimError where
+    what converters may add no longer fits the accumulator.
+    """
+    layers = {n.name: n.op for n in graph.nodes if isinstance(n.op, CrossbarMvm)}
+    if all(op.crossbar.adc_bits is None for op in layers.values()):
+        return graph
+    values = _values(graph, queries)
+
+    def fitted(node: Node) -> Node:
+        op = layers.get(node.name)
+        if op is None or op.crossbar.adc_bits is None:
+            return node
+        x = values[node.inputs[0]]
+        known = None if right is None else right.by_name[node.name].op
+        converted = _with_steps(op, x[:FIT_ROWS], known)
+        if converted.exact:
+            return node
+        error = values[node.name] - outputs(graph, node.name, converted, x)
+        bias = op.bias + round_half_up(error.mean(axis=0))
+        return replace(node, op=replace(converted, bias=bias))
+
+    changed = replace(graph, nodes=tuple(map(fitted, graph.nodes)))
+    return rewrite(changed, lambda node: refit if isinstance(node.op, Requant) else keep)
+
+
+def _values(graph: Graph, queries: Mapping[str, Array]) -> dict[str, Array]:
+    """What drives each crossbar product of a graph, and what it makes of it, for text features."""
+    inputs = {f"text.{name}": value for name, value in queries.items()}
+    names = []
+    for node in graph.nodes:
+        if isinstance(node.op, CrossbarMvm):
+            names += [node.name, *node.inputs]
+    inner = [name for name in dict.fromkeys(names) if name not in inputs]
+    return inputs | Runner(graph).values(inputs, inner)
+
+
+def _with_steps(op: CrossbarMvm, x: IntArray, right: Op | None) -> CrossbarMvm:
+    """The product with steps fitted on inputs `x` [n, K], some of its items and the right ones."""
+    items = op.weight.shape[1]
+    some = np.unique(np.linspace(0, items - 1, min(items, FIT_ITEMS)).astype(np.int64))
+    weight = op.weight[:, some]
+    if isinstance(right, CrossbarMvm):
+        top = (1 << op.crossbar.weight_bits - 1) - 1
+        weight = np.hstack([weight, np.clip(right.weight, -top, top)])
+    sample = replace(op, weight=weight, bias=np.zeros(weight.shape[1], np.int64))
+    steps, unit_step = fit_steps(sample, x)
+    # What no column of the sample can clip may still be clipped in another, or the reverse.
+    steps = tuple(
+        None if lossless(cells, op.crossbar) else step or 0
+        for step, cells in zip(steps, encode_weights(op.weight, op.crossbar), strict=True)
+    )
+    return replace(op, steps=steps, unit_step=unit_step)

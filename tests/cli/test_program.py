@@ -1,0 +1,110 @@
+"""`cimtool program`: what it prints and writes, and the sentence for each mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cimtool.training.demo_data import DemoFiles
+
+Compiling = Callable[..., list[object]]
+
+
+@pytest.fixture
+def bundle(
+    small_trunk: DemoFiles, compiling: Compiling, cimtool: Callable[..., Any], tmp_path: Path
+) -> Callable[..., Path]:
+    def made(mapping: str, **flags: object) -> Path:
+        folder = tmp_path / mapping
+        options = {"target": "hermes-pcm-14nm", "score_mapping": mapping} | flags
+        assert cimtool(*compiling(small_trunk, folder, **options)).status == 0
+        return folder
+
+    return made
+
+
+def test_a_gallery_is_programmed_and_queried(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = bundle("in-memory")
+    done = cimtool("program", folder, "--gallery", small_trunk.eval, "--chips", 1)
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "eval.npz: 40 items on hermes-pcm-14nm (in-memory)"
+    assert lines[3].split()[:5] == ["mu.mu,", "mus.mu", "16", "x", "40"]
+    assert "* 4 arrays for the gallery; 64 a chip: 1 chip" in lines
+    # 16 rows are one tile: 8 arrays of mu and s hold 2,048 items, those of two slices 1,024.
+    assert any(line.startswith("* items a chip: 2,") for line in lines)
+    assert "* 7,680 cells are written; pulses a cell: not given; endurance: not given" in lines
+    assert any("against the digital score: logit RMSE" in line for line in lines)
+    programmed = tmp_path / "in-memory+eval"
+    assert lines[-1] == f"next: cimtool simulate {programmed} --inputs NPZ"
+    output = tmp_path / "scores.npz"
+    done = cimtool("simulate", programmed, "--inputs", small_trunk.eval, "-o", output)
+    assert done.out.splitlines() == [
+        f"wrote {output}: scores [40, 40]",
+        "videos are the 40 items of eval.npz in the memory; those of the inputs are not looked at",
+    ]
+    assert cimtool("verify", programmed, "--data", small_trunk.eval, "--samples", 2).status == 0
+
+
+def test_json_has_everything(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder, output = bundle("hybrid"), tmp_path / "out"
+    options = ("--gallery", small_trunk.eval, "-o", output, "--shortlist", 3, "--json")
+    found = cimtool("program", folder, *options).json
+    assert found["bundle"] == str(output)
+    assert (found["gallery"]["mapping"], found["gallery"]["shortlist"]) == ("hybrid", 3)
+    assert [one["drives"][0]["product"] for one in found["memory"]["matrices"]] == ["mu.mu"]
+    memory = found["memory"]
+    assert (memory["arrays"], memory["chips"], memory["cells"]) == (1, 1, 16 * 40 * 2)
+    assert (memory["writes"], memory["endurance"]) == (None, None)
+    assert found["accuracy"]["logit_rmse"] is None
+    assert 0 < found["accuracy"]["shortlist_top10"] <= found["accuracy"]["shortlist_top1"] <= 1
+    assert "shortlist.onnx" in found["files"]
+    scores = tmp_path / "scores.npz"
+    done = cimtool("simulate", output, "--inputs", small_trunk.eval, "-o", scores, "--json").json
+    assert done["arrays"] == {"top_index": [40, 3], "top_score": [40, 3]}
+    assert done["gallery"] == found["gallery"]
+
+
+def test_a_mistake_is_one_sentence(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = bundle("hybrid", shortlist=5)
+    wide = tmp_path / "wide.npz"
+    np.savez(wide, video=np.ones((3, 7), np.float32))
+    cases: list[tuple[tuple[object, ...], str]] = [
+        ((small_trunk.eval, "--shortlist", 0), "--shortlist is 0; expected 1 to 40"),
+        ((small_trunk.eval, "--shortlist", 41), "--shortlist is 41; expected 1 to 40"),
+        ((small_trunk.eval, "--chips", 0), "--chips is 0; expected at least 1"),
+        ((wide,), f"{wide}: video rows have 7 numbers; "),
+        ((tmp_path / "no.npz",), f"{tmp_path / 'no.npz'}: "),
+    ]
+    for options, sentence in cases:
+        done = cimtool("program", folder, "--gallery", *options)
+        assert (done.status, done.out) == (2, "")
+        assert done.sentence.startswith(sentence)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hybrid", "wide.npz"]
+
+
+def test_a_shortlist_without_a_hybrid_score_is_refused(
+    small_trunk: DemoFiles, compiling: Compiling, cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    done = cimtool(*compiling(small_trunk, tmp_path / "b", shortlist=5))
+    assert done.status == 2
+    assert 'shortlist = 5: score_mapping = "digital" draws up none' in done.sentence
+
+
+def test_inspect_names_the_gallery(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder, output = bundle("in-memory"), tmp_path / "out"
+    assert "gallery" not in cimtool("inspect", folder, "--json").json
+    cimtool("program", folder, "--gallery", small_trunk.eval, "-o", output)
+    assert cimtool("inspect", output, "--json").json["gallery"]["items"] == 40
