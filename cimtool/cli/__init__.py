@@ -18,9 +18,11 @@ from cimtool.errors import CimError
 COMMANDS = {
     "demo": "Walk the whole way on real data that needs no download.",
     "compile": "Compile trained projectors and their polynomial for a target.",
+    "program": "Write a gallery into the arrays, for a score in the memory.",
     "simulate": "Score texts against videos on the bit-accurate simulator.",
     "verify": "Say what each stage cost, and check every implementation bit for bit.",
     "compare": "Put the drift of several bundles side by side.",
+    "cost": "Say what a bundle takes of its target: arrays, time, energy and area.",
     "export": "Hand a bundle's files to other tools.",
     "inspect": "Say what a checkpoint, bundle, target, data or ONNX file holds.",
     "targets": "List, show and check hardware targets.",

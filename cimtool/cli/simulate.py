@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from cimtool import api
+from cimtool.arrays import Array
 from cimtool.cli.group import Command
+from cimtool.cli.noise import noise_options, noise_request
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
+from cimtool.emit.bundle import Gallery, held_gallery
 
 
 @click.command(cls=Command)
@@ -25,17 +30,38 @@ from cimtool.cli.output import Output
     help="Where the scores go.",
 )
 @click.option("--top", type=int, metavar="K", help="Keep only the K best videos of each text.")
+@click.option("--device", metavar="NAME", help="Compute with torch on cpu, cuda or cuda:N.")
+@noise_options
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the dies.")
 @click.pass_obj
 def command(
-    out: Output, bundle: Path, paths: tuple[Path, ...], output: Path, top: int | None
+    out: Output,
+    bundle: Path,
+    paths: tuple[Path, ...],
+    output: Path,
+    top: int | None,
+    device: str | None,
+    noise: bool,
+    seed: int,
+    trials: int | None,
+    time: str | None,
+    compensation: str | None,
+    model: str | None,
 ) -> None:
     """Score texts against videos on the bit-accurate simulator.
 
     Writes `scores` float32 [texts, videos]; with --top `top_index` and `top_score` [texts, K], best
-    first, whose memory does not grow with texts x videos.
+    first, whose memory does not grow with texts x videos. A bundle that holds a gallery (`cimtool
+    program`) looks at the texts alone, and videos are the gallery's items. With --noise also
+    `trial_scores` [dies, texts, videos], and it prints what the median die and the worst in twenty
+    keep.
     """
     inputs = embeddings_files(paths, "--inputs")
-    found = api.simulate(bundle, inputs, output=output, top=top, say=out.say)
+    asked = noise_request(noise, seed, trials, time, compensation, model)
+    found = api.simulate(
+        bundle, inputs, output=output, top=top, device=device, noise=asked, say=out.say
+    )
+    gallery, of_dies = held_gallery(bundle), _dies_lines(found)
     shapes = {name: list(array.shape) for name, array in found.items()}
     arrays = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     out.result(
@@ -43,6 +69,30 @@ def command(
             "bundle": bundle,
             "written": [output],
             "arrays": shapes,
+            "gallery": None if gallery is None else asdict(gallery),
+            "dies": of_dies,
         },
-        f"wrote {output}: {arrays}",
+        "\n".join([*of_dies, f"wrote {output}: {arrays}", *_gallery_lines(gallery)]),
     )
+
+
+def _dies_lines(found: Mapping[str, Array]) -> list[str]:
+    """What the median die keeps, and the worst in twenty."""
+    if "trial_scores" not in found:
+        return []
+    from cimtool.verification.noisy import trial_sentences
+
+    return list(trial_sentences(found))
+
+
+def _gallery_lines(gallery: Gallery | None) -> list[str]:
+    """What a reader must know of scores against a gallery in the memory."""
+    if gallery is None:
+        return []
+    items = f"videos are the {gallery.items:,} items of {gallery.file} in the memory"
+    if gallery.shortlist is None:
+        return [f"{items}; those of the inputs are not looked at"]
+    return [
+        f"{items}, of which the {gallery.shortlist:,} of the smallest ed are scored; those of the "
+        "inputs are not looked at"
+    ]

@@ -9,6 +9,7 @@ import click
 from cimtool import api
 from cimtool.cli.checked import failures_shown
 from cimtool.cli.group import Command, OneOf
+from cimtool.cli.noise import noise_options, noise_request
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
 from cimtool.verification.files import REPORT_FILES
@@ -27,9 +28,12 @@ from cimtool.verification.render import terminal_table
     help="What drift is measured against: mc, the Monte Carlo score.",
 )
 @click.option("--samples", type=click.IntRange(2), metavar="K", help="Samples a side (10).")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of sampling.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of sampling, and of dies."
+)
 @click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this.")
 @click.option("--report", type=FILE, metavar="DIR", help="Where the report goes (the bundle).")
+@noise_options
 @click.pass_obj
 def command(
     out: Output,
@@ -40,6 +44,11 @@ def command(
     seed: int,
     max_drift: tuple[str, ...],
     report: Path | None,
+    noise: bool,
+    trials: int | None,
+    time: str | None,
+    compensation: str | None,
+    model: str | None,
 ) -> None:
     """Say what each stage cost, and check every implementation bit for bit.
 
@@ -55,6 +64,7 @@ def command(
             seed=seed,
             max_drift=limits,
             report=report,
+            noise=noise_request(noise, seed, trials, time, compensation, model),
             say=out.say,
         )
     folder = report or bundle

@@ -16,6 +16,11 @@ from cimtool.simulator import Simulator
 REFERENCE_ROWS = 32
 """Rows of each modality on which the readable NumPy reference is compared."""
 
+REFERENCE_PAIRS = 1 << 12
+"""Pairs on which it is compared where the items lie in the memory, each slice in each cycle."""
+
+REFERENCE = "the NumPy reference"
+
 Features = Mapping[str, Array]
 
 
@@ -100,6 +105,7 @@ def compare_with_reference(
     `rows` are embeddings by modality, `features` and `logits` [n, m] what the simulator made of
     them.
     """
+    queries = REFERENCE_ROWS if program.gallery_items is None else few_rows(program.gallery_items)
     readable = Simulator(program, fast=False)
     # Its int64 products run on one core each and take the longest of all that `verify` does.
     with ThreadPoolExecutor(len(MODALITIES)) as pool:
@@ -109,15 +115,19 @@ def compare_with_reference(
         m: {name: values[:REFERENCE_ROWS] for name, values in features[m].items()}
         for m in MODALITIES
     }
+    items = REFERENCE_ROWS if program.gallery_items is None else None
+    few = {name: values[:queries] for name, values in found["text"].items()}
     return compare_implementations(
-        "the NumPy reference",
+        REFERENCE,
         (first["text"], found["text"]),
         (first["video"], found["video"]),
-        (
-            logits[:REFERENCE_ROWS, :REFERENCE_ROWS],
-            readable.score(found["text"], found["video"]),
-        ),
+        (logits[:queries, :items], readable.score(few, found["video"])),
     )
+
+
+def few_rows(items: int) -> int:
+    """Queries of the NumPy reference against so many items in the memory: fewer for many."""
+    return max(1, min(REFERENCE_ROWS, REFERENCE_PAIRS // items))
 
 
 def failures(counts: Sequence[BitCount]) -> tuple[str, ...]:

@@ -145,24 +145,29 @@ class Table:
         The first one is the float polynomial.
         """
         scores = on_grid(scores)
+        self.rows.append(self.row(stage, scores, text_mu, video_mu))
+        self._before = scores
+        if self._polynomial is None:
+            self._polynomial = scores
+
+    def row(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> Row:
+        """The row of scores as `add` would append it, beside the table: its step is from the end.
+
+        `scores` are those of `on_grid`.
+        """
         polynomial, before = self._polynomial, self._before
         reference = polynomial if self.reference is None else self.reference
-        self.rows.append(
-            Row(
-                stage,
-                drift=None if reference is None else drift(scores, reference),
-                spread=float(scores.std(axis=1).mean()),
-                polynomial_rmse=None if polynomial is None else rmse(scores, polynomial),
-                polynomial_top1=None if polynomial is None else top1_agreement(scores, polynomial),
-                step_rmse=None if before is None else rmse(scores, before),
-                retrieval=retrieval(scores, self.truth.text_to_video),
-                mean_precision=mean_precision(scores, self.truth),
-                cosine_gap=self._cosine_gap(text_mu, video_mu),
-            )
+        return Row(
+            stage,
+            drift=None if reference is None else drift(scores, reference),
+            spread=float(scores.std(axis=1).mean()),
+            polynomial_rmse=None if polynomial is None else rmse(scores, polynomial),
+            polynomial_top1=None if polynomial is None else top1_agreement(scores, polynomial),
+            step_rmse=None if before is None else rmse(scores, before),
+            retrieval=retrieval(scores, self.truth.text_to_video),
+            mean_precision=mean_precision(scores, self.truth),
+            cosine_gap=self._cosine_gap(text_mu, video_mu),
         )
-        self._before = scores
-        if polynomial is None:
-            self._polynomial = scores
 
     def _cosine_gap(self, text: Array, video: Array) -> float | None:
         """The cosine gap of the means, moved back to where training left their common mean.

@@ -37,7 +37,7 @@ def terminal_table(report: Report, width: int = WIDTH) -> str:
     console = Console(file=stream, width=max(width, SMALLEST), color_system=None, highlight=False)
     console.print(f"{report.bundle}: {measured_on(report)}", markup=False)
     for columns in (drift_columns(report), retrieval_columns(report)):
-        console.print(_rich_table(columns, report.rows, width >= WIDTH))
+        console.print(_rich_table(columns, report.shown, width >= WIDTH))
     for sentence in (*report.headline.sentences, *_findings(report)):
         console.print(sentence, markup=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
@@ -73,7 +73,7 @@ def markdown(report: Report) -> str:
         ("Drift", drift_columns(report)),
         ("Retrieval", retrieval_columns(report)),
     ):
-        lines += [f"## {title}", "", *_markdown_table(columns, report.rows), ""]
+        lines += [f"## {title}", "", *_markdown_table(columns, report.shown), ""]
         lines += [f"* {c.title}: {c.meaning}" for c in columns if c.meaning]
         lines += [""]
     lines += ["## Checks", "", *(f"* {text}" for text in (*_findings(report), fidelity(report)))]

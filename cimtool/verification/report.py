@@ -14,6 +14,7 @@ from cimtool.verification.drift import Row
 from cimtool.verification.evaluate import Reference
 from cimtool.verification.headline import Headline
 from cimtool.verification.limits import Limit
+from cimtool.verification.noisy import Noisy
 from cimtool.verification.saturation import Domain, Stored
 
 FORMAT_VERSION = 1
@@ -57,6 +58,12 @@ class Report:
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
     provenance: Mapping[str, Any]
+    noisy: Noisy | None = None
+
+    @property
+    def shown(self) -> tuple[Row, ...]:
+        """The rows of the drift table: the stages, then what dies keep where any were drawn."""
+        return self.rows if self.noisy is None else (*self.rows, *self.noisy.rows)
 
     @property
     def final(self) -> Row:

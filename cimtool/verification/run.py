@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from cimtool import __version__
 from cimtool.arrays import Array, FloatArray
-from cimtool.emit.bundle import Bundle
+from cimtool.dies import NoiseOptions, conditions_of
+from cimtool.emit.bundle import SHORTLIST, Bundle
 from cimtool.emit.runtime import Session
+from cimtool.errors import CimError
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
+from cimtool.programmed import features_sha256, recall
 from cimtool.progress import Say, silent
 from cimtool.reference.metrics import limit_metrics
-from cimtool.simulator import Features
-from cimtool.verification.bits import BitCount, compare_implementations, compare_with_reference
+from cimtool.simulator import Features, Simulator
+from cimtool.verification.bits import (
+    REFERENCE,
+    REFERENCE_ROWS,
+    BitCount,
+    compare_implementations,
+    compare_with_reference,
+    count_differences,
+    few_rows,
+)
 from cimtool.verification.drift import POLYNOMIAL, Row, Truth
 from cimtool.verification.evaluate import Evaluation, ReferenceScores, evaluate, real_means
 from cimtool.verification.files import write_report
-from cimtool.verification.headline import headline, surrogate_warning
+from cimtool.verification.headline import Headline, headline, surrogate_warning
 from cimtool.verification.limits import check_limits, check_metric
+from cimtool.verification.noisy import Noisy, measure_dies
 from cimtool.verification.report import DataCard, Report, VerificationFailed
 from cimtool.verification.saturation import stored_values
 
@@ -41,6 +54,7 @@ def verify_bundle(
     limits: Mapping[str, float] | None = None,
     folder: Path | None = None,
     say: Say = silent,
+    noise: NoiseOptions | None = None,
 ) -> Report:
     """Measure what each stage cost on `data` and compare the implementations bit for bit.
 
@@ -51,7 +65,7 @@ def verify_bundle(
     for metric in limits or {}:
         check_metric(metric)
     reference = ReferenceScores(DEFAULT_SAMPLES if samples is None else samples, seed)
-    report = measure(bundle, data, reference, limits or {}, say)
+    report = measure(bundle, data, reference, limits or {}, say, noise)
     if folder is not None:
         write_report(report, folder)
     if report.failed:
@@ -65,12 +79,18 @@ def measure(
     reference: ReferenceScores,
     limits: Mapping[str, float],
     say: Say = silent,
+    noise: NoiseOptions | None = None,
 ) -> Report:
     """Make the report of a bundle, whatever the checks find."""
+    conditions = None if noise is None else conditions_of(bundle, noise)
+    check_gallery(bundle, data)
     found = evaluate(bundle.stages, bundle.model, data, reference, say)
     bits = _check_bits(bundle, data, found, say)
     score = "logit" if bundle.model.polynomial.fit_logit else "score"
     rows = tuple(found.table.rows)
+    noisy = None
+    if noise is not None and conditions is not None:
+        noisy = measure_dies(bundle, conditions, noise.trials, data, found.table, say)
     metrics = _limit_metrics(rows)
     say("counting saturation")
     lowered = next(stage for stage in bundle.stages if stage.name == "lowered")
@@ -83,7 +103,7 @@ def measure(
         data=DataCard(data.file, len(data.text), len(data.video), data.labels is not None),
         seed=reference.seed,
         reference=found.reference,
-        headline=headline(rows, found.reference, score),
+        headline=with_dies(headline(rows, found.reference, score), noisy, rows[-1], score),
         rows=rows,
         bits=bits,
         domains=found.domains,
@@ -93,7 +113,15 @@ def measure(
         notes=_notes(bundle, data, found),
         settings=bundle.settings.to_json(),
         provenance=_provenance(bundle),
+        noisy=noisy,
     )
+
+
+def with_dies(found: Headline, noisy: Noisy | None, compiled: Row, score: str) -> Headline:
+    """The headline with what dies keep of the compiled model, where any were drawn."""
+    if noisy is None:
+        return found
+    return replace(found, sentences=(*found.sentences, *noisy.sentences(compiled, score)))
 
 
 def _check_bits(
@@ -114,9 +142,27 @@ def _check_bits(
         (found.scores, scores),
     )
     found.table.add(ONNX_ROW, scores, *real_means(bundle.program, features))
-    say("the NumPy reference: 32 rows")
+    if bundle.program.shortlist is not None:
+        counts += _check_shortlist(bundle, found, features["text"])
+    say(f"the NumPy reference: {REFERENCE_ROWS} rows")
     program = found.simulator.program
     return counts + compare_with_reference(program, rows, found.features, found.scores)
+
+
+def _check_shortlist(bundle: Bundle, found: Evaluation, text: Features) -> tuple[BitCount, ...]:
+    """Compare the `ed` of all pairs by which items are shortlisted."""
+    simulated = np.concatenate(
+        [ed for _, ed in found.simulator.iter_distances(found.features["text"])]
+    )
+    other = Session(bundle.folder / SHORTLIST).distances(text, simulated.shape[1])
+    readable = Simulator(bundle.program, fast=False)
+    few = few_rows(simulated.shape[1])
+    first = {name: value[:few] for name, value in found.features["text"].items()}
+    (_, reference), *_ = readable.iter_distances(first)
+    return (
+        count_differences(ONNX_ROW, "shortlist.ed", simulated, other),
+        count_differences(REFERENCE, "shortlist.ed", simulated[: len(reference)], reference),
+    )
 
 
 def _limit_metrics(rows: tuple[Row, ...]) -> dict[str, float]:
@@ -149,9 +195,36 @@ def _notes(bundle: Bundle, data: Embeddings, found: Evaluation) -> tuple[str, ..
             "measured against the float polynomial; compile with --a and --b"
         )
     notes += _few(found.table.truth, len(data.text))
+    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
+        notes.append(_recall_note(bundle.gallery.shortlist, found))
     if data.labels is not None and found.table.truth.text_labels is None:
         notes.append("mAP is left out: texts of one video have different labels")
+    notes += [f"not modelled: {text}" for text in bundle.target.unmodelled]
     return tuple(notes)
+
+
+def _recall_note(shortlist: int, found: Evaluation) -> str:
+    best, ten = recall(found.scores, found.simulator, found.features["text"], shortlist)
+    return (
+        f"hybrid score: the scores above are the exact ones of all pairs; the shortlist of "
+        f"{shortlist} holds the best item of {best:.1%} of the queries and {ten:.1%} of their best "
+        "ten"
+    )
+
+
+def check_gallery(bundle: Bundle, data: Embeddings) -> None:
+    """Raise CimError where a bundle holds a gallery and the videos of `data` are not its items."""
+    gallery = bundle.gallery
+    if gallery is None:
+        return
+    if len(data.video) == gallery.items:
+        video = Simulator(bundle.program).encode("video", data.video)
+        if features_sha256(video) == gallery.features:
+            return
+    raise CimError(
+        f"{data.file}: its {len(data.video)} videos are not the gallery of {gallery.items} items "
+        f"that {bundle.name} holds ({gallery.file}); expected these rows in this order"
+    )
 
 
 def _all_equal(scores: FloatArray) -> list[str]:

@@ -211,6 +211,27 @@ def test_a_target_file_with_an_unknown_key(refused: Callable[..., str], tmp_path
     assert sentence.startswith(f"{file}: unknown key array.cel_bits; did you mean")
 
 
+@pytest.mark.parametrize(
+    ("thresholds", "expected"),
+    [
+        ("0.5, 1.5", ["transfer has 2 thresholds", "adc bits = 2 has 3"]),
+        ("0.5, 2.5, 1.5", ["transfer falls from 2.5 to 1.5 at threshold 2"]),
+        ("0.5, 1.5, inf", ["adc.transfer", "a number from"]),
+    ],
+)
+def test_a_transfer_table_that_is_none(
+    thresholds: str, expected: list[str], refused: Callable[..., str], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'base = "ideal"\nname = "mine"\ntitle = "Mine"\n'
+        f"[adc]\nbits = 2\ntransfer = [{thresholds}]\n"
+    )
+    sentence = refused(target=file)
+    for part in (str(file), *expected):
+        assert part in sentence
+
+
 def test_sums_that_could_overflow_name_the_node(refused: Callable[..., str]) -> None:
     sentence = refused(weight_bits=16, activation_bits=16, accumulator_bits=32)
     assert sentence.startswith("text.")
@@ -233,6 +254,22 @@ def test_sums_that_could_overflow_name_the_node(refused: Callable[..., str]) -> 
         ({"projectors": "no-such.pth"}, ["no-such.pth: there is no such file"]),
         ({"calibration": "no-such.npz"}, ["no-such.npz: there is no such file"]),
         ({"target": None}, ["'--target'"]),
+        ({"target": "isaac-rram-128", "rows_active": 129}, ["rows_active = 129", "at most 128"]),
+        ({"rows_active": 0}, ["--rows-active = 0", "at least 1"]),
+        ({"adc_bits": 0}, ["--adc-bits = 0", "an integer from 1 to 16"]),
+        ({"adc_bits": 17}, ["--adc-bits = 17", "an integer from 1 to 16"]),
+        ({"on_off_ratio": 1}, ["--on-off-ratio = 1", "a number above 1"]),
+        ({"on_off_ratio": 0.5}, ["--on-off-ratio = 0.5", "a number above 1"]),
+        ({"on_off_ratio": "inf"}, ["--on-off-ratio = Infinity", "a number above 1"]),
+        ({"adc_on": "pair"}, ['--adc-on = "pair"', '"difference"', '"polarity"']),
+        ({"shift_add": "analogue"}, ['--shift-add = "analogue"', '"analog"']),
+        ({"offset_sum": "unit"}, ['--offset-sum = "unit"', '"unit-column"']),
+        ({"unused_rows": "on"}, ['--unused-rows = "on"', '"driven"']),
+        (
+            {"offset_sum": "unit-column", "on_off_ratio": 10},
+            ["on_off_ratio = 10", "unit column", 'offset_sum = "digital"'],
+        ),
+        ({"target": "colonnade-65nm", "on_off_ratio": 10}, ["on_off_ratio = 10", "digitally"]),
     ],
     ids=str,
 )
@@ -457,3 +494,28 @@ def test_bad_exports(cimtool: Callable[..., Any], small_bundle: Path, tmp_path: 
         assert ran.status == 2
         assert ran.sentence.startswith(f"{place}: exists and is no earlier export")
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
+
+
+@pytest.mark.parametrize(
+    ("format_name", "options", "expected"),
+    [
+        ("onnx", ["--layers", "text.mu"], ['--format is "onnx"', '"testvectors"']),
+        ("testvectors", ["--layers", "txt.mu"], ['--layers "txt.mu"', 'did you mean "text.mu"?']),
+        ("testvectors", ["--inputs", "no-such.npz"], ["no-such.npz: there is no such file"]),
+        ("testvector", [], ['did you mean "testvectors"?']),
+    ],
+)
+def test_bad_test_vectors(
+    format_name: str,
+    options: list[str],
+    expected: list[str],
+    cimtool: Callable[..., Any],
+    small_bundle: Path,
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "new"
+    ran = cimtool("export", small_bundle, "--format", format_name, "-o", place, *options)
+    assert ran.status == 2
+    for part in expected:
+        assert part in ran.sentence
+    assert list(tmp_path.iterdir()) == []

@@ -259,3 +259,17 @@ def test_a_two_branch_checkpoint_walks_the_whole_way(
     assert "a and b are not known" not in known.out
     card = read_bundle(place).model
     assert (card.a, card.b) == (0.1, 0.0)
+
+
+def test_export_writes_test_vectors_and_says_their_size(
+    cimtool: Callable[..., Any], small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place = tmp_path / "vectors"
+    given = ["--layers", "text.*", "--inputs", small_trunk.eval]
+    ran = cimtool("export", small_bundle, "--format", "testvectors", "-o", place, *given)
+    assert (ran.status, ran.err) == (0, "")
+    size = sum(file.stat().st_size for file in place.iterdir()) / 1e6
+    assert ran.out == f"wrote {place}: {len(list(place.iterdir()))} files, {size:.1f} MB\n"
+    layout = json.loads((place / "layout.json").read_text())
+    assert list(layout["layers"]) == ["text.fc1", "text.fc2", "text.logvar", "text.mu"]
+    assert "real row 1" in layout["stimuli"]["text.mu"]

@@ -1,0 +1,88 @@
+"""Offset, gain and non-linearity of each converter, applied to column sums before they round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from cimtool.arrays import IntArray
+from cimtool.hardware.noise.model import NonIdeality, Redraw, Sigma
+from cimtool.ir.format import round_half_up
+
+GAIN_BITS = 16
+"""Binary places of a converter's gain."""
+
+CURVE_BITS = 15
+"""Binary places in which the position of a sum in the converter's range is counted for INL."""
+
+
+class Adc(NonIdeality, name="adc"):
+    """p -> p + gain p + offset + inl 4 u (1 - u), u the place of p in the converter's range.
+
+    `offset`, `gain` and `inl` are standard deviations over converters: of the offset in codes, of
+    the gain relative to 1, and of the bow in the middle of the range in codes, zero at its ends.
+    Each converter serves `columns_per_converter` neighbouring columns of an array.
+    """
+
+    drawn: ClassVar[Redraw] = "die"
+
+    offset: Sigma = 0.0
+    gain: Sigma = 0.0
+    inl: Sigma = 0.0
+    columns_per_converter: Annotated[int, Field(ge=1, le=1 << 20)] = 1
+
+
+@dataclass(frozen=True, eq=False)
+class ConverterErrors:
+    """What the converters of one layer err: whole numbers [groups, slices, N].
+
+    `offset` and `bow` count in the units of the column sums, `gain` in 2^-GAIN_BITS.
+    """
+
+    offset: IntArray
+    gain: IntArray
+    bow: IntArray
+
+    def apply(self, p: IntArray, group: int, k: int, lowest: int, span_bits: int) -> IntArray:
+        """Column sums [n, N] as slice k's converter sees them.
+
+        Its range starts at `lowest` and is 2^span_bits long, in the units of the sums.
+        """
+        scaled = p * self.gain[group, k] + (1 << GAIN_BITS >> 1) >> GAIN_BITS
+        bow = self.bow[group, k] * arch(p, lowest, span_bits) + (1 << CURVE_BITS >> 1) >> CURVE_BITS
+        moved: IntArray = p + scaled + self.offset[group, k] + bow
+        return moved
+
+
+def arch(p: IntArray, lowest: int, span_bits: int) -> IntArray:
+    """4 u (1 - u) in 2^-CURVE_BITS, for u = (p - lowest) / 2^span_bits held to 0..1."""
+    place = np.clip(p - lowest, 0, 1 << span_bits)
+    u = shifted(place, CURVE_BITS - span_bits)
+    risen: IntArray = u * ((1 << CURVE_BITS) - u) >> CURVE_BITS - 2
+    return risen
+
+
+def shifted(x: IntArray, bits: int) -> IntArray:
+    """x * 2^bits, rounded down."""
+    return x << bits if bits >= 0 else x >> -bits
+
+
+def draw_errors(
+    adc: Adc, rng: np.random.Generator, converters: IntArray, steps: Sequence[int]
+) -> ConverterErrors:
+    """The errors of a layer whose columns [groups, slices, N] go to the `converters` numbered.
+
+    `steps` [slices] are exponents of the converters' steps in the units of the column sums.
+    """
+    drawn = rng.standard_normal((3, int(converters.max()) + 1))
+    offset, gain, bow = (z[converters] for z in drawn)
+    code = np.exp2(np.array(steps, np.float64))[None, :, None]
+    return ConverterErrors(
+        round_half_up(adc.offset * offset * code),
+        round_half_up(adc.gain * gain * (1 << GAIN_BITS)),
+        round_half_up(adc.inl * bow * code),
+    )

@@ -1,0 +1,118 @@
+"""Normal numbers by counter: each is a function of its key alone, the same on every machine.
+
+A 64-bit mix (splitmix64) turns a key into 32 bits, and the inverse of the normal distribution
+turns those into a number: sign and 31 bits of a tail's probability, so tails reach 6.3 standard
+deviations. All of it is IEEE float32 arithmetic without a library function, so a loop over keys
+runs on vectors and gives the same bits everywhere. The inverse is M. Giles, "Approximating the
+erfinv function" (2010), single precision; the logarithm is that of the Cephes library.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.hardware.kernels.compiled import jit
+
+MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+S27, S30, S31, S32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
+F = np.float32
+TAIL = F(5.0)
+"""From this logarithm on the inverse is computed by its form for the tails."""
+
+
+@numba.njit(inline="always")
+def mix(z):  # type: ignore[no-untyped-def]
+    """64 bits in which every bit of `z` counts (splitmix64's finaliser)."""
+    z = (z ^ (z >> S30)) * MIX_1
+    z = (z ^ (z >> S27)) * MIX_2
+    return z ^ (z >> S31)
+
+
+@numba.njit(inline="always")
+def normal(key):  # type: ignore[no-untyped-def]
+    """The normal number of a key, float32."""
+    bits = np.uint32(mix(key) >> S32)
+    p = (F(np.int32(bits & np.uint32(0x7FFFFFFF))) + F(0.5)) * F(2.0**-31)
+    w = -_log(p * (F(2.0) - p))  # of (1 - x)(1 + x) with x = 1 - p
+    a = w - F(2.5)
+    middle = F(2.81022636e-08)
+    middle = middle * a + F(3.43273939e-07)
+    middle = middle * a + F(-3.5233877e-06)
+    middle = middle * a + F(-4.39150654e-06)
+    middle = middle * a + F(0.00021858087)
+    middle = middle * a + F(-0.00125372503)
+    middle = middle * a + F(-0.00417768164)
+    middle = middle * a + F(0.246640727)
+    middle = middle * a + F(1.50140941)
+    s = np.sqrt(max(w, TAIL)) - F(3.0)
+    tail = F(-0.000200214257)
+    tail = tail * s + F(0.000100950558)
+    tail = tail * s + F(0.00134934322)
+    tail = tail * s + F(-0.00367342844)
+    tail = tail * s + F(0.00573950773)
+    tail = tail * s + F(-0.0076224613)
+    tail = tail * s + F(0.00943887047)
+    tail = tail * s + F(1.00167406)
+    tail = tail * s + F(2.83297682)
+    z = (middle if w < TAIL else tail) * (F(1.0) - p) * F(1.4142135623730951)
+    return -z if bits >> np.uint32(31) else z
+
+
+@numba.njit(inline="always")
+def _log(t):  # type: ignore[no-untyped-def]
+    bits = np.float32(t).view(np.int32)
+    exponent = (bits - np.int32(0x3F3504F3)) >> np.int32(23)
+    m = np.int32(bits - (exponent << np.int32(23))).view(np.float32) - F(1.0)
+    y = F(7.0376836292e-2)
+    y = y * m + F(-1.1514610310e-1)
+    y = y * m + F(1.1676998740e-1)
+    y = y * m + F(-1.2420140846e-1)
+    y = y * m + F(1.4249322787e-1)
+    y = y * m + F(-1.6668057665e-1)
+    y = y * m + F(2.0000714765e-1)
+    y = y * m + F(-2.4999993993e-1)
+    y = y * m + F(3.3333331174e-1)
+    squared = m * m
+    return y * m * squared - F(0.5) * squared + m + F(exponent) * F(0.69314718056)
+
+
+def _normals(keys, out):  # type: ignore[no-untyped-def]
+    for i in range(out.shape[0]):
+        key = keys[i]
+        for j in range(out.shape[1]):
+            out[i, j] = normal(key + np.uint64(j) * GOLDEN)
+
+
+def _row_hashes(x, seed, out):  # type: ignore[no-untyped-def]
+    for i in range(x.shape[0]):
+        total = np.uint64(0)
+        for j in range(x.shape[1]):
+            total += np.uint64(x[i, j]) * (mix(seed + np.uint64(j) * GOLDEN) | np.uint64(1))
+        out[i] = mix(total ^ seed)
+
+
+_fill_normals = jit(_normals)
+_fill_hashes = jit(_row_hashes)
+
+
+def normals(keys: Array, count: int) -> FloatArray:
+    """Normal numbers [n, count], float32: those of the keys uint64 [n], one a column."""
+    out = np.empty((len(keys), count), np.float32)
+    _fill_normals(keys, out)
+    return out  # type: ignore[return-value]
+
+
+def row_keys(x: IntArray, seed: int) -> Array:
+    """A key uint64 [n] for each row of `x` [n, K]: of its content and `seed`, not of its place."""
+    out = np.empty(len(x), np.uint64)
+    _fill_hashes(x, np.uint64(seed), out)
+    return out
+
+
+def conversion_keys(rows: Array, conversion: int) -> Array:
+    """The keys uint64 [n] of one conversion of the rows with these keys."""
+    with np.errstate(over="ignore"):
+        return mix.py_func(rows + np.uint64(conversion + 1) * MIX_1)  # type: ignore[no-any-return]

@@ -1,0 +1,114 @@
+"""What every non-ideality is: a table of a target's [noise], named, with the time it is redrawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from cimtool.arrays import FloatArray
+from cimtool.named import Named
+from cimtool.toml_files import Table
+
+Redraw = Literal["die", "epoch", "mvm", "cycle"]
+"""Fixed when programmed, for a time of reading, for one product of all cycles, or for a cycle."""
+
+Number = Annotated[
+    float, Field(ge=-1e6, le=1e6, allow_inf_nan=False, description="a number up to 1e6")
+]
+Positive = Annotated[
+    float, Field(gt=0, le=1e9, allow_inf_nan=False, description="a number above 0, up to 1e9")
+]
+Sigma = Annotated[
+    float, Field(ge=0, le=1e6, allow_inf_nan=False, description="a number of at least 0")
+]
+Probability = Annotated[float, Field(ge=0, le=1, description="a number from 0 to 1")]
+Coefficients = Annotated[
+    tuple[Number, ...],
+    Field(strict=False, min_length=1, max_length=9, description="a list of 1 to 9 numbers"),
+]
+Two = Annotated[tuple[Number, Number], Field(strict=False, description="a list of two numbers")]
+
+
+class NonIdeality(Table, Named):
+    """Base of all non-idealities: frozen tables whose fields are the keys of a target's [noise]."""
+
+    drawn: ClassVar[Redraw]
+    """When the non-ideality is drawn anew."""
+
+
+class Curve(Table):
+    """A quantity over x = g / g_max: a polynomial from x = `from` on, below it a clamped law.
+
+    The law is `log` = [a, b], a ln x + b, or `power` = [a, b], a x^b, within `clamp` = [lo, hi];
+    `polynomial` are coefficients of x^0, x^1, ... Without a law the polynomial holds everywhere,
+    without a polynomial the law does.
+    """
+
+    polynomial: Coefficients | None = None
+    start: Probability = Field(0.0, alias="from")
+    log: Two | None = None
+    power: Two | None = None
+    clamp: Two | None = None
+
+    @model_validator(mode="after")
+    def _one_law(self) -> Self:
+        if self.log is not None and self.power is not None:
+            raise ValueError("expected log or power, not both")
+        law = self.log or self.power
+        if (law is None) != (self.clamp is None):
+            raise ValueError("log (or power) and clamp belong together: expected both or neither")
+        if self.polynomial is None and law is None:
+            raise ValueError("expected polynomial, log or power")
+        if self.start > 0 and (law is None or self.polynomial is None):
+            raise ValueError("from divides a polynomial from a law below it: expected both")
+        if self.clamp is not None and self.clamp[0] > self.clamp[1]:
+            raise ValueError(f"clamp = {list(self.clamp)}: expected the lower number first")
+        return self
+
+    def at(self, x: FloatArray) -> FloatArray:
+        """The quantity at `x`, which is at least 0."""
+        above = None if self.polynomial is None else polynomial(self.polynomial, x)
+        below = self._law(x)
+        if above is None or below is None:
+            return above if below is None else below  # type: ignore[return-value]
+        return np.where(x >= self.start, above, below)
+
+    def _law(self, x: FloatArray) -> FloatArray | None:
+        if self.clamp is None:
+            return None
+        positive = np.maximum(x, np.finfo(np.float64).tiny)  # both laws are clamped near zero
+        if self.log is not None:
+            values = self.log[0] * np.log(positive) + self.log[1]
+        else:
+            factor, exponent = self.power or (0.0, 0.0)
+            values = factor * positive**exponent
+        clamped: FloatArray = np.clip(values, *self.clamp)
+        return clamped
+
+
+def polynomial(coefficients: tuple[float, ...], x: FloatArray) -> FloatArray:
+    """Evaluate coefficients of x^0, x^1, ... at `x`, by Horner's rule."""
+    total = np.zeros_like(x, np.float64)
+    for coefficient in reversed(coefficients):
+        total = total * x + coefficient
+    return total
+
+
+def non_negative(curve: Curve | FloatArray, where: str) -> None:
+    """Raise ValueError where a standard deviation falls below zero for some x from 0 to 1."""
+    x = np.linspace(0.0, 1.0, 1001)
+    values = curve.at(x) if isinstance(curve, Curve) else curve
+    if values.min() < 0:
+        at = float(x[int(values.argmin())])
+        raise ValueError(
+            f"{where} is {values.min():.4g} at x = {at:.3g}; expected a standard deviation of at "
+            "least 0 for every x from 0 to 1"
+        )
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of nested tables, so that laying one over another changes neither."""
+    return {k: plain(v) if isinstance(v, Mapping) else v for k, v in values.items()}

@@ -1,0 +1,90 @@
+"""Programming error: a device's conductance after it was written, against what was asked for."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from cimtool.arrays import FloatArray
+from cimtool.errors import CimError
+from cimtool.hardware.noise.model import (
+    Coefficients,
+    NonIdeality,
+    Positive,
+    Redraw,
+    non_negative,
+    polynomial,
+)
+from cimtool.hardware.noise.times import parse_time
+
+
+class Programming(NonIdeality, name="programming"):
+    """g = g_target + sigma z, z normal, never below 0 (uS); sigma is a polynomial in x or g.
+
+    `sigma` are its coefficients from x^0 on, or `sigma_after` such coefficients by the time after
+    which they were fitted ("1s", "1d"): then no other times are known. `of` says whether they
+    multiply powers of x = g / g_max or of g in uS. `tolerance` (uS) is that of write-verify: a
+    device whose error is larger is written again, so errors are a normal cut off at it.
+    """
+
+    drawn: ClassVar[Redraw] = "die"
+
+    sigma: Coefficients | None = None
+    sigma_after: dict[str, Coefficients] | None = Field(
+        None, description="a table of lists of numbers, by times such as 1s or 1d"
+    )
+    of: Literal["x", "g"] = "x"
+    tolerance: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one_sigma(self) -> Self:
+        if (self.sigma is None) == (not self.sigma_after):
+            raise ValueError("expected either sigma or sigma_after, one of them")
+        try:
+            for time in self.sigma_after or {}:
+                parse_time(time, "a time in sigma_after")
+        except CimError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def times(self) -> dict[float, str] | None:
+        """The only times that are known, in seconds, as they are written; None for any."""
+        if self.sigma_after is None:
+            return None
+        return {parse_time(text): text for text in self.sigma_after}
+
+    def check(self, g_max: float) -> None:
+        """Raise ValueError where sigma is negative for a conductance up to `g_max` uS."""
+        laws = {f"sigma_after.{time}": law for time, law in (self.sigma_after or {}).items()}
+        if self.sigma is not None:
+            laws["sigma"] = self.sigma
+        for where, coefficients in laws.items():
+            x = np.linspace(0.0, 1.0, 1001)
+            non_negative(self._polynomial(coefficients, x, g_max), where)
+
+    def deviation(self, x: FloatArray, g_max: float, seconds: float) -> FloatArray:
+        """The standard deviation in uS at x = g / g_max, `seconds` after programming."""
+        coefficients = self.sigma
+        if self.sigma_after is not None:
+            coefficients = {parse_time(k): v for k, v in self.sigma_after.items()}[seconds]
+        return self._polynomial(coefficients or (), x, g_max)
+
+    def _polynomial(
+        self, coefficients: tuple[float, ...], x: FloatArray, g_max: float
+    ) -> FloatArray:
+        return polynomial(coefficients, x if self.of == "x" else x * g_max)
+
+    def draw(self, rng: np.random.Generator, sigma: FloatArray) -> FloatArray:
+        """Errors in uS of devices with these standard deviations."""
+        if self.tolerance is None:
+            errors: FloatArray = rng.standard_normal(sigma.shape) * sigma
+            return errors
+        from scipy.special import ndtr, ndtri  # slow to load, and few models need it
+
+        with np.errstate(divide="ignore"):
+            below = ndtr(-self.tolerance / sigma)  # a sigma of 0 leaves nothing outside
+        normal: FloatArray = ndtri(below + rng.random(sigma.shape) * (1 - 2 * below))
+        return np.where(sigma > 0, normal * sigma, 0.0)

@@ -1,0 +1,137 @@
+"""The [noise] table of a target: which non-idealities its devices, wires and converters have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from cimtool.errors import CimError
+from cimtool.hardware.noise.converter_errors import Adc
+from cimtool.hardware.noise.drift import Drift, Flicker
+from cimtool.hardware.noise.ir_drop import IrDrop
+from cimtool.hardware.noise.model import NonIdeality, Positive, plain
+from cimtool.hardware.noise.programming import Programming
+from cimtool.hardware.noise.read import Read
+from cimtool.hardware.noise.stuck import Stuck
+from cimtool.hardware.noise.times import parse_time
+from cimtool.named import unknown
+from cimtool.toml_files import Table, read_toml, validated
+
+
+class Noise(Table):
+    """Everything that makes a die differ from the noise-free model.
+
+    `g_max` (uS) is the conductance of a device that holds the largest digit, `devices` of which
+    conduct in parallel in a cell; errors are those of one device. `t0` is the time in seconds after
+    programming at which the programming error was measured: drift and 1/f noise count from it.
+    """
+
+    source: str = Field(description="a text that says where the figures come from")
+    g_max: Positive
+    devices: int = Field(1, ge=1, le=64)
+    t0: Positive | None = None
+    programming: Programming | None = None
+    drift: Drift | None = None
+    flicker: Flicker | None = None
+    read: Read | None = None
+    stuck: Stuck | None = None
+    adc: Adc | None = None
+    ir_drop: IrDrop | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, values: Any) -> Any:
+        """Lay the values over those of the preset that they name."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("preset"), str):
+            return values
+        own = {key: value for key, value in values.items() if key != "preset"}
+        try:
+            return _over(preset_values(values["preset"]), own)
+        except CimError as error:
+            raise ValueError(f"preset: {error}") from None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.t0 is None and (self.drift or self.flicker):
+            raise ValueError("t0 is missing: drift and flicker count time from it")
+        if self.programming is not None:
+            if self.programming.times is not None and (self.drift or self.flicker):
+                raise ValueError(
+                    "programming.sigma_after holds what drift made of the errors: expected no "
+                    "drift or flicker beside it"
+                )
+            try:
+                self.programming.check(self.g_max)
+            except ValueError as error:
+                raise ValueError(f"programming.{error}") from None
+        return self
+
+    @property
+    def models(self) -> tuple[NonIdeality, ...]:
+        """The non-idealities that are given."""
+        named = (getattr(self, name) for name in NonIdeality.family)
+        return tuple(model for model in named if model is not None)
+
+    def seconds(self, time: str | None) -> float:
+        """The time of reading in seconds after t0; None is the earliest that is known.
+
+        Raises CimError for what is no time, or one that the fits do not cover.
+        """
+        known = None if self.programming is None else self.programming.times
+        if time is None:
+            return min(known) if known else 0.0
+        seconds = parse_time(time)
+        if known is not None and seconds not in known:
+            raise CimError(
+                f"--time is {time}; this noise was fitted after {', '.join(known.values())} and "
+                "for no other times"
+            )
+        if known is None and seconds and not (self.drift or self.flicker):
+            raise CimError(
+                f"--time is {time}; this noise has neither drift nor flicker, so it does not "
+                "change with time: leave --time out"
+            )
+        return seconds
+
+
+def presets_folder() -> Path:
+    """The folder of shipped noise models, beside the targets."""
+    from cimtool.hardware.target import targets_folder
+
+    return targets_folder() / "noise"
+
+
+def preset_names() -> list[str]:
+    """The names of the shipped noise models, sorted."""
+    return sorted(file.stem for file in presets_folder().glob("*.toml"))
+
+
+def preset_values(name: str) -> dict[str, Any]:
+    """What a shipped noise model's file says; CimError for an unknown name, with the nearest."""
+    if name not in preset_names():
+        raise unknown("noise model", name, preset_names())
+    return read_toml(presets_folder() / f"{name}.toml")
+
+
+def load_noise(name_or_path: str | Path) -> Noise:
+    """Load a shipped noise model by name, or a file by path (it has a separator or ends in .toml).
+
+    CimError for an unknown name (with the nearest), a missing file, or a file that is not valid.
+    """
+    text = str(name_or_path)
+    if text.endswith(".toml") or "/" in text or os.sep in text:
+        return validated(Noise, read_toml(Path(text)), text)
+    return validated(Noise, preset_values(text), f"noise model {text}")
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one table over another, table by table; the choice within a curve is made as a whole."""
+    merged = plain(below)
+    for key, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = {**merged[key], **plain(value)} if both else value
+    return merged

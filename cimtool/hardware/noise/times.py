@@ -1,0 +1,28 @@
+"""Times as a user writes them: `30s`, `10m`, `1h`, `1d`, `1y`."""
+
+from __future__ import annotations
+
+import re
+
+from cimtool.errors import CimError
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400.0}
+LONGEST = 100 * UNITS["y"]
+
+
+def parse_time(text: str, where: str = "--time") -> float:
+    """Seconds of a time such as `1h`; CimError naming `where` for anything else."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)([smhdy])", text)
+    seconds = float(found[1]) * UNITS[found[2]] if found else -1.0
+    if not 0 <= seconds <= LONGEST:
+        raise CimError(
+            f"{where} is {text}; expected a time of at most 100y, as a number and one of "
+            "s, m, h, d, y: 30s, 10m, 1h, 1d, 1y"
+        )
+    return seconds
+
+
+def time_text(seconds: float) -> str:
+    """Write seconds in the largest unit that keeps the number at 1 or more: `1 h`."""
+    unit = max((u for u in UNITS if seconds >= UNITS[u]), key=UNITS.__getitem__, default="s")
+    return f"{seconds / UNITS[unit]:g} {unit}"

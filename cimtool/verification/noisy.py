@@ -1,0 +1,198 @@
+"""What dies keep: scores of each die, and rows of the drift table for the median and the worst."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray
+from cimtool.dies import NoiseOptions, conditions_of, dies
+from cimtool.emit.bundle import Bundle
+from cimtool.errors import CimError
+from cimtool.hardware.noise.compensation import ReadoutCost
+from cimtool.hardware.noise.program import Conditions
+from cimtool.hardware.noise.times import time_text
+from cimtool.ir.program import Program
+from cimtool.loading.embeddings import Embeddings
+from cimtool.progress import Say
+from cimtool.reference.metrics import retrieval
+from cimtool.simulator import Features, Simulator
+from cimtool.verification.drift import Row, Table, on_grid, rmse
+from cimtool.verification.evaluate import encode, real_means
+
+MEDIAN, WORST = 50.0, 5.0
+"""Percentiles over dies: of what is better when higher; of errors 50 and 100 - 5."""
+
+HIGHER_IS_BETTER = frozenset(
+    {"polynomial_top1", "top1_agreement", "spearman", "r1", "r5", "r10", "cosine_gap"}
+    | {"text_to_video", "video_to_text", "spread", "queries"}
+)
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """What `verify` found of dies: two rows, each figure a percentile over dies of its own.
+
+    `percentile` is the one of the worst row (of errors, 100 less it); `seconds` count from t0.
+    """
+
+    trials: int
+    seconds: float
+    compensation: str
+    readout: ReadoutCost
+    median: Row
+    worst: Row
+    percentile: float = WORST
+
+    @property
+    def rows(self) -> tuple[Row, Row]:
+        """The rows of the drift table."""
+        return self.median, self.worst
+
+    def sentences(self, compiled: Row, score: str) -> tuple[str, ...]:
+        """What the chip keeps of the compiled model, and what compensation takes."""
+        said = [
+            f"On {self.trials} dies read {time_text(self.seconds)} after programming the median "
+            f"die {_kept(self.median, compiled)} and is {self.median.step_rmse or 0.0:.4g} "
+            f"({score} RMSE) from the noise-free model; one die in twenty is worse than "
+            f"{self.worst.step_rmse or 0.0:.4g}."
+        ]
+        if self.readout.products:
+            said.append(f"{readout_sentence(self.compensation, self.readout)}.")
+        return tuple(said)
+
+
+def readout_sentence(compensation: str, readout: ReadoutCost) -> str:
+    """What the readout of drift compensation takes."""
+    return (
+        f"Drift compensation ({compensation}) reads {readout.products} products of layers back on "
+        f"each die, {readout.conversions:,} conversions"
+    )
+
+
+def _kept(median: Row, compiled: Row) -> str:
+    """How much of the compiled model's R@1 the median die keeps, both ways together."""
+    now, was = _r1(median), _r1(compiled)
+    if was <= 0:
+        return "has nothing of R@1 to keep"
+    return f"keeps {now / was:.1%} of the noise-free R@1 ({100 * now:.1f}% of {100 * was:.1f}%)"
+
+
+def _r1(row: Row) -> float:
+    found = row.retrieval
+    return 0.0 if found is None else (found.text_to_video.r1 + found.video_to_text.r1) / 2
+
+
+def percentile_row(stage: str, rows: Sequence[Row], percentile: float) -> Row:
+    """A row whose every figure is a percentile over `rows`: of errors, 100 - `percentile`."""
+    row: Row = _percentiles(list(rows), percentile, "")
+    return replace(row, stage=stage)
+
+
+def _percentiles(values: list[Any], percentile: float, name: str) -> Any:
+    first = values[0]
+    if is_dataclass(first):
+        parts = {
+            f.name: _percentiles([getattr(v, f.name) for v in values], percentile, f.name)
+            for f in fields(first)
+        }
+        return replace(first, **parts)  # type: ignore[type-var]
+    if first is None or isinstance(first, str):
+        return first
+    at = percentile if name in HIGHER_IS_BETTER else 100 - percentile
+    if name == "bias":
+        return _farther(values, percentile)
+    found = float(np.percentile(np.asarray(values, np.float64), at))
+    return round(found) if isinstance(first, int) else found
+
+
+def _farther(values: list[float], percentile: float) -> float:
+    """The bias that is as far from zero as the percentile says, with its sign."""
+    order = sorted(values, key=abs)
+    return order[min(len(order) - 1, round((100 - percentile) / 100 * (len(order) - 1)))]
+
+
+def measure_dies(
+    bundle: Bundle,
+    conditions: Conditions,
+    trials: int,
+    data: Embeddings,
+    table: Table,
+    say: Say,
+) -> Noisy:
+    """Score dies of a bundle and hold them against the table's references and its last row."""
+    rows, readout = [], ReadoutCost()
+    for index, die in enumerate(dies(bundle, conditions, trials), 1):
+        say(f"die {index} of {trials}: encoding and scoring")
+        features, scores = _scored(die.program, data)
+        means = real_means(die.program, features)
+        rows.append(table.row("noisy", on_grid(scores), *means))
+        readout = die.readout
+    when = f"noisy {time_text(conditions.seconds)}"
+    return Noisy(
+        trials,
+        conditions.seconds,
+        conditions.compensation,
+        readout,
+        percentile_row(f"{when}, median", rows, MEDIAN),
+        percentile_row(f"{when}, 5th %", rows, WORST),
+    )
+
+
+def _scored(program: Program, data: Embeddings) -> tuple[dict[str, Features], FloatArray]:
+    simulator = Simulator(program)
+    features = encode(simulator, data)
+    return features, simulator.score(features["text"], features["video"])
+
+
+def simulate_trials(
+    bundle: Bundle, perfect: Simulator, data: Embeddings, options: NoiseOptions, say: Say
+) -> dict[str, Array]:
+    """Noise-free `scores` [n, m] and those of dies: `trial_scores` [T, n, m], float32.
+
+    With `trial_rmse` [T], the root mean square difference of the two, and where the right pairs are
+    known `trial_r1` [T, 2], R@1 from text to video and back. Tells what compensation takes.
+    """
+    conditions = conditions_of(bundle, options)
+    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
+        raise CimError(
+            f"{bundle.name}: its hybrid score has a shortlist; noise is simulated for digital and "
+            "in-memory scores alone"
+        )
+    features = encode(perfect, data)
+    scores = perfect.score(features["text"], features["video"]).astype(np.float32)
+    found: dict[str, Array] = {"scores": scores}
+    trials = np.empty((options.trials, *scores.shape), np.float32)
+    for index, die in enumerate(dies(bundle, conditions, options.trials)):
+        say(f"die {index + 1} of {options.trials}: encoding and scoring")
+        trials[index] = _scored(die.program, data)[1]
+        if index == 0 and die.readout.products:
+            say(readout_sentence(conditions.compensation, die.readout))
+    found["trial_scores"] = trials
+    found["trial_rmse"] = np.array([rmse(one, scores) for one in trials])
+    if data.text_to_video is not None:
+        both = [retrieval(one, data.text_to_video) for one in trials]
+        found["trial_r1"] = np.array([(one.text_to_video.r1, one.video_to_text.r1) for one in both])
+    return found
+
+
+def trial_sentences(found: Mapping[str, Array]) -> tuple[str, ...]:
+    """Median and worst twentieth over dies of what `simulate_trials` returned."""
+    count = len(found["trial_scores"])
+    off = _percentiles_text(found["trial_rmse"], True)
+    said = [f"{count} dies: RMSE from the noise-free scores {off}"]
+    if "trial_r1" in found:
+        ways = zip(("text to video", "video to text"), found["trial_r1"].T, strict=True)
+        said += [f"R@1 {way}: {_percentiles_text(of_dies, False)}" for way, of_dies in ways]
+    return tuple(said)
+
+
+def _percentiles_text(of_dies: FloatArray, error: bool) -> str:
+    at = 100 - WORST if error else WORST
+    return (
+        f"median {np.percentile(of_dies, MEDIAN):.4g}, {at:g}th percentile "
+        f"{np.percentile(of_dies, at):.4g}"
+    )

@@ -1,0 +1,90 @@
+"""`--noise` on the command line: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.training.demo_data import DemoFiles
+
+Cimtool = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def analog(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundles") / "small@hermes"
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        target="hermes-pcm-14nm", output=folder,
+    )  # fmt: skip
+    return folder
+
+
+def test_simulate_says_what_dies_keep(
+    cimtool: Cimtool, analog: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place = tmp_path / "s.npz"
+    ran = cimtool(
+        "simulate", analog, "--inputs", small_trunk.eval, "-o", place, "--noise", "--trials", 3,
+        "--time", "1h", "--seed", 4,
+    )  # fmt: skip
+    assert (ran.status, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("3 dies: RMSE from the noise-free scores median ")
+    assert ", 95th percentile " in lines[0]
+    assert lines[1].startswith("R@1 text to video: median ")
+    assert ", 5th percentile " in lines[1]
+    with np.load(place) as found:
+        assert found["trial_scores"].shape == (3, *found["scores"].shape)
+
+
+def test_verify_takes_the_same_options(
+    cimtool: Cimtool, analog: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    ran = cimtool(
+        "verify", analog, "--data", small_trunk.eval, "--samples", 2, "--report", tmp_path,
+        "--noise", "--trials", 2, "--time", "1d", "--compensation", "column", "--json",
+    )  # fmt: skip
+    noisy = ran.json["noisy"]
+    assert (noisy["trials"], noisy["seconds"]) == (2, 86400.0)
+    assert noisy["readout"]["products"] == 512
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--trials", "3"], "--trials is about dies; expected --noise with it"),
+        (["--noise-model", "neurram"], "--noise-model is about dies; expected --noise with it"),
+        (["--noise", "--trials", "0"], "--trials is 0; expected 1 to"),
+        (["--noise", "--time", "1w"], "--time is 1w; expected a time"),
+        (["--noise", "--compensation", "globl"], 'did you mean "global"?'),
+        (["--noise", "--noise-model", "no.toml"], "no.toml: there is no such file"),
+        (["--noise", "--top", "2"], "--top keeps the best of noise-free scores"),
+    ],
+)
+def test_what_makes_no_sense_is_one_sentence(
+    cimtool: Cimtool, analog: Path, small_trunk: DemoFiles, tmp_path: Path,
+    options: list[str], said: str,
+) -> None:  # fmt: skip
+    place = tmp_path / "s.npz"
+    ran = cimtool("simulate", analog, "--inputs", small_trunk.eval, "-o", place, *options)
+    assert (ran.status, ran.out) == (2, "")
+    assert said in ran.sentence
+    assert not place.exists()
+
+
+def test_a_negative_sigma_of_ones_own_model_is_named(
+    cimtool: Cimtool, analog: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('source = "mine"\ng_max = 20.0\n[read]\nsigma = -0.1\n')
+    ran = cimtool(
+        "simulate", analog, "--inputs", small_trunk.eval, "--noise", "--noise-model", file
+    )
+    assert ran.status == 2
+    assert ran.sentence == f"{file}: read.sigma = -0.1: must be a number of at least 0"

@@ -1,0 +1,137 @@
+"""Fresh noise by column variances against the slow way: a new noisy matrix for every read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cimtool.hardware.crossbar import Slice, cells_mvm, encode_weights
+from cimtool.hardware.noise.fresh import cholesky, fresh_noise
+from cimtool.hardware.noise.mvm import NoisyMvm
+
+SIGMA = 0.05
+DIES = 3000
+FINE = 6
+
+
+def matrix_reads(op: NoisyMvm, x: np.ndarray, redraw: str, reads: int) -> np.ndarray:
+    """Outputs [reads, n, N]: each read multiplies every cell by 1 + sigma z, z anew."""
+    rng = np.random.default_rng(7)
+    crossbar, perfect = op.crossbar, op.perfect
+    digits = [s.digits for s in encode_weights(perfect.weight, crossbar)]
+    cells = replace(op.cells, fraction_bits=FINE, leak=0)
+    found = np.empty((reads, len(x), perfect.weight.shape[1]), np.int64)
+    cycles = 4 if redraw == "cycle" else 1
+    for read in range(reads):
+        for i in range(len(x)):
+            total = 0
+            for c in range(cycles):
+                noisy = tuple(
+                    Slice(np.rint(d * (1 + SIGMA * rng.standard_normal(d.shape)) * (1 << FINE))
+                          .astype(np.int64), s.flipped, s.shift, s.sign)
+                    for d, s in zip(digits, op.cells.slices, strict=True)
+                )  # fmt: skip
+                row = x[i : i + 1]
+                if redraw == "cycle":  # the digits that this cycle alone drives
+                    row = (x[i : i + 1] >> c & 1) << c
+                total = total + cells_mvm(row, replace(cells, slices=noisy), crossbar, op.steps)
+            found[read, i] = total[0]
+    return found
+
+
+def layer_of(kit: SimpleNamespace, redraw: str, index: int = 0) -> NoisyMvm:
+    """One group of 12 rows of offset cells and unsigned one-bit cycles, without converters."""
+    hardware = kit.crossbar(
+        rows=None, encoding="differential", cell_bits=5, weight_bits=6, dac_bits=1, input_bits=4,
+        input_encoding="unsigned", adc_bits=None,
+    )  # fmt: skip
+    op = kit.layer(hardware, 12, 4)
+    op = replace(op, bias=np.zeros_like(op.bias))
+    return kit.on_die(op, kit.noise(read={"sigma": SIGMA, "redraw": redraw}), index=index)
+
+
+@pytest.fixture(scope="module")
+def x() -> np.ndarray:
+    return np.random.default_rng(5).integers(0, 16, (3, 12))
+
+
+@pytest.mark.parametrize("redraw", ["mvm", "cycle"])
+def test_mean_variance_and_correlation_are_those_of_the_slow_way(
+    kit: SimpleNamespace, x: np.ndarray, redraw: str
+) -> None:
+    fast = np.stack([layer_of(kit, redraw, index).run(x) for index in range(DIES)])
+    slow = matrix_reads(layer_of(kit, redraw), x, redraw, 600)
+    exact = x @ layer_of(kit, redraw).perfect.weight
+    for found in (fast, slow):
+        spread = found.std(axis=0)
+        assert (
+            np.abs(found.mean(axis=0) - exact) < 4.5 * spread / np.sqrt(len(found)) + 0.05
+        ).all()
+    ratio = fast.var(axis=0) / slow.var(axis=0)
+    assert (np.abs(ratio - 1) < 4.5 * np.sqrt(2 / 600 + 2 / DIES)).all()
+    assert abs(ratio.mean() - 1) < 0.06
+    for found in (fast, slow):
+        of_queries = np.corrcoef(found.reshape(len(found), -1).T)
+        others = ~np.eye(len(of_queries), dtype=bool)
+        assert np.abs(of_queries[others]).max() < 4.5 / np.sqrt(len(found))
+
+
+def test_a_device_that_keeps_its_error_through_the_cycles_adds_up(
+    kit: SimpleNamespace, x: np.ndarray
+) -> None:
+    """Errors of cycles that share devices add as x, those of others as the roots of squares."""
+    kept, anew = (
+        np.stack([layer_of(kit, redraw, i).run(x) for i in range(DIES)]).var(axis=0)
+        for redraw in ("mvm", "cycle")
+    )
+    weight = layer_of(kit, "mvm").perfect.weight
+    bits = np.stack([(x >> c & 1) << c for c in range(4)])
+    np.testing.assert_allclose(kept, SIGMA**2 * (x**2 @ weight**2), rtol=0.15)
+    np.testing.assert_allclose(anew, SIGMA**2 * ((bits**2).sum(axis=0) @ weight**2), rtol=0.15)
+
+
+def test_die_noise_correlates_all_queries_of_a_die(kit: SimpleNamespace) -> None:
+    op = kit.layer(kit.crossbar(encoding="differential", cell_bits=5, adc_bits=None), 40, 4)
+    x = kit.inputs(op, 2)
+    x[1] = x[0] + np.arange(40) % 2  # nearly the same query
+    noise = kit.noise(programming={"sigma": [0.5]})
+    found = np.stack([kit.on_die(op, noise, index=i).run(x) for i in range(300)])
+    off = found - x @ op.weight - op.bias
+    for column in range(4):
+        assert np.corrcoef(off[:, 0, column], off[:, 1, column])[0, 1] > 0.9
+    # The variance is that of the cells: both devices of 40 pairs, each 0.5 uS.
+    unit = 20.0 / 31
+    devices = 0.5**2 / unit**2
+    assert (off[:, 0].var(axis=0) < 2 * devices * (x[0] ** 2).sum()).all()
+    assert (off[:, 0].var(axis=0) > devices * (x[0] ** 2).sum()).all()
+
+
+def test_a_cholesky_factor_times_itself_is_the_matrix() -> None:
+    rng = np.random.default_rng(0)
+    draws = rng.random((5, 3, 8)).astype(np.float32)
+    matrix = np.einsum("akn,bkn->abn", draws, draws)  # of rank 3: two pivots vanish
+    factor = cholesky([[matrix[a, b] for b in range(a + 1)] for a in range(5)])
+    full = np.zeros_like(matrix)
+    for a in range(5):
+        for b in range(a + 1):
+            full[a, b] = factor[a][b]
+    np.testing.assert_allclose(np.einsum("abn,cbn->acn", full, full), matrix, atol=2e-3)
+
+
+@pytest.mark.parametrize("top", [1, 15, 255, 65535])
+def test_variances_stay_exact_and_hardly_rounded(kit: SimpleNamespace, top: int) -> None:
+    bits = int(top).bit_length()
+    hardware = kit.crossbar(
+        rows=None, input_bits=bits, dac_bits=bits, input_encoding="unsigned", shift_add="analog"
+    )
+    rng = np.random.default_rng(top)
+    variance = [(0.01 * rng.random((256, 30))).astype(np.float32) for _ in range(3)]
+    found = fresh_noise(variance, hardware, 6, 1, False)
+    assert found.bits % 2 == 0
+    for rounded, exact in zip(found.variance, variance, strict=True):
+        sums = rounded.astype(np.int64).sum(axis=0)
+        assert sums.max() * top**2 < 1 << 53
+        np.testing.assert_allclose(sums / 2.0**found.bits, exact.sum(axis=0), rtol=0.02)

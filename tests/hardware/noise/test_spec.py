@@ -1,0 +1,127 @@
+"""The [noise] table: what it refuses, its presets, and the times that it knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cimtool.errors import CimError
+from cimtool.hardware.noise.model import NonIdeality
+from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
+from cimtool.hardware.noise.times import parse_time, time_text
+from cimtool.hardware.target import load_target, target_names
+from cimtool.toml_files import validated
+
+GIVEN: dict[str, Any] = {"source": "a test", "g_max": 20.0}
+FLAT = {"polynomial": [0.05]}
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"programing": {}}, 'unknown key programing; did you mean "programming"?'),
+        ({"read": {"sigma": -0.1}}, "read.sigma = -0.1: must be a number of at least 0"),
+        ({"read": {"sigma": 0.1, "redraw": "die"}}, 'read.redraw = "die": must be "mvm" | "cycle"'),
+        ({"read": {"sigma": 0.1, "redrw": "mvm"}}, 'read.redrw; did you mean "redraw"?'),
+        ({"programming": {"sigma": [0.1, -1.0]}}, "programming.sigma is -0.9 at x = 1"),
+        ({"programming": {}}, "programming: expected either sigma or sigma_after"),
+        ({"programming": {"sigma_after": {"2w": [1.0]}}}, "a time in sigma_after is 2w"),
+        ({"programming": {"sigma": "x"}}, "must be a list of 1 to 9 numbers"),
+        ({"drift": {"mean": FLAT, "sigma": FLAT}}, "t0 is missing"),
+        ({"t0": 1.0, "drift": {"mean": FLAT, "sigma": {"polynomial": [0.1, -0.2]}}},
+         "drift: sigma is -0.1 at x = 1"),
+        ({"t0": 1.0, "drift": {"mean": FLAT, "sigma": {"log": [1.0, 0.0]}}},
+         "log (or power) and clamp belong together"),
+        ({"t0": 1.0, "flicker": {"q": {"from": 0.2, **FLAT}, "t_read": 1e-6}},
+         "from divides a polynomial from a law below it"),
+        ({"stuck": {"p_on": 1.5}}, "stuck.p_on = 1.5: must be a number from 0 to 1"),
+        ({"g_max": 0}, "g_max = 0: must be a number above 0"),
+        ({"devices": 0}, "devices = 0: must be an integer from 1 to 64"),
+        ({"preset": "pcm-genric"}, 'noise model "pcm-genric" is not known'),
+        ({"ir_drop": {"wire_resistance": -1.0}}, "ir_drop.wire_resistance = -1.0"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_sentence(tables: dict[str, Any], said: str) -> None:
+    with pytest.raises(CimError) as caught:
+        validated(Noise, {**GIVEN, **tables}, "my.toml: noise")
+    text = str(caught.value)
+    assert text.startswith("my.toml: noise: ")
+    assert said in text
+    assert "\n" not in text
+
+
+def test_every_non_ideality_is_a_key_of_its_name() -> None:
+    assert set(NonIdeality.family) <= set(Noise.model_fields)
+    others = set(Noise.model_fields) - set(NonIdeality.family)
+    assert others == {"source", "g_max", "devices", "t0"}
+    assert {model.drawn for model in NonIdeality.family.values()} <= {"die", "epoch", "mvm"}
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_shipped_models_are_valid_and_survive_a_manifest(name: str) -> None:
+    noise = load_noise(name)
+    again = Noise.model_validate(noise.model_dump(mode="json", by_alias=True, exclude_none=True))
+    assert again == noise
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_targets_keep_the_values_of_their_preset(name: str) -> None:
+    target = load_target(name)
+    again = type(target).from_json(target.to_json(), "manifest")
+    assert again.noise == target.noise
+    assert "preset" not in str(target.to_json().get("noise"))
+
+
+def test_two_chips_have_noise() -> None:
+    for name in ("hermes-pcm-14nm", "neurram-rram-130nm"):
+        assert load_target(name).noise is not None
+
+
+def test_values_beside_a_preset_override_it() -> None:
+    noise = validated(Noise, {"preset": "neurram", "read": {"redraw": "cycle"}}, "x")
+    assert noise.read is not None
+    assert (noise.read.sigma, noise.read.redraw) == (0.01, "cycle")
+    assert noise.g_max == 40.0
+
+
+def test_a_file_of_ones_own_is_read_by_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('source = "mine"\ng_max = 5.0\n[read]\nsigma = 0.1\n')
+    assert load_noise(file).g_max == 5.0
+    with pytest.raises(CimError, match=r"there is no such file"):
+        load_noise(tmp_path / "other.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("10m", 600), ("1h", 3600), ("1d", 86400), ("1y", 31557600), ("0s", 0),
+     ("1.5h", 5400)],
+)  # fmt: skip
+def test_times_are_seconds(text: str, seconds: float) -> None:
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "1", "h", "-1h", "1w", "1 h", "1e3s", "200y", "nan", "infs"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(CimError, match=r"--time is .*; expected a time of at most 100y"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0 s"), (1, "1 s"), (3600, "1 h"), (5400, "1.5 h"), (86400, "1 d")]
+)
+def test_times_are_written_in_their_largest_unit(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
+
+
+def test_only_times_that_were_fitted_are_known() -> None:
+    neurram = load_noise("neurram")
+    assert neurram.seconds(None) == 1.0
+    assert neurram.seconds("24h") == neurram.seconds("1d") == 86400.0
+    with pytest.raises(CimError, match=r"--time is 1h; this noise was fitted after 1s, 1d, 2d"):
+        neurram.seconds("1h")
+    with pytest.raises(CimError, match=r"--time is 1h; this noise has neither drift nor flicker"):
+        load_noise("neurram-crosssim").seconds("1h")
+    assert load_noise("hermes-2-devices").seconds(None) == 0.0

@@ -1,0 +1,170 @@
+"""What dies keep: percentiles over dies, rows of the table, the sentences, the scores' file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.dies import NoiseOptions
+from cimtool.errors import CimError
+from cimtool.reference.metrics import Drift, Recall, Retrieval
+from cimtool.verification.drift import Row
+from cimtool.verification.noisy import percentile_row
+from cimtool.verification.render import markdown, terminal_table
+
+DIES = NoiseOptions(trials=4, time="1h")
+
+
+@pytest.fixture(scope="module")
+def analog(make_bundle: object) -> object:
+    return make_bundle("analog", target="hermes-pcm-14nm")  # type: ignore[operator]
+
+
+@pytest.fixture(scope="module")
+def report(analog: object, data: object, tmp_path_factory: pytest.TempPathFactory) -> object:
+    folder = tmp_path_factory.mktemp("report")
+    found = api.verify(analog.folder, data, samples=4, report=folder, noise=DIES)  # type: ignore[attr-defined,arg-type]
+    return SimpleNamespace(found=found, folder=folder)
+
+
+def row(rmse: float, r1: float, bias: float) -> Row:
+    drift = Drift(rmse, rmse, bias, 2 * rmse, 1.0, r1, r1)
+    recall = Recall(r1, r1, r1, 10 * rmse, 7)
+    return Row("x", drift=drift, step_rmse=rmse, retrieval=Retrieval(recall, recall))
+
+
+def test_errors_are_bad_when_high_and_recall_when_low() -> None:
+    rows = [row(0.1 * i, 0.5 + 0.01 * i, -0.1 * i) for i in range(21)]
+    worst = percentile_row("worst", rows, 5.0)
+    assert worst.stage == "worst"
+    assert worst.step_rmse == pytest.approx(1.9)
+    assert worst.drift is not None
+    assert worst.drift.logit_rmse == pytest.approx(1.9)
+    assert worst.drift.bias == pytest.approx(-1.9)
+    assert worst.drift.top1_agreement == pytest.approx(0.51)
+    assert worst.retrieval is not None
+    assert worst.retrieval.text_to_video.r1 == pytest.approx(0.51)
+    assert worst.retrieval.video_to_text.median_rank == pytest.approx(19.0)
+    assert worst.retrieval.text_to_video.queries == 7
+    median = percentile_row("median", rows, 50.0)
+    assert median.step_rmse == pytest.approx(1.0)
+    assert median.cosine_gap is None
+
+
+def test_the_report_has_a_row_of_the_median_die_and_one_of_the_worst(report: object) -> None:
+    found = report.found  # type: ignore[attr-defined]
+    assert [one.stage for one in found.shown[-2:]] == ["noisy 1 h, median", "noisy 1 h, 5th %"]
+    assert found.rows[-1].stage == "ONNX Runtime"
+    median, worst = found.noisy.rows
+    assert worst.step_rmse >= median.step_rmse > 0
+    assert worst.drift.logit_rmse >= median.drift.logit_rmse
+    assert found.final.stage == "ONNX Runtime"
+
+
+def test_every_form_of_the_report_shows_them(report: object) -> None:
+    found = report.found  # type: ignore[attr-defined]
+    page = (report.folder / "report.html").read_text()  # type: ignore[attr-defined]
+    for text in (terminal_table(found, 200), markdown(found), page):
+        assert "noisy 1 h, median" in text
+        assert "noisy 1 h, 5th %" in text
+        assert "On 4 dies read 1 h after programming" in " ".join(text.split())
+    values = found.to_json()["noisy"]
+    assert (values["trials"], values["seconds"], values["compensation"]) == (4, 3600.0, "none")
+
+
+def test_the_headline_says_what_the_chip_keeps(report: object) -> None:
+    sentences = report.found.headline.sentences  # type: ignore[attr-defined]
+    (said,) = (one for one in sentences if one.startswith("On 4 dies"))
+    assert "keeps" in said
+    assert "of the noise-free R@1" in said
+
+
+def test_limits_are_of_the_noise_free_model(analog: object, data: object, report: object) -> None:
+    plain = api.verify(analog.folder, data, samples=4, report=report.folder)  # type: ignore[attr-defined,arg-type]
+    assert plain.metrics == report.found.metrics  # type: ignore[attr-defined]
+    assert plain.noisy is None
+
+
+def test_scores_of_dies_are_written_beside_the_noise_free_ones(
+    analog: object, data: object, tmp_path: Path
+) -> None:
+    folder = analog.folder  # type: ignore[attr-defined]
+    found = api.simulate(folder, data, output=tmp_path / "s.npz", noise=DIES)  # type: ignore[arg-type]
+    with np.load(tmp_path / "s.npz") as written:
+        assert list(written) == ["scores", "trial_scores", "trial_rmse", "trial_r1"]
+        np.testing.assert_array_equal(written["trial_scores"], found["trial_scores"])
+    plain = api.simulate(folder, data)["scores"]  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found["scores"], plain)
+    trials = found["trial_scores"]
+    assert trials.shape == (4, *plain.shape)
+    assert trials.dtype == np.float32
+    assert (trials[0] != trials[1]).any()
+    expected = np.sqrt(np.mean((trials.astype(float) - plain) ** 2, axis=(1, 2)))
+    np.testing.assert_allclose(found["trial_rmse"], expected)
+    right = np.argmax(trials[2], axis=1) == np.arange(len(plain))
+    assert found["trial_r1"][2, 0] == pytest.approx(right.mean())
+
+
+def test_a_die_does_not_depend_on_how_many_are_drawn_or_on_the_rows(
+    analog: object, data: object
+) -> None:
+    folder, rows = analog.folder, {"text": data.text, "video": data.video}  # type: ignore[attr-defined]
+    model = NoiseOptions(trials=3, model="neurram", time="1d")
+    four = api.simulate(folder, rows, noise=model)["trial_scores"]
+    again = api.simulate(folder, rows, noise=NoiseOptions(2, 0, "1d", "none", "neurram"))
+    np.testing.assert_array_equal(again["trial_scores"], four[:2])
+    some = {"text": data.text[::-3], "video": data.video[5:]}  # type: ignore[attr-defined]
+    part = api.simulate(folder, some, noise=model)["trial_scores"]
+    np.testing.assert_array_equal(part, four[:, ::-3, 5:])
+    other = api.simulate(folder, rows, noise=NoiseOptions(1, 1, "1d", "none", "neurram"))
+    assert (other["trial_scores"][0] != four[0]).any()
+
+
+def test_compensation_says_what_it_took(analog: object, data: object) -> None:
+    said: list[str] = []
+    options = NoiseOptions(1, time="1d", compensation="global")
+    api.simulate(analog.folder, data, noise=options, say=said.append)  # type: ignore[attr-defined,arg-type]
+    (cost,) = (one for one in said if "reads" in one)
+    # Eight layers, 32 known inputs, read twice.
+    assert cost.startswith("Drift compensation (global) reads 512 products of layers back")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"trials": 0}, "--trials is 0; expected 1 to"),
+        ({"seed": -1}, "--seed is -1; expected a number of at least 0"),
+        ({"time": "soon"}, "--time is soon; expected a time of at most 100y"),
+        ({"compensation": "row"}, 'compensation "row" is not known: column, global, none'),
+        ({"model": "hermes"}, 'noise model "hermes" is not known'),
+        ({"model": "neurram", "time": "1h"}, "--time is 1h; this noise was fitted after 1s, 1d"),
+    ],
+)
+def test_bad_requests_are_one_sentence(
+    analog: object, data: object, options: dict[str, object], said: str
+) -> None:
+    for function in (api.simulate, api.verify):
+        with pytest.raises(CimError) as caught:
+            function(analog.folder, data, noise=NoiseOptions(**options))  # type: ignore[attr-defined,arg-type,operator]
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_target_without_noise_says_so(bundle: object, data: object) -> None:
+    with pytest.raises(CimError, match=r'target "ideal" has no \[noise\].*--noise-model'):
+        api.simulate(bundle.folder, data, noise=DIES)  # type: ignore[attr-defined,arg-type]
+
+
+def test_best_scores_of_dies_are_not_asked_for(analog: object, data: object) -> None:
+    with pytest.raises(CimError, match=r"--top keeps the best of noise-free scores"):
+        api.simulate(analog.folder, data, top=3, noise=DIES)  # type: ignore[attr-defined,arg-type]
+
+
+def test_digital_arrays_have_no_noise(make_bundle: object, data: object) -> None:
+    digital = make_bundle("digital", target="colonnade-65nm")  # type: ignore[operator]
+    with pytest.raises(CimError, match=r"text\.fc1: its arrays add digitally"):
+        api.simulate(digital.folder, data, noise=NoiseOptions(1, model="pcm-generic"))
