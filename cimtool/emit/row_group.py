@@ -15,11 +15,11 @@ from cimtool.emit.functions import row_group_mvm
 from cimtool.emit.row_group_adc import Conversion, row_group_adc
 from cimtool.emit.writer import GraphWriter
 from cimtool.errors import CimError
+from cimtool.hardware.bounds import column_bounds
 from cimtool.hardware.converter import transfer_shifts
 from cimtool.hardware.crossbar import (
     Crossbar,
     Slice,
-    column_bounds,
     correction,
     encode_weights,
     input_cycles,

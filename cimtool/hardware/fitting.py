@@ -8,16 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from cimtool.arrays import Array, IntArray
+from cimtool.hardware.bounds import column_bounds, lossless, unit_lossless
 from cimtool.hardware.converter import transfer_shifts
 from cimtool.hardware.crossbar import (
-    column_bounds,
     encode_inputs,
     encode_weights,
     input_cycles,
-    lossless,
     perfect_cells,
     unit_cells,
-    unit_lossless,
     zero_digits,
 )
 from cimtool.hardware.kernels import jit, map_rows, product_kind

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cimtool.arrays import Array, IntArray
+from cimtool.hardware.bounds import conversion_error, converted_bounds
 from cimtool.hardware.crossbar import (
     Crossbar,
-    conversion_error,
-    converted_bounds,
     correction,
     encode_weights,
     input_cycles,

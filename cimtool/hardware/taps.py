@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 
 from cimtool.arrays import Array, IntArray
+from cimtool.hardware.bounds import column_bounds
 from cimtool.hardware.crossbar import (
     Slice,
-    column_bounds,
     correction,
     encode_inputs,
     encode_weights,

@@ -18,7 +18,10 @@ import numpy as np
 
 from cimtool.arrays import Array, IntArray
 from cimtool.errors import CimError
-from cimtool.hardware.crossbar import encode_weights, lossless
+from cimtool.hardware.bounds import lossless
+from cimtool.hardware.crossbar import (
+    encode_weights,
+)
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, MatMul
 from cimtool.ir.format import round_half_up

@@ -12,20 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cimtool.arrays import IntArray
+from cimtool.hardware.bounds import column_bounds, conversion_error, converted_bounds, lossless
 from cimtool.hardware.crossbar import (
     Crossbar,
     Encoding,
     InputEncoding,
-    column_bounds,
-    conversion_error,
-    converted_bounds,
     correction,
     drive_cycles,
     encode_inputs,
     encode_weights,
     input_cycles,
     leak_of,
-    lossless,
     mvm,
     perfect_cells,
     zero_digits,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -21,8 +23,24 @@ Result = TypeVar("Result")
 CACHE_LINE = 64
 
 
+def _stamp() -> str:
+    """A digest of all sources that kernels are made of."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+STAMP = _stamp()
+
+
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile at first use, without the interpreter's lock, and keep the code between runs."""
+    """Compile at first use, without the interpreter's lock, and keep the code between runs.
+
+    numba takes kept code for current as long as the function's own file is as it was. Kernels call
+    functions of other files, so the digest of all becomes a part of the name that code is kept by.
+    """
+    function.__qualname__ = f"{function.__qualname__}_{STAMP}"
     try:
         compiled = numba.njit(nogil=True, cache=True)(function)
     except RuntimeError:  # neither the package's folder nor a home can hold numba's cache

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from cimtool.arrays import Array
+from cimtool.hardware.bounds import column_bounds
 from cimtool.hardware.converter import TRANSFER_BITS
 from cimtool.hardware.crossbar import (
     Slice,
-    column_bounds,
     correction,
     encode_inputs,
     encode_weights,
