@@ -30,7 +30,7 @@ from cimtool.pipeline import Stage
 from cimtool.reference.surrogate import Polynomial
 from cimtool.settings import ScoreMapping, Settings
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 PROGRAM = "program.json"
 CONSTANTS = "constants.safetensors"

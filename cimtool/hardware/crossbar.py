@@ -12,6 +12,7 @@ emitted ONNX are tested against it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -364,7 +365,7 @@ def cells_mvm(
                 summed = _converted(summed, crossbar, unit_step)
             row_sum = summed << fraction
             for k, (column, step) in enumerate(zip(cells.slices, steps, strict=True)):
-                p = driven @ column.digits[group] + unused
+                p = _product(driven, column.digits[group]) + unused
                 if convert is None:
                     p = _converted(p, crossbar, None if step is None else step + finer)
                 else:
@@ -376,6 +377,14 @@ def cells_mvm(
                 half = crossbar.weight_bits - 1 + cycle.shift
                 total -= cycle.sign * (row_sum << half)
     return total + (1 << fraction >> 1) >> fraction
+
+
+def _product(x: IntArray, cells: IntArray) -> IntArray:
+    """`x @ cells`, in float64 where every sum is exact there: integers have no BLAS."""
+    largest = (int(np.abs(factor).max(initial=0)) for factor in (x, cells))
+    if math.prod(largest) * len(cells) >= 1 << 53:
+        return x @ cells
+    return (x.astype(np.float64) @ cells.astype(np.float64)).astype(np.int64)
 
 
 def _converted(p: IntArray, crossbar: Crossbar, step: int | None) -> IntArray:

@@ -110,7 +110,7 @@ def test_bundle(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_bytes(b"12345")
     digest = hashlib.sha256(b"12345").hexdigest()
     manifest = {
-        "format_version": 1,
+        "format_version": 2,
         "cimtool_version": "0",
         "model": {"name": "m"},
         "target": {"name": "ideal"},

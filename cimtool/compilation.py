@@ -1,0 +1,240 @@
+"""Compile: a trained model and calibration data in, every stage of the program and a bundle out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cimtool.arrays import Array
+from cimtool.emit.bundle import (
+    QUERIES,
+    Build,
+    Bundle,
+    ModelCard,
+    features_bytes,
+    write_bundle,
+)
+from cimtool.errors import CimError
+from cimtool.files import sha256
+from cimtool.hardware.target import Target, load_target
+from cimtool.inputs import Data, files_of, read_data
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.model import Model, load_model
+from cimtool.loading.polynomial import read_polynomial
+from cimtool.passes.converters import FIT_ROWS
+from cimtool.passes.gallery import SCORE_LAYERS
+from cimtool.passes.step import Job
+from cimtool.pipeline import Stage, compile_program
+from cimtool.progress import Say, silent
+from cimtool.reference.surrogate import Polynomial
+from cimtool.settings import Settings, check_patterns, resolve
+from cimtool.simulator import Simulator
+
+if TYPE_CHECKING:
+    from torch import nn
+
+CALIBRATION_ROWS = 4096
+"""At most so many rows a modality are used for calibration: the first ones."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A compiled model before it is written: its stages, and what a user must know of them.
+
+    `inputs` are the names of all files read, with the SHA-256 of each; `queries` the features of
+    calibration pairs that the bundle keeps for `program`, none where the score is digital.
+    """
+
+    model: Model
+    target: Target
+    settings: Settings
+    stages: tuple[Stage, ...]
+    notes: tuple[str, ...]
+    inputs: tuple[tuple[str, str], ...]
+    queries: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Where the bundle goes if nothing else is said."""
+        return Path("exports") / f"{self.model.name}@{self.target.name}"
+
+    def write(self, folder: Path, say: Say = silent) -> Bundle:
+        """Emit the ONNX files and write the bundle, all or nothing."""
+        from cimtool.emit.onnx import onnx_files
+
+        say("emitting ONNX")
+        model = self.model
+        card = ModelCard(
+            name=model.name,
+            layout=model.layout,
+            polynomial=model.polynomial,
+            a=model.a,
+            b=model.b,
+            samples=model.samples,
+            unit_rows=model.unit_rows,
+            text_width=model.text_width,
+            video_width=model.video_width,
+            dimension=model.dimension,
+        )
+        stages = {stage.name: stage.program for stage in self.stages}
+        onnx = onnx_files(self.stages[-1].program, stages["folded"])
+        say(f"writing {folder}")
+        files = {QUERIES: features_bytes(self.queries)} if self.queries else {}
+        build = Build(
+            card, self.target, self.settings, self.stages, self.inputs, onnx, self.notes, files
+        )
+        return write_bundle(folder, build)
+
+
+def compile(
+    projectors: Path | str | tuple[nn.Module, nn.Module],
+    poly: Path | str | Polynomial | None = None,
+    *,
+    calibration: Data,
+    target: str | Target = "ideal",
+    output: Path | str | None = None,
+    settings: Path | str | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    layer_map: Path | str | None = None,
+    say: Say = silent,
+    **flags: object,
+) -> Bundle:
+    """Compile a model for a target and write its bundle; returns the bundle.
+
+    `projectors` is a checkpoint or a pair of torch modules; `flags` are settings by name
+    (`weight_bits=6`), which override the `settings` file, which overrides the target. The bundle
+    goes to `output`, by default `exports/<model>@<target>`. Raises CimError for any mistake.
+    """
+    compilation = prepare(
+        projectors,
+        poly,
+        calibration=calibration,
+        target=target,
+        settings=settings,
+        a=a,
+        b=b,
+        layer_map=layer_map,
+        say=say,
+        **flags,
+    )
+    return compilation.write(Path(output or compilation.folder), say)
+
+
+def prepare(
+    projectors: Path | str | tuple[nn.Module, nn.Module],
+    poly: Path | str | Polynomial | None = None,
+    *,
+    calibration: Data,
+    target: str | Target = "ideal",
+    settings: Path | str | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    layer_map: Path | str | None = None,
+    say: Say = silent,
+    **flags: object,
+) -> Compilation:
+    """Compile as `compile` does, in memory: nothing is written."""
+    _check_sigmoid(a, b)
+    chosen = target if isinstance(target, Target) else load_target(target)
+    resolved = resolve(chosen, Path(settings) if settings else None, flags)
+    model = _model(projectors, poly, a, b, Path(layer_map) if layer_map else None, say)
+    check_patterns(resolved, [*layer_names(model), *SCORE_LAYERS[resolved.score_mapping]])
+    data = read_data(calibration, model)
+    notes: list[str] = []
+    rows = [_calibration_rows(getattr(data, m), m, notes) for m in MODALITIES]
+    job = Job(resolved, rows[0], rows[1], notes.append)
+    stages = compile_program(model.program, job, say)
+    _check_polynomial(model, stages, notes)
+    files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
+    inputs = tuple((Path(name).name, digest) for name, digest in files)
+    queries = _queries(resolved, stages, data, notes)
+    return Compilation(model, chosen, resolved, stages, tuple(notes), inputs, queries)
+
+
+def _queries(
+    settings: Settings, stages: tuple[Stage, ...], data: Embeddings, notes: list[str]
+) -> dict[str, Array]:
+    """Features of the calibration pairs by which `program` fits converters."""
+    if settings.score_mapping == "digital":
+        return {}
+    notes.append(
+        f"score_mapping = {settings.score_mapping}: the score is digital until a gallery is in the "
+        "arrays (`cimtool program BUNDLE --gallery NPZ`)"
+    )
+    rows = {"text": data.text[:FIT_ROWS]}
+    if data.text_to_video is not None:
+        rows["video"] = data.video[data.text_to_video[:FIT_ROWS]]
+    simulator = Simulator(stages[-1].program)
+    features = {modality: simulator.encode(modality, x) for modality, x in rows.items()}
+    return {f"{m}.{name}": value for m, own in features.items() for name, value in own.items()}
+
+
+def _model(
+    projectors: Path | str | tuple[nn.Module, nn.Module],
+    poly: Path | str | Polynomial | None,
+    a: float | None,
+    b: float | None,
+    layer_map: Path | None,
+    say: Say,
+) -> Model:
+    if isinstance(projectors, tuple):
+        from cimtool.loading.layer_map import read_layer_map
+        from cimtool.loading.modules import model_from_modules
+
+        if poly is None:
+            raise CimError("compile: torch modules bring no polynomial; give one as poly=")
+        trained = poly if isinstance(poly, Polynomial) else read_polynomial(Path(poly))
+        named = None if layer_map is None else read_layer_map(layer_map)
+        return model_from_modules(*projectors, trained, a, b, named)
+    say(f"loading {projectors}")
+    if isinstance(poly, Polynomial):
+        raise CimError("compile: a checkpoint file takes its polynomial from a file (poly=PATH)")
+    return load_model(Path(projectors), Path(poly) if poly else None, a, b, layer_map)
+
+
+def _check_sigmoid(a: float | None, b: float | None) -> None:
+    for name, value in (("a", a), ("b", b)):
+        if value is not None and not math.isfinite(value):
+            raise CimError(f"--{name} is {value}; expected a finite number")
+    if a is not None and a <= 0:
+        raise CimError(f"--a is {a}; expected a number above 0")
+
+
+def _calibration_rows(rows: Array, modality: str, notes: list[str]) -> Array:
+    if len(rows) > CALIBRATION_ROWS:
+        notes.append(
+            f"calibration: the first {CALIBRATION_ROWS} of {len(rows)} {modality} rows are used"
+        )
+    return rows[:CALIBRATION_ROWS]
+
+
+def _check_polynomial(model: Model, stages: tuple[Stage, ...], notes: list[str]) -> None:
+    calibrated = next(stage for stage in stages if stage.name == "calibrated")
+    ranges = calibrated.program.score.ranges
+    ends = [(float(ranges[k].lo.min()), float(ranges[k].hi.max())) for k in ("ed", "vd")]
+    if model.polynomial.is_constant(*ends):
+        notes.append(
+            "warning: the polynomial is constant over the calibration data "
+            f"(ed {ends[0][0]:.6g} to {ends[0][1]:.6g}), so every pair gets the same score"
+        )
+    if model.a is None or model.b is None:
+        notes.append(
+            "warning: the teacher's a and b are not known (--a, --b), so drift is measured against "
+            "the float polynomial"
+        )
+
+
+def layer_names(model: Model) -> list[str]:
+    """Names of all layers, as settings address them: `text.fc1`."""
+    return [
+        graph.layer(node)
+        for graph in (model.program.text, model.program.video)
+        for node in graph.nodes
+        if isinstance(node.op, Mvm)
+    ]
