@@ -32,7 +32,7 @@ from cimtool.passes.step import Job
 from cimtool.pipeline import Stage, compile_program
 from cimtool.progress import Say, silent
 from cimtool.reference.surrogate import Polynomial
-from cimtool.settings import Settings, check_patterns, resolve
+from cimtool.settings import Settings, check_patterns, check_score_bits, resolve
 from cimtool.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def prepare(
     resolved = resolve(chosen, Path(settings) if settings else None, flags)
     model = _model(projectors, poly, a, b, Path(layer_map) if layer_map else None, say)
     check_patterns(resolved, [*layer_names(model), *SCORE_LAYERS[resolved.score_mapping]])
+    check_score_bits(resolved, layer_names(model))
     data = read_data(calibration, model)
     notes: list[str] = []
     rows = [_calibration_rows(getattr(data, m), m, notes) for m in MODALITIES]

@@ -35,13 +35,18 @@ class NoiseOptions:
 def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:
     """What the dies of a bundle are drawn from.
 
-    Raises CimError for less than one trial, a target without noise, and a time or a compensation
-    that is not known.
+    Raises CimError for less than one trial, a target without noise, a hybrid score's shortlist, and
+    a time or a compensation that is not known.
     """
     if not 1 <= options.trials <= MOST_TRIALS:
         raise CimError(f"--trials is {options.trials}; expected 1 to {MOST_TRIALS} dies")
     if options.seed < 0:
         raise CimError(f"--seed is {options.seed}; expected a number of at least 0")
+    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
+        raise CimError(
+            f"{bundle.name}: its hybrid score has a shortlist; noise is simulated for digital and "
+            "in-memory scores alone"
+        )
     noise = _noise(bundle, options.model)
     seconds = noise.seconds(options.time)
     return Conditions(noise, seconds, options.compensation, options.seed)
@@ -61,12 +66,13 @@ def _noise(bundle: Bundle, model: Path | str | None) -> Noise:
 def dies(bundle: Bundle, conditions: Conditions, trials: int) -> Iterator[DieProgram]:
     """The bundle's program on dies 0 to `trials` - 1, drawn one after the other."""
 
-    def arrays(layer: str) -> Arrays:
-        return arrays_of(bundle.settings.of_layer(layer))
+    def arrays(layer: str, weight_bits: int) -> Arrays:
+        return arrays_of(bundle.settings.of_layer(layer), weight_bits)
 
     return (on_die(bundle.program, conditions, index, arrays) for index in range(trials))
 
 
-def arrays_of(settings: Settings) -> Arrays:
-    """How a layer with these settings lies on arrays."""
+def arrays_of(settings: Settings, weight_bits: int) -> Arrays:
+    """How a layer with these settings lies on arrays; a gallery's weights have their own bits."""
+    settings = settings.model_copy(update={"weight_bits": weight_bits})
     return Arrays(settings.weights_across, settings.pairs, settings.on_off_ratio)

@@ -14,6 +14,7 @@ from cimtool.emit.bundle import Bundle, read_bundle
 from cimtool.errors import CimError
 from cimtool.features import checked_features, kind_of
 from cimtool.inputs import Data, read_data, read_text
+from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import checked_rows
 from cimtool.simulator import Simulator
 
@@ -65,10 +66,10 @@ class Matcher:
                     f"{self.bundle.name} holds its gallery in the memory; expected score(text) "
                     "without video features"
                 )
-            return self.simulator.score(checked_features("text", text, inputs)).astype(np.float32)
+            return self.simulator.score(checked_features("text", text, inputs), kind=np.float32)
         queries = checked_features("text", text, inputs)
         items = checked_features("video", {} if video is None else video, inputs)
-        return self.simulator.score(queries, items).astype(np.float32)
+        return self.simulator.score(queries, items, np.float32)
 
     def scores(self, data: Data) -> Array:
         """`logit` float32 [n, m] of embeddings in any form that `compile` takes.
@@ -77,9 +78,10 @@ class Matcher:
         """
         if self.simulator.program.gallery_items is not None:
             text = self.simulator.encode("text", read_text(data, self.bundle.model))
-            return self.simulator.score(text).astype(np.float32)
+            return self.simulator.score(text, kind=np.float32)
         read = read_data(data, self.bundle.model)
-        return self.simulator.scores(read.text, read.video).astype(np.float32)
+        text, video = (self.simulator.encode(m, getattr(read, m)) for m in MODALITIES)
+        return self.simulator.score(text, video, np.float32)
 
 
 def load(bundle: Path | str, device: str | None = None) -> Matcher:

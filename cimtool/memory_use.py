@@ -11,7 +11,7 @@ from cimtool.hardware.crossbar import input_cycles
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph
-from cimtool.placement import same_cells
+from cimtool.placement import stored_cells
 from cimtool.settings import Settings
 
 
@@ -139,18 +139,15 @@ def memory_use(graph: Graph, settings: Settings, target: Target) -> MemoryUse:
 
 def _matrices(graph: Graph, settings: Settings) -> tuple[StoredMatrix, ...]:
     """Each matrix once, in the order of its first product: several drives share its cells."""
-    found: list[tuple[CrossbarMvm, list[Drive], str]] = []
+    stored = stored_cells(graph)
+    ops: dict[str, CrossbarMvm] = {}
+    drives: dict[str, list[Drive]] = {}
     for node in graph.nodes:
-        if not isinstance(node.op, CrossbarMvm):
-            continue
-        drive = _drive(node.name, node.op)
-        for op, drives, _ in found:
-            if same_cells(op, node.op):
-                drives.append(drive)
-                break
-        else:
-            found.append((node.op, [drive], graph.layer(node)))
-    return tuple(_matrix(op, drives, settings.of_layer(layer)) for op, drives, layer in found)
+        if isinstance(node.op, CrossbarMvm):
+            owner = stored[graph.layer(node)]
+            ops.setdefault(owner, node.op)
+            drives.setdefault(owner, []).append(_drive(node.name, node.op))
+    return tuple(_matrix(op, drives[name], settings.of_layer(name)) for name, op in ops.items())
 
 
 def _drive(product: str, op: CrossbarMvm) -> Drive:

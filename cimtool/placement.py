@@ -111,17 +111,32 @@ def placements(program: Program, settings: Settings) -> tuple[Placement, ...]:
 
 
 def _of_graph(graph: Graph, settings: Settings) -> Iterator[Placement]:
+    stored = stored_cells(graph)
+    for node in graph.nodes:
+        if isinstance(node.op, CrossbarMvm):
+            layer = graph.layer(node)
+            place = placed(layer, node.op, settings.of_layer(layer))
+            owner = stored[layer]
+            yield replace(place, shares=None if owner == layer else owner)
+
+
+def stored_cells(graph: Graph) -> dict[str, str]:
+    """The layer whose cells each crossbar layer drives: its own, or those of an earlier product.
+
+    Two queries may be multiplied with one stored gallery; projectors share nothing.
+    """
     stored: dict[str, CrossbarMvm] = {}
+    owners: dict[str, str] = {}
     for node in graph.nodes:
         if isinstance(node.op, CrossbarMvm):
             layer, op = graph.layer(node), node.op
-            place = placed(layer, op, settings.of_layer(layer))
-            shares = None
+            owner = None
             if graph.name not in MODALITIES:
-                shares = next((name for name, one in stored.items() if same_cells(one, op)), None)
-            if shares is None:
+                owner = next((name for name, one in stored.items() if same_cells(one, op)), None)
+            if owner is None:
                 stored[layer] = op
-            yield replace(place, shares=shares)
+            owners[layer] = owner or layer
+    return owners
 
 
 def same_cells(one: CrossbarMvm, other: CrossbarMvm) -> bool:

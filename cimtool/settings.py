@@ -25,6 +25,7 @@ from cimtool.hardware.geometry import (
     Pairs,
     cells_per_weight,
     check_array,
+    check_meaning,
     columns_per_weight,
     rows_of_weights,
     unit_columns,
@@ -179,6 +180,7 @@ class Settings(Table):
             self.offset_sum,
             self.on_off_ratio,
         )
+        check_meaning(self.encoding, self.adc_on, self.shift_add, self.offset_sum)
         check_transfer(self.transfer, self.adc_bits)
         across = self.columns_per_weight + self.unit_columns
         if self.columns is not None and self.columns < across:
@@ -289,6 +291,22 @@ def check_patterns(settings: Settings, layer_names: Iterable[str]) -> None:
             f"settings: {dotted(('layers', pattern))} matches no layer of the model, which has "
             f"{', '.join(names)}{nearest(pattern, names)}"
         )
+
+
+def check_score_bits(settings: Settings, layer_names: Iterable[str]) -> None:
+    """Refuse bits of weights or inputs that are given for products of a score in the memory alone.
+
+    `layer_names` are the model's own. Raises CimError.
+    """
+    names = list(layer_names)
+    for layer in settings.layers:
+        given = [key for key in ("weight_bits", "activation_bits") if getattr(layer, key)]
+        if given and not any(fnmatchcase(name, layer.pattern) for name in names):
+            key = f"{dotted(('layers', layer.pattern))}.{given[0]}"
+            raise CimError(
+                f"settings: {key} = {getattr(layer, given[0])}: how wide the values of a score in "
+                "the memory are, the gallery decides; expected adc_bits alone"
+            )
 
 
 def _target_values(target: Target) -> dict[str, Any]:

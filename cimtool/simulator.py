@@ -12,7 +12,7 @@ import numpy as np
 from cimtool.arrays import Array
 from cimtool.ir.integer import Dequantize
 from cimtool.ir.op import Op
-from cimtool.ir.program import MODALITIES, Graph, Node, Program
+from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import Type
 
 ROW_BLOCK = 256
@@ -163,9 +163,20 @@ class Simulator:
         runner = self._runners[modality]
         return _joined(runner, lambda block: runner.values({"x": x[block]}, names), len(x))
 
-    def score(self, text: Features, video: Features | None = None) -> Array:
-        """`logit` [n, m] of all pairs, in blocks of text rows."""
-        return np.concatenate([part["logit"] for _, part in self.iter_score(text, video)])
+    def score(
+        self,
+        text: Features,
+        video: Features | None = None,
+        kind: type[np.float64] | type[np.float32] = np.float64,
+    ) -> Array:
+        """`logit` [n, m] of all pairs, in blocks of text rows that go to their place at once.
+
+        Compiled logits are exact in float32 too, so that its half is enough for them.
+        """
+        logits = np.empty((len(text["mu"]), self.columns(video)), kind)
+        for rows, part in self.iter_score(text, video):
+            logits[rows] = part["logit"]
+        return logits
 
     def iter_score(
         self, text: Features, video: Features | None = None, names: Sequence[str] | None = None
@@ -249,8 +260,7 @@ class Simulator:
 
     def scores(self, text: Array, video: Array) -> Array:
         """`logit` [n, m] of all pairs of embeddings."""
-        features = [self.encode(m, x) for m, x in zip(MODALITIES, (text, video), strict=True)]
-        return self.score(*features)
+        return self.score(self.encode("text", text), self.encode("video", video))
 
 
 def _joined(

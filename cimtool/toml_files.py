@@ -88,6 +88,8 @@ def _complaint(
         allowed = "a list of tables" if error["type"] == "tuple_type" else "a table"
     if error["type"] == "missing":
         return f"{key} is missing: must be {allowed}"
+    if error["type"] == "finite_number":
+        allowed = allowed.replace("a number above", "a finite number above")
     return f"{key} = {value_text(error['input'])}: must be {allowed}"
 
 

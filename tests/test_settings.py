@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cimtool.errors import CimError
 from cimtool.hardware.target import load_target, target_names
-from cimtool.settings import Settings, check_patterns, resolve, unmatched_patterns
+from cimtool.settings import Settings, check_patterns, check_score_bits, resolve, unmatched_patterns
 
 ISAAC = load_target("isaac-rram-128")
 
@@ -210,6 +210,20 @@ def test_patterns_that_match_no_layer_are_found(tmp_path: Path) -> None:
         check_patterns(wrong, names)
 
 
+def test_the_gallery_decides_how_wide_its_products_are(tmp_path: Path) -> None:
+    names = ["text.fc1", "video.fc1"]
+    for key in ("weight_bits", "activation_bits"):
+        file = settings_file(tmp_path, f'[layers."score.*"]\nadc_bits = 9\n{key} = 6\n')
+        with pytest.raises(CimError, match=rf'layers."score.\*".{key} = 6: .* adc_bits alone'):
+            check_score_bits(resolve(ISAAC, file, {}), names)
+        check_score_bits(
+            resolve(ISAAC, settings_file(tmp_path, f'[layers."*"]\n{key} = 6\n'), {}), names
+        )
+    check_score_bits(
+        resolve(ISAAC, settings_file(tmp_path, '[layers."score.*"]\nadc_bits = 9\n'), {}), names
+    )
+
+
 def test_a_stored_setting_that_is_not_valid_names_the_manifest() -> None:
     stored = resolve(ISAAC, None, {}).to_json()
     del stored["rounding"]
@@ -268,6 +282,15 @@ def test_a_formula_takes_the_place_of_a_measured_table(tmp_path: Path) -> None:
         ({"rows_active": 129}, "rows_active = 129: must be at most 128"),
         ({"offset_sum": "unit-column", "on_off_ratio": 9}, "a unit column of cells that leak"),
         ({"on_off_ratio": 1}, "a number above 1"),
+        ({"adc_on": "polarity"}, "only a differential pair has polarities"),
+        (
+            {"encoding": "differential", "offset_sum": "unit-column"},
+            "only offset weights need the sum of the inputs",
+        ),
+        (
+            {"encoding": "twos-complement", "adc_bits": "lossless", "shift_add": "analog"},
+            'shift_add = "analog": an array with encoding = "twos-complement" adds digitally',
+        ),
     ],
 )
 def test_an_array_that_cannot_be_is_one_sentence(flags: dict[str, object], sentence: str) -> None:

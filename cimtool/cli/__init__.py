@@ -73,12 +73,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(sentence: str, status: int) -> int:
-    click.echo(f"cimtool: error: {sentence}", err=True)
+    # A name of the user's may hold a line break; the sentence is one line all the same.
+    click.echo(f"cimtool: error: {' '.join(sentence.splitlines())}", err=True)
     return status
 
 
 def _usage_text(error: click.ClickException) -> str:
-    text = error.format_message()
+    text = error.format_message().removesuffix(".")
     if isinstance(error, click.UsageError) and error.ctx is not None:
         text += f' (see "{error.ctx.command_path} --help")'
     return text

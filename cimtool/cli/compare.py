@@ -8,7 +8,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.checked import failures_shown
-from cimtool.cli.group import Command
+from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
 from cimtool.verification.compare import comparison_table
@@ -17,8 +17,8 @@ from cimtool.verification.compare import comparison_table
 @click.command(cls=Command)
 @click.argument("bundles", metavar="BUNDLE BUNDLE...", type=FILE, nargs=-1, required=True)
 @embeddings_option("--data", "Embeddings to measure on")
-@click.option("--samples", type=click.IntRange(2), metavar="K", help="Samples a side (10).")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of sampling.")
+@click.option("--samples", type=AtLeast(2), metavar="K", help="Samples a side (10).")
+@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of sampling.")
 @click.pass_obj
 def command(
     out: Output,

@@ -113,5 +113,5 @@ def _converters(layer: Placement) -> str:
         return "lossless"
     if all(step is None for step in layer.steps):
         return f"{layer.adc_bits} bits, lossless"
-    steps = " ".join("=" if step is None else str(1 << step) for step in layer.steps)
+    steps = " ".join("=" if step is None else f"2^{step}" for step in layer.steps)
     return f"{layer.adc_bits} bits, steps {steps}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cimtool import api
-from cimtool.cli.group import Command
+from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output, json_text, table_text
 from cimtool.costs.picture import placement_svg
@@ -18,9 +18,9 @@ from cimtool.files import replace_texts
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @click.option(
-    "--gallery", type=click.IntRange(1), metavar="M", help="Items that a query is scored against."
+    "--gallery", type=AtLeast(1), metavar="M", help="Items that a query is scored against."
 )
-@click.option("--samples", type=click.IntRange(1), metavar="K", help="Of Monte Carlo, a side (10).")
+@click.option("--samples", type=AtLeast(1), metavar="K", help="Of Monte Carlo, a side (10).")
 @click.option("--operating-point", metavar="NAME", help="Of the target's figures (its first).")
 @click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the files go (the bundle).")
 @click.pass_obj

@@ -81,6 +81,25 @@ class Command(click.Command):
             raise
 
 
+class AtLeast(click.ParamType[int]):
+    """An integer of at least `lowest`; the error for anything else is one clause."""
+
+    name = "integer"
+
+    def __init__(self, lowest: int):
+        self.lowest = lowest
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return `value` as an integer; BadParameter for another one or none."""
+        try:
+            number = int(value)
+        except ValueError:
+            number = self.lowest - 1
+        if number < self.lowest:
+            self.fail(f"{value} is no integer of at least {self.lowest}", param, ctx)
+        return number
+
+
 class OneOf(click.Choice[str]):
     """A choice of names; the error for another one has the nearest."""
 

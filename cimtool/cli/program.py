@@ -101,7 +101,8 @@ def _converters(drive: Drive) -> str:
 
 def use_lines(use: MemoryUse) -> list[str]:
     """What the gallery takes of the target, a line each; `not given` where it has no figure."""
-    lines = [f"{use.arrays:,} arrays for the gallery; {_chips(use)}"]
+    arrays = "array" if use.arrays == 1 else "arrays"
+    lines = [f"{use.arrays:,} {arrays} for the gallery; {_chips(use)}"]
     lines.append(f"items a chip: {_items(use)}")
     written = f"{use.cells:,} cells are written"
     if use.writes is None:

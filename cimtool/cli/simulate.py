@@ -10,7 +10,7 @@ import click
 
 from cimtool import api
 from cimtool.arrays import Array
-from cimtool.cli.group import Command
+from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.noise import noise_options, noise_request
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
@@ -32,7 +32,7 @@ from cimtool.emit.bundle import Gallery, held_gallery
 @click.option("--top", type=int, metavar="K", help="Keep only the K best videos of each text.")
 @click.option("--device", metavar="NAME", help="Compute with torch on cpu, cuda or cuda:N.")
 @noise_options
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the dies.")
+@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of the dies.")
 @click.pass_obj
 def command(
     out: Output,
@@ -61,7 +61,8 @@ def command(
     found = api.simulate(
         bundle, inputs, output=output, top=top, device=device, noise=asked, say=out.say
     )
-    gallery, of_dies = held_gallery(bundle), _dies_lines(found)
+    gallery = held_gallery(bundle)
+    summary, lines = _of_dies(found)
     shapes = {name: list(array.shape) for name, array in found.items()}
     arrays = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     out.result(
@@ -70,19 +71,19 @@ def command(
             "written": [output],
             "arrays": shapes,
             "gallery": None if gallery is None else asdict(gallery),
-            "dies": of_dies,
+            "dies": summary,
         },
-        "\n".join([*of_dies, f"wrote {output}: {arrays}", *_gallery_lines(gallery)]),
+        "\n".join([*lines, f"wrote {output}: {arrays}", *_gallery_lines(gallery)]),
     )
 
 
-def _dies_lines(found: Mapping[str, Array]) -> list[str]:
-    """What the median die keeps, and the worst in twenty."""
+def _of_dies(found: Mapping[str, Array]) -> tuple[dict[str, dict[str, float]] | None, list[str]]:
+    """What the median die keeps, and the worst in twenty: as numbers, and for a reader."""
     if "trial_scores" not in found:
-        return []
-    from cimtool.verification.noisy import trial_sentences
+        return None, []
+    from cimtool.verification.noisy import trial_sentences, trial_summary
 
-    return list(trial_sentences(found))
+    return trial_summary(found), list(trial_sentences(found))
 
 
 def _gallery_lines(gallery: Gallery | None) -> list[str]:

@@ -8,7 +8,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.checked import failures_shown
-from cimtool.cli.group import Command, OneOf
+from cimtool.cli.group import AtLeast, Command, OneOf
 from cimtool.cli.noise import noise_options, noise_request
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
@@ -27,9 +27,9 @@ from cimtool.verification.render import terminal_table
     show_default=True,
     help="What drift is measured against: mc, the Monte Carlo score.",
 )
-@click.option("--samples", type=click.IntRange(2), metavar="K", help="Samples a side (10).")
+@click.option("--samples", type=AtLeast(2), metavar="K", help="Samples a side (10).")
 @click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of sampling, and of dies."
+    "--seed", type=AtLeast(0), default=0, show_default=True, help="Of sampling, and of dies."
 )
 @click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this.")
 @click.option("--report", type=FILE, metavar="DIR", help="Where the report goes (the bundle).")

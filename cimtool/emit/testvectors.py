@@ -134,14 +134,6 @@ def hex_lines(values: IntArray, bits: int) -> bytes:
     return lines.tobytes()
 
 
-def read_hex(data: bytes, bits: int, signed: bool) -> IntArray:
-    """The numbers of `hex_lines`."""
-    values = np.array([int(line, 16) for line in data.split()], np.uint64).astype(np.int64)
-    if signed and bits < 64:
-        values = values - ((values >> bits - 1) << bits)
-    return values
-
-
 def write_testvectors(bundle: Bundle, request: Request, path: Path) -> None:
     """Write test vectors of a bundle into an empty folder.
 

@@ -315,6 +315,13 @@ def correction(weight: IntArray, crossbar: Crossbar) -> IntArray:
     return total << (crossbar.input_bits - 1)
 
 
+def row_sum_factors(slices: tuple[Slice, ...], crossbar: Crossbar) -> IntArray:
+    """How often the sum of a group's encoded inputs is added to each output [groups, N]."""
+    terms = [s.flipped * (s.sign * crossbar.cell_maximum << s.shift) for s in slices]
+    total = np.asarray(np.sum(terms, axis=0), np.int64)
+    return total - (1 << crossbar.weight_bits - 1) if crossbar.offset_weights else total
+
+
 def mvm(
     x: IntArray,
     weight: IntArray,

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from cimtool.hardware.figures import Figure, OperatingPoint
 from cimtool.hardware.target import Target
+from cimtool.toml_files import dotted
 
 ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
+UNITS = {
+    "noise.g_max": "uS",
+    "noise.t0": "s",
+    "noise.programming.tolerance": "uS",
+    "noise.flicker.t_read": "s",
+    "noise.ir_drop.wire_resistance": "ohm a cell",
+}
+"""Units of what is not a count, a share or a text, by key; figures carry their own."""
+
 APART = ("name", "title", "operating_points", "figures", "unconfirmed", "unmodelled")
 
 
@@ -17,15 +28,31 @@ def describe(target: Target) -> str:
     values: dict[str, Any] = {}
     for key, value in target.to_json().items():
         if key not in APART:
-            inside = value.items() if isinstance(value, dict) else ()
-            values |= {f"{key}.{name}": one for name, one in inside} or {key: value}
+            values |= _flat((key,), value)
+    values = values | ABSENT | values
+    width = max(24, *map(len, values))
     lines = [f"{target.name}: {target.title}"]
-    lines += [f"  {key:<24} {value}" for key, value in (values | ABSENT | values).items()]
+    lines += [f"  {key:<{width}} {_value_text(key, value)}" for key, value in values.items()]
     lines += _listed("operating points", [_point_text(one) for one in target.operating_points])
     lines += _listed("figures", [_figure_text(one) for one in target.figures], "not given")
     lines += _listed("unconfirmed", target.unconfirmed)
     lines += _listed("not modelled", target.unmodelled)
     return "\n".join(lines)
+
+
+def _flat(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The values inside nested tables, by their dotted keys as in a file."""
+    if not isinstance(value, dict):
+        return {dotted(keys): value}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat |= _flat((*keys, key), inner)
+    return flat
+
+
+def _value_text(key: str, value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return f"{text} {UNITS[key]}" if key in UNITS else text
 
 
 def _listed(heading: str, texts: Sequence[str], absent: str = "") -> list[str]:

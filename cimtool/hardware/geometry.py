@@ -6,8 +6,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.hardware.crossbar import Encoding, OffsetSum, UnusedRows, leak_of, slice_count
-from cimtool.toml_files import Table, value_text
+from cimtool.hardware.crossbar import (
+    AdcOn,
+    Encoding,
+    OffsetSum,
+    ShiftAdd,
+    UnusedRows,
+    leak_of,
+    slice_count,
+)
+from cimtool.toml_files import Table
 
 Pairs = Literal["columns", "rows"]
 CellBits = Annotated[int, Field(ge=1, le=8)]
@@ -107,6 +115,27 @@ def check_array(
         )
 
 
+def check_meaning(
+    encoding: Encoding, adc_on: AdcOn, shift_add: ShiftAdd, offset_sum: OffsetSum
+) -> None:
+    """Raise ValueError for a choice that means nothing with an encoding."""
+    if adc_on == "polarity" and encoding != "differential":
+        raise ValueError(
+            f'adc_on = "polarity" with encoding = "{encoding}": only a differential pair has '
+            'polarities; expected adc_on = "difference"'
+        )
+    if shift_add == "analog" and encoding == "twos-complement":
+        raise ValueError(
+            'shift_add = "analog": an array with encoding = "twos-complement" adds digitally; '
+            'expected shift_add = "digital"'
+        )
+    if offset_sum == "unit-column" and encoding not in ("offset", "offset-flip"):
+        raise ValueError(
+            f'offset_sum = "unit-column" with encoding = "{encoding}": only offset weights need '
+            'the sum of the inputs; expected offset_sum = "digital"'
+        )
+
+
 def rows_of_weights(rows: int | None, pairs: Pairs) -> int | None:
     """The rows of weights in an array of so many rows of cells."""
     return rows // 2 if rows is not None and pairs == "rows" else rows
@@ -177,7 +206,8 @@ def check_geometry(array: ArraySpec) -> None:
     parts = (array.signed_rows, array.signed_cols, array.weight_sets, array.arrays)
     rows, cols, sets, arrays = (part or 0 for part in parts)
     if array.weights_total != rows * cols * sets * arrays:
+        product = " x ".join("not given" if part is None else str(part) for part in parts)
         raise ValueError(
             f"array.weights_total = {array.weights_total}: must be signed_rows x signed_cols x "
-            f"weight_sets x arrays = {' x '.join(map(value_text, parts))}"
+            f"weight_sets x arrays = {product}"
         )

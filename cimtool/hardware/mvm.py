@@ -16,6 +16,7 @@ from cimtool.hardware.crossbar import (
     encode_weights,
     input_cycles,
     mvm,
+    row_sum_factors,
     unit_cells,
 )
 from cimtool.ir.arithmetic import mvm_bounds
@@ -54,28 +55,34 @@ class CrossbarMvm(Op, name="crossbar_mvm"):
     @cached_property
     def row_sum_factors(self) -> IntArray:
         """How often the sum of a group's encoded inputs is added to each output [groups, N]."""
-        crossbar = self.crossbar
-        slices = encode_weights(self.weight, crossbar)
-        terms = [s.flipped * (s.sign * crossbar.cell_maximum << s.shift) for s in slices]
-        total = np.asarray(np.sum(terms, axis=0), np.int64)
-        return total - (1 << crossbar.weight_bits - 1) if crossbar.offset_weights else total
+        return row_sum_factors(encode_weights(self.weight, self.crossbar), self.crossbar)
 
     @cached_property
     def _converter_error(self) -> IntArray:
-        """Largest error [N] that all conversions of an output together can make."""
+        """Largest error [N] that all conversions of an output together can make.
+
+        Raises RangeError where it could leave the 62 bits of the digital unit.
+        """
         total = np.zeros(self.weight.shape[1], np.int64)
         if self.exact:
             return total
         crossbar = self.crossbar
         drive = sum(1 << shift for shift, _, _ in input_cycles(crossbar))
-        for cells, step in zip(encode_weights(self.weight, crossbar), self.steps, strict=True):
-            if step is not None:
-                error = conversion_error(cells, crossbar, step).sum(axis=0)
-                total += (error << cells.shift) * drive
+        columns = [
+            (cells, step, np.array(1 << cells.shift))
+            for cells, step in zip(encode_weights(self.weight, crossbar), self.steps, strict=True)
+        ]
         if self.unit_step is not None:
             unit = unit_cells(self.weight.shape[0], crossbar)
-            errors = conversion_error(unit, crossbar, self.unit_step)
-            total += (errors * np.abs(self.row_sum_factors)).sum(axis=0) * drive
+            columns.append((unit, self.unit_step, np.abs(self.row_sum_factors)))
+        reach = 0.0
+        for cells, step, counts in columns:
+            if step is not None:
+                error = conversion_error(cells, crossbar, step)
+                reach += float((error.astype(np.float64) * counts).sum(axis=0).max()) * drive
+                if reach >= INT_LIMIT:
+                    raise RangeError
+                total += (error * counts).sum(axis=0) * drive
         whole: IntArray = (total >> crossbar.fraction_bits) + (crossbar.fraction_bits > 0)
         return whole
 

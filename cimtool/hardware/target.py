@@ -16,7 +16,13 @@ from cimtool.errors import CimError
 from cimtool.hardware.converter import measured_thresholds
 from cimtool.hardware.crossbar import AdcOn, ShiftAdd
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
-from cimtool.hardware.geometry import ArraySpec, ChipSpec, check_cells, check_geometry
+from cimtool.hardware.geometry import (
+    ArraySpec,
+    ChipSpec,
+    check_cells,
+    check_geometry,
+    check_meaning,
+)
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.format import Rounding
 from cimtool.named import unknown
@@ -132,7 +138,15 @@ class Target(Table):
     def _consistent(self) -> Self:
         check_cells(self.array, self.weights.bits)
         check_geometry(self.array)
+        adc = self.adc
+        check_meaning(
+            self.array.encoding,
+            adc.on if adc else "difference",
+            adc.shift_add if adc else "digital",
+            self.array.offset_sum,
+        )
         check_conditions(self.operating_points, self.figures)
+        self._check_points()
         if self.chip and self.chip.arrays and self.array.arrays not in (None, self.chip.arrays):
             raise ValueError(
                 f"array.arrays = {self.array.arrays}: must be {self.chip.arrays}, the arrays of "
@@ -144,6 +158,19 @@ class Target(Table):
                 '"twos-complement" adds digitally and has no converter; leave [adc] out'
             )
         return self
+
+    def _check_points(self) -> None:
+        """Refuse points of one-bit products where that one bit would be the sign."""
+        for index, point in enumerate(self.operating_points):
+            for key, bits, table, encoding, signed in (
+                ("weight_bits", point.weight_bits, "array", self.array.encoding, "differential"),
+                ("input_bits", point.input_bits, "input", self.input.encoding, "bipolar"),
+            ):
+                if bits < 2 and encoding == signed:
+                    raise ValueError(
+                        f"operating_points[{index}].{key} = {bits}: must be at least 2, as one bit "
+                        f'is the sign with {table}.encoding = "{signed}"'
+                    )
 
     @property
     def adc_bits(self) -> int | None:

@@ -11,7 +11,6 @@ import numpy as np
 from cimtool.arrays import Array, FloatArray
 from cimtool.dies import NoiseOptions, conditions_of, dies
 from cimtool.emit.bundle import Bundle
-from cimtool.errors import CimError
 from cimtool.hardware.noise.compensation import ReadoutCost
 from cimtool.hardware.noise.program import Conditions
 from cimtool.hardware.noise.times import time_text
@@ -55,7 +54,7 @@ class Noisy:
     def sentences(self, compiled: Row, score: str) -> tuple[str, ...]:
         """What the chip keeps of the compiled model, and what compensation takes."""
         said = [
-            f"On {self.trials} dies read {time_text(self.seconds)} after programming the median "
+            f"On {_dies(self.trials)} read {time_text(self.seconds)} after programming the median "
             f"die {_kept(self.median, compiled)} and is {self.median.step_rmse or 0.0:.4g} "
             f"({score} RMSE) from the noise-free model; one die in twenty is worse than "
             f"{self.worst.step_rmse or 0.0:.4g}."
@@ -71,6 +70,10 @@ def readout_sentence(compensation: str, readout: ReadoutCost) -> str:
         f"Drift compensation ({compensation}) reads {readout.products} products of layers back on "
         f"each die, {readout.conversions:,} conversions"
     )
+
+
+def _dies(count: int) -> str:
+    return f"{count} {'die' if count == 1 else 'dies'}"
 
 
 def _kept(median: Row, compiled: Row) -> str:
@@ -157,11 +160,6 @@ def simulate_trials(
     known `trial_r1` [T, 2], R@1 from text to video and back. Tells what compensation takes.
     """
     conditions = conditions_of(bundle, options)
-    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
-        raise CimError(
-            f"{bundle.name}: its hybrid score has a shortlist; noise is simulated for digital and "
-            "in-memory scores alone"
-        )
     features = encode(perfect, data)
     scores = perfect.score(features["text"], features["video"]).astype(np.float32)
     found: dict[str, Array] = {"scores": scores}
@@ -179,20 +177,33 @@ def simulate_trials(
     return found
 
 
-def trial_sentences(found: Mapping[str, Array]) -> tuple[str, ...]:
-    """Median and worst twentieth over dies of what `simulate_trials` returned."""
-    count = len(found["trial_scores"])
-    off = _percentiles_text(found["trial_rmse"], True)
-    said = [f"{count} dies: RMSE from the noise-free scores {off}"]
+def trial_summary(found: Mapping[str, Array]) -> dict[str, dict[str, float]]:
+    """Median and worst twentieth over dies of what `simulate_trials` returned, by metric."""
+    metrics = {"rmse": (found["trial_rmse"], 100 - WORST)}
     if "trial_r1" in found:
-        ways = zip(("text to video", "video to text"), found["trial_r1"].T, strict=True)
-        said += [f"R@1 {way}: {_percentiles_text(of_dies, False)}" for way, of_dies in ways]
+        names = ("r1_text_to_video", "r1_video_to_text")
+        metrics |= {n: (of, WORST) for n, of in zip(names, found["trial_r1"].T, strict=True)}
+    return {
+        name: {
+            "median": float(np.percentile(of_dies, MEDIAN)),
+            f"percentile_{worst:g}": float(np.percentile(of_dies, worst)),
+        }
+        for name, (of_dies, worst) in metrics.items()
+    }
+
+
+METRIC_NAMES = {
+    "rmse": "RMSE from the noise-free scores",
+    "r1_text_to_video": "R@1 text to video",
+    "r1_video_to_text": "R@1 video to text",
+}
+
+
+def trial_sentences(found: Mapping[str, Array]) -> tuple[str, ...]:
+    """The same for a reader, a line a metric."""
+    said = [f"{_dies(len(found['trial_scores']))}:"]
+    for name, values in trial_summary(found).items():
+        (_, median), (worst, value) = values.items()
+        percentile = f"{worst.removeprefix('percentile_')}th percentile"
+        said.append(f"  {METRIC_NAMES[name]}: median {median:.4g}, {percentile} {value:.4g}")
     return tuple(said)
-
-
-def _percentiles_text(of_dies: FloatArray, error: bool) -> str:
-    at = 100 - WORST if error else WORST
-    return (
-        f"median {np.percentile(of_dies, MEDIAN):.4g}, {at:g}th percentile "
-        f"{np.percentile(of_dies, at):.4g}"
-    )

@@ -204,6 +204,16 @@ def test_an_unknown_target_names_the_nearest(refused: Callable[..., str]) -> Non
     assert 'did you mean "isaac-rram-128"?' in sentence
 
 
+def test_a_line_break_in_a_name_leaves_one_sentence(
+    cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "broken.toml"
+    file.write_text('name = "a"\ntitle = "b"\nbase = "two\\nlines"\n')
+    ran = cimtool("targets", "check", file)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.sentence.startswith(f'{file}: base "two lines" is not known: ')
+
+
 def test_a_target_file_with_an_unknown_key(refused: Callable[..., str], tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('base = "ideal"\nname = "mine"\ntitle = "Mine"\n[array]\ncel_bits = 2\n')
@@ -260,7 +270,7 @@ def test_sums_that_could_overflow_name_the_node(refused: Callable[..., str]) -> 
         ({"adc_bits": 17}, ["--adc-bits = 17", "an integer from 1 to 16"]),
         ({"on_off_ratio": 1}, ["--on-off-ratio = 1", "a number above 1"]),
         ({"on_off_ratio": 0.5}, ["--on-off-ratio = 0.5", "a number above 1"]),
-        ({"on_off_ratio": "inf"}, ["--on-off-ratio = Infinity", "a number above 1"]),
+        ({"on_off_ratio": "inf"}, ["--on-off-ratio = Infinity", "a finite number above 1"]),
         ({"adc_on": "pair"}, ['--adc-on = "pair"', '"difference"', '"polarity"']),
         ({"shift_add": "analogue"}, ['--shift-add = "analogue"', '"analog"']),
         ({"offset_sum": "unit"}, ['--offset-sum = "unit"', '"unit-column"']),

@@ -35,12 +35,40 @@ def test_simulate_says_what_dies_keep(
     )  # fmt: skip
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    assert lines[0].startswith("3 dies: RMSE from the noise-free scores median ")
-    assert ", 95th percentile " in lines[0]
-    assert lines[1].startswith("R@1 text to video: median ")
-    assert ", 5th percentile " in lines[1]
+    assert lines[0] == "3 dies:"
+    assert lines[1].startswith("  RMSE from the noise-free scores: median ")
+    assert ", 95th percentile " in lines[1]
+    assert lines[2].startswith("  R@1 text to video: median ")
+    assert ", 5th percentile " in lines[2]
     with np.load(place) as found:
         assert found["trial_scores"].shape == (3, *found["scores"].shape)
+
+
+def test_one_die_is_no_dies(
+    cimtool: Cimtool, analog: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    ran = cimtool(
+        "simulate", analog, "--inputs", small_trunk.eval, "-o", tmp_path / "s.npz",
+        "--noise", "--trials", 1,
+    )  # fmt: skip
+    assert ran.out.startswith("1 die:\n  RMSE from the noise-free scores: ")
+
+
+def test_a_script_gets_numbers_of_dies(
+    cimtool: Cimtool, analog: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place = tmp_path / "s.npz"
+    ran = cimtool(
+        "simulate", analog, "--inputs", small_trunk.eval, "-o", place, "--noise", "--trials", 4,
+        "--json",
+    )  # fmt: skip
+    of_dies = ran.json["dies"]
+    with np.load(place) as found:
+        rmse, r1 = found["trial_rmse"], found["trial_r1"]
+    assert of_dies["rmse"] == {
+        "median": np.median(rmse), "percentile_95": np.percentile(rmse, 95)
+    }  # fmt: skip
+    assert of_dies["r1_video_to_text"]["percentile_5"] == np.percentile(r1[:, 1], 5)
 
 
 def test_verify_takes_the_same_options(
@@ -62,6 +90,9 @@ def test_verify_takes_the_same_options(
         (["--noise-model", "neurram"], "--noise-model is about dies; expected --noise with it"),
         (["--noise", "--trials", "0"], "--trials is 0; expected 1 to"),
         (["--noise", "--time", "1w"], "--time is 1w; expected a time"),
+        (["--noise", "--time", ""], "--time is empty; expected a time"),
+        (["--noise", "--seed", "-1"], "'--seed': -1 is no integer of at least 0 (see"),
+        (["--noise", "--seed", "1.5"], "'--seed': 1.5 is no integer of at least 0 (see"),
         (["--noise", "--compensation", "globl"], 'did you mean "global"?'),
         (["--noise", "--noise-model", "no.toml"], "no.toml: there is no such file"),
         (["--noise", "--top", "2"], "--top keeps the best of noise-free scores"),

@@ -27,6 +27,24 @@ def bundle(
     return made
 
 
+def test_one_array_is_called_an_array_and_noise_of_a_shortlist_is_refused(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = bundle("hybrid", shortlist=4)
+    done = cimtool("program", folder, "--gallery", small_trunk.eval)
+    assert "* 1 array for the gallery; 64 a chip: 1 chip" in done.out.splitlines()
+    made = folder.with_name(f"{folder.name}+{small_trunk.eval.stem}")
+    for words in (
+        ("verify", made, "--data", small_trunk.eval, "--report", tmp_path / "report"),
+        ("simulate", made, "--inputs", small_trunk.eval, "-o", tmp_path / "s.npz"),
+    ):
+        ran = cimtool(*words, "--noise", "--trials", 1)
+        assert (ran.status, ran.out) == (2, "")
+        assert "its hybrid score has a shortlist; noise is simulated for digital" in ran.sentence
+    assert not (tmp_path / "report").exists()
+    assert not (tmp_path / "s.npz").exists()
+
+
 def test_a_gallery_is_programmed_and_queried(
     small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
 ) -> None:

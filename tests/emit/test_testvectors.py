@@ -22,7 +22,6 @@ from cimtool.emit.testvectors import (
     REAL_ROWS,
     Request,
     hex_lines,
-    read_hex,
 )
 from cimtool.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
@@ -55,6 +54,14 @@ def exported(
     written = export_bundle(bundle, "testvectors", folder, Request(inputs=inputs))
     assert {file.name for file in written} == {file.name for file in folder.iterdir()}
     return Exported(folder, bundle)
+
+
+def read_hex(data: bytes, bits: int, signed: bool) -> IntArray:
+    """The numbers of `hex_lines`."""
+    values = np.array([int(line, 16) for line in data.split()], np.uint64).astype(np.int64)
+    if signed and bits < 64:
+        values = values - ((values >> bits - 1) << bits)
+    return values
 
 
 def layers(bundle: Bundle) -> dict[str, CrossbarMvm]:

@@ -67,8 +67,10 @@ def rows_for(rng: np.random.Generator, hardware: Crossbar, width: int, count: in
 
 def assert_fast_is_readable(op: CrossbarMvm, x: IntArray) -> None:
     known = integer(("n", x.shape[1]), *limits(op.crossbar), 1.0)
-    found = prepare(op, (known,))(x)
+    kernel = prepare(op, (known,))
+    found = kernel(x)
     assert found.dtype == np.int64
+    assert kernel(x[:0]).shape == (0, found.shape[1])
     expected = op.run(x)
     np.testing.assert_array_equal(found, expected)
     narrow = x.astype(np.int8 if np.abs(x).max() < 128 else np.int32)
@@ -249,6 +251,21 @@ def test_partial_sums_may_be_wider_than_the_result(encoding: str, input_encoding
     op = CrossbarMvm(weight, np.zeros(3, np.int64), np.ones(3), hardware, (8,) * hardware.slices)
     lo, hi = limits(hardware)
     assert_fast_is_readable(op, np.array([[lo] * 1024, [hi] * 1024, [lo, hi] * 512]))
+
+
+@pytest.mark.parametrize("bits", [31, 32, 33, 40])
+@pytest.mark.parametrize("input_encoding", INPUTS)
+def test_inputs_wider_than_32_bits(bits: int, input_encoding: str) -> None:
+    hardware = plain(
+        encoding="differential", input_encoding=input_encoding, input_bits=bits, dac_bits=1,
+        cell_bits=2, weight_bits=3, rounding="half-up", adc_bits=4,
+    )  # fmt: skip
+    op = CrossbarMvm(
+        np.ones((8, 3), np.int64), np.zeros(3, np.int64), np.ones(3), hardware, (1,)
+    )  # fmt: skip
+    x = rows_for(np.random.default_rng(1), hardware, 8, 5)
+    known = integer(("n", 8), *limits(hardware), 1.0)
+    np.testing.assert_array_equal(prepare(op, (known,))(x), op.run(x))
 
 
 def test_lossless_layers_are_one_product() -> None:

@@ -113,6 +113,17 @@ def test_no_run_leaves_the_bounds(hardware: Crossbar, rows: int, seed: int) -> N
     assert (found <= known.hi).all()
 
 
+@pytest.mark.parametrize(("rows", "bits"), [(4096, 24), (4096, 28), (1024, 28)])
+def test_an_error_beyond_64_bits_does_not_wrap_into_a_bound(rows: int, bits: int) -> None:
+    hardware = Crossbar(
+        None, 8, 16, "offset", 16, "unsigned", bits, 6, "half-up", 63, shift_add="analog", leak=4
+    )
+    nothing = np.zeros((rows, 1), np.int64)
+    op = CrossbarMvm(nothing, nothing[0], np.ones(1), hardware, (20, 20))
+    with pytest.raises(RangeError):
+        op.infer(integer(("n", rows), 0, (1 << bits) - 1, 1.0))
+
+
 def test_sums_in_binary_places_must_fit_as_well() -> None:
     hardware = Crossbar(None, 8, 16, "offset", 16, "unsigned", 16, 16, "floor", 62, leak=900)
     weight = np.full((1 << 13, 1), (1 << 15) - 1)

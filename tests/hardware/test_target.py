@@ -213,13 +213,17 @@ def test_base_cycles_are_refused(tmp_path: Path) -> None:
         (
             "[array]\nweights_total = 4096",
             "array.weights_total = 4096: must be signed_rows x"
-            " signed_cols x weight_sets x arrays = 128 x 32 x 1 x null",
+            " signed_cols x weight_sets x arrays = 128 x 32 x 1 x not given",
         ),
         (
             '[array]\nencoding = "twos-complement"',
             'adc.bits = 8: an array with array.encoding = "twos-complement" adds digitally',
         ),
         ('[[figures]]\nquantity = "area"', "figures[0].value is missing: must be a number above 0"),
+        (
+            "[array]\non_off_ratio = inf",
+            "array.on_off_ratio = Infinity: must be a finite number above 1",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence_with_file_key_and_value(
@@ -290,6 +294,36 @@ def test_describe_says_what_is_not_known_and_not_modelled() -> None:
     assert "cells conduct 1 to 40 uS" in unconfirmed.partition("unconfirmed")[2]
     assert "voltage-mode sensing" in unmodelled
     assert "unconfirmed" not in describe(load_target("ideal"))
+
+
+def test_describe_writes_values_as_their_file_does_with_units() -> None:
+    lines = [
+        " ".join(line.split()) for line in describe(load_target("hermes-pcm-14nm")).split("\n")
+    ]
+    assert "noise.g_max 20.7 uS" in lines
+    assert "noise.t0 300.0 s" in lines
+    assert "noise.drift.mean.clamp [0.072, 0.13]" in lines
+    assert "simulated false" in lines
+    assert not any(line.startswith("noise") and "{" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("base", "key", "told"),
+    [
+        ("hermes-pcm-14nm", "input_bits", 'input.encoding = "bipolar"'),
+        ("hermes-pcm-14nm", "weight_bits", 'array.encoding = "differential"'),
+    ],
+)
+def test_an_operating_point_of_signs_alone_is_refused(
+    tmp_path: Path, base: str, key: str, told: str
+) -> None:
+    bits = {"input_bits": 8, "weight_bits": 8} | {key: 1}
+    point = f"[[operating_points]]\nname = 'a'\nprecision = 'p'\ninput_bits = {bits['input_bits']}"
+    text = f"{point}\nweight_bits = {bits['weight_bits']}"
+    with pytest.raises(CimError) as caught:
+        load_target(derived(tmp_path, f"figures = []\n{text}", base=base))
+    assert f"operating_points[0].{key} = 1: must be at least 2" in str(caught.value)
+    assert told in str(caught.value)
 
 
 def test_a_chip_has_the_arrays_that_the_geometry_says(tmp_path: Path) -> None:

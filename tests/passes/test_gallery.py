@@ -73,6 +73,11 @@ arrays = st.fixed_dictionaries(
         "adc_on": st.sampled_from(["difference", "polarity"]),
         "shift_add": st.sampled_from(["digital", "analog"]),
     }
+).filter(
+    lambda flags: (
+        (flags["adc_on"] == "difference" or flags["encoding"] == "differential")
+        and (flags["shift_add"] == "digital" or flags["encoding"] != "twos-complement")
+    )
 )
 
 

@@ -63,7 +63,7 @@ def pack(layer: Layer) -> Bytes:
     middle, count = byte_parts(layer.cells)
     packed, starts, size, sums = [], [], 0, []
     for first, last in layer.bounds:
-        group = np.stack([s.digits[first:last] for s in layer.slices]) - middle
+        group = np.stack([s.digits[first:last] for s in layer.slices]).astype(np.int64) - middle
         sums.append(layer.digits[0] * group.sum(axis=1))
         parts = [group] if count == 1 else [(group + 128 & 255) - 128, group + 128 >> 8]
         part = _words(np.stack(parts, axis=1).astype(np.int8))

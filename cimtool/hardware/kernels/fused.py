@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.arrays import Array, IntArray
-from cimtool.hardware.crossbar import Cells, Crossbar, Slice, input_cycles
+from cimtool.hardware.crossbar import Cells, Crossbar, Slice, input_cycles, row_sum_factors
 from cimtool.hardware.kernels.compiled import jit
 from cimtool.hardware.kernels.tiles import WIDTH
 from cimtool.ir.types import Type
@@ -20,6 +20,9 @@ INT32 = np.iinfo(np.int32)
 
 BYTE = 256
 """Values of a byte."""
+
+MOST_INPUT_BITS = 31
+"""Inputs of so many bits, and what their cycles count, are int32."""
 
 
 class Drive(NamedTuple):
@@ -92,6 +95,8 @@ def converted_layer(
         return None
     if fraction and any(step is None for step in steps):
         return None
+    if crossbar.input_bits > MOST_INPUT_BITS:
+        return None
     exponents = [0 if step is None else step for step in steps]
     height = len(cells.slices[0].digits)
     groups = crossbar.groups(height)
@@ -101,7 +106,7 @@ def converted_layer(
     if reach + (1 << max(exponents) + fraction) > INT32.max:
         return None
     if bounds is None:
-        bounds = _code_bounds(cells, crossbar, exponents, factors, offset, drive)
+        bounds = _code_bounds(cells, crossbar, steps, factors, offset, drive)
     if min(bounds[0].min(), -bounds[1].max()) <= INT32.min:
         return None
     flips = np.stack([np.where(s.flipped, -s.sign, s.sign) for s in cells.slices], axis=1)
@@ -124,33 +129,32 @@ def input_limits(crossbar: Crossbar) -> tuple[int, int]:
     return (0, 2 * half - 1) if crossbar.input_encoding == "unsigned" else (1 - half, half - 1)
 
 
-def row_sum_factors(slices: tuple[Slice, ...], crossbar: Crossbar) -> IntArray:
-    """How often the sum of a group's encoded inputs is added to each output [groups, N]."""
-    terms = [s.flipped * (s.sign * crossbar.cell_maximum << s.shift) for s in slices]
-    total = np.asarray(np.sum(terms, axis=0), np.int64)
-    return total - (1 << crossbar.weight_bits - 1) if crossbar.offset_weights else total
-
-
 def _reach(cells: Slice, groups: tuple[slice, ...], crossbar: Crossbar) -> int:
     """A bound of every partial sum of a column."""
     lo, hi = crossbar.digit_limits
-    largest = max(int(np.abs(cells.digits[group]).sum(axis=0).max()) for group in groups)
+    parts = (np.abs(cells.digits[group].astype(np.int64)) for group in groups)
+    largest = max(int(part.sum(axis=0).max()) for part in parts)
     return largest * max(-lo, hi)
 
 
 def _code_bounds(
     cells: Cells,
     crossbar: Crossbar,
-    steps: list[int],
+    steps: tuple[int | None, ...],
     factors: IntArray,
     offset: IntArray,
     drive: Drive,
 ) -> tuple[IntArray, IntArray]:
-    """What outputs [N] come to at most when every code is the furthest there is."""
+    """What outputs [N] come to at most when every code, or lossless sum, is the furthest."""
     counts = int(np.abs(drive.factors.astype(np.int64)).sum())
-    code = max(abs(limit) for limit in crossbar.adc_limits)
     groups = crossbar.groups(len(cells.slices[0].digits))
-    codes = sum(code << s.shift + e for s, e in zip(cells.slices, steps, strict=True)) * len(groups)
+    codes = 0
+    for column, step in zip(cells.slices, steps, strict=True):
+        if step is None:
+            furthest = _reach(column, groups, crossbar)
+        else:
+            furthest = max(abs(limit) for limit in crossbar.adc_limits) << step
+        codes += (furthest << column.shift) * len(groups)
     digit = max(abs(limit) for limit in crossbar.digit_limits)
     heights = np.array([g.stop - g.start for g in groups])
     sums = (np.abs(factors) * (heights * digit)[:, None]).sum(axis=0)

@@ -95,7 +95,7 @@ class Converted:
             summed = driven.sum(axis=2)
             packed = self.packed[r]
             sums = np.matmul(driven.reshape(-1, driven.shape[2]).astype(packed.dtype), packed)
-            sums = sums.reshape(*driven.shape[:2], len(self.steps), -1)
+            sums = sums.reshape(*driven.shape[:2], len(self.steps), self.offset.size)
             leak = crossbar.column_leak * (summed + (self.idle[r] * self.zero)[:, None])
             _convert(
                 sums, leak, fraction, self.scale[r], self.counts, self.steps, *self.converter,

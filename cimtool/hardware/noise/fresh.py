@@ -24,6 +24,9 @@ ENOUGH = 1 << 10
 EXACT = 52
 """Sums of squared inputs times variances stay below 2 to this."""
 
+CELL = 30
+"""The variance of a cell stays at most 2 to this: it is kept in 32 bits."""
+
 
 @dataclass(frozen=True, eq=False)
 class Fresh:
@@ -111,7 +114,9 @@ def fresh_noise(
     mean, largest = float(sums.mean()), float(sums.max()) * driven
     bits = 0 if mean <= 0 else 2 * math.ceil(math.log2(ENOUGH / mean) / 2)
     if largest > 0:
-        bits = min(bits, 2 * math.floor((EXACT - math.log2(largest)) / 2))
+        cell = max(float(v.max()) for v in variance)
+        room = min(EXACT - math.log2(largest), CELL - math.log2(cell))
+        bits = min(bits, 2 * math.floor(room / 2))
     rounded = tuple(np.rint(v * 2.0**bits).astype(np.int32) for v in variance)
     cycles = len(input_cycles(crossbar))
     return Fresh(rounded, bits, fraction_bits, key, shared and cycles > 1)  # type: ignore[arg-type]

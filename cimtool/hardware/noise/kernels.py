@@ -200,7 +200,7 @@ class NoisyKernel:
         """Column sums [cycles, rows, slices, N] of what a row group's cycles drive."""
         count, rows, width = driven.shape
         sums = product(driven.reshape(-1, width))
-        return sums.reshape(count, rows, len(self.op.cells.slices), -1)
+        return sums.reshape(count, rows, len(self.op.cells.slices), self.op.offset.size)
 
     def _varied(self, driven: IntArray, r: int) -> Array:
         if self.op.fresh is None:

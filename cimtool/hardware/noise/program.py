@@ -21,9 +21,10 @@ from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.types import Type
 from cimtool.named import unknown
+from cimtool.placement import stored_cells
 
-ArraysOf = Callable[[str], Arrays]
-"""How the layer of a name lies on arrays."""
+ArraysOf = Callable[[str, int], Arrays]
+"""How the layer of a name, with weights of so many bits, lies on arrays."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class DieProgram:
 
 
 def on_die(program: Program, conditions: Conditions, index: int, arrays_of: ArraysOf) -> DieProgram:
-    """Draw die `index` and put the program on it.
+    """Draw die `index` and put the program on it; products with the same cells share their errors.
 
     Raises CimError for a layer that the noise does not apply to, and for wires that the first-order
     model of IR drop does not cover.
@@ -57,12 +58,15 @@ def on_die(program: Program, conditions: Conditions, index: int, arrays_of: Arra
     costs: list[ReadoutCost] = []
 
     def on_arrays(graph: Graph) -> Graph:
+        stored = stored_cells(graph)
+
         def rule(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
             op, layer = node.op, graph.layer(node)
             assert isinstance(op, CrossbarMvm)
-            noisy, cost = _layer(
-                op, builder.types[inputs[0]], layer, conditions, index, arrays_of(layer)
-            )
+            owner = stored[layer]
+            arrays = arrays_of(owner, op.crossbar.weight_bits)
+            place = Place(layer, owner, arrays)
+            noisy, cost = _layer(op, builder.types[inputs[0]], place, conditions, index)
             costs.append(cost)
             return builder.add(node.name, noisy, *inputs)
 
@@ -74,17 +78,26 @@ def on_die(program: Program, conditions: Conditions, index: int, arrays_of: Arra
     return DieProgram(replace(program, **placed), sum(costs, ReadoutCost()))
 
 
+@dataclass(frozen=True)
+class Place:
+    """A layer's name, that of the layer whose `cells` it drives, and how those lie on arrays."""
+
+    layer: str
+    cells: str
+    arrays: Arrays
+
+
 def _layer(
-    op: CrossbarMvm, x: Type, layer: str, conditions: Conditions, index: int, arrays: Arrays
+    op: CrossbarMvm, x: Type, place: Place, conditions: Conditions, index: int
 ) -> tuple[NoisyMvm, ReadoutCost]:
-    _check(op.crossbar, layer)
+    _check(op.crossbar, place.layer)
     die = Die(conditions.seed, index, conditions.seconds)
-    now = noisy_layer(op, x, layer, conditions, die, arrays)
+    now = noisy_layer(op, x, place, conditions, die)
     if conditions.compensation == "none":
         return now, ReadoutCost()
     earliest = replace(die, seconds=conditions.noise.seconds(None))
-    programmed = noisy_layer(op, x, layer, conditions, earliest, arrays)
-    rng = die.numbers("readout", layer)
+    programmed = noisy_layer(op, x, place, conditions, earliest)
+    rng = die.numbers("readout", place.layer)
     return compensated(now, programmed, x, conditions.compensation, rng)
 
 
@@ -101,11 +114,11 @@ def _check(crossbar: Crossbar, layer: str) -> None:
 
 
 def noisy_layer(
-    op: CrossbarMvm, x: Type, layer: str, conditions: Conditions, die: Die, arrays: Arrays
+    op: CrossbarMvm, x: Type, place: Place, conditions: Conditions, die: Die
 ) -> NoisyMvm:
     """One layer on a die, without compensation, for inputs of type `x`."""
     noise = conditions.noise
-    drawn = draw(op.weight, op.crossbar, arrays, noise, die, layer)
+    drawn = draw(op.weight, op.crossbar, place.arrays, noise, die, place.cells)
     known = op.infer(x)
     shape = (op.weight.shape[1],)
     bounds = [np.broadcast_to(edge, shape) for edge in (known.lo, known.hi)]
@@ -115,23 +128,23 @@ def noisy_layer(
             drawn.variance,
             op.crossbar,
             drawn.cells.fraction_bits,
-            die.key("read", layer),
+            die.key("read", place.layer),
             noise.read.redraw == "mvm",
         )
         layer_on_die = replace(layer_on_die, fresh=fresh)
-    return replace(layer_on_die, errors=_errors(layer_on_die, noise, arrays, die, layer))
+    return replace(layer_on_die, errors=_errors(layer_on_die, noise, place, die))
 
 
-def _errors(
-    op: NoisyMvm, noise: Noise, arrays: Arrays, die: Die, layer: str
-) -> ConverterErrors | None:
+def _errors(op: NoisyMvm, noise: Noise, place: Place, die: Die) -> ConverterErrors | None:
     """What the layer's converters err; None without such errors, or without converters."""
     steps = [step for step in op.fine_steps if step is not None]
     if noise.adc is None or len(steps) < len(op.fine_steps):
         return None
     sharing = noise.adc.columns_per_converter
-    converters = converter_numbers(op.perfect.weight.shape, op.crossbar, arrays.across, sharing)
-    return draw_errors(noise.adc, die.numbers("adc", layer), converters, steps)
+    converters = converter_numbers(
+        op.perfect.weight.shape, op.crossbar, place.arrays.across, sharing
+    )
+    return draw_errors(noise.adc, die.numbers("adc", place.cells), converters, steps)
 
 
 def converter_numbers(

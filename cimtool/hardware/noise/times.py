@@ -16,8 +16,8 @@ def parse_time(text: str, where: str = "--time") -> float:
     seconds = float(found[1]) * UNITS[found[2]] if found else -1.0
     if not 0 <= seconds <= LONGEST:
         raise CimError(
-            f"{where} is {text}; expected a time of at most 100y, as a number and one of "
-            "s, m, h, d, y: 30s, 10m, 1h, 1d, 1y"
+            f"{where} is {text or 'empty'}; expected a time of at most 100y, as a number and one "
+            "of s, m, h, d, y: 30s, 10m, 1h, 1d, 1y"
         )
     return seconds
 

@@ -12,7 +12,7 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
 from cimtool.hardware.noise.mvm import NoisyMvm
-from cimtool.hardware.noise.program import Conditions, noisy_layer
+from cimtool.hardware.noise.program import Conditions, Place, noisy_layer
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.types import Type, integer
 
@@ -65,7 +65,8 @@ def on_die(
 ) -> NoisyMvm:
     when = noise.seconds(None) if seconds is None else seconds
     conditions = Conditions(noise, when, "none", seed)
-    return noisy_layer(op, input_type(op), name, conditions, Die(seed, index, when), arrays)
+    place = Place(name, name, arrays)
+    return noisy_layer(op, input_type(op), place, conditions, Die(seed, index, when))
 
 
 @pytest.fixture(scope="session")

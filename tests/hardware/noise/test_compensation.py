@@ -11,7 +11,7 @@ import pytest
 
 from cimtool.hardware.noise.compensation import READOUT_ROWS
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
-from cimtool.hardware.noise.program import Conditions, _layer
+from cimtool.hardware.noise.program import Conditions, Place, _layer
 from cimtool.hardware.noise.spec import Noise
 
 DAY = 86400.0
@@ -28,7 +28,8 @@ def read_after(
     chosen = {"encoding": "differential", "cell_bits": 5, "adc_bits": 10, "rows": 32}
     op = kit.layer(kit.crossbar(**{**chosen, **hardware}), 96, 12)
     conditions = Conditions(noise, DAY, compensation)
-    return _layer(op, kit.input_type(op), kit.name, conditions, 0, kit.whole)
+    place = Place(kit.name, kit.name, kit.whole)
+    return _layer(op, kit.input_type(op), place, conditions, 0)
 
 
 def error(kit: SimpleNamespace, noisy: NoisyMvm) -> float:
@@ -79,7 +80,8 @@ def test_clipped_sums_do_not_decide(kit: SimpleNamespace) -> None:
     op = kit.layer(kit.crossbar(encoding="differential", cell_bits=5, adc_bits=6, rows=32), 96, 12)
     op = replace(op, steps=(2,))  # full drive would clip most sums
     conditions = Conditions(drifting(kit, 0.0), DAY, "global")
-    noisy, _ = _layer(op, kit.input_type(op), kit.name, conditions, 0, kit.whole)
+    place = Place(kit.name, kit.name, kit.whole)
+    noisy, _ = _layer(op, kit.input_type(op), place, conditions, 0)
     assert noisy.factors is not None
     lost = ((DAY + 20) / 20) ** 0.06
     assert abs(noisy.factors.flat[0] / (1 << FACTOR_BITS) / lost - 1) < 0.1

@@ -135,3 +135,10 @@ def test_variances_stay_exact_and_hardly_rounded(kit: SimpleNamespace, top: int)
         sums = rounded.astype(np.int64).sum(axis=0)
         assert sums.max() * top**2 < 1 << 53
         np.testing.assert_allclose(sums / 2.0**found.bits, exact.sum(axis=0), rtol=0.02)
+
+
+def test_the_variance_of_one_cell_among_many_is_kept(kit: SimpleNamespace) -> None:
+    variance = [np.zeros((64, 40_000), np.float32) for _ in range(8)]
+    variance[0][0, 0] = 1.0
+    fresh = fresh_noise(variance, kit.crossbar(rows=8, dac_bits=1), 6, 1, False)
+    assert fresh.variance[0][0, 0] == 2.0**fresh.bits

@@ -144,6 +144,19 @@ def test_a_lossless_converter_rounds_noise_and_no_converter_does_not(
     assert np.abs(with_adc.run(x) - exact).mean() < np.abs(without.run(x) - exact).mean()
 
 
+@pytest.mark.parametrize("sigma", [0.0, 2.0])
+@pytest.mark.parametrize("encoding", ["differential", "offset-flip"])
+def test_cells_in_whole_digits_need_no_converter(
+    kit: SimpleNamespace, encoding: str, sigma: float
+) -> None:
+    wide = {"encoding": encoding, "cell_bits": 8, "weight_bits": 8}
+    op = kit.layer(kit.crossbar(**wide, adc_bits=None, rounding=None), 40, 9)
+    found = kit.on_die(op, kit.noise(programming={"sigma": [sigma]}))
+    assert found.cells.fraction_bits == 0
+    x = kit.inputs(op, 7)
+    np.testing.assert_array_equal(found.kernel()(x), found.run(x))
+
+
 def test_factors_multiply_what_converters_say(kit: SimpleNamespace) -> None:
     op = kit.layer(kit.crossbar(encoding="differential", cell_bits=5, dac_bits=5, rows=None))
     op = replace(op, bias=np.zeros_like(op.bias))
