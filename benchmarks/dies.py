@@ -16,7 +16,7 @@ from projector import BUILDS, inputs, kernels, limits, operations, run_all
 
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
-from cimtool.hardware.noise.program import Conditions, noisy_layer
+from cimtool.hardware.noise.program import Conditions, Place, noisy_layer
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.types import integer
 
@@ -55,10 +55,9 @@ def die_kernels(ops: list[CrossbarMvm], noise: Noise) -> tuple[list[Callable[...
         noisy_layer(
             op,
             integer(("n", len(op.weight)), lo, hi, 1.0),
-            f"layer{index}",
+            Place(f"layer{index}", f"layer{index}", Arrays(None, "columns", None)),
             conditions,
             die,
-            Arrays(None, "columns", None),
         )
         for index, op in enumerate(ops)
     ]

@@ -24,6 +24,9 @@ from threadpoolctl import threadpool_limits
 import cimtool
 
 THREADS = 2
+REST = 0.1
+"""Seconds after which no pool's threads spin any more."""
+
 CPU_FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
 
 Row = Mapping[str, Any]
@@ -59,13 +62,15 @@ def seconds(function: Callable[[], object]) -> float:
 def side_by_side(candidates: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """Best wall time of each candidate, the rounds interleaved: all see the same busy machine.
 
-    One call of each comes first and does not count: it compiles, packs and touches memory.
+    One call of each comes first and does not count: it compiles, packs and touches memory. Before
+    each that counts the machine rests: threads of another library's pool spin on for a while.
     """
     for function in candidates.values():
         function()
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, function in candidates.items():
+            time.sleep(REST)
             taken[name].append(seconds(function))
     return {name: min(values) for name, values in taken.items()}
 

@@ -27,6 +27,12 @@ from cimtool.ir.types import integer
 SUMS_IN_CACHE = 1 << 20
 """So many column sums are made before they are read."""
 
+GROUP_ROWS = 64
+"""Rows for which a row group's cells are kept near: they are much larger than the rows."""
+
+TILE = 256
+"""Columns whose Cholesky factors stay in the first cache while they are made."""
+
 NOTHING = np.zeros((0, 0, 0), np.int64)
 
 
@@ -105,7 +111,7 @@ class NoisyKernel:
             part += op.offset
             np.clip(part, op.lo, op.hi, out=part)
 
-        map_rows(work, len(x), self.height)
+        map_rows(work, len(x), max(self.height, GROUP_ROWS))
         return total
 
     def _add(self, x: IntArray, total: IntArray) -> None:
@@ -117,9 +123,11 @@ class NoisyKernel:
         for r in range(len(self.groups)):
             row_sums = digits[:, :, self.groups[r]].sum(axis=2)
             leaks = op.cells.leak * (row_sums + (self.idle[r] * self.zero)[:, None])
-            self._group(
-                digits, keys, r, leaks, self.top * row_sums, self.flipped[r], self.factors, total
-            )
+            tops, flipped = self.top * row_sums, self.flipped[r]
+            for start in range(0, len(x), self.height):
+                part = slice(start, start + self.height)
+                own = digits[:, part], keys[part], r, leaks[:, part], tops[:, part]
+                self._group(*own, flipped, self.factors, total[part])
         if crossbar.offset_weights:
             signs = [sign << shift for shift, _, sign in self.cycles]
             weighted = np.tensordot(np.array(signs), digits.sum(axis=2), 1)
@@ -317,24 +325,31 @@ def _noise(variances, key, conversion, i, k, noise):  # type: ignore[no-untyped-
                 root = np.sqrt(np.float32(variances[c, i, k, j]))
                 noise[c, j] = root * normal(own + np.uint64(j) * GOLDEN)
         return
-    factor = np.empty((cycles, cycles, width), np.float32)
-    z = np.empty((cycles, width), np.float32)
-    pair = 0
-    for a in range(cycles):
-        own = mix(key + np.uint64(conversion * cycles + a + 1) * MIX_1)
-        for j in range(width):
-            z[a, j] = normal(own + np.uint64(j) * GOLDEN)
-            noise[a, j] = zero
-        for b in range(a + 1):
-            for j in range(width):
-                rest = np.float32(variances[pair, i, k, j])
+    factor = np.empty((cycles, cycles, TILE), np.float32)
+    z = np.empty((cycles, TILE), np.float32)
+    rest = np.empty(TILE, np.float32)
+    for start in range(0, width, TILE):
+        count, pair = min(TILE, width - start), 0
+        for a in range(cycles):
+            own = mix(key + np.uint64(conversion * cycles + a + 1) * MIX_1)
+            for j in range(count):
+                z[a, j] = normal(own + np.uint64(start + j) * GOLDEN)
+                noise[a, start + j] = zero
+            for b in range(a + 1):
+                for j in range(count):
+                    rest[j] = np.float32(variances[pair, i, k, start + j])
                 for n in range(b):
-                    rest -= factor[a, n, j] * factor[b, n, j]
+                    left, right = factor[a, n], factor[b, n]
+                    for j in range(count):
+                        rest[j] -= left[j] * right[j]
+                found, pivots = factor[a, b], factor[b, b]
                 if b < a:
-                    pivot = factor[b, b, j]
-                    rest = rest / pivot if pivot > zero else zero
+                    for j in range(count):
+                        pivot = pivots[j]
+                        found[j] = rest[j] / pivot if pivot > zero else zero
                 else:
-                    rest = np.sqrt(max(rest, zero))
-                factor[a, b, j] = rest
-                noise[a, j] += rest * z[b, j]
-            pair += 1
+                    for j in range(count):
+                        found[j] = np.sqrt(max(rest[j], zero))
+                for j in range(count):
+                    noise[a, start + j] += found[j] * z[b, j]
+                pair += 1
