@@ -95,7 +95,7 @@ def test_signed_geometry_is_as_published(name: str, rows: int, across: int, weig
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_no_source_is_a_mark_or_a_file_of_a_workplace(name: str) -> None:
+def test_a_source_says_where_and_is_no_abbreviation(name: str) -> None:
     text = (targets_folder() / f"{name}.toml").read_text()
     assert not any(mark in text for mark in ("[P]", "[F]", "[D]", "[M]", ".md", "derived: derived"))
 
