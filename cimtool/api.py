@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cimtool.arrays import Array
 from cimtool.compilation import Compilation, compile, prepare
-from cimtool.emit.bundle import check_place
+from cimtool.emit.bundle import Gallery, check_place
 from cimtool.errors import CimError
 from cimtool.files import sha256
-from cimtool.inputs import Data, read_data
+from cimtool.inputs import Data, read_data, read_text
+from cimtool.ir.program import MODALITIES
 from cimtool.loading.modality import modality_file, modality_rows
 from cimtool.matcher import Matcher, load, open_bundle
 from cimtool.progress import Say, silent
-from cimtool.scoring import simulate
+from cimtool.scores import best_scores, check_scores_file, hybrid_scores, write_scores
 
 if TYPE_CHECKING:
     from cimtool.costs.estimate import Estimate
@@ -37,6 +39,77 @@ __all__ = (
     "simulate",
     "verify",
 )
+
+
+def simulate(
+    bundle: Path | str,
+    inputs: Data,
+    *,
+    output: Path | str | None = None,
+    top: int | None = None,
+    device: str | None = None,
+    noise: NoiseOptions | None = None,
+    say: Say = silent,
+) -> dict[str, Array]:
+    """Score all texts against all videos on the bit-accurate simulator.
+
+    Returns `scores` float32 [n, m], or with `top` `top_index` and `top_score` [n, top] of each
+    text's best videos, computed without the n x m scores; writes them as an `.npz` to `output`.
+    `device` as in `load`. A bundle that holds a gallery looks at the texts alone; with a hybrid
+    score it returns the best of each shortlist, all of it without `top`. With `noise` the scores of
+    each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
+    where the right pairs are known, `trial_r1` [T, 2].
+    """
+    if output is not None:
+        check_scores_file(Path(output))
+    matcher = load(bundle, device)
+    if noise is not None:
+        found = _of_dies(matcher, inputs, top, noise, say)
+    elif matcher.bundle.gallery is None:
+        found = _all_pairs(matcher, inputs, top, say)
+    else:
+        found = _against_gallery(matcher, matcher.bundle.gallery, inputs, top, say)
+    if output is not None:
+        write_scores(Path(output), found)
+    return found
+
+
+def _of_dies(
+    matcher: Matcher, inputs: Data, top: int | None, noise: NoiseOptions, say: Say
+) -> dict[str, Array]:
+    from cimtool.verification.noisy import simulate_trials
+    from cimtool.verification.run import check_gallery
+
+    if top is not None:
+        raise CimError("--top keeps the best of noise-free scores; expected it without --noise")
+    read = read_data(inputs, matcher.bundle.model)
+    check_gallery(matcher.bundle, read)
+    return simulate_trials(matcher.bundle, matcher.simulator, read, noise, say)
+
+
+def _against_gallery(
+    matcher: Matcher, gallery: Gallery, inputs: Data, top: int | None, say: Say
+) -> dict[str, Array]:
+    rows = read_text(inputs, matcher.bundle.model)
+    say(f"encoding {len(rows)} texts")
+    text = matcher.simulator.encode("text", rows)
+    say(f"scoring {len(rows)} texts against {gallery.items} items in the memory")
+    if gallery.shortlist is not None:
+        items = matcher.bundle.gallery_features
+        return hybrid_scores(matcher.simulator, text, items, gallery.shortlist, top)
+    if top is None:
+        return {"scores": matcher.score(text)}
+    return best_scores(matcher.simulator, text, None, top)
+
+
+def _all_pairs(matcher: Matcher, inputs: Data, top: int | None, say: Say) -> dict[str, Array]:
+    read = read_data(inputs, matcher.bundle.model)
+    say(f"encoding {len(read.text)} texts and {len(read.video)} videos")
+    text, video = (matcher.simulator.encode(m, getattr(read, m)) for m in MODALITIES)
+    say(f"scoring {len(read.text)} x {len(read.video)} pairs")
+    if top is None:
+        return {"scores": matcher.score(text, video)}
+    return best_scores(matcher.simulator, text, video, top)
 
 
 def program(

@@ -74,5 +74,5 @@ def dies(bundle: Bundle, conditions: Conditions, trials: int) -> Iterator[DiePro
 
 def arrays_of(settings: Settings, weight_bits: int) -> Arrays:
     """How a layer with these settings lies on arrays; a gallery's weights have their own bits."""
-    settings = settings.model_copy(update={"weight_bits": weight_bits})
+    settings = settings.with_weights(weight_bits)
     return Arrays(settings.weights_across, settings.pairs, settings.on_off_ratio)

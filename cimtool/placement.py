@@ -151,7 +151,7 @@ def placed(layer: str, op: CrossbarMvm, settings: Settings) -> Placement:
     rows, columns = op.weight.shape
     crossbar = op.crossbar
     # The score in the memory has weights as wide as its gallery needs, not as the settings say.
-    own = settings.model_copy(update={"weight_bits": crossbar.weight_bits})
+    own = settings.with_weights(crossbar.weight_bits)
     height, across = own.weight_rows or rows, own.weights_across or columns
     groups = crossbar.groups(rows)
     unit = int(crossbar.unit_column)

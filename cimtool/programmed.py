@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.arrays import Array, FloatArray
+from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.emit.bundle import (
     GALLERY,
     IN_MEMORY,
@@ -26,7 +27,6 @@ from cimtool.emit.bundle import (
 from cimtool.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import MODALITIES, Graph, Program, check
-from cimtool.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.tile import CROSSBAR_OPS
 from cimtool.pipeline import Stage

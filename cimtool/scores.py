@@ -63,7 +63,7 @@ def hybrid_scores(
             near = np.sort(near)
             query = {name: value[row : row + 1] for name, value in text.items()}
             items = {name: value[near] for name, value in gallery.items()}
-            logit = simulator.score(query, items)[0].astype(np.float32)
+            logit = simulator.score(query, items, np.float32)[0]
             best = np.argsort(-logit, kind="stable")[:top]
             indices.append(near[best].astype(np.int64))
             scores.append(logit[best])

@@ -229,6 +229,10 @@ class Settings(Table):
         """
         return self._seen([own for own in self.layers if fnmatchcase(name, own.pattern)])
 
+    def with_weights(self, bits: int) -> Settings:
+        """Return the settings for weights of so many bits: what a gallery needs, or a die holds."""
+        return self.model_copy(update={"weight_bits": bits})
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values for a manifest; layers are a list, as their order has a meaning."""
         values = self.model_dump(mode="json", exclude={"layers"})

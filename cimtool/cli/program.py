@@ -11,7 +11,7 @@ from cimtool import api
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, embeddings_files
 from cimtool.cli.output import Output, table_text
-from cimtool.memory_use import Drive, MemoryUse, StoredMatrix
+from cimtool.costs.memory_use import Drive, MemoryUse, StoredMatrix
 from cimtool.programmed import Accuracy, Programming
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,6 +37,7 @@ from cimtool.emit.bundle import Gallery, held_gallery
 @click.pass_obj
 def command(
     out: Output,
+    /,
     bundle: Path,
     paths: tuple[Path, ...],
     output: Path,
@@ -43,10 +45,7 @@ def command(
     device: str | None,
     noise: bool,
     seed: int,
-    trials: int | None,
-    time: str | None,
-    compensation: str | None,
-    model: str | None,
+    **of_dies: Any,
 ) -> None:
     """Score texts against videos on the bit-accurate simulator.
 
@@ -57,7 +56,7 @@ def command(
     keep.
     """
     inputs = embeddings_files(paths, "--inputs")
-    asked = noise_request(noise, seed, trials, time, compensation, model)
+    asked = noise_request(noise, seed, **of_dies)
     found = api.simulate(
         bundle, inputs, output=output, top=top, device=device, noise=asked, say=out.say
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -37,6 +38,7 @@ from cimtool.verification.render import terminal_table
 @click.pass_obj
 def command(
     out: Output,
+    /,
     bundle: Path,
     paths: tuple[Path, ...],
     reference: str,
@@ -45,10 +47,7 @@ def command(
     max_drift: tuple[str, ...],
     report: Path | None,
     noise: bool,
-    trials: int | None,
-    time: str | None,
-    compensation: str | None,
-    model: str | None,
+    **of_dies: Any,
 ) -> None:
     """Say what each stage cost, and check every implementation bit for bit.
 
@@ -64,7 +63,7 @@ def command(
             seed=seed,
             max_drift=limits,
             report=report,
-            noise=noise_request(noise, seed, trials, time, compensation, model),
+            noise=noise_request(noise, seed, **of_dies),
             say=out.say,
         )
     folder = report or bundle

@@ -158,7 +158,7 @@ class _Programmer:
         weight = self.weights.setdefault(items, np.ascontiguousarray(self.fixed[items].T))
         layer = f"{self.builder.name}.{name}"
         bits = max(2, int(np.abs(weight).max()).bit_length() + 1)
-        own = self.settings.of_layer(layer).model_copy(update={"weight_bits": bits})
+        own = self.settings.of_layer(layer).with_weights(bits)
         try:
             own.check_hardware()
         except ValueError as error:

@@ -161,7 +161,7 @@ def simulate_trials(
     """
     conditions = conditions_of(bundle, options)
     features = encode(perfect, data)
-    scores = perfect.score(features["text"], features["video"]).astype(np.float32)
+    scores = perfect.score(features["text"], features["video"], np.float32)
     found: dict[str, Array] = {"scores": scores}
     trials = np.empty((options.trials, *scores.shape), np.float32)
     for index, die in enumerate(dies(bundle, conditions, options.trials)):

@@ -127,7 +127,7 @@ def _convert(  # type: ignore[no-untyped-def]
                 elif rounding == TABLE:
                     for j in range(width):
                         p = (np.int64(column[j]) << fraction) + leak
-                        code = lo + _steps_below(edges, p << TRANSFER_BITS, step)
+                        code = lo + steps_below(edges, p << TRANSFER_BITS, step)
                         total[i, j] += ((code << step) - leak) * scale[k, j] * counts[c]
                 else:
                     even = 1 if rounding == 1 and step > 0 else 0
@@ -139,7 +139,8 @@ def _convert(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _steps_below(edges, p, step):  # type: ignore[no-untyped-def]
+def steps_below(edges, p, step):  # type: ignore[no-untyped-def]
+    """How many of the rising thresholds, in steps of 2^step, are not above `p`."""
     low, high = 0, len(edges)
     while low < high:
         middle = (low + high) >> 1

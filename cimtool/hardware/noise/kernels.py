@@ -16,6 +16,7 @@ from cimtool.hardware.crossbar import encode_inputs, input_cycles, zero_digits
 from cimtool.hardware.kernels import fused_cells
 from cimtool.hardware.kernels.choice import Kernel
 from cimtool.hardware.kernels.compiled import jit, map_rows
+from cimtool.hardware.kernels.portable import steps_below
 from cimtool.hardware.kernels.products import weight_product
 from cimtool.hardware.noise.converter_errors import CURVE_BITS, GAIN_BITS
 from cimtool.hardware.noise.gaussian import GOLDEN, MIX_1, mix, normal, row_keys
@@ -291,14 +292,7 @@ def _rounded(p, step, lo, hi, rounding):  # type: ignore[no-untyped-def]
 @jit
 def _tabled(p, thresholds, step, lo, transfer_bits):  # type: ignore[no-untyped-def]
     for j in range(len(p)):
-        low, high = 0, len(thresholds)
-        while low < high:
-            middle = (low + high) >> 1
-            if (thresholds[middle] << step) <= (p[j] << transfer_bits):
-                low = middle + 1
-            else:
-                high = middle
-        p[j] = (lo + low) << step
+        p[j] = (lo + steps_below(thresholds, p[j] << transfer_bits, step)) << step
 
 
 @jit

@@ -164,7 +164,7 @@ def _drive(product: str, op: CrossbarMvm) -> Drive:
 
 def _matrix(op: CrossbarMvm, drives: Sequence[Drive], settings: Settings) -> StoredMatrix:
     rows, items = op.weight.shape
-    own = settings.model_copy(update={"weight_bits": op.crossbar.weight_bits})
+    own = settings.with_weights(op.crossbar.weight_bits)
     return StoredMatrix(
         rows=rows,
         items=items,
