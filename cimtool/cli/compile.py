@@ -12,7 +12,7 @@ import click
 from cimtool import api
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option, settings_options
-from cimtool.cli.output import Output, table_text
+from cimtool.cli.output import Output, converters_text, table_text
 from cimtool.costs.render import layout_lines
 from cimtool.emit.bundle import Bundle, check_place
 from cimtool.placement import Layout, Placement, layout, placements
@@ -100,18 +100,8 @@ def layer_table(layers: Sequence[Placement]) -> str:
             str(one.cycles),
             f"{one.arrays:,}",
             f"{one.utilisation:.1%}",
-            _converters(one),
+            converters_text(one.adc_bits, one.steps),
         )
         for one in layers
     ]
     return table_text([(*head, "used", "converters"), *rows])
-
-
-def _converters(layer: Placement) -> str:
-    """Bits and step of each slice's conversion; `=` marks a slice that is proved lossless."""
-    if layer.adc_bits is None:
-        return "lossless"
-    if all(step is None for step in layer.steps):
-        return f"{layer.adc_bits} bits, lossless"
-    steps = " ".join("=" if step is None else f"2^{step}" for step in layer.steps)
-    return f"{layer.adc_bits} bits, steps {steps}"

@@ -95,3 +95,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def converters_text(adc_bits: int | None, steps: Sequence[int | None]) -> str:
+    """Bits and step of each slice's conversion; `=` marks a slice that is proved lossless."""
+    if adc_bits is None:
+        return "lossless"
+    if all(step is None for step in steps):
+        return f"{adc_bits} bits, lossless"
+    text = " ".join("=" if step is None else f"2^{step}" for step in steps)
+    return f"{adc_bits} bits, steps {text}"

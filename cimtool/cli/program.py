@@ -10,8 +10,8 @@ import click
 from cimtool import api
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, embeddings_files
-from cimtool.cli.output import Output, table_text
-from cimtool.costs.memory_use import Drive, MemoryUse, StoredMatrix
+from cimtool.cli.output import Output, converters_text, table_text
+from cimtool.costs.memory_use import MemoryUse, StoredMatrix
 from cimtool.programmed import Accuracy, Programming
 
 
@@ -85,18 +85,11 @@ def stored_table(matrices: tuple[StoredMatrix, ...]) -> str:
             str(one.cells_per_value),
             f"{one.arrays:,}",
             ", ".join(f"{drive.input_bits} in {drive.cycles}" for drive in one.drives),
-            "; ".join(_converters(drive) for drive in one.drives),
+            "; ".join(converters_text(drive.adc_bits, drive.steps) for drive in one.drives),
         )
         for one in matrices
     ]
     return table_text([(*head, "converters"), *rows])
-
-
-def _converters(drive: Drive) -> str:
-    if drive.adc_bits is None or all(step is None for step in drive.steps):
-        return "lossless"
-    steps = " ".join("=" if step is None else str(1 << step) for step in drive.steps)
-    return f"{drive.adc_bits} bits, steps {steps}"
 
 
 def use_lines(use: MemoryUse) -> list[str]:
