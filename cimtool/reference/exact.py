@@ -1,0 +1,138 @@
+"""The matching probability without sampling: E[sigmoid(b - a D)] in closed form and by quadrature.
+
+The method and its formulas stand in `exact_kernels`. log p and log(1-p) carry an absolute error, so
+p and 1-p a relative one, under 1e-9 for d up to 4096 and a * s up to 15; mostly it is under 1e-12.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cimtool.arrays import BoolArray, FloatArray, IntArray
+from cimtool.errors import CimError
+from cimtool.hardware.kernels.compiled import map_rows
+from cimtool.progress import Say, silent
+from cimtool.reference.exact_kernels import log_probabilities
+from cimtool.reference.statistics import Gaussians, centred
+
+# Pairs between two lines of progress, some seconds at d = 1024; pairs that a thread takes at once.
+_BLOCK = 1 << 17
+_AT_ONCE = 1 << 9
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """log p and log(1-p) of all pairs, each [n, m] float64."""
+
+    log_p: FloatArray
+    log_1mp: FloatArray
+
+    @property
+    def logit(self) -> FloatArray:
+        """log(p / (1 - p)), [n, m]."""
+        return self.log_p - self.log_1mp
+
+
+def exact(text: Gaussians, video: Gaussians, a: float, b: float, say: Say = silent) -> Exact:
+    """Compute E[sigmoid(b - a |z_t - z_v|^2)] of all pairs, in blocks of texts.
+
+    Raises CimError where a is not above 0, a or b is not finite, the two have not one d, a mean or
+    variance is not finite, or a pair's probability is not reached.
+    """
+    if text.d != video.d:
+        raise CimError(f"texts have {text.d} dimensions and videos {video.d}; expected one d")
+    _check(a, b, (text.mu, text.s, video.mu, video.s))
+    text, video = centred(text, video)
+    arrays = tuple(map(np.ascontiguousarray, (text.mu, text.s, video.mu, video.s)))
+    n, m = len(text), len(video)
+    log_p, log_1mp = np.empty((n, m)), np.empty((n, m))
+    height = max(1, _BLOCK // max(m, 1))
+    for start in range(0, n, height):
+        block = slice(start, min(start + height, n))
+        i, j = np.divmod(np.arange(start * m, block.stop * m), m)
+        out = log_p[block].reshape(-1), log_1mp[block].reshape(-1)
+        _fill(arrays, np.stack([i, i, j, j]), a, b, out)
+        if n > height:
+            say(f"exact score: {block.stop} of {n} texts")
+    return Exact(log_p, log_1mp)
+
+
+def log_match_probability(
+    mu_t: ArrayLike, s_t: ArrayLike, mu_v: ArrayLike, s_v: ArrayLike, a: float, b: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return log p and log(1-p) of p = E[sigmoid(b - a |z_t - z_v|^2)], both [...].
+
+    Means `mu` and variances `s` are [..., d] with one d; what stands before d is broadcast. Raises
+    CimError where the shapes do not fit, a variance is negative, a is not above 0, a number is not
+    finite, or a pair's probability is not reached.
+    """
+    arrays = tuple(np.asarray(x, np.float64) for x in (mu_t, s_t, mu_v, s_v))
+    shapes = [x.shape for x in arrays]
+    try:
+        shape = np.broadcast_shapes(*(one[:-1] for one in shapes))
+    except ValueError:
+        shape = None
+    if shape is None or () in shapes or len({one[-1] for one in shapes}) > 1:
+        found = ", ".join(str(list(one)) for one in shapes)
+        raise CimError(f"mu_t, s_t, mu_v, s_v have shapes {found}; expected [..., d] with one d")
+    _check(a, b, arrays)
+    rows = np.stack([_row_numbers(one[:-1], shape) for one in shapes])
+    flat = tuple(np.ascontiguousarray(x).reshape(-1, x.shape[-1]) for x in arrays)
+    log_p, log_1mp = np.empty(shape), np.empty(shape)
+    _fill(flat, rows, a, b, (log_p.reshape(-1), log_1mp.reshape(-1)))
+    return log_p, log_1mp
+
+
+def _row_numbers(shape: tuple[int, ...], broadcast: tuple[int, ...]) -> IntArray:
+    numbers: IntArray = np.arange(math.prod(shape)).reshape(shape)
+    return np.broadcast_to(numbers, broadcast).reshape(-1)
+
+
+def _check(a: float, b: float, arrays: tuple[FloatArray, ...]) -> None:
+    """Refuse what the kernels do not expect; `arrays` are mu_t, s_t, mu_v, s_v."""
+    if not 0 < a < math.inf:
+        raise CimError(f"a is {a}; expected a finite number above 0")
+    if not math.isfinite(b):
+        raise CimError(f"b is {b}; expected a finite number")
+    for name, values in zip(("mu_t", "s_t", "mu_v", "s_v"), arrays, strict=True):
+        good: BoolArray = np.isfinite(values)
+        if name.startswith("s"):
+            good &= values >= 0
+        if not good.all():
+            kind = "a variance that is finite and 0 or more" if name[0] == "s" else "a finite mean"
+            raise CimError(f"{name} holds {values[~good][0]}; expected {kind}")
+
+
+def _fill(
+    arrays: tuple[FloatArray, ...], rows: IntArray, a: float, b: float,
+    out: tuple[FloatArray, FloatArray],
+) -> None:  # fmt: skip
+    """Write log p and log(1-p) of the pairs that `rows` [4, n] name, in threads."""
+
+    mu_t, s_t, mu_v, s_v = arrays
+
+    def some(pairs: slice) -> None:
+        log_probabilities(
+            mu_t, s_t, mu_v, s_v, rows, pairs.start, pairs.stop, float(a), float(b), *out
+        )
+
+    count = rows.shape[1]
+    if count:
+        map_rows(some, count, _AT_ONCE)
+    lost = np.flatnonzero(~(np.isfinite(out[0]) & np.isfinite(out[1])))
+    if lost.size:
+        _refuse(lost[0], arrays, rows, a)
+
+
+def _refuse(pair: int, arrays: tuple[FloatArray, ...], rows: IntArray, a: float) -> None:
+    mu_t, s_t, mu_v, s_v = (x[row] for x, row in zip(arrays, rows[:, pair], strict=True))
+    with np.errstate(over="ignore"):
+        widest, distance = a * (s_t + s_v).max(), a * ((mu_t - mu_v) ** 2).sum()
+    raise CimError(
+        f"the exact probability of a pair is out of reach: its a * max(s) is {widest:.3g} and its "
+        f"a * |mu_t - mu_v|^2 is {distance:.3g}; expected up to 15 and up to 1e6"
+    )

@@ -1,0 +1,314 @@
+"""The exact matching probability of a pair, by sums over its dimensions; compiled.
+
+With y = b - a D, side = +1 asks for p = E sigmoid(y), side = -1 for 1 - p = E sigmoid(-y). Let
+M(u) = E exp(-u D), L = log M and F(v) = L(side a v) + side b v. For N = 0, 1, 2, ...
+
+    E sigmoid(side y) = T_1 - T_2 + ... + (-1)^(N+1) T_N + (-1)^N I_N,     T_n = e^F(n)
+    I_N = E e^(N side y) sigmoid(side y) = (1/2 pi) Int |pi / sin pi v| e^F(v) dt
+
+along v = c + i t with N < c < N + 1, and 0 < I_N < T_(N+1). F is convex. N is chosen such that the
+minimum of F is in the strip: up to there the terms fall, and neither their sum nor the integral
+cancels. On side -1, M ends at a branch point, which narrows the strip or leaves out the rest.
+
+All kernels stand in this file, since kept code is current as long as the kernel's own file is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+
+from cimtool.arrays import FloatArray, IntArray
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def _jit(function: Kernel) -> Kernel:
+    """Compile at first use, without the interpreter's lock, and keep the code between runs."""
+    # Sums over dimensions may be taken in any order, in vectors; a quotient by 0 is infinite.
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
+    try:
+        compiled = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # neither the package's folder nor a home can hold numba's cache
+        compiled = numba.njit(**options)(function)
+    return cast(Kernel, compiled)
+
+
+STEP = 4
+"""Dimensions taken at once for all nodes; their number is padded to it with zeros."""
+
+CHUNK = 16
+"""Dimensions whose factors 1 + 2 u s are multiplied before one logarithm."""
+
+LANES, MOST_LANES = 8, 64
+"""Nodes are evaluated in multiples of the one, a vector of AVX-512, at most the other at once."""
+
+TERMS = 4
+"""Most terms before the integral. Beyond, a slope steep enough to matter makes it negligible."""
+
+NEGLIGIBLE = 1e-15
+"""What is left out, as a share of the result: the next term, or the tail of the line."""
+
+AGREEMENT = 1e-9
+"""Two results of the trapezoid rule, the step halved between them, agree so far when it is done.
+
+The error falls as exp(-const / step) or faster, so that of the later one is some 1e-12 or less.
+"""
+
+FIRST_STEP, FIRST_NODES = 0.25, 16
+WIDTH = 2.0
+"""Nodes are t = WIDTH sigma sinh(x), with sigma the width of the integrand at its saddle."""
+
+MOST_NODES = 1 << 18
+"""Where so many do not agree the pair is given up; with a * max(s) = 15 it takes some thousands."""
+
+SADDLE_STEPS = 60
+SADDLE_SLOPE = 0.1
+"""The line's place: where the slope, in units of the width, is less. The minimum is flat."""
+
+# Where in the workspace of one line of nodes stand: t; the product of all 1 + i r t as p + i q, its
+# turns, and the logarithm of what its square was divided by; the two sums of the exponent. All in
+# one flat array at constant distances: the compiler sees that they do not overlap.
+T, P, Q, TURNS, LOG_SQUARE, PHASE, DECAY = (MOST_LANES * row for row in range(7))
+
+
+@_jit
+def log_probabilities(
+    mu_t: FloatArray, s_t: FloatArray, mu_v: FloatArray, s_v: FloatArray, rows: IntArray,
+    start: int, stop: int, a: float, b: float, log_p: FloatArray, log_1mp: FloatArray,
+) -> None:  # fmt: skip
+    """Write log p and log(1-p) [n] of the pairs from `start` to `stop`; NaN if not reached.
+
+    The arrays are [.., d], and `rows` [4, n] names the row of each that makes a pair.
+    """
+    d = mu_t.shape[1]
+    padded = max(-(-d // STEP), 1) * STEP
+    square, s, room = np.zeros(padded), np.zeros(padded), np.empty((2, padded))
+    for pair in range(start, stop):
+        t, u, v, w = rows[0, pair], rows[1, pair], rows[2, pair], rows[3, pair]
+        distance = 0.0
+        for i in range(d):
+            delta = mu_t[t, i] - mu_v[v, i]
+            square[i] = delta * delta
+            s[i] = s_t[u, i] + s_v[w, i]
+            distance += square[i] + s[i]
+        # Where E y < 0 the median of y is not far above 0, so p is never near 1; and the mirror.
+        # The other one thus loses next to nothing as what p leaves of 1.
+        side = 1.0 if b < a * distance else -1.0
+        smaller = _log_expectation(side, a, b, square, s, room)
+        larger = math.log1p(-math.exp(smaller))
+        log_p[pair] = smaller if side > 0 else larger
+        log_1mp[pair] = larger if side > 0 else smaller
+
+
+@_jit
+def _log_expectation(
+    side: float, a: float, b: float, square: FloatArray, s: FloatArray, room: FloatArray
+) -> float:
+    """log E sigmoid(side (b - a D)), with `square` = delta^2 [d] and `s` [d]; NaN if not reached.
+
+    `room` [2, d] is overwritten.
+    """
+    widest = float(s.max())
+    if widest == 0:
+        y = side * (b - a * square.sum())
+        return float(min(y, 0.0) - math.log1p(math.exp(-abs(y))))
+    end = math.inf if side > 0 else 1.0 / (2.0 * a * widest)
+    n, sign, terms, first = 0, 1.0, 0.0, 0.0
+    while n < TERMS and n + 1 < end:
+        value, slope, _ = _exponent(n + 1.0, side, a, b, square, s)
+        if slope >= 0:
+            break
+        if n == 0:
+            first = value
+        term = math.exp(value - first)
+        if n > 0 and term < NEGLIGIBLE * terms:
+            return first + math.log(terms)
+        terms += sign * term
+        sign = -sign
+        n += 1
+    pole = float(n)
+    c, value, width = _saddle(pole, min(pole + 1, end), side, a, b, square, s)
+    integral = _line(c, pole, width, side, a, b, square, s, room)
+    if n == 0:
+        return value + math.log(integral)
+    return first + math.log(terms + sign * math.exp(value - first) * integral)
+
+
+@_jit
+def _exponent(
+    v: float, side: float, a: float, b: float, square: FloatArray, s: FloatArray
+) -> tuple[float, float, float]:
+    """F(v), F'(v) and F''(v) for real v within the domain."""
+    u = side * a * v
+    log_m, mean, slope, curve = 0.0, 0.0, 0.0, 0.0
+    for start in range(0, len(s), CHUNK):
+        product = 1.0
+        for i in range(start, min(start + CHUNK, len(s))):
+            inverse = 1.0 / (1.0 + 2.0 * u * s[i])
+            g, h = s[i] * inverse, square[i] * inverse
+            product *= inverse
+            mean += h
+            slope += g + h * inverse
+            curve += 2.0 * g * g + 4.0 * g * h * inverse
+        log_m += 0.5 * math.log(product)
+    return log_m - u * mean + side * b * v, side * (b - a * slope), a * a * curve
+
+
+@_jit
+def _saddle(
+    low: float, high: float, side: float, a: float, b: float, square: FloatArray, s: FloatArray
+) -> tuple[float, float, float]:
+    """c near the minimum of F(c) - log|sin pi c| in (low, high), F(c), and 1/sqrt(curvature)."""
+    pole = low
+    c = 0.5 * (low + high)
+    value, width = 0.0, 0.0
+    for _ in range(SADDLE_STEPS):
+        value, slope, curve = _exponent(c, side, a, b, square, s)
+        angle = math.pi * (c - pole)
+        slope -= math.pi / math.tan(angle)
+        width = 1.0 / math.sqrt(curve + (math.pi / math.sin(angle)) ** 2)
+        if abs(slope) * width < SADDLE_SLOPE:
+            break
+        if slope > 0:
+            high = c
+        else:
+            low = c
+        c -= slope * width * width
+        if not low < c < high:
+            c = 0.5 * (low + high)
+    return c, value, width
+
+
+@_jit
+def _line(
+    c: float, pole: float, width: float, side: float, a: float, b: float,
+    square: FloatArray, s: FloatArray, room: FloatArray,
+) -> float:  # fmt: skip
+    """I_N e^-F(c) by the trapezoid rule in x, t = WIDTH width sinh(x), halving its step.
+
+    The integrand at -t is the conjugate of that at t, so half of the line is enough.
+    """
+    r, e = room[0], room[1]
+    for i in range(len(s)):
+        inverse = 1.0 / (1.0 + 2.0 * side * a * c * s[i])
+        r[i] = 2.0 * a * s[i] * inverse
+        e[i] = a * square[i] * inverse * inverse
+    widest = r.max()
+    angle, scale = math.pi * (c - pole), WIDTH * width
+    nodes, values = np.empty(7 * MOST_LANES), np.empty((2, MOST_LANES))
+    step, length, count = FIRST_STEP, 0.0, 0
+    coarse, total = 0.0, 0.0
+    while length == 0.0:
+        if count >= MOST_NODES:
+            return math.nan
+        _integrand(
+            count * step, step, FIRST_NODES, scale, angle, side, b, widest, r, e, nodes, values
+        )
+        if count == 0:
+            values[0, 0] *= 0.5
+        for k in range(0, FIRST_NODES, 2):
+            coarse += 2 * step * values[0, k]
+            total += step * (values[0, k] + values[0, k + 1])
+        for k in range(FIRST_NODES):
+            if values[1, k] < NEGLIGIBLE * abs(total):
+                length = (count + k) * step
+                break
+        count += FIRST_NODES
+    while not abs(total - coarse) <= AGREEMENT * abs(total):
+        if count >= MOST_NODES:
+            return math.nan
+        fresh, x = 0.0, 0.5 * step
+        while x < length:
+            lanes = min(int((length - x) / (step * LANES) + 1) * LANES, MOST_LANES)
+            _integrand(x, step, lanes, scale, angle, side, b, widest, r, e, nodes, values)
+            fresh += values[0, :lanes].sum()
+            count += lanes
+            x += lanes * step
+        step *= 0.5
+        coarse, total = total, 0.5 * total + step * fresh
+    return total / math.sin(angle)
+
+
+@_jit
+def _integrand(
+    x: float, step: float, lanes: int, scale: float, angle: float, side: float, b: float,
+    widest: float, r: FloatArray, e: FloatArray, nodes: FloatArray, values: FloatArray,
+) -> None:  # fmt: skip
+    """Write the integrand over dx and a bound on its tail over dt, [2, lanes], from x on.
+
+    Moving from c to c + i t a factor of M takes on, with r = 2 a s / q, e = a delta^2 / q^2 and
+    q = 1 + 2 side a c s, all at c:
+
+        (1 + i r t)^-1/2 exp(-(i t e + t^2 r e) / (1 + t^2 r^2))        (side +1; -1: its conjugate)
+
+    Its size falls as t grows, whatever r and e. So the tail is at most the size here times the
+    integral of sin(pi c) / sinh(pi t), that is -sin(pi c) / pi log tanh(pi t / 2), which is less
+    than sin(pi c) e^(-pi t) where t > 0.2.
+    """
+    for k in range(lanes):
+        nodes[T + k] = scale * math.sinh(x + k * step)
+    _multiply(lanes, widest, r, e, nodes)
+    sine, cosine = math.sin(angle), math.cos(angle)
+    for k in range(lanes):
+        t = nodes[T + k]
+        size = math.exp(-0.25 * nodes[LOG_SQUARE + k] - t * t * nodes[DECAY + k] - math.pi * t)
+        arc = math.atan2(nodes[Q + k], nodes[P + k]) + 2 * math.pi * nodes[TURNS + k]
+        phase = side * (b * t - 0.5 * arc - t * nodes[PHASE + k])
+        # sin(pi c) / sin(pi (c + i t)), both parts times e^(-pi t) / 2
+        gone = math.exp(-2 * math.pi * t)
+        re, im = sine * (1 + gone), cosine * (1 - gone)
+        wave = (math.cos(phase) * re + math.sin(phase) * im) * 2 * sine / (re * re + im * im)
+        values[0, k] = size * wave * scale * math.cosh(x + k * step)
+        values[1, k] = sine * size if t > 0.2 else math.inf
+
+
+@_jit
+def _multiply(lanes: int, widest: float, r: FloatArray, e: FloatArray, nodes: FloatArray) -> None:
+    """Take all dimensions' factors together at each node: their product and the exponent's sums."""
+    for k in range(lanes):
+        nodes[P + k] = 1.0
+        for row in (Q, TURNS, LOG_SQUARE, PHASE, DECAY):
+            nodes[row + k] = 0.0
+    # Dimensions whose product stays below 1e140, so that its square does not overflow.
+    digits = 0.5 * STEP * math.log10(1.0 + (nodes[T + lanes - 1] * widest) ** 2)
+    span = STEP * int(max(1.0, min(140.0 / max(digits, 1e-9), len(r))))
+    for start in range(0, len(r), span):
+        for i in range(start, min(start + span, len(r)), STEP):
+            _multiply_four(lanes, r[i : i + STEP], e[i : i + STEP], nodes)
+        for k in range(lanes):
+            square = nodes[P + k] ** 2 + nodes[Q + k] ** 2
+            nodes[LOG_SQUARE + k] += math.log(square)
+            nodes[P + k] /= math.sqrt(square)
+            nodes[Q + k] /= math.sqrt(square)
+
+
+@_jit
+def _multiply_four(lanes: int, r: FloatArray, e: FloatArray, nodes: FloatArray) -> None:
+    """Take in four dimensions, two at a time: together they turn the product by less than pi.
+
+    So a turn past the negative real axis shows as a change of sign of the imaginary part.
+    """
+    # Read before the loop and written out, so that the loop over nodes becomes one of vectors.
+    r0, r1, r2, r3 = r[0], r[1], r[2], r[3]
+    e0, e1, e2, e3 = e[0], e[1], e[2], e[3]
+    for k in range(lanes):
+        t = nodes[T + k]
+        x0, x1, x2, x3 = t * r0, t * r1, t * r2, t * r3
+        f0, f1 = e0 / (1.0 + x0 * x0), e1 / (1.0 + x1 * x1)
+        f2, f3 = e2 / (1.0 + x2 * x2), e3 / (1.0 + x3 * x3)
+        nodes[PHASE + k] += (f0 + f1) + (f2 + f3)
+        nodes[DECAY + k] += (f0 * r0 + f1 * r1) + (f2 * r2 + f3 * r3)
+        p, q = nodes[P + k], nodes[Q + k]
+        re, im = 1.0 - x0 * x1, x0 + x1
+        p_half, q_half = p * re - q * im, p * im + q * re
+        re, im = 1.0 - x2 * x3, x2 + x3
+        p_all, q_all = p_half * re - q_half * im, p_half * im + q_half * re
+        nodes[P + k], nodes[Q + k] = p_all, q_all
+        first = 1.0 if (q >= 0.0) & (q_half < 0.0) else 0.0
+        second = 1.0 if (q_half >= 0.0) & (q_all < 0.0) else 0.0
+        nodes[TURNS + k] += first + second

@@ -1,0 +1,90 @@
+import math
+
+import numpy as np
+import pytest
+
+from cimtool.reference import exact_kernels as kernels
+
+
+def make(d, a_s, seed):
+    """delta^2 and s of a pair, padded, with a = 1."""
+    rng = np.random.default_rng(seed)
+    square, s = np.zeros((2, -(-d // kernels.STEP) * kernels.STEP))
+    square[:d], s[:d] = a_s * rng.normal(size=d) ** 2, a_s * rng.uniform(size=d)
+    s[0] = a_s
+    return square, s
+
+
+def line(low, high, side, b, square, s):
+    """log of I_N, for the strip that begins at N = `low`."""
+    c, value, width = kernels._saddle(low, high, side, 1.0, b, square, s)
+    room = np.empty((2, len(s)))
+    integral = kernels._line(c, low, width, side, 1.0, b, square, s, room)
+    return value + math.log(integral)
+
+
+@pytest.mark.parametrize(("d", "a_s"), [(1, 0.2), (1, 15.0), (6, 2.0), (300, 0.02), (300, 0.5)])
+@pytest.mark.parametrize("mean_y", [-4.0, -1.0, 0.0, 1.0, 4.0])
+def test_both_sides_add_up_to_one(d, a_s, mean_y):
+    square, s = make(d, a_s, 0)
+    b = float((square + s).sum()) + mean_y
+    room = np.empty((2, len(s)))
+    p, rest = (
+        math.exp(kernels._log_expectation(side, 1.0, b, square, s, room)) for side in (1.0, -1.0)
+    )
+    assert min(p, rest) < 0.7
+    assert p + rest == pytest.approx(1, abs=1e-10)
+
+
+@pytest.mark.parametrize(("d", "a_s"), [(1, 1.0), (8, 0.5), (200, 0.05), (1000, 0.1)])
+@pytest.mark.parametrize("mean_y", [-2.0, -7.0, -12.0])
+def test_a_strip_further_differs_by_one_term(d, a_s, mean_y):
+    square, s = make(d, a_s, 1)
+    b = float((square + s).sum()) + mean_y
+    here = math.exp(line(0.0, 1.0, 1.0, b, square, s))
+    for n in (1, 2, 3):
+        term = math.exp(kernels._exponent(float(n), 1.0, 1.0, b, square, s)[0])
+        beyond = math.exp(line(float(n), n + 1.0, 1.0, b, square, s))
+        assert here + beyond == pytest.approx(term, rel=1e-10)
+        here = beyond
+
+
+def test_the_series_alone_is_the_line():
+    square, s = make(400, 0.01, 2)
+    b = float((square + s).sum()) - 30.0
+    room = np.empty((2, len(s)))
+    series = kernels._log_expectation(1.0, 1.0, b, square, s, room)
+    room[:] = np.nan
+    assert kernels._log_expectation(1.0, 1.0, b, square, s, room) == series
+    assert np.isnan(room).all()  # no line was needed
+    assert line(0.0, 1.0, 1.0, b, square, s) == pytest.approx(series, abs=1e-10)
+
+
+def test_slopes_of_the_exponent_are_its_differences():
+    square, s = make(37, 0.8, 3)
+    v, h = 0.6, 1e-4
+    below, here, above = (
+        kernels._exponent(v + k * h, 1.0, 1.0, 3.0, square, s) for k in (-1, 0, 1)
+    )
+    assert here[1] == pytest.approx((above[0] - below[0]) / (2 * h), rel=1e-7)
+    assert here[2] == pytest.approx((above[1] - below[1]) / (2 * h), rel=1e-7)
+    direct = -(0.5 * np.log1p(2 * v * s) + v * square / (1 + 2 * v * s)).sum() + 3.0 * v
+    assert here[0] == pytest.approx(direct, rel=1e-13)
+
+
+@pytest.mark.parametrize("reach", [0.5, 30.0, 1e12])
+def test_factors_are_taken_together_with_all_their_turns(reach):
+    rng = np.random.default_rng(4)
+    r, e = reach * rng.uniform(size=200), rng.uniform(size=200)
+    t = np.linspace(0, 2, 8)
+    nodes = np.full(7 * kernels.MOST_LANES, np.nan)
+    nodes[:8] = t
+    kernels._multiply(8, r.max(), r, e, nodes)
+    _, p, q, turns, log_square, phase, decay = nodes.reshape(7, -1)[:, :8]
+    x = np.outer(t, r)
+    np.testing.assert_allclose(
+        np.arctan2(q, p) + 2 * np.pi * turns, np.arctan(x).sum(axis=1), rtol=1e-12
+    )
+    np.testing.assert_allclose(log_square, np.log1p(x * x).sum(axis=1), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(phase, (e / (1 + x * x)).sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(decay, (e * r / (1 + x * x)).sum(axis=1), rtol=1e-12)
