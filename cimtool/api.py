@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cimtool.arrays import Array
-from cimtool.compilation import Compilation, compile, prepare
+from cimtool.compilation import (
+    Compilation,
+    compile,
+    prepare,
+    trained_model,
+)
 from cimtool.emit.bundle import Gallery, check_place
 from cimtool.errors import CimError
 from cimtool.files import sha256
-from cimtool.inputs import Data, read_data, read_text
+from cimtool.inputs import Data, files_of, read_data, read_text
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.modality import modality_file, modality_rows
 from cimtool.matcher import Matcher, load, open_bundle
@@ -20,10 +25,17 @@ from cimtool.progress import Say, silent
 from cimtool.scores import best_scores, check_scores_file, hybrid_scores, write_scores
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from cimtool.costs.estimate import Estimate
     from cimtool.dies import NoiseOptions
+    from cimtool.hardware.target import Target
     from cimtool.programmed import Programming
+    from cimtool.reference.surrogate import Polynomial
+    from cimtool.sweeps.grid import Grid
+    from cimtool.sweeps.results import Sweep, TableFormat
     from cimtool.verification.compare import Comparison
+    from cimtool.verification.references import Kind
     from cimtool.verification.report import Report
 
 __all__ = (
@@ -37,6 +49,7 @@ __all__ = (
     "program",
     "read_data",
     "simulate",
+    "sweep",
     "verify",
 )
 
@@ -148,32 +161,39 @@ def verify(
     bundle: Path | str,
     data: Data,
     *,
+    reference: Kind = "exact",
     samples: int | None = None,
     seed: int = 0,
     max_drift: Mapping[str, float] | None = None,
     report: Path | str | None = None,
     noise: NoiseOptions | None = None,
+    allow_calibration_rows: bool = False,
     say: Say = silent,
 ) -> Report:
     """Measure what each stage of a bundle cost on `data`, and check it bit for bit.
 
-    With `noise` the report has rows of the median die and of the worst in twenty. Writes
-    `report.html`, `report.json` and `report.md` into `report` (default: the bundle's folder).
-    Raises CheckFailed where a bit differs or a metric is over its limit in `max_drift`.
+    Drift is against the exact score, or with `reference="mc"` against Monte Carlo of `samples` a
+    side (default: 10). With `noise` the report has rows of the median die and of the worst in
+    twenty, at the earliest time and at the one asked for. Rows that the bundle was calibrated on
+    are refused unless `allow_calibration_rows`. Writes `report.html`, `report.json` and
+    `report.md` into `report` (default: the bundle's folder). Raises CheckFailed where a bit differs
+    or a metric is over its limit in `max_drift`.
     """
+    from cimtool.verification.references import DEFAULT_SAMPLES, References
     from cimtool.verification.run import verify_bundle
 
+    references = References(reference, DEFAULT_SAMPLES if samples is None else samples, seed)
     opened = open_bundle(bundle)
     read = read_data(data, opened.model)
     return verify_bundle(
         opened,
         read,
-        samples,
-        seed,
+        references,
         max_drift or {},
         Path(report) if report else opened.folder,
         say,
         noise,
+        allow_calibration_rows,
     )
 
 
@@ -181,8 +201,10 @@ def compare(
     bundles: Sequence[Path | str],
     data: Data,
     *,
+    reference: Kind = "exact",
     samples: int | None = None,
     seed: int = 0,
+    allow_calibration_rows: bool = False,
     say: Say = silent,
 ) -> Comparison:
     """Verify several bundles on the same data, to put them side by side; nothing is written.
@@ -190,10 +212,12 @@ def compare(
     Raises CheckFailed where a bit differs.
     """
     from cimtool.verification.compare import compare_bundles
+    from cimtool.verification.references import DEFAULT_SAMPLES, References
 
+    references = References(reference, DEFAULT_SAMPLES if samples is None else samples, seed)
     opened = [open_bundle(bundle) for bundle in bundles]
     rows = [read_data(data, one.model) for one in opened]
-    return compare_bundles(opened, rows, samples, seed, say)
+    return compare_bundles(opened, rows, references, say, allow_calibration_rows)
 
 
 def cost(
@@ -210,7 +234,7 @@ def cost(
     first); CimError for one that it does not have.
     """
     from cimtool.costs.estimate import estimate
-    from cimtool.verification.run import DEFAULT_SAMPLES
+    from cimtool.verification.references import DEFAULT_SAMPLES
 
     for name, value in (("--gallery", gallery), ("--samples", samples)):
         if value is not None and value < 1:
@@ -226,3 +250,62 @@ def cost(
         shortlist=None if opened.gallery is None else opened.gallery.shortlist,
         operating_point=operating_point,
     )
+
+
+def sweep(
+    projectors: Path | str | tuple[nn.Module, nn.Module],
+    poly: Path | str | Polynomial | None = None,
+    *,
+    calibration: Data,
+    data: Data,
+    grid: Grid,
+    target: str | Target | None = None,
+    settings: Path | str | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    layer_map: Path | str | None = None,
+    trials: int | None = None,
+    times: Sequence[str] = (),
+    seed: int = 0,
+    budget: Mapping[str, float] | None = None,
+    jobs: int = 1,
+    dask: str | None = None,
+    table: TableFormat = "csv",
+    allow_calibration_rows: bool = False,
+    output: Path | str | None = None,
+    say: Say = silent,
+) -> Sweep:
+    """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
+
+    `grid` has the values of settings (`weight_bits`), of `target`, and of keys of the target's file
+    (`target.rows_active`). With `trials` dies are drawn, read at each of `times`; `jobs` processes
+    or the Dask cluster at `dask` compute the points. Results go to `output` (default
+    `exports/<model>.sweep`), where points that an earlier run has done are not computed again.
+    Raises PointsFailed (a CheckFailed) where points failed or none is within the `budget`.
+    """
+    from cimtool.hardware.target import Target
+    from cimtool.sweeps.choice import check_budget
+    from cimtool.sweeps.command import Sources
+    from cimtool.sweeps.grid import points, read_grid
+    from cimtool.sweeps.results import check_format
+    from cimtool.sweeps.run import Plan, check_evaluation, die_request, run_sweep
+
+    if jobs < 1:
+        raise CimError(f"--jobs is {jobs}; expected at least 1")
+    dies = die_request(trials, times, seed)
+    check_budget(budget or {})
+    check_format(table)
+    axes = read_grid(grid)
+    file = Path(settings) if settings else None
+    all_points = points(axes, target, file)
+    named = Path(layer_map) if layer_map else None
+    model = trained_model(projectors, poly, a, b, named, say)
+    rows = read_data(calibration, model)
+    read = read_data(data, model)
+    check_evaluation(model, rows, read, allow_calibration_rows)
+    files, sources = files_of(calibration), None
+    if isinstance(projectors, Path | str) and files and not isinstance(target, Target):
+        sources = Sources(Path(projectors), poly, files, file, a, b, named)
+    plan = Plan(axes, all_points, dies, budget or {}, table, jobs, dask, sources)
+    place = Path(output) if output else Path("exports") / f"{model.name}.sweep"
+    return run_sweep(model, rows, read, plan, place, say)

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from safetensors.numpy import save
+
 from cimtool.arrays import Array
+from cimtool.calibration_rows import calibration_digests
 from cimtool.emit.bundle import (
+    CALIBRATION,
     QUERIES,
     Build,
     Bundle,
@@ -22,7 +26,6 @@ from cimtool.files import sha256
 from cimtool.hardware.target import Target, load_target
 from cimtool.inputs import Data, files_of, read_data
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model, load_model
 from cimtool.loading.polynomial import read_polynomial
@@ -47,7 +50,8 @@ class Compilation:
     """A compiled model before it is written: its stages, and what a user must know of them.
 
     `inputs` are the names of all files read, with the SHA-256 of each; `queries` the features of
-    calibration pairs that the bundle keeps for `program`, none where the score is digital.
+    calibration pairs that the bundle keeps for `program`, none where the score is digital;
+    `calibration` the digests of the rows that decided the ranges.
     """
 
     model: Model
@@ -56,6 +60,7 @@ class Compilation:
     stages: tuple[Stage, ...]
     notes: tuple[str, ...]
     inputs: tuple[tuple[str, str], ...]
+    calibration: Mapping[str, Array]
     queries: Mapping[str, Array] = field(default_factory=dict)
 
     @property
@@ -84,7 +89,9 @@ class Compilation:
         stages = {stage.name: stage.program for stage in self.stages}
         onnx = onnx_files(self.stages[-1].program, stages["folded"])
         say(f"writing {folder}")
-        files = {QUERIES: features_bytes(self.queries)} if self.queries else {}
+        files = {CALIBRATION: save(dict(self.calibration))}
+        if self.queries:
+            files[QUERIES] = features_bytes(self.queries)
         build = Build(
             card, self.target, self.settings, self.stages, self.inputs, onnx, self.notes, files
         )
@@ -140,22 +147,22 @@ def prepare(
     **flags: object,
 ) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written."""
-    _check_sigmoid(a, b)
     chosen = target if isinstance(target, Target) else load_target(target)
     resolved = resolve(chosen, Path(settings) if settings else None, flags)
-    model = _model(projectors, poly, a, b, Path(layer_map) if layer_map else None, say)
+    model = trained_model(projectors, poly, a, b, Path(layer_map) if layer_map else None, say)
     check_patterns(resolved, [*layer_names(model), *SCORE_LAYERS[resolved.score_mapping]])
     check_score_bits(resolved, layer_names(model))
     data = read_data(calibration, model)
     notes: list[str] = []
-    rows = [_calibration_rows(getattr(data, m), m, notes) for m in MODALITIES]
+    rows = calibration_rows(data, notes)
     job = Job(resolved, rows[0], rows[1], notes.append)
     stages = compile_program(model.program, job, say)
     _check_polynomial(model, stages, notes)
     files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
     inputs = tuple((Path(name).name, digest) for name, digest in files)
     queries = _queries(resolved, stages, data, notes)
-    return Compilation(model, chosen, resolved, stages, tuple(notes), inputs, queries)
+    digests = calibration_digests(*rows)
+    return Compilation(model, chosen, resolved, stages, tuple(notes), inputs, digests, queries)
 
 
 def _queries(
@@ -168,15 +175,20 @@ def _queries(
         f"score_mapping = {settings.score_mapping}: the score is digital until a gallery is in the "
         "arrays (`cimtool program BUNDLE --gallery NPZ`)"
     )
-    rows = {"text": data.text[:FIT_ROWS]}
-    if data.text_to_video is not None:
-        rows["video"] = data.video[data.text_to_video[:FIT_ROWS]]
     simulator = Simulator(stages[-1].program)
-    features = {modality: simulator.encode(modality, x) for modality, x in rows.items()}
+    features = {modality: simulator.encode(modality, x) for modality, x in fit_rows(data).items()}
     return {f"{m}.{name}": value for m, own in features.items() for name, value in own.items()}
 
 
-def _model(
+def fit_rows(data: Embeddings) -> dict[str, Array]:
+    """Calibration rows that fit a gallery's converters: texts, and their videos where known."""
+    rows = {"text": data.text[:FIT_ROWS]}
+    if data.text_to_video is not None:
+        rows["video"] = data.video[data.text_to_video[:FIT_ROWS]]
+    return rows
+
+
+def trained_model(
     projectors: Path | str | tuple[nn.Module, nn.Module],
     poly: Path | str | Polynomial | None,
     a: float | None,
@@ -184,6 +196,8 @@ def _model(
     layer_map: Path | None,
     say: Say,
 ) -> Model:
+    """The model of a checkpoint's path or of torch modules; CimError for what makes none."""
+    _check_sigmoid(a, b)
     if isinstance(projectors, tuple):
         from cimtool.loading.layer_map import read_layer_map
         from cimtool.loading.modules import model_from_modules
@@ -207,12 +221,14 @@ def _check_sigmoid(a: float | None, b: float | None) -> None:
         raise CimError(f"--a is {a}; expected a number above 0")
 
 
-def _calibration_rows(rows: Array, modality: str, notes: list[str]) -> Array:
-    if len(rows) > CALIBRATION_ROWS:
-        notes.append(
-            f"calibration: the first {CALIBRATION_ROWS} of {len(rows)} {modality} rows are used"
-        )
-    return rows[:CALIBRATION_ROWS]
+def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
+    """The rows of both modalities that calibrate; `notes` get a line where some are left out."""
+    for modality, rows in (("text", data.text), ("video", data.video)):
+        if len(rows) > CALIBRATION_ROWS:
+            notes.append(
+                f"calibration: the first {CALIBRATION_ROWS} of {len(rows)} {modality} rows are used"
+            )
+    return data.text[:CALIBRATION_ROWS], data.video[:CALIBRATION_ROWS]
 
 
 def _check_polynomial(model: Model, stages: tuple[Stage, ...], notes: list[str]) -> None:

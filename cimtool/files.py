@@ -24,7 +24,12 @@ def unwritable(place: Path, error: OSError) -> CimError:
 
 
 def replace_texts(folder: Path, texts: Mapping[str, str], what: str) -> tuple[Path, ...]:
-    """Write text files by name into `folder`, which is made if missing, all or nothing.
+    """Write text files by name into `folder`, as `replace_files` does."""
+    return replace_files(folder, {name: text.encode() for name, text in texts.items()}, what)
+
+
+def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[Path, ...]:
+    """Write files by name into `folder`, which is made if missing, all or nothing.
 
     Earlier ones are replaced only once all new ones are written. Raises CimError, which says that
     `what` cannot be written.
@@ -32,11 +37,11 @@ def replace_texts(folder: Path, texts: Mapping[str, str], what: str) -> tuple[Pa
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as partial:
-            for name, text in texts.items():
-                (Path(partial) / name).write_text(text, "utf-8")
-            for name in texts:
+            for name, content in files.items():
+                (Path(partial) / name).write_bytes(content)
+            for name in files:
                 os.replace(Path(partial) / name, folder / name)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise CimError(f"{folder}: {what} cannot be written ({reason})") from error
-    return tuple(folder / name for name in texts)
+    return tuple(folder / name for name in files)

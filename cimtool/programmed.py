@@ -13,6 +13,7 @@ import numpy as np
 from cimtool.arrays import Array, FloatArray
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.emit.bundle import (
+    CALIBRATION,
     GALLERY,
     IN_MEMORY,
     ONNX_FILES,
@@ -31,7 +32,7 @@ from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.tile import CROSSBAR_OPS
 from cimtool.pipeline import Stage
 from cimtool.progress import Say, silent
-from cimtool.reference.metrics import same_best
+from cimtool.reference.metrics import Against
 from cimtool.scores import nearest_items
 from cimtool.simulator import Features, Simulator
 
@@ -191,7 +192,7 @@ def _build(bundle: Bundle, program: Program, gallery: Gallery, video: Features) 
 
     stages = bundle.stages
     onnx = {name: (bundle.folder / name).read_bytes() for name in ONNX_FILES}
-    files = {}
+    files = {CALIBRATION: (bundle.folder / CALIBRATION).read_bytes()}
     if program.shortlist is None:
         stages = (*stages, Stage(IN_MEMORY, program))
         onnx["score.onnx"] = file_bytes(onnx_model(program.score))
@@ -269,7 +270,7 @@ def _accuracy(
         return Accuracy(len(exact), None, None, *held)
     scores = programmed.score(queries)
     rmse = float(np.sqrt(np.mean((scores - exact) ** 2)))
-    return Accuracy(len(exact), rmse, same_best(scores, exact, 1), None, None)
+    return Accuracy(len(exact), rmse, float(Against(exact).same_best(scores)[0].mean()), None, None)
 
 
 def recall(

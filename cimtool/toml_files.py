@@ -128,6 +128,30 @@ def _table_in(annotation: Any) -> type[BaseModel] | None:
     return next((inner for inner in found if inner is not None), None)
 
 
+def leaves(table: type[BaseModel]) -> list[tuple[str, ...]]:
+    """Keys of all single values of a table and of the tables in it; lists and free keys apart."""
+    found: list[tuple[str, ...]] = []
+    for name, annotation in _fields(table).items():
+        inner = _table_in(annotation)
+        if {get_origin(part) for part in (annotation, *get_args(annotation))} & {tuple, dict}:
+            continue
+        found += [(name,)] if inner is None else [(name, *rest) for rest in leaves(inner)]
+    return found
+
+
+def check_value(table: type[BaseModel], location: tuple[str, ...], value: Any, where: str) -> None:
+    """Raise CimError starting with `where` for a value that a key cannot have whatever else is."""
+    _, owner, field = _located(table, location)
+    if field is None:
+        raise TypeError(f"{dotted(location)} is no single value of {table.__name__}")
+    try:
+        owner.model_validate({field: value})
+    except ValidationError as error:
+        if any(one["loc"][:1] == (field,) for one in error.errors(include_url=False)):
+            allowed = allowed_text(owner.model_json_schema()["properties"][field])
+            raise CimError(f"{where} {value_text(value)}: must be {allowed}") from None
+
+
 def value_text(value: Any) -> str:
     """Write a value as its file would have it, cut to 60 characters."""
     text = json.dumps(value, default=str)

@@ -22,6 +22,7 @@ COMMANDS = {
     "simulate": "Score texts against videos on the bit-accurate simulator.",
     "verify": "Say what each stage cost, and check every implementation bit for bit.",
     "compare": "Put the drift of several bundles side by side.",
+    "sweep": "Compile for every point of a grid, and say what each drifts and costs.",
     "cost": "Say what a bundle takes of its target: arrays, time, energy and area.",
     "export": "Hand a bundle's files to other tools.",
     "inspect": "Say what a checkpoint, bundle, target, data or ONNX file holds.",

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from cimtool.cli.group import OneOf
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
@@ -88,3 +90,23 @@ def embeddings_files(paths: tuple[Path, ...], option: str) -> Path | tuple[Path,
     if len(paths) > 2:
         raise click.UsageError(f"{option} is given {len(paths)} times; expected once or twice")
     return paths[0] if len(paths) == 1 else (paths[0], paths[1])
+
+
+def reference_option(function: FunctionT) -> FunctionT:
+    """Add --reference: what drift is measured against."""
+    return click.option(
+        "--reference",
+        type=OneOf(["exact", "mc"]),
+        default="exact",
+        show_default=True,
+        help="What drift is measured against: the exact score, or mc, Monte Carlo.",
+    )(function)
+
+
+def calibration_rows_option(function: FunctionT) -> FunctionT:
+    """Add --allow-calibration-rows."""
+    return click.option(
+        "--allow-calibration-rows",
+        is_flag=True,
+        help="Take rows that the bundle was calibrated on as well.",
+    )(function)

@@ -9,9 +9,15 @@ import click
 
 from cimtool import api
 from cimtool.cli.checked import failures_shown
-from cimtool.cli.group import AtLeast, Command, OneOf
+from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.noise import noise_options, noise_request
-from cimtool.cli.options import FILE, embeddings_files, embeddings_option
+from cimtool.cli.options import (
+    FILE,
+    calibration_rows_option,
+    embeddings_files,
+    embeddings_option,
+    reference_option,
+)
 from cimtool.cli.output import Output
 from cimtool.verification.files import REPORT_FILES
 from cimtool.verification.limits import parse_limits
@@ -21,19 +27,14 @@ from cimtool.verification.render import terminal_table
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @embeddings_option("--data", "Embeddings to measure on")
-@click.option(
-    "--reference",
-    type=OneOf(["mc"]),
-    default="mc",
-    show_default=True,
-    help="What drift is measured against: mc, the Monte Carlo score.",
-)
+@reference_option
 @click.option("--samples", type=AtLeast(2), metavar="K", help="Samples a side (10).")
 @click.option(
     "--seed", type=AtLeast(0), default=0, show_default=True, help="Of sampling, and of dies."
 )
 @click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this.")
 @click.option("--report", type=FILE, metavar="DIR", help="Where the report goes (the bundle).")
+@calibration_rows_option
 @noise_options
 @click.pass_obj
 def command(
@@ -46,6 +47,7 @@ def command(
     seed: int,
     max_drift: tuple[str, ...],
     report: Path | None,
+    allow_calibration_rows: bool,
     noise: bool,
     **of_dies: Any,
 ) -> None:
@@ -59,11 +61,13 @@ def command(
         found = api.verify(
             bundle,
             embeddings_files(paths, "--data"),
+            reference=reference,  # type: ignore[arg-type]  # OneOf checked it
             samples=samples,
             seed=seed,
             max_drift=limits,
             report=report,
             noise=noise_request(noise, seed, **of_dies),
+            allow_calibration_rows=allow_calibration_rows,
             say=out.say,
         )
     folder = report or bundle

@@ -30,7 +30,7 @@ from cimtool.pipeline import Stage
 from cimtool.reference.surrogate import Polynomial
 from cimtool.settings import ScoreMapping, Settings
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 PROGRAM = "program.json"
 CONSTANTS = "constants.safetensors"
@@ -39,11 +39,17 @@ STAGE_CONSTANTS = "stages.safetensors"
 QUERIES = "queries.safetensors"
 """Features of calibration pairs, by which `program` fits the converters of a gallery."""
 
+CALIBRATION = "calibration.safetensors"
+"""Digests of the calibration rows, `text` and `video`: none of them is evaluated unless asked."""
+
 GALLERY = "gallery.safetensors"
 """Features of a hybrid score's items, for the exact scores of a shortlist."""
 
 SHORTLIST = "shortlist.onnx"
 ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", "float.onnx")
+WHOLE = (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, CALIBRATION, *ONNX_FILES)
+"""The files that every bundle has."""
+
 REPORTED = ("trained", "folded", "lowered", "quantized", "tiled", "converters fitted")
 """The stages that a bundle keeps, so that `verify` can say which pass cost what."""
 
@@ -99,7 +105,8 @@ class Gallery:
 class Build:
     """What a compilation made, before it is written.
 
-    `files` are the bytes of further files by name: queries, or features of a gallery.
+    `files` are the bytes of further files by name: digests of calibration rows, queries, features
+    of a gallery.
     """
 
     model: ModelCard
@@ -163,6 +170,11 @@ class Bundle:
         There are none where the score is digital.
         """
         return _features(self.folder / QUERIES)
+
+    @cached_property
+    def calibration(self) -> dict[str, Array]:
+        """Digests of the rows that the bundle was calibrated on, uint64, sorted, by modality."""
+        return _constants(self.folder / CALIBRATION)
 
 
 def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
@@ -320,7 +332,7 @@ def read_bundle(folder: Path) -> Bundle:
             f"{file}: format_version = {version}; expected {FORMAT_VERSION}, compile again"
         )
     hybrid = (SHORTLIST, GALLERY) if _is_hybrid(manifest) else ()
-    for name in (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, *ONNX_FILES, *hybrid):
+    for name in (*WHOLE, *hybrid):
         if name not in files:
             raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
     for name, digest in files.items():

@@ -244,6 +244,12 @@ def _load(file: Path, above: tuple[Path, ...]) -> tuple[Target, dict[str, Any]]:
     return validated(Target, values, str(file)), values
 
 
+def derived(base: Target, own: Mapping[str, Any]) -> Target:
+    """The target whose file names `base` and holds the keys `own`; CimError if it is not valid."""
+    values = _over(base.to_json(), dict(own)) | {"base": base.name}
+    return validated(Target, values, f'target "{values["name"]}"')
+
+
 LAWS = {"rounding": "transfer", "transfer": "rounding"}
 """Keys of which a converter has one."""
 

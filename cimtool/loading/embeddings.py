@@ -206,6 +206,16 @@ def require_width(embeddings: Embeddings, text: int, video: int, model: str) -> 
             )
 
 
+def require_rivals(embeddings: Embeddings) -> None:
+    """Raise CimError where a modality has fewer than two rows, so that nothing can be ranked."""
+    for key, rows in (("text", embeddings.text), ("video", embeddings.video)):
+        if len(rows) < 2:
+            raise CimError(
+                f"{embeddings.file}: {key} has 1 row; expected at least 2, for one row alone ranks "
+                "nothing"
+            )
+
+
 def unit_rows(rows: Array, where: str = "embeddings") -> Array:
     """Return float32 rows of unit norm; those within 1e-3 of it are taken as they are.
 

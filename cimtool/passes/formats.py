@@ -21,6 +21,16 @@ EQUALISE_SHARES = (0.25, 0.5, 0.75, 1.0)
 WEIGHT_LEVELS = 127
 """Largest weight integer that the choice of equalisation assumes."""
 
+INPUT_MARGIN = 1.25
+"""Inputs may leave their calibrated range by a quarter, as ed and vd may, before they are clipped.
+
+A few hundred rows do not show a channel's largest value. On real embeddings clipping what unseen
+rows add cost more than finer steps gained.
+"""
+
+FEATURE_MARGIN = 1.125
+"""Mu may by an eighth: its one scale already covers the widest of all dimensions."""
+
 SCALE_BITS = 10
 """The scale of mu has so many significant bits: its fourth power is exact, so units divide."""
 
@@ -80,7 +90,8 @@ def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> SharedScale
                 top = float(magnitude(graph.types[node.inputs[0]]).max())
                 tops[node.op.role] = max(tops[node.op.role], top)
                 bits[node.op.role] = node.op.bits or feature_bits
-    mu = _rounded_up(float(covering(tops["mu"], bits["mu"], True, False).scale))
+    widest = FEATURE_MARGIN * tops["mu"]
+    mu = _rounded_up(float(covering(widest, bits["mu"], True, False).scale))
     variance = {
         role: mu**2 * next_power_of_two((tops[role] or mu**2) / ((1 << bits[role]) - 1) / mu**2)
         for role in ("s", "s_self")
@@ -101,19 +112,23 @@ def layer_input_format(graph: Graph, node_name: str, store: Store, equalise: boo
     known = graph.types[node_name]
     top = np.array(magnitude(known), ndmin=1)
     power_of_two = store.role == "input"
+    if power_of_two:
+        top = INPUT_MARGIN * top
     plain = _scaled(top, np.zeros(top.shape, np.int64), store.bits, known.signed, power_of_two)
-    readers = [
-        node.op for node in graph.nodes if node_name in node.inputs and isinstance(node.op, Mvm)
-    ]
+    users = [node.op for node in graph.nodes if node_name in node.inputs]
+    readers = [op for op in users if isinstance(op, Mvm)]
     if not equalise or not readers or top.size == 1:
         return plain
     source = graph.by_name[node_name].inputs[0]
     energy = graph.ranges[source].energy if source in graph.ranges else top**2 / 3
+    exponents = _equalising_exponents(top, readers)
+    if power_of_two:
+        exponents += _covering_exponents(top, plain.hi)
     candidates = [plain] + [
-        _scaled(top, exponent, store.bits, known.signed, power_of_two)
-        for exponent in _equalising_exponents(top, readers)
+        _scaled(top, exponent, store.bits, known.signed, power_of_two) for exponent in exponents
     ]
-    return min(candidates, key=lambda fmt: _rounding_noise(fmt, energy, readers))
+    carried = len(users) > len(readers)
+    return min(candidates, key=lambda fmt: _rounding_noise(fmt, energy, readers, carried))
 
 
 def _scaled(
@@ -124,12 +139,15 @@ def _scaled(
     return Format(fmt.lo, fmt.hi, fmt.scale * np.ldexp(1.0, exponent))
 
 
-def _rounding_noise(fmt: Format, energy: FloatArray, readers: list[Mvm]) -> float:
+def _rounding_noise(
+    fmt: Format, energy: FloatArray, readers: list[Mvm], carried: bool = False
+) -> float:
     """Expected squared error at the readers' outputs from rounding inputs and 8-bit weights.
 
-    A uniform rounding error has variance step^2 / 12; weights are scaled a column.
+    A uniform rounding error has variance step^2 / 12; weights are scaled a column. A value that is
+    `carried` past the layers, into a residual sum, brings its own rounding there as it is.
     """
-    total = 0.0
+    total = float(np.square(fmt.scale).sum() / 12) if carried else 0.0
     for reader in readers:
         effective = reader.weight * fmt.scale[:, None]
         inputs = np.square(effective).sum() / 12
@@ -156,6 +174,16 @@ def _equalising_exponents(top: FloatArray, readers: list[Mvm]) -> list[Array]:
         balance = np.floor(balance - balance[live].max() + 0.5)
         found.append(np.where(live, np.maximum(balance, -EQUALISE_LIMIT), 0).astype(np.int64))
     return found
+
+
+def _covering_exponents(top: FloatArray, largest: int) -> list[Array]:
+    """The finest powers of two a channel that cover it, and none below a share of the coarsest."""
+    live = top > 0
+    if not live.any():
+        return []
+    needed = np.ceil(np.log2(np.where(live, top, 1.0) / largest))
+    needed = np.where(live, needed - needed[live].max(), 0).astype(np.int64)
+    return [np.maximum(needed, -limit) for limit in range(1, EQUALISE_LIMIT + 1)]
 
 
 def feature_format(store: Store, feature_bits: int, scales: SharedScales) -> Format:

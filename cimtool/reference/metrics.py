@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import rankdata
 
 from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.errors import CimError
-
-LIMITS = ("logit_rmse", "top1_agreement_loss", "r1_loss", "r5_loss", "r10_loss")
 
 
 def ranks(scores: Array, right: IntArray) -> IntArray:
@@ -28,8 +27,8 @@ def ranks(scores: Array, right: IntArray) -> IntArray:
     return rank
 
 
-def best_ranks(scores: Array, right: IntArray) -> IntArray:
-    """Return the rank of the best right text of each video that has one, by video.
+def best_ranks(scores: Array, right: IntArray) -> FloatArray:
+    """Return the rank [m] of the best right text of each video, NaN for a video that has none.
 
     `scores` is [n, m] and `right` [n] names each text's video. Only wrong texts stand before the
     best right one: those with a score as high, or NaN.
@@ -40,13 +39,7 @@ def best_ranks(scores: Array, right: IntArray) -> IntArray:
     not_below = len(scores) - np.count_nonzero(scores < best, axis=0)
     itself = np.bincount(right[~(right_score < best[right])], minlength=len(best))
     has_text = np.bincount(right, minlength=len(best)) > 0
-    found: IntArray = (1 + not_below - itself)[has_text].astype(np.int64)
-    return found
-
-
-def recall_at(ranks: IntArray, k: int) -> float:
-    """Return the share of queries whose right item is among the `k` best."""
-    return float(np.mean(ranks <= k))
+    return np.where(has_text, 1.0 + not_below - itself, np.nan)
 
 
 @dataclass(frozen=True)
@@ -59,12 +52,6 @@ class Recall:
     median_rank: float
     queries: int
 
-    @classmethod
-    def of(cls, ranks: IntArray) -> Recall:
-        """Summarise the right items' ranks."""
-        r1, r5, r10 = (recall_at(ranks, k) for k in (1, 5, 10))
-        return cls(r1, r5, r10, float(np.median(ranks)), len(ranks))
-
 
 @dataclass(frozen=True)
 class Retrieval:
@@ -74,24 +61,14 @@ class Retrieval:
     video_to_text: Recall
 
 
-def retrieval(scores: Array, text_to_video: IntArray) -> Retrieval:
-    """Return R@1/5/10 and median ranks of `scores` [n, m]; `text_to_video` [n] is what is right.
-
-    Videos that are right for no text are no queries of the way back.
-    """
-    return Retrieval(
-        Recall.of(ranks(scores, text_to_video)), Recall.of(best_ranks(scores, text_to_video))
-    )
-
-
-def mean_average_precision(
+def average_precisions(
     scores: Array, query_labels: Array, gallery_labels: Array, top: int | None = None
-) -> float:
-    """Return mAP of `scores` [queries, gallery]: right is what has the query's label.
+) -> FloatArray:
+    """Return the average precision [queries] of each row of `scores` [queries, gallery].
 
-    Over the whole ranking, or over the `top` best and then divided by min(relevant, top). Ties
-    count against the right items. Queries whose label the gallery lacks are left out; raises
-    CimError where that leaves none.
+    Right is what has the query's label; over the whole ranking, or over the `top` best and then
+    divided by min(relevant, top). Ties count against the right items. NaN where the gallery lacks a
+    query's label; raises CimError where it lacks all of them.
     """
     relevant: BoolArray = query_labels[:, None] == gallery_labels
     counts = relevant.sum(axis=1)
@@ -102,12 +79,19 @@ def mean_average_precision(
     hits = np.take_along_axis(relevant, order, axis=1)[:, :top]
     precision = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
     possible = counts if top is None else np.minimum(counts, top)
-    queries = counts > 0
-    return float(np.mean((precision * hits).sum(axis=1)[queries] / possible[queries]))
+    found: FloatArray = (precision * hits).sum(axis=1) / np.where(counts > 0, possible, np.nan)
+    return found
 
 
-def cosine_gap(text: Array, video: Array, text_to_video: IntArray) -> float:
-    """Return the mean cosine of right pairs less that of wrong ones.
+def mean_average_precision(
+    scores: Array, query_labels: Array, gallery_labels: Array, top: int | None = None
+) -> float:
+    """Return the mean of `average_precisions` over the queries that have one."""
+    return float(np.nanmean(average_precisions(scores, query_labels, gallery_labels, top)))
+
+
+def cosine_gaps(text: Array, video: Array, text_to_video: IntArray) -> FloatArray:
+    """Return of each text [n] the cosine with its right video less the mean of those with others.
 
     `text` is [n, d], `video` [m, d], and `text_to_video` [n] names each text's video. A row of
     zeros has cosine 0 with all. Raises CimError where no pair is wrong.
@@ -115,9 +99,9 @@ def cosine_gap(text: Array, video: Array, text_to_video: IntArray) -> float:
     if len(video) < 2:
         raise CimError(f"the cosine gap needs wrong pairs; there is {len(video)} video, not 2")
     t, v = _unit_rows(text), _unit_rows(video)
-    right = float((t * v[text_to_video]).sum())
-    everything = float(t.sum(axis=0) @ v.sum(axis=0))
-    return right / len(t) - (everything - right) / (len(t) * (len(v) - 1))
+    right = (t * v[text_to_video]).sum(axis=1)
+    gaps: FloatArray = right - (t @ v.sum(axis=0) - right) / (len(v) - 1)
+    return gaps
 
 
 def _unit_rows(rows: Array) -> FloatArray:
@@ -156,51 +140,58 @@ def _ratio(part: float, whole: float) -> float:
     return math.inf if part > 0 else 0.0
 
 
-def drift(scores: Array, reference: Array) -> Drift:
-    """Compare `scores` with `reference`, both [n, m], in float64."""
-    scores, reference = scores.astype(np.float64), reference.astype(np.float64)
-    difference = scores - reference
-    centred = difference - difference.mean(axis=1, keepdims=True)
-    return Drift(
-        logit_rmse=_rms(difference),
-        centred_rmse=_rms(centred),
-        bias=float(difference.mean()),
-        max_abs=float(np.abs(difference).max()),
-        spread=float(reference.std(axis=1).mean()),
-        top1_agreement=top1_agreement(scores, reference),
-        spearman=spearman(scores, reference),
-    )
+class Against:
+    """A reference [n, m] made ready: what others are compared with, query by query."""
+
+    def __init__(self, scores: Array):
+        self.scores = scores.astype(np.float64)
+
+    @cached_property
+    def spread(self) -> FloatArray:
+        """Standard deviation within each text's scores, [n]."""
+        found: FloatArray = self.scores.std(axis=1)
+        return found
+
+    @cached_property
+    def _best(self) -> tuple[BoolArray, BoolArray]:
+        return _best(self.scores, 1), _best(self.scores, 0)
+
+    @cached_property
+    def _ranks(self) -> FloatArray:
+        return _centred_ranks(self.scores)
+
+    def squares(self, scores: Array) -> FloatArray:
+        """Mean squared difference of each text's scores, [n]."""
+        difference = scores - self.scores
+        found: FloatArray = np.einsum("nm,nm->n", difference, difference) / scores.shape[1]
+        return found
+
+    def same_best(self, scores: Array) -> tuple[FloatArray, FloatArray]:
+        """1 for each text [n] and each video [m] with the same best item, 0 for the others.
+
+        The best item is the set of all that share the highest score: a tie at the top that the
+        reference does not have, or another one, is disagreement.
+        """
+        of_text, of_video = self._best
+        texts = (_best(scores, 1) == of_text).all(axis=1)
+        videos = (_best(scores, 0) == of_video).all(axis=0)
+        return texts.astype(np.float64), videos.astype(np.float64)
+
+    def spearman(self, scores: Array) -> FloatArray:
+        """Rank correlation of each text's scores, [n], ties at mean rank.
+
+        A row that is all ties in either has no order to compare and counts as 0.
+        """
+        x, y = _centred_ranks(scores), self._ranks
+        covariance = np.einsum("nm,nm->n", x, y)
+        norms = np.sqrt(np.einsum("nm,nm->n", x, x) * np.einsum("nm,nm->n", y, y))
+        found: FloatArray = covariance / np.where(norms > 0, norms, 1.0)
+        return found
 
 
-def _rms(x: FloatArray) -> float:
-    return float(np.sqrt(np.mean(x * x)))
-
-
-def top1_agreement(scores: Array, reference: Array) -> float:
-    """Return the share of queries with the same best item in both [n, m], the worse of both ways.
-
-    The best item is the set of all that share the highest score: a tie at the top that the
-    reference does not have, or another one, is disagreement.
-    """
-    return min(same_best(scores, reference, axis) for axis in (0, 1))
-
-
-def same_best(scores: Array, reference: Array, axis: int) -> float:
-    """Return the share of queries, which are rows for axis 1, with the same best item in both."""
-    best = scores == scores.max(axis=axis, keepdims=True)
-    best_of_reference = reference == reference.max(axis=axis, keepdims=True)
-    return float(np.mean((best == best_of_reference).all(axis=axis)))
-
-
-def spearman(scores: Array, reference: Array) -> float:
-    """Return the rank correlation of the rows of two [n, m], mean over rows, ties at mean rank.
-
-    A row that is all ties in either has no order to compare and counts as 0.
-    """
-    x, y = (_centred_ranks(rows) for rows in (scores, reference))
-    covariance = (x * y).sum(axis=1)
-    norms = np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))
-    return float(np.mean(covariance / np.where(norms > 0, norms, 1.0)))
+def _best(scores: Array, axis: int) -> BoolArray:
+    best: BoolArray = scores == scores.max(axis=axis, keepdims=True)
+    return best
 
 
 def _centred_ranks(rows: Array) -> FloatArray:
@@ -208,21 +199,9 @@ def _centred_ranks(rows: Array) -> FloatArray:
     return centred
 
 
-def limit_metrics(of: Drift, found: Retrieval, reference: Retrieval) -> dict[str, float]:
-    """Return the metrics that a limit can be put on, by their names in LIMITS.
+def top1_agreement(scores: Array, reference: Array) -> float:
+    """Return the share of queries with the same best item in both [n, m], the worse of both ways.
 
-    `found` and `reference` are the retrieval of the scores and of what they are compared with.
-    Losses are fractions, the worse of both directions; negative where the scores do better.
+    As `Against.same_best` counts it.
     """
-    ways = (
-        (found.text_to_video, reference.text_to_video),
-        (found.video_to_text, reference.video_to_text),
-    )
-    values = (
-        of.logit_rmse,
-        1 - of.top1_agreement,
-        max(was.r1 - now.r1 for now, was in ways),
-        max(was.r5 - now.r5 for now, was in ways),
-        max(was.r10 - now.r10 for now, was in ways),
-    )
-    return dict(zip(LIMITS, values, strict=True))
+    return min(float(one.mean()) for one in Against(reference).same_best(scores))

@@ -36,7 +36,7 @@ class Polynomial:
     With `fit_logit` its value is a logit, otherwise a probability that is ranked as it is. `a`, `b`
     and `K` are the teacher's sigmoid and samples a side, None where unknown.
     Raises CimError where the degree is not 1 to 6, the number of coefficients is not the degree's,
-    a number is not finite, or a scale is not positive.
+    a number is not finite, or a scale or `a` is not positive.
     """
 
     degree: int
@@ -59,8 +59,8 @@ class Polynomial:
         for name, number in numbers.items():
             if not math.isfinite(number):
                 raise CimError(f"polynomial: {name} is {number}; expected a finite number")
-        for name in ("scale_ed", "scale_vd"):
-            if numbers[name] <= 0:
+        for name in ("scale_ed", "scale_vd", "a"):
+            if numbers.get(name, 1.0) <= 0:
                 raise CimError(f"polynomial: {name} is {numbers[name]}; expected more than 0")
 
     def _check_count(self) -> None:
@@ -90,6 +90,16 @@ class Polynomial:
         centre_vd, half_vd = _centre_and_half(*_range_of("vd", vd))
         matrix = shifted(self, centre_ed, half_ed, centre_vd, half_vd)
         return _horner(matrix, (ed - centre_ed) / half_ed, (vd - centre_vd) / half_vd)
+
+    def jitter(self, ed: FloatArray, vd: FloatArray, off: float) -> float:
+        """Root mean square change of its value where ed, or vd, is `off` of its range away.
+
+        Of the two the larger. Where coefficients are large and cancel, as those of a fit on nearly
+        collinear features do, every error of ed and vd comes out many times as large.
+        """
+        value = self.evaluate(ed, vd)
+        moved = (self.evaluate(ed + off * np.ptp(ed), vd), self.evaluate(ed, vd + off * np.ptp(vd)))
+        return max(float(np.sqrt(np.mean((one - value) ** 2))) for one in moved)
 
     def is_constant(self, ed: Range, vd: Range) -> bool:
         """Say whether it hardly varies over the rectangle of raw ed and vd, (low, high) each.

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.arrays import Array
+from cimtool.calibration_rows import row_digests
 from cimtool.errors import CimError
 from cimtool.training.corpus import PACKAGES, Pair, collect_pairs, installed_sources
 from cimtool.training.features import Features
@@ -22,7 +23,7 @@ from cimtool.training.loop import TrainSettings, encode, save_projectors, train
 from cimtool.training.models import TwoTower
 from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
 
-FORMAT = 1  # raised when the same settings come to mean other artefacts
+FORMAT = 2  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = (
     "numpy",
@@ -158,7 +159,7 @@ def _make(
     progress(f"fitting the polynomial to {settings.teacher_pairs} Monte Carlo labels")
     _fit(towers, split, settings, files.poly)
     _save_rows(files.eval, *split.eval)
-    _save_rows(files.calibration, *(side[: settings.calibration_rows] for side in split.train))
+    _save_rows(files.calibration, *_unevaluated(split, settings.calibration_rows))
 
 
 def _embed(pairs: Sequence[Pair], settings: DemoSettings) -> _Split:
@@ -174,6 +175,19 @@ def _embed(pairs: Sequence[Pair], settings: DemoSettings) -> _Split:
         sides.append((features.transform(documents[held:]), features.transform(documents[:held])))
     (train_text, eval_text), (train_video, eval_video) = sides
     return _Split((train_text, train_video), (eval_text, eval_video))
+
+
+def _unevaluated(split: _Split, count: int) -> tuple[Array, Array]:
+    """The first training pairs of which neither row is an evaluation row.
+
+    Functions that differ in punctuation alone have the same row.
+    """
+    seen = [
+        np.isin(row_digests(train), row_digests(held))
+        for train, held in zip(split.train, split.eval, strict=True)
+    ]
+    rows = np.flatnonzero(~(seen[0] | seen[1]))[:count]
+    return split.train[0][rows], split.train[1][rows]
 
 
 def _fit(towers: TwoTower, split: _Split, settings: DemoSettings, path: Path) -> None:

@@ -43,16 +43,32 @@ def train(
     weights; the caller's random state is left as it was. `progress` is told of each epoch in one
     line. Raises CimError if there are fewer rows than a batch or the loss diverges.
     """
+
+    def towers() -> TwoTower:
+        widths = text.shape[1], video.shape[1]
+        return TwoTower(*(Trunk(width, settings.hidden, settings.width) for width in widths))
+
+    return train_towers(towers, text, video, settings, progress)
+
+
+def train_towers(
+    make: Callable[[], TwoTower],
+    text: Array,
+    video: Array,
+    settings: TrainSettings,
+    progress: Callable[[str], None],
+) -> TwoTower:
+    """Train the projectors of any layout that `make` initialises, as `train` does.
+
+    Of the settings, `hidden` and `width` are not looked at.
+    """
     if len(text) < settings.batch:
         raise CimError(
             f"training needs at least one batch of {settings.batch} rows, but there are {len(text)}"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        towers = TwoTower(
-            Trunk(text.shape[1], settings.hidden, settings.width),
-            Trunk(video.shape[1], settings.hidden, settings.width),
-        )
+        towers = make()
         optimizer = torch.optim.AdamW(
             towers.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )

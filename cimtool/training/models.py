@@ -44,12 +44,18 @@ class TwoBranch(nn.Module):
 
     `mu = normalize(x + MLP(x))`, `logvar = clamp(MLP(x), -5, 2)`; an MLP is Linear, ReLU, Dropout,
     Linear, and there is no BatchNorm. Keys: `mu_proj.0`, `mu_proj.3`, `logvar_proj.0`, `.3`.
+    Training starts from `logvar` about `logvar_start`.
     """
 
-    def __init__(self, width: int = 1024, hidden: int = 2048, dropout: float = 0.1) -> None:
+    def __init__(
+        self, width: int = 1024, hidden: int = 2048, dropout: float = 0.1, logvar_start: float = 0.0
+    ) -> None:
         super().__init__()
         self.mu_proj = _perceptron(width, hidden, dropout)
         self.logvar_proj = _perceptron(width, hidden, dropout)
+        last = self.logvar_proj[3]
+        assert isinstance(last, nn.Linear)
+        nn.init.constant_(last.bias, logvar_start)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return `mu`, of unit norm, and `logvar` of the rows of `x`."""

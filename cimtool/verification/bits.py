@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from cimtool.arrays import Array
 from cimtool.errors import CheckFailed
@@ -107,8 +108,8 @@ def compare_with_reference(
     """
     queries = REFERENCE_ROWS if program.gallery_items is None else few_rows(program.gallery_items)
     readable = Simulator(program, fast=False)
-    # Its int64 products run on one core each and take the longest of all that `verify` does.
-    with ThreadPoolExecutor(len(MODALITIES)) as pool:
+    # Many small products: a thread of BLAS for each modality, not a pool that waits for its others.
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(len(MODALITIES)) as pool:
         jobs = {m: pool.submit(readable.encode, m, rows[m][:REFERENCE_ROWS]) for m in MODALITIES}
     found = {modality: job.result() for modality, job in jobs.items()}
     first = {

@@ -17,10 +17,11 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.progress import Say, silent
 from cimtool.verification.columns import number, percent
 from cimtool.verification.drift import POLYNOMIAL
-from cimtool.verification.evaluate import ReferenceScores
-from cimtool.verification.render import WIDTH, setting_text
+from cimtool.verification.references import References
+from cimtool.verification.render import WIDTH
 from cimtool.verification.report import FORMAT_VERSION, Report, VerificationFailed
-from cimtool.verification.run import DEFAULT_SAMPLES, measure
+from cimtool.verification.run import measure
+from cimtool.verification.sentences import setting_text
 
 
 @dataclass(frozen=True)
@@ -59,22 +60,22 @@ class Comparison:
 def compare_bundles(
     bundles: Sequence[Bundle],
     data: Sequence[Embeddings] | Embeddings,
-    samples: int | None = None,
-    seed: int = 0,
+    references: References | None = None,
     say: Say = silent,
+    seen_rows: bool = False,
 ) -> Comparison:
-    """Verify each bundle on the same data; Monte Carlo is sampled once for equal trained models.
+    """Verify each bundle on the same data; references are computed once for equal trained models.
 
     `data` is what every bundle takes, or one a bundle where their widths or norms differ. Raises
     VerificationFailed (a CheckFailed) where a bit differs, CimError for fewer than two bundles.
     """
     if len(bundles) < 2:
         raise CimError(f"compare: {len(bundles)} bundle is given; expected at least two")
-    reference = ReferenceScores(DEFAULT_SAMPLES if samples is None else samples, seed)
+    references = references or References()
     each = [data] * len(bundles) if isinstance(data, Embeddings) else data
     reports = []
     for bundle, rows in zip(bundles, each, strict=True):
-        report = measure(bundle, rows, reference, {}, _prefixed(say, bundle.name))
+        report = measure(bundle, rows, references, {}, _prefixed(say, bundle.name), None, seen_rows)
         if report.failed:
             raise VerificationFailed(report)
         reports.append(report)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.metrics import (
+    Against,
     Drift,
     Retrieval,
-    cosine_gap,
-    drift,
-    mean_average_precision,
-    retrieval,
-    top1_agreement,
+    average_precisions,
+    cosine_gaps,
+)
+from cimtool.reference.queries import (
+    Measured,
+    Queries,
+    Uncertainty,
+    compared,
+    drift_of,
+    figures,
+    once,
+    retrieval_of,
+    retrieved,
+    uncertainties,
 )
 
 GAP_DECIMALS = 12
@@ -66,8 +79,9 @@ class Row:
 
     `spread` is the mean over queries of the standard deviation of the row's own scores within a
     query. `drift` is against the reference; `polynomial_rmse` and `polynomial_top1` are the RMSE
-    and top-1 agreement against the float polynomial; `step_rmse` is the RMSE against the row
-    before.
+    and top-1 agreement against the float polynomial, `monte_carlo_rmse` the RMSE against Monte
+    Carlo; `step_rmse` is the RMSE against the row before. `intervals` are of the figures by name,
+    `losses` what the reference has more of them, paired.
     """
 
     stage: str
@@ -75,20 +89,48 @@ class Row:
     spread: float | None = None
     polynomial_rmse: float | None = None
     polynomial_top1: float | None = None
+    monte_carlo_rmse: float | None = None
     step_rmse: float | None = None
     retrieval: Retrieval | None = None
     mean_precision: MeanPrecision | None = None
     cosine_gap: float | None = None
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    losses: Mapping[str, Change] = field(default_factory=dict)
 
 
-def mean_precision(scores: Array, truth: Truth) -> MeanPrecision | None:
-    """Return mAP of `scores` [n, m] both ways, over labelled videos; None without labels."""
+def row_of(stage: str, queries: Queries) -> Row:
+    """The row of a stage from what its queries got."""
+    return row_from(stage, once(queries), queries)
+
+
+def row_from(stage: str, values: Mapping[str, float], queries: Queries) -> Row:
+    """The row of a stage from its figures; `queries` say how many there are of each kind."""
+    maps = [values.get(f"map_{way}") for way in ("text_to_video", "video_to_text")]
+    gap = values.get("cosine_gap")
+    return Row(
+        stage,
+        drift=drift_of(values) if "logit_rmse" in values else None,
+        spread=values.get("own_spread"),
+        polynomial_rmse=values.get("polynomial_rmse"),
+        polynomial_top1=values.get("polynomial_top1"),
+        monte_carlo_rmse=values.get("monte_carlo_rmse"),
+        step_rmse=values.get("step_rmse"),
+        retrieval=retrieval_of(values, queries) if "rank" in queries.text else None,
+        mean_precision=None if None in maps else MeanPrecision(*maps),  # type: ignore[arg-type]
+        # Less than these decimals is rounding; adding 0.0 makes a -0.0 a 0.0.
+        cosine_gap=None if gap is None else round(gap, GAP_DECIMALS) + 0.0,
+    )
+
+
+def precision_queries(scores: Array, truth: Truth) -> Queries:
+    """Average precision of each query of `scores` [n, m], over labelled videos; none unlabelled."""
     if truth.text_labels is None or truth.video_labels is None or truth.labelled is None:
-        return None
+        return Queries()
     known, labels = scores[:, truth.labelled], truth.video_labels[truth.labelled]
-    return MeanPrecision(
-        mean_average_precision(known, truth.text_labels, labels),
-        mean_average_precision(known.T, labels, truth.text_labels),
+    back = np.full(scores.shape[1], np.nan)
+    back[truth.labelled] = average_precisions(known.T, labels, truth.text_labels)
+    return Queries(
+        {"precision": average_precisions(known, truth.text_labels, labels)}, {"precision": back}
     )
 
 
@@ -110,34 +152,49 @@ def on_grid(scores: Array) -> FloatArray:
     return rounded
 
 
-@dataclass(eq=False)
 class Table:
-    """Collects rows stage by stage and holds four matrices [n, m] at most.
+    """Collects rows stage by stage and holds five matrices [n, m] at most.
 
     `reference` is what drift is measured against, None for the float polynomial itself.
     """
 
-    truth: Truth
-    reference: FloatArray | None
-    rows: list[Row] = field(default_factory=list)
-    _polynomial: FloatArray | None = None
-    _before: FloatArray | None = None
-    _mean: FloatArray | None = None
+    def __init__(self, truth: Truth, reference: FloatArray | None):
+        self.truth = truth
+        self.rows: list[Row] = []
+        self.queries: list[Queries] = []
+        self._shape = (0, 0)
+        self._reference = None if reference is None else Against(reference)
+        self._polynomial: Against | None = None
+        self._monte_carlo: Against | None = None
+        self._before: Against | None = self._reference
+        self._mean: FloatArray | None = None
+
+    @property
+    def scores(self) -> FloatArray:
+        """The scores [n, m] that drift is measured against: the reference's or the polynomial's."""
+        against = self._reference or self._polynomial
+        if against is None:
+            raise TypeError("the table has no scores yet")
+        return against.scores
+
+    def add_unknown(self, stage: str) -> None:
+        """Append the row of a score that cannot be computed."""
+        self._append(Row(stage), Queries())
 
     def add_reference(self, stage: str) -> None:
-        """Append the reference's own row, or one of unknowns where there is no reference."""
-        if self.reference is None:
-            self.rows.append(Row(stage))
-            return
-        scores = self.reference
-        self.rows.append(
-            Row(
-                stage,
-                retrieval=retrieval(scores, self.truth.text_to_video),
-                mean_precision=mean_precision(scores, self.truth),
-            )
-        )
-        self._before = scores
+        """Append the reference's own row."""
+        if self._reference is None:
+            raise TypeError("the table has no reference")
+        queries = self._retrieved(self._reference.scores)
+        self._append(row_of(stage, queries), queries)
+
+    def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
+        """Append the row of Monte Carlo beside another reference."""
+        queries = self._retrieved(scores)
+        if self._reference is not None:
+            queries = queries.merged(compared(scores, self._reference))
+        self._monte_carlo = Against(scores)
+        self._append(row_of(stage, queries), queries)
 
     def add(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> None:
         """Append a stage's row from its scores [n, m] and real means [n, d], [m, d].
@@ -145,40 +202,63 @@ class Table:
         The first one is the float polynomial.
         """
         scores = on_grid(scores)
-        self.rows.append(self.row(stage, scores, text_mu, video_mu))
-        self._before = scores
+        queries = self.measured(scores, text_mu, video_mu)
+        self._append(row_of(stage, queries), queries)
+        self._before = Against(scores)
         if self._polynomial is None:
-            self._polynomial = scores
+            self._polynomial = self._before
 
-    def row(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> Row:
-        """The row of scores as `add` would append it, beside the table: its step is from the end.
+    def _append(self, row: Row, queries: Queries) -> None:
+        self.rows.append(row)
+        self.queries.append(queries)
 
-        `scores` are those of `on_grid`.
-        """
-        polynomial, before = self._polynomial, self._before
-        reference = polynomial if self.reference is None else self.reference
-        return Row(
-            stage,
-            drift=None if reference is None else drift(scores, reference),
-            spread=float(scores.std(axis=1).mean()),
-            polynomial_rmse=None if polynomial is None else rmse(scores, polynomial),
-            polynomial_top1=None if polynomial is None else top1_agreement(scores, polynomial),
-            step_rmse=None if before is None else rmse(scores, before),
-            retrieval=retrieval(scores, self.truth.text_to_video),
-            mean_precision=mean_precision(scores, self.truth),
-            cosine_gap=self._cosine_gap(text_mu, video_mu),
-        )
+    def _retrieved(self, scores: FloatArray) -> Queries:
+        self._shape = (scores.shape[0], scores.shape[1])
+        found = retrieved(scores, self.truth.text_to_video)
+        return found.merged(precision_queries(scores, self.truth))
 
-    def _cosine_gap(self, text: Array, video: Array) -> float | None:
-        """The cosine gap of the means, moved back to where training left their common mean.
+    def measured(self, scores: FloatArray, text_mu: Array, video_mu: Array) -> Queries:
+        """What the queries got of scores of `on_grid`; the step is from the last row added."""
+        found = self._retrieved(scores)
+        found.text["own_spread"] = scores.std(axis=1)
+        reference = self._reference or self._polynomial
+        if reference is not None:
+            found = found.merged(compared(scores, reference))
+        if self._polynomial is not None:
+            found.text["polynomial_squares"] = self._polynomial.squares(scores)
+            best = self._polynomial.same_best(scores)
+            found.text["polynomial_best"], found.video["polynomial_best"] = best
+        if self._monte_carlo is not None:
+            found.text["monte_carlo_squares"] = self._monte_carlo.squares(scores)
+        if self._before is not None:
+            found.text["step_squares"] = self._before.squares(scores)
+        if len(video_mu) > 1:
+            found.text["gap"] = self._cosine_gaps(text_mu, video_mu)
+        return found
+
+    def _cosine_gaps(self, text: Array, video: Array) -> FloatArray:
+        """The cosine gaps of the means, moved back to where training left their common mean.
 
         `fold` takes one common vector from both modalities: distances stay, cosines would not.
         """
-        if len(video) < 2:
-            return None
         mean = (text.mean(axis=0) + video.mean(axis=0)) / 2
         if self._mean is None:
             self._mean = mean
         offset = self._mean - mean
-        gap = cosine_gap(text + offset, video + offset, self.truth.text_to_video)
-        return round(gap, GAP_DECIMALS) + 0.0  # which makes a -0.0 a 0.0
+        return cosine_gaps(text + offset, video + offset, self.truth.text_to_video)
+
+    def finished(self, seed: int) -> tuple[Row, ...]:
+        """The rows with the intervals of their figures."""
+        found = self.uncertainties([partial(figures, one) for one in self.queries], seed)
+        return tuple(
+            replace(row, intervals=one.intervals, losses=one.losses)
+            for row, one in zip(self.rows, found, strict=True)
+        )
+
+    def uncertainties(self, rows: Sequence[Measured], seed: int) -> list[Uncertainty]:
+        """The uncertainty of rows measured on this table's pairs.
+
+        Losses are against the reference's row, or the polynomial's where there is no reference.
+        """
+        first = next(one for one in self.queries if "rank" in one.text)
+        return uncertainties(rows, partial(figures, first), *self._shape, seed)

@@ -13,100 +13,44 @@ from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.pipeline import Stage
 from cimtool.progress import Say
-from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulator import Features, Simulator
-from cimtool.verification.drift import POLYNOMIAL, Table, truth_of
+from cimtool.verification.drift import POLYNOMIAL, Table, Truth, truth_of
+from cimtool.verification.references import Known, Reference, References, Scatter
 from cimtool.verification.saturation import Domain, domains
 
 Range = tuple[float, float]
 
+JITTER = 1e-3
+"""The share of the range of ed and of vd by which the polynomial is tried."""
 
-@dataclass(frozen=True)
-class Reference:
-    """What drift is measured against: its name in the table, its samples and own scatter.
-
-    `standard_error` is the root mean square over pairs of the Monte Carlo score's standard error,
-    None where a and b are not known and the float polynomial is the reference.
-    """
-
-    name: str
-    samples: int
-    standard_error: float | None
+JITTER_PAIRS = 10_000
+"""Pairs on which it is tried."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What all stages gave: the rows so far, and the compiled program's own results."""
+    """What all stages gave: the rows so far, and the compiled program's own results.
+
+    `scatter` is None where the teacher's a and b are not known.
+    """
 
     reference: Reference
+    scatter: Scatter | None
     table: Table
     simulator: Simulator
     features: dict[str, Features]
     scores: FloatArray
     domains: tuple[Domain, ...]
     statistics: tuple[Range, Range]  # of ed and of vd, as the trained program sees them
-
-
-class ReferenceScores:
-    """Monte Carlo scores, kept for the next bundle of the same trained model.
-
-    Raises CimError for fewer than two samples, also where a and b turn out not to be known.
-    """
-
-    def __init__(self, samples: int, seed: int):
-        if samples < 2:
-            raise CimError(f"samples is {samples}; expected at least 2, for a standard error")
-        self.samples = samples
-        self.seed = seed
-        self._key: tuple[object, ...] = ()
-        self._found: tuple[FloatArray, float] | None = None
-
-    @property
-    def name(self) -> str:
-        """What the table calls it."""
-        return f"Monte Carlo (K={self.samples})"
-
-    def of(
-        self, text: Gaussians, video: Gaussians, model: ModelCard, say: Say
-    ) -> tuple[FloatArray, float] | None:
-        """Return (scores [n, m], RMS of their standard error); None where a or b is not known.
-
-        Scores are logits, or probabilities for a polynomial that predicts those.
-        """
-        if model.a is None or model.b is None:
-            return None
-        arrays = (text.mu, text.s, video.mu, video.s)
-        settings = (model.a, model.b, model.polynomial.fit_logit)
-        if self._found is None or not _same(self._key, (*settings, *arrays)):
-            say(f"{self.name}: {len(text)} x {len(video)} pairs")
-            self._found = self._sample(text, video, *settings)
-            self._key = (*settings, *arrays)
-        return self._found
-
-    def _sample(
-        self, text: Gaussians, video: Gaussians, a: float, b: float, fit_logit: bool
-    ) -> tuple[FloatArray, float]:
-        found = monte_carlo(text, video, a, b, self.samples, self.seed)
-        scores, error = found.logit, found.standard_error_of_logit
-        if not fit_logit:
-            scores = np.exp(found.log_p)
-            error = error * scores * np.exp(found.log_1mp)  # the delta method, back from the logit
-        return scores, float(np.sqrt(np.mean(error * error)))
-
-
-def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    return len(one) == len(other) and all(
-        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b  # type: ignore[arg-type]
-        for a, b in zip(one, other, strict=True)
-    )
+    jitter: float  # of the polynomial, where ed or vd is JITTER of its range off
 
 
 def evaluate(
     stages: tuple[Stage, ...],
     model: ModelCard,
     data: Embeddings,
-    reference: ReferenceScores,
+    references: References,
     say: Say,
 ) -> Evaluation:
     """Run every stage, the first being the trained program, and fill the drift table.
@@ -115,12 +59,11 @@ def evaluate(
     """
     trained = Simulator(stages[0].program)
     features = encode(trained, data)
-    scores, statistics = _score_with_statistics(trained, features)
+    scores, statistics, some = _score_with_statistics(trained, features)
+    jitter = model.polynomial.jitter(*some, JITTER)
     items = [Gaussians(features[m]["mu"], features[m]["s"]) for m in MODALITIES]
-    sampled = reference.of(items[0], items[1], model, say)
-    truth = truth_of(data.right, data.labels, len(data.video))
-    table = Table(truth, None if sampled is None else sampled[0])
-    table.add_reference(reference.name)
+    known = references.of(items[0], items[1], model, say)
+    table = _table(truth_of(data.right, data.labels, len(data.video)), references, known)
     _add(table, POLYNOMIAL, scores, stages[0].program, features)
     found: tuple[Domain, ...] = ()
     simulator = trained
@@ -133,17 +76,35 @@ def evaluate(
         if stage.name in ("lowered", stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
             found += domains(simulator, stage.name, features, data.right)
-    name = POLYNOMIAL if sampled is None else reference.name
-    error = None if sampled is None else sampled[1]
     return Evaluation(
-        Reference(name, reference.samples, error),
+        Reference(POLYNOMIAL if known is None else references.name),
+        None if known is None else known.scatter,
         table,
         simulator,
         features,
         scores,
         found,
         statistics,
+        jitter,
     )
+
+
+def _table(truth: Truth, references: References, known: Known | None) -> Table:
+    """The table with the rows of the references."""
+    names = (references.name, references.monte_carlo_name)
+    if known is None:
+        table = Table(truth, None)
+        for name in dict.fromkeys(names):
+            table.add_unknown(name)
+        return table
+    if known.exact is None:
+        table = Table(truth, known.monte_carlo)
+        table.add_reference(references.name)
+        return table
+    table = Table(truth, known.exact)
+    table.add_reference(references.name)
+    table.add_monte_carlo(references.monte_carlo_name, known.monte_carlo)
+    return table
 
 
 def encode(simulator: Simulator, data: Embeddings) -> dict[str, Features]:
@@ -156,15 +117,19 @@ def encode(simulator: Simulator, data: Embeddings) -> dict[str, Features]:
 
 def _score_with_statistics(
     trained: Simulator, features: dict[str, Features]
-) -> tuple[FloatArray, tuple[Range, Range]]:
-    """Scores [n, m] of the trained program, and the ranges of ed and vd over all pairs."""
+) -> tuple[FloatArray, tuple[Range, Range], tuple[FloatArray, FloatArray]]:
+    """Scores [n, m] of the trained program, ranges of ed and vd, and ed and vd of some pairs."""
     logit = trained.program.score.outputs["logit"]
-    parts, ends = [], []
+    parts, ends, some = [], [], []
     for _, values in trained.iter_score(features["text"], features["video"], (logit, "ed", "vd")):
         parts.append(values[logit])
         ends.append([(values[k].min(), values[k].max()) for k in ("ed", "vd")])
+        apart = -(-values[logit].size // JITTER_PAIRS)
+        some.append([values[k].reshape(-1)[::apart] for k in ("ed", "vd")])
     (ed_lo, vd_lo), (ed_hi, vd_hi) = np.min(ends, axis=0)[:, 0], np.max(ends, axis=0)[:, 1]
-    return np.concatenate(parts), ((float(ed_lo), float(ed_hi)), (float(vd_lo), float(vd_hi)))
+    ranges = (float(ed_lo), float(ed_hi)), (float(vd_lo), float(vd_hi))
+    ed, vd = (np.concatenate(block) for block in zip(*some, strict=True))
+    return np.concatenate(parts), ranges, (ed, vd)
 
 
 def _add(

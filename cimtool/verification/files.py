@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cimtool.files import replace_texts
-from cimtool.verification.render import html, markdown
+from cimtool.verification.page import html
+from cimtool.verification.render import markdown
 from cimtool.verification.report import Report
 
 REPORT_FILES = ("report.json", "report.md", "report.html")

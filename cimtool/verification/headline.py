@@ -5,109 +5,246 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cimtool.reference.bootstrap import Change
 from cimtool.verification.drift import POLYNOMIAL, Row
-from cimtool.verification.evaluate import Reference
+from cimtool.verification.references import Scatter
 
 BROKEN_SURROGATE = 2.0
-"""A surrogate this many standard errors from Monte Carlo is off by more than sampling explains."""
+"""A surrogate so many times as far off as Monte Carlo is off by more than sampling explains."""
+
+BROKEN_RECALL = 0.01
+"""One that loses so much of R@1, and more than other queries could explain, is broken as well."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The compiled model's drift from the float polynomial, and the step that adds most of it.
+    """The compiled model's drift, the step that adds most of it, and what it is worth.
 
-    `relative_rmse` is that drift over the polynomial's mean spread within a query, None where it
-    has none. `within_scatter` says whether the drift is at most the Monte Carlo score's own
-    standard error, None where that is not known. `cause` is None where no step changes any score.
+    `reference_rmse` and `reference_top1` are against the reference; `compiled_rmse`,
+    `relative_rmse` (of the polynomial's mean spread within a query, None where it has none) and
+    `top1_agreement` against the float polynomial. `equal_samples` is the K at which Monte Carlo
+    would err as much, None where it is not known or nothing is off. `cause` is the dearest step,
+    None where no step changes any score; it is the polynomial where the surrogate costs most.
     """
 
+    reference_rmse: float | None
+    reference_top1: float | None
     compiled_rmse: float
     relative_rmse: float | None
     top1_agreement: float
-    standard_error: float | None
-    within_scatter: bool | None
+    equal_samples: float | None
+    surrogate_rmse: float | None
+    surrogate_broken: bool
     cause: str | None
     cause_before: str | None
     cause_rmse: float
-    surrogate_rmse: float | None
+    r1_loss: Change | None
     sentences: tuple[str, ...]
 
 
-def headline(rows: Sequence[Row], reference: Reference, score: str) -> Headline:
-    """Read the table: its last row is the compiled model, the cause a step after `polynomial`."""
+def headline(
+    rows: Sequence[Row],
+    reference: str,
+    scatter: Scatter | None,
+    score: str,
+    faults: Sequence[str],
+    jitter: float,
+) -> Headline:
+    """Read the table: its last row is the compiled model, `reference` names its reference's row.
+
+    `faults` and `jitter` are the surrogate's, as in `surrogate_faults`. Of one that amplifies
+    errors the later rows are of its own making, so it is the cause whatever they are.
+    """
     start = next(i for i, row in enumerate(rows) if row.stage == POLYNOMIAL)
-    compiled = rows[-1]
-    steps = list(zip(rows[start:], rows[start + 1 :], strict=False))
-    before, worst = max(steps, key=lambda pair: pair[1].step_rmse or 0.0)
-    cause_rmse = worst.step_rmse or 0.0
-    drift = rows[start].drift
-    error = reference.standard_error
-    spread = rows[start].spread or 0.0
-    rmse = compiled.polynomial_rmse or 0.0
-    relative = rmse / spread if spread > 0 else None
-    within = None if error is None else rmse <= error
-    top1 = compiled.polynomial_top1 if compiled.polynomial_top1 is not None else 1.0
-    share = f", {relative:.1%} of its spread within a query" if relative is not None else ""
-    sentences = [
-        f"The compiled model is {rmse:.4g} ({score} RMSE) from the float polynomial{share}; top-1 "
-        f"agreement {top1:.1%}."
-    ]
-    if error is not None:
-        sentences += _scatter(rmse, error, spread, reference.samples)
-    if cause_rmse > 0:
-        sentences.append(
-            f'The step that adds most is "{worst.stage}": RMSE {cause_rmse:.4g} against '
-            f'"{before.stage}".'
-        )
+    surrogate, compiled = rows[start], rows[-1]
+    exact = scatter is not None and scatter.rmse is not None
+    if exact and amplifies(surrogate, jitter):
+        before, worst = reference, surrogate
     else:
-        sentences.append("No step changes any score.")
-    return Headline(
+        before, worst = _dearest(rows, start, reference, exact)
+    cause_rmse = worst.step_rmse or 0.0
+    spread = surrogate.spread or 0.0
+    rmse = compiled.polynomial_rmse or 0.0
+    found = Headline(
+        reference_rmse=compiled.drift.logit_rmse if compiled.drift and scatter else None,
+        reference_top1=compiled.drift.top1_agreement if compiled.drift and scatter else None,
         compiled_rmse=rmse,
-        relative_rmse=relative,
-        top1_agreement=top1,
-        standard_error=error,
-        within_scatter=within,
+        relative_rmse=rmse / spread if spread > 0 else None,
+        top1_agreement=1.0 if compiled.polynomial_top1 is None else compiled.polynomial_top1,
+        equal_samples=_equal_samples(compiled, scatter),
+        surrogate_rmse=surrogate.drift.logit_rmse if surrogate.drift else None,
+        surrogate_broken=bool(faults),
         cause=worst.stage if cause_rmse > 0 else None,
-        cause_before=before.stage if cause_rmse > 0 else None,
+        cause_before=before if cause_rmse > 0 else None,
         cause_rmse=cause_rmse,
-        surrogate_rmse=drift.logit_rmse if drift else None,
-        sentences=tuple(sentences),
+        r1_loss=compiled.losses.get("r1_loss"),
+        sentences=(),
     )
+    return _said(found, rows, scatter, score, spread)
 
 
-def _scatter(rmse: float, error: float, spread: float, samples: int) -> list[str]:
-    """What Monte Carlo's scatter says of a drift of `rmse`; no comfort where it hides the scores.
+def _dearest(rows: Sequence[Row], start: int, reference: str, exact: bool) -> tuple[str, Row]:
+    """The step that adds most and what stands before it; the surrogate's own where it is known."""
+    steps = [(rows[i - 1].stage, rows[i]) for i in range(start + 1, len(rows))]
+    if exact:
+        steps.insert(0, (reference, rows[start]))
+    return max(steps, key=lambda step: step[1].step_rmse or 0.0)
+
+
+def _equal_samples(compiled: Row, scatter: Scatter | None) -> float | None:
+    """K at which Monte Carlo's mean square error, which falls as 1/K, is the compiled model's."""
+    if scatter is None or compiled.drift is None:
+        return None
+    if scatter.rmse is None:
+        own, error = scatter.standard_error, compiled.polynomial_rmse or 0.0
+    else:
+        own, error = scatter.rmse, compiled.drift.logit_rmse
+    return scatter.samples * (own / error) ** 2 if error > 0 else None
+
+
+def _said(
+    found: Headline, rows: Sequence[Row], scatter: Scatter | None, score: str, spread: float
+) -> Headline:
+    sentences = []
+    if scatter is not None and scatter.rmse is not None:
+        sentences += _of_exact(found, rows, scatter, score)
+    else:
+        share = ""
+        if found.relative_rmse is not None:
+            share = f", {found.relative_rmse:.1%} of its spread within a query"
+        sentences.append(
+            f"The compiled model is {found.compiled_rmse:.4g} ({score} RMSE) from the float "
+            f"polynomial{share}; top-1 agreement {found.top1_agreement:.1%}."
+        )
+        if scatter is not None:
+            sentences += _of_scatter(found, scatter, spread)
+    sentences += _of_steps(found, rows)
+    if found.r1_loss is not None:
+        sentences.append(_of_recall(found.r1_loss))
+    return Headline(**{**vars(found), "sentences": tuple(sentences)})
+
+
+def _of_exact(found: Headline, rows: Sequence[Row], scatter: Scatter, score: str) -> list[str]:
+    """The compiled model beside Monte Carlo, both against the exact score."""
+    compiled = rows[-1].drift
+    if compiled is None or scatter.rmse is None or scatter.top1_agreement is None:
+        raise TypeError("the compiled model has no drift from the exact score")
+    sentences = [
+        f"The compiled model is {compiled.logit_rmse:.4g} ({score} RMSE) from the exact score, "
+        f"{compiled.relative_rmse:.1%} of its spread within a query; top-1 agreement "
+        f"{compiled.top1_agreement:.1%}."
+    ]
+    if found.equal_samples is None:
+        return sentences
+    closer = compiled.logit_rmse <= scatter.rmse
+    sentences.append(
+        f"That is {'closer' if closer else 'FURTHER'} than Monte Carlo at K={scatter.samples} is "
+        f"({scatter.rmse:.4g}, top-1 agreement {scatter.top1_agreement:.1%}), which would err as "
+        f"much at about K={samples_text(found.equal_samples)}."
+    )
+    return sentences
+
+
+def samples_text(samples: float) -> str:
+    """A number of samples to two digits; they are no more certain than that."""
+    if samples < 1:
+        return "1 or less"
+    return f"{float(f'{samples:.2g}'):,.0f}"
+
+
+def _of_scatter(found: Headline, scatter: Scatter, spread: float) -> list[str]:
+    """What Monte Carlo's scatter says of a drift; no comfort where it hides the scores.
 
     Where the scores of a query do not differ at all, more samples would not make them.
     """
+    rmse, error = found.compiled_rmse, scatter.standard_error
     hidden = 0 < spread < error
     said = []
     if rmse > error or not hidden:
         place = "within" if rmse <= error else "MORE than"
+        equal = ""
+        if found.equal_samples is not None:
+            equal = f"; it would scatter as much at about K={samples_text(found.equal_samples)}"
         said.append(
             f"That is {place} the scatter of the Monte Carlo score itself, whose standard error is "
-            f"{error:.4g} at K={samples}."
+            f"{error:.4g} at K={scatter.samples}{equal}."
         )
     if hidden:
         said.append(
-            f"Monte Carlo at K={samples} scatters more (standard error {error:.4g}) than the "
-            f"polynomial's scores differ within a query ({spread:.4g}): use more samples."
+            f"Monte Carlo at K={scatter.samples} scatters more (standard error {error:.4g}) than "
+            f"the polynomial's scores differ within a query ({spread:.4g}): use more samples."
         )
     return said
 
 
-def surrogate_warning(rows: Sequence[Row], reference: Reference) -> str | None:
-    """A sentence where the polynomial itself is further from Monte Carlo than sampling explains."""
-    row = next(row for row in rows if row.stage == POLYNOMIAL)
-    error = reference.standard_error
-    if error is None or row.drift is None or row.drift.logit_rmse <= BROKEN_SURROGATE * error:
-        return None
-    times = (
-        f"{row.drift.logit_rmse / error:.1f} times that score's standard error"
-        if error > 0
-        else "which has no scatter"
-    )
-    return (
-        f"the polynomial itself is {row.drift.logit_rmse:.4g} from the Monte Carlo score, {times}: "
-        "a loss of the fit, before any hardware"
-    )
+def _of_steps(found: Headline, rows: Sequence[Row]) -> list[str]:
+    if found.cause is None:
+        return ["No step changes any score."]
+    if found.cause == POLYNOMIAL:
+        what = "is BROKEN" if found.surrogate_broken else "itself costs most"
+        return [
+            f"The surrogate {what}: the float polynomial is {found.cause_rmse:.4g} from the "
+            f"{found.cause_before} score, and all that the compiler did adds "
+            f"{found.compiled_rmse:.4g}."
+        ]
+    return [
+        f'The step that adds most is "{found.cause}": RMSE {found.cause_rmse:.4g} against '
+        f'"{found.cause_before}".'
+    ]
+
+
+def _of_recall(loss: Change) -> str:
+    """Points of R@1, the worse of both directions, and whether they could be chance."""
+    points = points_text(loss)
+    if loss.low > 0:
+        return f"R@1 LOSES more than other queries could explain: {points}."
+    return f"The loss of R@1 is within what other queries would change: {points}."
+
+
+def points_text(loss: Change) -> str:
+    """A loss in points with its interval."""
+    return f"{100 * loss.value:.1f} points ({100 * loss.low:.1f} to {100 * loss.high:.1f})"
+
+
+def surrogate_faults(
+    surrogate: Row, scatter: Scatter | None, score: str, jitter: float
+) -> tuple[str, ...]:
+    """What is wrong with the surrogate itself, before any hardware, a sentence each.
+
+    It is further off than sampling explains; or it loses R@1; or `jitter`, the change of its score
+    where ed or vd is 0.1% of its range off, is more than the scores differ within a query.
+    """
+    drift = surrogate.drift
+    if scatter is None or drift is None:
+        return ()
+    exact = scatter.rmse is not None
+    error = scatter.rmse if scatter.rmse is not None else scatter.standard_error
+    name = "exact" if exact else "Monte Carlo"
+    faults = []
+    if drift.logit_rmse > BROKEN_SURROGATE * error:
+        times = "which has no scatter"
+        if error > 0:
+            measure = "own error" if exact else "standard error"
+            times = f"{drift.logit_rmse / error:.1f} times Monte Carlo's {measure}"
+        faults.append(
+            f"the polynomial itself is {drift.logit_rmse:.4g} ({score} RMSE) from the {name} "
+            f"score, {times}: a loss of the fit, before any hardware"
+        )
+    lost = surrogate.losses.get("r1_loss")
+    if exact and lost is not None and lost.low > 0 and lost.value >= BROKEN_RECALL:
+        faults.append(
+            f"the polynomial itself loses {points_text(lost)} of R@1: a loss of the fit, before "
+            "any hardware"
+        )
+    if exact and amplifies(surrogate, jitter):
+        faults.append(
+            "the polynomial's terms are large and cancel: where ed or vd is 0.1% of its range off, "
+            f"its {score} changes by {jitter:.4g}, more than the scores of a query differ "
+            f"({drift.spread:.4g}); no hardware computes it well, fit another one (`cimtool fit`)"
+        )
+    return tuple(faults)
+
+
+def amplifies(surrogate: Row, jitter: float) -> bool:
+    """Whether small errors of ed and vd move it by more than the scores of a query differ."""
+    return surrogate.drift is not None and jitter > surrogate.drift.spread > 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cimtool.errors import CimError
 from cimtool.named import unknown
-from cimtool.reference.metrics import LIMITS
+from cimtool.reference.queries import LIMITS
 
 
 @dataclass(frozen=True)

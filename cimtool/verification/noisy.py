@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,23 +17,22 @@ from cimtool.hardware.noise.times import time_text
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.progress import Say
-from cimtool.reference.metrics import retrieval
+from cimtool.reference.bootstrap import Samples
+from cimtool.reference.queries import Figures, Queries, figures, retrieval
 from cimtool.simulator import Features, Simulator
-from cimtool.verification.drift import Row, Table, on_grid, rmse
+from cimtool.verification.drift import Row, Table, on_grid, rmse, row_from
 from cimtool.verification.evaluate import encode, real_means
 
 MEDIAN, WORST = 50.0, 5.0
 """Percentiles over dies: of what is better when higher; of errors 50 and 100 - 5."""
 
-HIGHER_IS_BETTER = frozenset(
-    {"polynomial_top1", "top1_agreement", "spearman", "r1", "r5", "r10", "cosine_gap"}
-    | {"text_to_video", "video_to_text", "spread", "queries"}
-)
+HIGHER_IS_BETTER = ("r1_", "r5_", "r10_", "map_", "cosine_gap", "top1", "spearman", "spread")
+"""Parts of the names of figures of which the worst are the lowest."""
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """What `verify` found of dies: two rows, each figure a percentile over dies of its own.
+    """What `verify` found of dies at one time: two rows, each figure a percentile over dies.
 
     `percentile` is the one of the worst row (of errors, 100 less it); `seconds` count from t0.
     """
@@ -89,33 +88,25 @@ def _r1(row: Row) -> float:
     return 0.0 if found is None else (found.text_to_video.r1 + found.video_to_text.r1) / 2
 
 
-def percentile_row(stage: str, rows: Sequence[Row], percentile: float) -> Row:
-    """A row whose every figure is a percentile over `rows`: of errors, 100 - `percentile`."""
-    row: Row = _percentiles(list(rows), percentile, "")
-    return replace(row, stage=stage)
+def over_dies(dies: Sequence[Queries], percentile: float, samples: Samples) -> Figures:
+    """Figures that are each a percentile over dies: of errors, 100 - `percentile`."""
+    of_dies = [figures(one, samples) for one in dies]
+    return {
+        name: _percentile(name, np.stack([one[name] for one in of_dies]), percentile)
+        for name in of_dies[0]
+    }
 
 
-def _percentiles(values: list[Any], percentile: float, name: str) -> Any:
-    first = values[0]
-    if is_dataclass(first):
-        parts = {
-            f.name: _percentiles([getattr(v, f.name) for v in values], percentile, f.name)
-            for f in fields(first)
-        }
-        return replace(first, **parts)  # type: ignore[type-var]
-    if first is None or isinstance(first, str):
-        return first
-    at = percentile if name in HIGHER_IS_BETTER else 100 - percentile
+def _percentile(name: str, values: FloatArray, percentile: float) -> FloatArray:
+    """The percentile over the first axis of `values` [dies, B]."""
+    at = percentile if any(part in name for part in HIGHER_IS_BETTER) else 100 - percentile
     if name == "bias":
-        return _farther(values, percentile)
-    found = float(np.percentile(np.asarray(values, np.float64), at))
-    return round(found) if isinstance(first, int) else found
-
-
-def _farther(values: list[float], percentile: float) -> float:
-    """The bias that is as far from zero as the percentile says, with its sign."""
-    order = sorted(values, key=abs)
-    return order[min(len(order) - 1, round((100 - percentile) / 100 * (len(order) - 1)))]
+        # As far from zero as the percentile says, with its sign.
+        order = np.argsort(np.abs(values), axis=0, kind="stable")
+        index = min(len(values) - 1, round(at / 100 * (len(values) - 1)))
+        found: FloatArray = np.take_along_axis(values, order[index : index + 1], axis=0)[0]
+        return found
+    return np.percentile(values, at, axis=0)
 
 
 def measure_dies(
@@ -124,25 +115,26 @@ def measure_dies(
     trials: int,
     data: Embeddings,
     table: Table,
+    seed: int,
     say: Say,
 ) -> Noisy:
     """Score dies of a bundle and hold them against the table's references and its last row."""
-    rows, readout = [], ReadoutCost()
+    found, readout = [], ReadoutCost()
+    when = time_text(conditions.seconds)
     for index, die in enumerate(dies(bundle, conditions, trials), 1):
-        say(f"die {index} of {trials}: encoding and scoring")
+        say(f"die {index} of {trials}, {when}: encoding and scoring")
         features, scores = _scored(die.program, data)
-        means = real_means(die.program, features)
-        rows.append(table.row("noisy", on_grid(scores), *means))
+        found.append(table.measured(on_grid(scores), *real_means(die.program, features)))
         readout = die.readout
-    when = f"noisy {time_text(conditions.seconds)}"
-    return Noisy(
-        trials,
-        conditions.seconds,
-        conditions.compensation,
-        readout,
-        percentile_row(f"{when}, median", rows, MEDIAN),
-        percentile_row(f"{when}, 5th %", rows, WORST),
-    )
+    rows = [partial(over_dies, found, percentile) for percentile in (MEDIAN, WORST)]
+    named = []
+    texts, videos = len(data.text), len(data.video)
+    uncertain = table.uncertainties(rows, seed)
+    for name, row, one in zip(("median", "5th %"), rows, uncertain, strict=True):
+        values = {name: float(v[0]) for name, v in row(Samples.once(texts, videos)).items()}
+        stage = row_from(f"noisy {when}, {name}", values, found[0])
+        named.append(replace(stage, intervals=one.intervals, losses=one.losses))
+    return Noisy(trials, conditions.seconds, conditions.compensation, readout, named[0], named[1])
 
 
 def _scored(program: Program, data: Embeddings) -> tuple[dict[str, Features], FloatArray]:

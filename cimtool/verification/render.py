@@ -1,26 +1,40 @@
-"""A report as text for a terminal, as Markdown, and as one self-contained page."""
+"""A report as text for a terminal, and as Markdown for a pull request."""
 
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich import box
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from cimtool.verification.columns import Column, drift_columns, number, percent, retrieval_columns
-from cimtool.verification.drift import POLYNOMIAL, Row
+from cimtool.verification.answers import (
+    clipping_sentence,
+    energy,
+    fit_sentence,
+    latency,
+    noisiest_sentence,
+    other_notes,
+    unmodelled,
+)
+from cimtool.verification.columns import (
+    Column,
+    drift_columns,
+    retrieval_columns,
+    survival_columns,
+    survivors,
+)
+from cimtool.verification.drift import Row
 from cimtool.verification.report import Report
 from cimtool.verification.sentences import (
     bit_sentences,
     clipped_sentence,
     domain_sentences,
     fidelity,
+    floor_sentence,
     limit_sentences,
+    margin_sentences,
     measured_on,
 )
 
@@ -36,9 +50,14 @@ def terminal_table(report: Report, width: int = WIDTH) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=max(width, SMALLEST), color_system=None, highlight=False)
     console.print(f"{report.bundle}: {measured_on(report)}", markup=False)
-    for columns in (drift_columns(report), retrieval_columns(report)):
-        console.print(_rich_table(columns, report.shown, width >= WIDTH))
-    for sentence in (*report.headline.sentences, *_findings(report)):
+    for columns, rows in (
+        (survival_columns(report), survivors(report)),
+        (drift_columns(report), report.shown),
+        (retrieval_columns(report), report.shown),
+    ):
+        console.print(_rich_table(columns, rows, width >= WIDTH))
+    said = (*report.headline.sentences, *_next(report), *_findings(report), *report.notes)
+    for sentence in said:
         console.print(sentence, markup=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
@@ -50,34 +69,81 @@ def _rich_table(columns: Sequence[Column], rows: Sequence[Row], whole: bool) -> 
         justify: JustifyMethod = "left" if column is shown[0] else "right"
         table.add_column(column.head, justify=justify, vertical="bottom", no_wrap=True)
     for row in rows:
-        table.add_row(*(column.cell(row) for column in shown))
+        cells = [column.cell(row) for column in shown]
+        table.add_row(*(cells if whole else _in_two_lines(cells)))
     return table
 
 
+def _in_two_lines(cells: Sequence[str]) -> list[str]:
+    """Intervals below their figures, and all figures of a row in its first line."""
+    if not any(" [" in cell for cell in cells):
+        return list(cells)
+    return [cell.replace(" [", "\n[") if " [" in cell else f"{cell}\n" for cell in cells]
+
+
+def _next(report: Report) -> tuple[str, ...]:
+    return tuple(f"Next: {text}." for text in report.advice)
+
+
 def _findings(report: Report) -> tuple[str, ...]:
-    clipped = clipped_sentence(report)
+    known = (
+        floor_sentence(report),
+        clipping_sentence(report),
+        noisiest_sentence(report),
+        clipped_sentence(report),
+    )
     return (
-        *bit_sentences(report),
+        *margin_sentences(report),
+        *(sentence for sentence in known if sentence),
         *domain_sentences(report),
-        *((clipped,) if clipped else ()),
+        *bit_sentences(report),
         *limit_sentences(report),
-        *report.notes,
     )
 
 
 def markdown(report: Report) -> str:
-    """The text of `report.md`."""
-    lines = [f"# {report.bundle}", "", measured_on(report), ""]
+    """The text of `report.md`: what a reviewer asks first, the rest folded."""
+    verdict = "failed" if report.failed else "passed"
+    lines = [f"# {_plain(report.bundle)}: {verdict}", "", _plain(measured_on(report)), ""]
+    if report.failed:
+        lines += [*(f"* **{_plain(text)}**" for text in report.failures), ""]
     lines += [f"**{report.headline.sentences[0]}**", *report.headline.sentences[1:], ""]
-    for title, columns in (
-        ("Drift", drift_columns(report)),
-        ("Retrieval", retrieval_columns(report)),
-    ):
-        lines += [f"## {title}", "", *_markdown_table(columns, report.shown), ""]
-        lines += [f"* {c.title}: {c.meaning}" for c in columns if c.meaning]
-        lines += [""]
-    lines += ["## Checks", "", *(f"* {text}" for text in (*_findings(report), fidelity(report)))]
-    return "\n".join(lines) + "\n"
+    lines += [*_markdown_table(survival_columns(report), survivors(report)), ""]
+    lines += [f"* {_plain(text)}" for text in _answers(report)]
+    lines += ["", "## Drift", "", *_markdown_table(drift_columns(report), report.shown), ""]
+    lines += _folded("What the columns mean", _meanings(drift_columns(report)))
+    retrieval = _markdown_table(retrieval_columns(report), report.shown)
+    lines += _folded("Retrieval", [*retrieval, "", "Shares in percent; rank is the median."])
+    checks = (*_findings(report), fidelity(report))
+    lines += _folded("Checks and findings", [f"* {_plain(text)}" for text in checks])
+    return "\n".join(lines)
+
+
+def _answers(report: Report) -> list[str]:
+    query, gallery = report.cost["query"], report.cost["gallery"]
+    return [
+        f"Fit: {fit_sentence(report)}",
+        *_next(report),
+        f"Converters: {clipping_sentence(report)}",
+        f"A query against {gallery:,} items: {energy(query)}, {latency(query)}, energy known for "
+        f"{query['coverage']:.0%} of its operations",
+        *(f"Not modelled: {text}" for text in unmodelled(report)),
+        *other_notes(report),
+    ]
+
+
+def _plain(text: str) -> str:
+    """Text whose characters Markdown would take for markup or HTML, escaped."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+    return "".join(f"\\{c}" if c in "`*_[]" else c for c in escaped)
+
+
+def _meanings(columns: Sequence[Column]) -> list[str]:
+    return [f"* {c.title}: {_plain(c.meaning)}" for c in columns if c.meaning]
+
+
+def _folded(title: str, lines: Sequence[str]) -> list[str]:
+    return ["<details>", f"<summary>{title}</summary>", "", *lines, "", "</details>", ""]
 
 
 def _markdown_table(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
@@ -85,49 +151,3 @@ def _markdown_table(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]
     lines.append("|" + "|".join([" --- "] + [" ---: "] * (len(columns) - 1)) + "|")
     lines += ["| " + " | ".join(column.cell(row) for column in columns) + " |" for row in rows]
     return lines
-
-
-def html(report: Report) -> str:
-    """The text of `report.html`: one page that needs nothing else."""
-    environment = Environment(
-        loader=PackageLoader("cimtool.verification", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html").render(
-        report=report,
-        measured_on=measured_on(report),
-        tables=(
-            ("Drift", drift_columns(report)),
-            ("Retrieval", retrieval_columns(report)),
-        ),
-        steps=_steps(report),
-        bits=bit_sentences(report),
-        fidelity=fidelity(report),
-        domains=domain_sentences(report),
-        clipped=clipped_sentence(report),
-        settings=_flat(report.settings),
-        number=number,
-        percent=percent,
-    )
-
-
-def _steps(report: Report) -> list[tuple[str, str, float]]:
-    """Name, text and share of the largest, of each step after the polynomial."""
-    start = next(i for i, row in enumerate(report.rows) if row.stage == POLYNOMIAL)
-    steps = [(row.stage, row.step_rmse or 0.0) for row in report.rows[start + 1 :]]
-    largest = max(rmse for _, rmse in steps) or 1.0
-    return [(stage, number(rmse), 100 * rmse / largest) for stage, rmse in steps]
-
-
-def _flat(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(key, setting_text(value)) for key, value in settings.items() if value != []]
-
-
-def setting_text(value: Any) -> str:
-    """A setting as a reader knows it; no converter and no limit of an array are `none`."""
-    if value is None:
-        return "none"
-    return value if isinstance(value, str) else json.dumps(value)

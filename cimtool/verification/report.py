@@ -11,13 +11,16 @@ from typing import Any
 from cimtool.errors import CheckFailed
 from cimtool.verification.bits import BitCount, failures
 from cimtool.verification.drift import Row
-from cimtool.verification.evaluate import Reference
 from cimtool.verification.headline import Headline
+from cimtool.verification.layers import LayerFinding
 from cimtool.verification.limits import Limit
+from cimtool.verification.margins import Margin, PairSample, RecallCurve
 from cimtool.verification.noisy import Noisy
+from cimtool.verification.references import Reference, Scatter
 from cimtool.verification.saturation import Domain, Stored
+from cimtool.verification.sensitivity import Sensitivity
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 DIGITS = 6
 """Significant digits of the numbers in `report.json`: what every machine agrees on."""
 
@@ -33,11 +36,26 @@ class DataCard:
 
 
 @dataclass(frozen=True)
+class TargetFigure:
+    """A figure of the target that costs rest on, and how sure it is."""
+
+    quantity: str
+    value: float
+    unit: str
+    scope: str
+    status: str
+    source: str
+
+
+@dataclass(frozen=True)
 class Report:
     """What `verify` found of one bundle; `rows` end with the ONNX files.
 
-    `score` says what is compared, `logit` or `score` (a polynomial that predicts p). `bits` count
-    the values that differ between implementations, `notes` are sentences a reader should see.
+    `score` says what is compared, `logit` or `score` (a polynomial that predicts p); `scatter` is
+    Monte Carlo's own, None where a and b are not known. `bits` count the values that differ
+    between implementations; `noisy` are dies at one time each; `advice` says which setting to
+    change next. `cost` is what `cimtool cost` says of a query against the videos as gallery,
+    `placement` its picture (not in the JSON); `notes` are sentences a reader should see.
     """
 
     bundle: str
@@ -48,22 +66,33 @@ class Report:
     data: DataCard
     seed: int
     reference: Reference
+    scatter: Scatter | None
     headline: Headline
     rows: tuple[Row, ...]
+    noisy: tuple[Noisy, ...]
+    margins: tuple[Margin, ...]
+    curves: tuple[RecallCurve, ...]
+    pairs: PairSample
     bits: tuple[BitCount, ...]
     domains: tuple[Domain, ...]
     stored: tuple[Stored, ...]
+    layers: tuple[LayerFinding, ...]
+    sensitivity: Sensitivity
+    advice: tuple[str, ...]
     metrics: Mapping[str, float]
     limits: tuple[Limit, ...]
     notes: tuple[str, ...]
+    unmodelled: tuple[str, ...]
+    cost: Mapping[str, Any]
+    figures: tuple[TargetFigure, ...]
     settings: Mapping[str, Any]
     provenance: Mapping[str, Any]
-    noisy: Noisy | None = None
+    placement: str
 
     @property
     def shown(self) -> tuple[Row, ...]:
         """The rows of the drift table: the stages, then what dies keep where any were drawn."""
-        return self.rows if self.noisy is None else (*self.rows, *self.noisy.rows)
+        return (*self.rows, *(row for one in self.noisy for row in one.rows))
 
     @property
     def final(self) -> Row:
@@ -83,6 +112,7 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """Plain values, numbers at 6 significant digits, infinities and unknowns as None."""
         values: dict[str, Any] = {"format_version": FORMAT_VERSION, **plain(self)}
+        del values["placement"]
         values["passed"] = not self.failed
         values["failures"] = list(self.failures)
         return values
@@ -114,7 +144,7 @@ def plain(value: Any) -> Any:
 
 
 def _derived(value: Any) -> dict[str, Any]:
-    names = ("relative_rmse", "relative_centred_rmse", "kept")
+    names = ("relative_rmse", "relative_centred_rmse", "kept", "is_real")
     return {name: plain(getattr(value, name)) for name in names if hasattr(value, name)}
 
 

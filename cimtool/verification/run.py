@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +10,21 @@ import numpy as np
 
 from cimtool import __version__
 from cimtool.arrays import Array, FloatArray
+from cimtool.calibration_rows import check_unseen
+from cimtool.costs.estimate import Estimate, estimate
+from cimtool.costs.picture import placement_svg
+from cimtool.costs.render import estimate_json
 from cimtool.dies import NoiseOptions, conditions_of
 from cimtool.emit.bundle import SHORTLIST, Bundle
 from cimtool.emit.runtime import Session
 from cimtool.errors import CimError
+from cimtool.hardware.noise.program import Conditions
+from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.programmed import features_sha256, recall
 from cimtool.progress import Say, silent
-from cimtool.reference.metrics import limit_metrics
+from cimtool.reference.queries import limit_metrics, once
 from cimtool.simulator import Features, Simulator
 from cimtool.verification.bits import (
     REFERENCE,
@@ -29,16 +35,19 @@ from cimtool.verification.bits import (
     count_differences,
     few_rows,
 )
-from cimtool.verification.drift import POLYNOMIAL, Row, Truth
-from cimtool.verification.evaluate import Evaluation, ReferenceScores, evaluate, real_means
+from cimtool.verification.drift import POLYNOMIAL, Row, Table, Truth
+from cimtool.verification.evaluate import Evaluation, evaluate, real_means
 from cimtool.verification.files import write_report
-from cimtool.verification.headline import Headline, headline, surrogate_warning
+from cimtool.verification.headline import Headline, headline, surrogate_faults
+from cimtool.verification.layers import layer_findings
 from cimtool.verification.limits import check_limits, check_metric
+from cimtool.verification.margins import Margin, RecallCurve, margins, pair_sample, recall_curves
 from cimtool.verification.noisy import Noisy, measure_dies
-from cimtool.verification.report import DataCard, Report, VerificationFailed
+from cimtool.verification.references import References
+from cimtool.verification.report import DataCard, Report, TargetFigure, VerificationFailed
 from cimtool.verification.saturation import stored_values
+from cimtool.verification.sensitivity import Sensitivity, advice, sensitivity
 
-DEFAULT_SAMPLES = 10
 FEW_QUERIES = 200
 MOST = 0.5
 """A larger share of queries whose compiled scores are all equal is a warning."""
@@ -49,23 +58,25 @@ ONNX_ROW = "ONNX Runtime"
 def verify_bundle(
     bundle: Bundle,
     data: Embeddings,
-    samples: int | None = None,
-    seed: int = 0,
+    references: References | None = None,
     limits: Mapping[str, float] | None = None,
     folder: Path | None = None,
     say: Say = silent,
     noise: NoiseOptions | None = None,
+    seen_rows: bool = False,
 ) -> Report:
     """Measure what each stage cost on `data` and compare the implementations bit for bit.
 
-    `data` has the widths (and unit rows) that the model takes. The report goes into `folder` where
+    `data` has the widths (and unit rows) that the model takes; without `references` drift is
+    against the exact score. The report goes into `folder` where
     one is given, also where a check fails: then VerificationFailed (a CheckFailed) is raised, for a
-    bit that differs or a metric over its limit in `limits`. Raises CimError for an unknown metric.
+    bit that differs or a metric over its limit in `limits`. Raises CimError for an unknown metric,
+    fewer than two rows of a modality and, unless `seen_rows`, rows that the bundle was calibrated
+    on.
     """
     for metric in limits or {}:
         check_metric(metric)
-    reference = ReferenceScores(DEFAULT_SAMPLES if samples is None else samples, seed)
-    report = measure(bundle, data, reference, limits or {}, say, noise)
+    report = measure(bundle, data, references or References(), limits or {}, say, noise, seen_rows)
     if folder is not None:
         write_report(report, folder)
     if report.failed:
@@ -76,24 +87,39 @@ def verify_bundle(
 def measure(
     bundle: Bundle,
     data: Embeddings,
-    reference: ReferenceScores,
+    references: References,
     limits: Mapping[str, float],
     say: Say = silent,
     noise: NoiseOptions | None = None,
+    seen_rows: bool = False,
 ) -> Report:
-    """Make the report of a bundle, whatever the checks find."""
-    conditions = None if noise is None else conditions_of(bundle, noise)
+    """Make the report of a bundle, whatever the checks find; arguments as of `verify_bundle`."""
+    times = () if noise is None else times_of(bundle, noise)
+    require_rivals(data)
+    if not seen_rows:
+        check_unseen(bundle, data)
     check_gallery(bundle, data)
-    found = evaluate(bundle.stages, bundle.model, data, reference, say)
+    found = evaluate(bundle.stages, bundle.model, data, references, say)
     bits = _check_bits(bundle, data, found, say)
+    noisy = tuple(
+        measure_dies(bundle, one, noise.trials, data, found.table, references.seed, say)
+        for one in times
+        if noise is not None
+    )
+    say("resampling queries")
+    rows = found.table.finished(references.seed)
     score = "logit" if bundle.model.polynomial.fit_logit else "score"
-    rows = tuple(found.table.rows)
-    noisy = None
-    if noise is not None and conditions is not None:
-        noisy = measure_dies(bundle, conditions, noise.trials, data, found.table, say)
-    metrics = _limit_metrics(rows)
+    metrics = _limit_metrics(found.table)
+    say("looking into the layers")
+    layers = layer_findings(bundle.stages, data, simulator=found.simulator)
+    say("sensitivity: each part in integers alone, each left in real numbers")
+    sensitive = sensitivity(bundle.stages, data)
+    surrogate = next(row for row in rows if row.stage == POLYNOMIAL)
+    faults = surrogate_faults(surrogate, found.scatter, score, found.jitter)
+    first = headline(rows, found.reference.name, found.scatter, score, faults, found.jitter)
     say("counting saturation")
     lowered = next(stage for stage in bundle.stages if stage.name == "lowered")
+    estimate = _estimate(bundle, data, references.samples)
     return Report(
         bundle=bundle.name,
         model=bundle.model.name,
@@ -101,27 +127,87 @@ def measure(
         fidelity=bundle.target.class_,
         score=score,
         data=DataCard(data.file, len(data.text), len(data.video), data.labels is not None),
-        seed=reference.seed,
+        seed=references.seed,
         reference=found.reference,
-        headline=with_dies(headline(rows, found.reference, score), noisy, rows[-1], score),
+        scatter=found.scatter,
+        headline=with_dies(first, noisy, rows[-1], score),
         rows=rows,
+        noisy=noisy,
+        margins=_margins(found, rows[-1], data),
+        curves=_curves(found.table, rows, data),
+        pairs=pair_sample(found.table.scores, found.scores, data.right, references.seed),
         bits=bits,
         domains=found.domains,
         stored=stored_values(lowered.program, found.simulator, data),
+        layers=layers,
+        sensitivity=sensitive,
+        advice=_advice(first, sensitive),
         metrics=metrics,
         limits=check_limits(limits, metrics),
-        notes=_notes(bundle, data, found),
+        notes=_notes(bundle, data, found, faults),
+        unmodelled=bundle.target.unmodelled,
+        cost=estimate_json(estimate, bundle.name),
+        figures=_figures(bundle.target),
         settings=bundle.settings.to_json(),
         provenance=_provenance(bundle),
-        noisy=noisy,
+        placement=placement_svg(
+            estimate.placements, estimate.layout, f"{bundle.name} on {bundle.target.name}"
+        ),
     )
 
 
-def with_dies(found: Headline, noisy: Noisy | None, compiled: Row, score: str) -> Headline:
+def times_of(bundle: Bundle, noise: NoiseOptions) -> tuple[Conditions, ...]:
+    """When dies are read: at the earliest that is known, and at the time asked for."""
+    asked = conditions_of(bundle, noise)
+    first = conditions_of(bundle, replace(noise, time=None))
+    return (first,) if asked.seconds == first.seconds else (first, asked)
+
+
+def with_dies(found: Headline, noisy: Sequence[Noisy], compiled: Row, score: str) -> Headline:
     """The headline with what dies keep of the compiled model, where any were drawn."""
-    if noisy is None:
-        return found
-    return replace(found, sentences=(*found.sentences, *noisy.sentences(compiled, score)))
+    said = [sentence for one in noisy for sentence in one.sentences(compiled, score)]
+    return replace(found, sentences=(*found.sentences, *dict.fromkeys(said)))
+
+
+def _advice(first: Headline, sensitive: Sensitivity) -> tuple[str, ...]:
+    """What to change next: the surrogate first, where it costs most."""
+    if first.cause == POLYNOMIAL:
+        return ("fit another polynomial: no setting of the hardware mends the surrogate",)
+    return (advice(sensitive),)
+
+
+def _estimate(bundle: Bundle, data: Embeddings, samples: int) -> Estimate:
+    return estimate(
+        bundle.program,
+        bundle.settings,
+        bundle.target,
+        samples=samples,
+        dimension=bundle.model.dimension,
+        gallery=len(data.video),
+        shortlist=None if bundle.gallery is None else bundle.gallery.shortlist,
+    )
+
+
+def _figures(target: Target) -> tuple[TargetFigure, ...]:
+    return tuple(
+        TargetFigure(f.quantity, f.value, f.unit, f.scope, f.status, f.source)
+        for f in target.figures
+    )
+
+
+def _margins(found: Evaluation, compiled: Row, data: Embeddings) -> tuple[Margin, ...]:
+    if compiled.drift is None or len(data.video) < 2:
+        return ()
+    return margins(found.table.scores, compiled.drift.centred_rmse, data.right)
+
+
+def _curves(table: Table, rows: Sequence[Row], data: Embeddings) -> tuple[RecallCurve, ...]:
+    """Of the reference, the polynomial and the compiled model."""
+    names = [row.stage for row in rows]
+    first = next(i for i, one in enumerate(table.queries) if "rank" in one.text)
+    shown = dict.fromkeys((first, names.index(POLYNOMIAL), len(rows) - 1))
+    texts = np.bincount(data.right, minlength=len(data.video))
+    return recall_curves([(names[i], table.queries[i]) for i in shown], texts)
 
 
 def _check_bits(
@@ -165,19 +251,18 @@ def _check_shortlist(bundle: Bundle, found: Evaluation, text: Features) -> tuple
     )
 
 
-def _limit_metrics(rows: tuple[Row, ...]) -> dict[str, float]:
+def _limit_metrics(table: Table) -> dict[str, float]:
     """What a limit can be put on, of the last row against the reference's row.
 
-    The reference is Monte Carlo's row where it is known, otherwise the polynomial's.
+    That is the polynomial's where no other reference is known.
     """
-    compiled = rows[-1]
-    against = rows[0] if rows[0].retrieval else next(r for r in rows if r.stage == POLYNOMIAL)
-    if compiled.drift is None or compiled.retrieval is None or against.retrieval is None:
-        raise TypeError("the last row has no drift")
-    return limit_metrics(compiled.drift, compiled.retrieval, against.retrieval)
+    against = next(one for one in table.queries if "rank" in one.text)
+    return limit_metrics(once(table.queries[-1]), once(against))
 
 
-def _notes(bundle: Bundle, data: Embeddings, found: Evaluation) -> tuple[str, ...]:
+def _notes(
+    bundle: Bundle, data: Embeddings, found: Evaluation, faults: Sequence[str]
+) -> tuple[str, ...]:
     notes = []
     if bundle.model.polynomial.is_constant(*found.statistics):
         notes.append(
@@ -186,13 +271,13 @@ def _notes(bundle: Bundle, data: Embeddings, found: Evaluation) -> tuple[str, ..
         )
     else:
         notes += [f"warning: {text}" for text in _all_equal(found.scores)]
-    warnings = [surrogate_warning(found.table.rows, found.reference)]
+    warnings: list[str | None] = [*faults]
     warnings += [domain.warning() for domain in found.domains]
     notes += [f"warning: {text}" for text in warnings if text]
-    if found.reference.standard_error is None:
+    if found.scatter is None:
         notes.append(
-            "the teacher's a and b are not known, so Monte Carlo's row is not known and drift is "
-            "measured against the float polynomial; compile with --a and --b"
+            "the teacher's a and b are not known, so the exact and Monte Carlo rows are not known "
+            "and drift is measured against the float polynomial; compile with --a and --b"
         )
     notes += _few(found.table.truth, len(data.text))
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from cimtool.verification.bits import REFERENCE_ROWS
+from cimtool.verification.headline import samples_text
+from cimtool.verification.margins import SIGMAS
 from cimtool.verification.report import Report
 
 MODEL_OF = {
@@ -16,6 +21,37 @@ def measured_on(report: Report) -> str:
     data = report.data
     return (
         f"{data.texts} texts x {data.videos} videos of {data.file}, against {report.reference.name}"
+    )
+
+
+def floor_sentence(report: Report) -> str | None:
+    """How far Monte Carlo itself is off, the measure of what a drift is worth."""
+    scatter, equal = report.scatter, report.headline.equal_samples
+    if scatter is None:
+        return None
+    said = (
+        f"Monte Carlo at K={scatter.samples} has a standard error of {scatter.standard_error:.4g} "
+        f"({report.score}, root mean square over pairs, by formula)"
+    )
+    if scatter.floor is not None:
+        floor = scatter.floor
+        said += (
+            f"; on {floor.texts} texts x {floor.videos} videos {floor.seeds} seeds are "
+            f"{floor.rmse:.4g} ± {floor.rmse_spread:.2g} from the exact score, with a top-1 "
+            f"agreement of {floor.top1_agreement:.1%}"
+        )
+    if equal is not None:
+        said += f"; at about K={samples_text(equal)} it would err as much as the compiled model"
+    return f"{said}."
+
+
+def margin_sentences(report: Report) -> tuple[str, ...]:
+    """The share of queries that the error cannot decide, both ways."""
+    return tuple(
+        f"{one.way.replace('_', ' ')}: the right item leads by more than {SIGMAS:g} sigma of the "
+        f"error in {one.leads:.1%} of the queries and trails by more in {one.trails:.1%}; the "
+        f"error may decide {one.open:.1%}"
+        for one in report.margins
     )
 
 
@@ -61,3 +97,10 @@ def limit_sentences(report: Report) -> tuple[str, ...]:
 def fidelity(report: Report) -> str:
     """What bit for bit means on this target."""
     return f"{MODEL_OF[report.fidelity]} (reference on {REFERENCE_ROWS} rows, ONNX Runtime on all)"
+
+
+def setting_text(value: Any) -> str:
+    """A setting as a reader knows it; no converter and no limit of an array are `none`."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)

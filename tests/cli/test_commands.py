@@ -194,7 +194,7 @@ def test_verify_as_json_is_the_report_and_where_it_is(
     written = found.pop("written")
     assert [Path(file).name for file in written] == ["report.json", "report.md", "report.html"]
     assert found == json.loads((tmp_path / "report.json").read_text())
-    assert (found["passed"], found["reference"]["samples"]) == (True, 4)
+    assert (found["passed"], found["scatter"]["samples"]) == (True, 4)
     assert all(count["differing"] == 0 for count in found["bits"])
 
 

@@ -50,7 +50,7 @@ def test_ctrl_c_in_the_middle_of_writing_leaves_nothing(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "half written: 8 files\n"
+        assert process.stdout.readline() == "half written: 9 files\n"
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=60)
     assert (process.returncode, out, error) == (130, "", "cimtool: error: interrupted\n")

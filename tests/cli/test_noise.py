@@ -78,8 +78,9 @@ def test_verify_takes_the_same_options(
         "verify", analog, "--data", small_trunk.eval, "--samples", 2, "--report", tmp_path,
         "--noise", "--trials", 2, "--time", "1d", "--compensation", "column", "--json",
     )  # fmt: skip
-    noisy = ran.json["noisy"]
+    first, noisy = ran.json["noisy"]
     assert (noisy["trials"], noisy["seconds"]) == (2, 86400.0)
+    assert first["seconds"] < noisy["seconds"]
     assert noisy["readout"]["products"] == 512
 
 

@@ -14,13 +14,10 @@ import pytest
 from cimtool.api import Compilation, load, prepare
 from cimtool.emit import bundle as bundle_module
 from cimtool.emit.bundle import (
-    CONSTANTS,
     MANIFEST,
-    ONNX_FILES,
     PROGRAM,
     REPORTED,
-    STAGE_CONSTANTS,
-    STAGES,
+    WHOLE,
     Bundle,
     read_bundle,
     replaced_folder,
@@ -31,8 +28,6 @@ from cimtool.errors import CimError
 from cimtool.ir.program import Program
 from cimtool.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
-
-FILES = (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, *ONNX_FILES)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +86,8 @@ def test_the_manifest_names_every_file_and_where_it_came_from(
     written: Path, small_trunk: DemoFiles
 ) -> None:
     manifest = json.loads((written / MANIFEST).read_text())
-    assert manifest["files"] == {name: sha256(written / name) for name in FILES}
-    assert {file.name for file in written.iterdir()} == {*FILES, MANIFEST}
+    assert manifest["files"] == {name: sha256(written / name) for name in WHOLE}
+    assert {file.name for file in written.iterdir()} == {*WHOLE, MANIFEST}
     assert {"file": small_trunk.projectors.name, "sha256": sha256(small_trunk.projectors)} in (
         manifest["inputs"]
     )
@@ -111,7 +106,7 @@ def test_compiling_again_gives_the_same_bytes(
     assert contents(tmp_path / "again") == contents(written)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", WHOLE)
 def test_one_changed_byte_is_refused(copied: Path, name: str) -> None:
     data = bytearray((copied / name).read_bytes())
     data[len(data) // 2] ^= 1
@@ -120,7 +115,7 @@ def test_one_changed_byte_is_refused(copied: Path, name: str) -> None:
         read_bundle(copied)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", WHOLE)
 def test_a_missing_file_is_refused(copied: Path, name: str) -> None:
     (copied / name).unlink()
     with pytest.raises(CimError, match=rf"{name}: is missing from the bundle"):

@@ -17,6 +17,7 @@ from cimtool.loading.embeddings import (
     checked_rows,
     embeddings_of,
     read_embeddings,
+    require_rivals,
     require_width,
     unit_rows,
     with_unit_rows,
@@ -87,6 +88,7 @@ def changed(row: int, value: float) -> np.ndarray:
         ({"text_to_video": np.arange(3)}, r"text_to_video has shape \[3\]; expected \[4\]"),
         ({"text_to_video": np.zeros(4)}, "text_to_video is of float64; expected integers"),
         ({"labels": np.zeros((4, 2), int)}, r"labels has shape \[4, 2\]"),
+        ({"labels": np.arange(5)}, r"labels has shape \[5\]; expected \[4\], one per text"),
     ],
 )
 def test_mistakes_name_file_key_and_row(
@@ -201,3 +203,11 @@ def test_rows_without_pairs_are_read_and_only_their_truth_is_refused() -> None:
     assert found.text_to_video is None
     with pytest.raises(CimError, match="4 texts and 3 videos, and text_to_video is missing"):
         _ = found.right
+
+
+@pytest.mark.parametrize(("texts", "videos", "key"), [(1, 2, "text"), (2, 1, "video")])
+def test_one_row_ranks_nothing(texts: int, videos: int, key: str) -> None:
+    require_rivals(embeddings_of({"text": TEXT[:2], "video": VIDEO[:2]}))
+    alone = embeddings_of({"text": TEXT[:texts], "video": VIDEO[:videos]}, "f.npz")
+    with pytest.raises(CimError, match=rf"f\.npz: {key} has 1 row; expected at least 2"):
+        require_rivals(alone)

@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cimtool.ir.arithmetic import Store
+from cimtool.ir.arithmetic import Mvm, Store
+from cimtool.ir.heads import plus
+from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import real
-from cimtool.passes.formats import covering, next_power_of_two, value_format
+from cimtool.passes.formats import (
+    Format,
+    covering,
+    layer_input_format,
+    next_power_of_two,
+    shared_scales,
+    value_format,
+)
 
 
 @given(st.floats(1e-30, 1e30))
@@ -43,3 +52,38 @@ def test_nothing_has_a_scale_too() -> None:
 def test_normal_values_are_steps_of_a_power_of_two_up_to_one() -> None:
     fmt = value_format(real(("n",), -1.0, 1.0), Store("normal", 21))
     assert (fmt.lo, fmt.hi, float(fmt.scale)) == (-(2**20), 2**20, 2.0**-20)
+
+
+TOPS = np.array([1.0, 1 / 16])
+STORED = Store("input", 8)
+
+
+def layer(residual: bool) -> Graph:
+    """A layer that hardly reads the second, narrow channel of x; with `residual` x goes past it."""
+    builder = Builder("text", {"x": real(("n", 2), -TOPS, TOPS)})
+    x = builder.add("x.stored", STORED, "x")
+    y = builder.add("fc", Mvm(np.array([[1.0, 0.5], [1e-4, 1e-4]]), np.zeros(2)), x)
+    return builder.graph({"y": builder.add("sum", plus(1, 1), x, y) if residual else y})
+
+
+def input_format(residual: bool, equalise: bool = True) -> Format:
+    return layer_input_format(layer(residual), "x.stored", STORED, equalise)
+
+
+@pytest.mark.parametrize("equalise", [False, True])
+def test_inputs_may_leave_their_calibrated_range_by_a_quarter(equalise: bool) -> None:
+    fmt = input_format(True, equalise)
+    assert np.all(fmt.hi * fmt.scale >= 1.25 * TOPS)
+    assert np.all(np.frexp(fmt.scale)[0] == 0.5)
+    assert float(np.max(fmt.scale)) == 2.0**-6
+
+
+def test_a_value_that_goes_past_its_layers_is_kept_finely() -> None:
+    scales = [np.broadcast_to(input_format(residual).scale, 2) for residual in (False, True)]
+    assert scales[1][1] < scales[0][1]
+
+
+def test_mu_may_leave_its_calibrated_range_by_an_eighth() -> None:
+    builder = Builder("text", {"x": real(("n", 2), -TOPS, TOPS)})
+    graph = builder.graph({"mu": builder.add("mu", Store("mu"), "x")})
+    assert 127 * shared_scales((graph, graph), 8).mu == pytest.approx(1.125, rel=2e-3)

@@ -125,6 +125,7 @@ def test_ed_and_vd_are_exact_sums_of_the_stored_numbers(
             delta, s = mu_t[i] - mu_v[j], s_t[i] + s_v[j]
             ed = (delta * delta + sum_t[i] + sum_v[j]).sum()
             own = (2 * sum_t[i] ** 2 + 2 * sum_v[j] ** 2).sum()
+            own += (4 * sum_t[i] * (sum_t[i] - s_t[i]) + 4 * sum_v[j] * (sum_v[j] - s_v[j])).sum()
             vd = own + (4 * s_t[i] * s_v[j] + 4 * delta * delta * s).sum()
             assert int(pairs["ed"][i, j]) * Fraction(float(score.types["ed"].unit)) == ed
             unit = Fraction(float(score.types["vd"].unit))
@@ -196,3 +197,20 @@ def test_bias_correction_takes_the_mean_error_off_every_layer(models: SimpleName
     for name, mean in layer_means(corrected.program.text, corrected.job.text).items():
         unit = corrected.program.text.types[name].unit
         assert (np.abs(mean - wanted[name]) <= 0.51 * unit).all()
+
+
+def test_rounding_variances_that_are_alike_costs_vd_next_to_nothing(
+    models: SimpleNamespace,
+) -> None:
+    tower = models.trunk(np.random.default_rng(0))
+    made = make(models.program(tower, tower), models.job(*models.data, feature_bits=6))
+    simulator, graph = Simulator(made.program), made.program.text
+    names = ("s_stored", "s_summed")
+    values = simulator.values("text", made.job.text, names)
+    s, fine = (values[name] * graph.types[name].unit for name in names)
+    same = simulator.encode("text", made.job.text)
+    ((_, pairs),) = simulator.iter_score(same, same, ["vd"])
+    found = np.diag(pairs["vd"]) * made.program.score.types["vd"].unit
+    exact = (8 * fine * fine).sum(axis=1)  # mu is the same on both sides
+    plain = (4 * fine * fine + 4 * s * s).sum(axis=1)
+    assert np.abs(found - exact).max() < np.abs(plain - exact).max() / 4

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from cimtool.calibration_rows import row_digests
 from cimtool.errors import CimError
 from cimtool.training import demo_data
 from cimtool.training.demo_data import DemoSettings, prepare, prepare_demo
@@ -61,6 +62,22 @@ def test_artefacts_fit_together_and_are_made_once(tmp_path: Path, sources: list[
     assert prepare(tmp_path / "cache", TINY, sources, said.append) == files
     assert files.projectors.stat().st_mtime_ns == before
     assert len(said) == 1
+
+
+def test_no_evaluation_row_is_a_calibration_row(tmp_path: Path, sources: list[Path]) -> None:
+    """Functions that differ in punctuation alone are two pairs with the same rows."""
+    twin = (
+        (sources[0] / "module.py").read_text().replace(" was ", "; was ").replace(" is ", "  is ")
+    )
+    (sources[0] / "twin.py").write_text(twin)
+    said: list[str] = []
+    files = prepare(tmp_path / "cache", replace(TINY, calibration_rows=150), sources, said.append)
+    assert "160 pairs" in "\n".join(said)
+    with np.load(files.calibration) as calibration, np.load(files.eval) as held:
+        assert 140 <= len(calibration["text"]) < 150
+        assert len(calibration["text"]) == len(calibration["video"])
+        for name in ("text", "video"):
+            assert not np.isin(row_digests(calibration[name]), row_digests(held[name])).any()
 
 
 def test_other_settings_have_a_folder_of_their_own(tmp_path: Path, sources: list[Path]) -> None:

@@ -10,8 +10,8 @@ import torch
 from cimtool.arrays import Array
 from cimtool.errors import CimError
 from cimtool.reference.statistics import pair_statistics
-from cimtool.training.loop import TrainSettings, encode, save_projectors, train
-from cimtool.training.models import Trunk, TwoTower
+from cimtool.training.loop import TrainSettings, encode, save_projectors, train, train_towers
+from cimtool.training.models import Trunk, TwoBranch, TwoTower
 
 SETTINGS = TrainSettings(epochs=4, batch=16, learning_rate=3e-3, hidden=32, width=8, seed=7)
 
@@ -37,6 +37,23 @@ def test_training_repeats_and_leaves_the_random_state(rows: tuple[Array, Array])
     first, second = (train(*rows, SETTINGS, quiet).state_dict() for _ in range(2))
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_projectors_of_another_layout_train_as_well() -> None:
+    rng = np.random.default_rng(0)
+    text = rng.standard_normal((90, 12)).astype(np.float32)
+    text /= np.linalg.norm(text, axis=1, keepdims=True)
+    video = text[:, ::-1].copy()
+
+    def make() -> TwoTower:
+        return TwoTower(TwoBranch(12, 32), TwoBranch(12, 32))
+
+    settings = replace(SETTINGS, epochs=30, a=5.0, temperature=1.0)
+    first, second = (train_towers(make, text, video, settings, quiet) for _ in range(2))
+    ed, _ = pair_statistics(*encode(first, text, video))
+    assert (ed.argmin(axis=1) == np.arange(90)).mean() > 0.5
+    one, other = first.state_dict(), second.state_dict()
+    assert all(torch.equal(one[key], other[key]) for key in one)
 
 
 def test_progress_is_one_line_an_epoch(rows: tuple[Array, Array]) -> None:

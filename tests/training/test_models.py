@@ -37,6 +37,13 @@ def test_two_branch_follows_its_layout() -> None:
     assert (logvar[:, 1] == 2).all()
 
 
+def test_two_branch_starts_from_the_variances_that_are_asked_for() -> None:
+    x = torch.nn.functional.normalize(torch.randn(5, 64), dim=1)
+    for start in (0.0, -4.0):
+        _, logvar = TwoBranch(64, 128, logvar_start=start).eval()(x)
+        assert abs(logvar.mean() - start) < 0.1
+
+
 def test_a_two_branch_checkpoint_loads_with_weights_only(tmp_path: Path) -> None:
     towers = TwoTower(TwoBranch(6, 8), TwoBranch(6, 8))
     saved = two_branch_checkpoint(towers, [0.1, -1 / 3], 0.5, 1, {"lr": 1e-4}, epoch=3, loss=0.25)

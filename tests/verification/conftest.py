@@ -10,10 +10,14 @@ import pytest
 import torch
 
 from cimtool import api
+from cimtool.dies import NoiseOptions
 from cimtool.emit.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.models import Trunk, TwoBranch
+from cimtool.verification.references import References
+from cimtool.verification.report import Report
+from cimtool.verification.run import verify_bundle
 
 WIDTH, HIDDEN, D = 12, 24, 10
 POLYNOMIAL = Polynomial(2, (-0.1, 0.001, 0.0001, 0.0, 0.0), 0.05, a=0.1, b=0.0, K=10)
@@ -94,3 +98,26 @@ def rewritten(bundle: Bundle, folder: Path) -> Bundle:
     for file in bundle.folder.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     return replace(bundle, folder=folder)
+
+
+@pytest.fixture(scope="session")
+def report(bundle: Bundle, data: Embeddings) -> Report:
+    return verify_bundle(bundle, data, limits={"logit_rmse": 1.0})
+
+
+@pytest.fixture(scope="session")
+def sampled_report(bundle: Bundle, data: Embeddings) -> Report:
+    """Against Monte Carlo."""
+    return verify_bundle(bundle, data, References("mc"))
+
+
+@pytest.fixture(scope="session")
+def noisy_report(bundle: Bundle, data: Embeddings) -> Report:
+    """With two dies at two times."""
+    return verify_bundle(bundle, data, noise=NoiseOptions(trials=2, model="neurram", time="1d"))
+
+
+@pytest.fixture(scope="session")
+def unknown_report(make_bundle: MakeBundle, data: Embeddings) -> Report:
+    """Of a teacher whose a and b are not known."""
+    return verify_bundle(make_bundle("unknown", replace(POLYNOMIAL, a=None, b=None)), data)

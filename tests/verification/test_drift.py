@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cimtool.verification.drift import Row, Table, mean_precision, on_grid, truth_of
+from cimtool.verification.drift import Row, Table, on_grid, precision_queries, truth_of
 
 RIGHT = np.arange(3)
 POLY = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0], [1.0, 0.0, 4.0]])
@@ -15,7 +15,10 @@ MU = np.eye(3)
 
 def table(reference: np.ndarray | None) -> Table:
     found = Table(truth_of(RIGHT, None, 3), reference)
-    found.add_reference("Monte Carlo (K=10)")
+    if reference is None:
+        found.add_unknown("exact")
+    else:
+        found.add_reference("exact")
     return found
 
 
@@ -38,12 +41,26 @@ def test_each_row_is_compared_with_the_reference_the_polynomial_and_the_row_befo
     assert (tiled.step_rmse, tiled.polynomial_rmse) == (0, pytest.approx(0.5))
 
 
+def test_monte_carlo_stands_beside_the_exact_score() -> None:
+    found = table(POLY)
+    found.add_monte_carlo("Monte Carlo (K=10)", POLY + 2)
+    found.add("polynomial", POLY + 1, MU, MU)
+    exact, sampled, polynomial = found.rows
+    assert (exact.drift, exact.monte_carlo_rmse) == (None, None)
+    assert sampled.drift is not None
+    assert sampled.drift.bias == pytest.approx(2)
+    assert (sampled.step_rmse, polynomial.monte_carlo_rmse) == (None, pytest.approx(1))
+    # The step of the polynomial is from the exact score, not from the row above it.
+    assert polynomial.step_rmse == pytest.approx(1)
+    assert found.scores is not None
+
+
 def test_without_a_teacher_the_polynomial_is_the_reference() -> None:
     found = table(None)
     found.add("polynomial", POLY, MU, MU)
     found.add("quantized", POLY - 0.25, MU, MU)
     unknown, polynomial, quantized = found.rows
-    assert unknown == Row("Monte Carlo (K=10)")
+    assert unknown == Row("exact")
     assert (polynomial.drift, polynomial.step_rmse) == (None, None)
     assert quantized.drift is not None
     assert quantized.drift.bias == pytest.approx(-0.25)
@@ -101,12 +118,12 @@ def test_a_video_has_the_label_of_its_texts() -> None:
     assert truth.video_labels[truth.labelled].tolist() == [5, 7]
     # Unlabelled videos stand in no ranking, however high they score.
     scores = np.array([[0.0, 9, 1, 9], [1.0, 9, 0, 9], [0.0, 9, 1, 9]])
-    found = mean_precision(scores, truth)
-    assert found is not None
-    assert (found.text_to_video, found.video_to_text) == (1, 1)
+    found = precision_queries(scores, truth)
+    assert found.text["precision"].tolist() == [1, 1, 1]
+    np.testing.assert_array_equal(found.video["precision"], [1, np.nan, 1, np.nan])
 
 
 def test_texts_of_one_video_that_disagree_leave_no_labels() -> None:
     truth = truth_of(np.array([0, 0]), np.array([1, 2]), 1)
     assert truth.text_labels is None
-    assert mean_precision(np.ones((2, 1)), truth) is None
+    assert precision_queries(np.ones((2, 1)), truth).text == {}

@@ -7,19 +7,37 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import PolynomialFeatures
 
 from cimtool.api import read_data
 from cimtool.emit.bundle import Bundle
 from cimtool.errors import CheckFailed, CimError
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
-from cimtool.reference.metrics import LIMITS
+from cimtool.reference.queries import LIMITS
+from cimtool.reference.surrogate import Polynomial
+from cimtool.training.loop import encode
+from cimtool.training.models import TwoTower
+from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
+from cimtool.verification.references import References
 from cimtool.verification.render import terminal_table
 from cimtool.verification.report import VerificationFailed
 from cimtool.verification.run import _all_equal, verify_bundle
 
-from .conftest import POLYNOMIAL, D, MakeBundle, many_texts, pairs, rewritten, two_branch
+from .conftest import (
+    POLYNOMIAL,
+    D,
+    MakeBundle,
+    many_texts,
+    pairs,
+    rewritten,
+    trunk,
+    two_branch,
+)
 
 STAGES = (
+    "exact",
     "Monte Carlo (K=10)",
     "polynomial",
     "folded",
@@ -45,7 +63,14 @@ def test_one_row_a_stage_and_no_bit_differs(bundle: Bundle, data: Embeddings) ->
     assert by_name["folded"].step_rmse == pytest.approx(0, abs=1e-5)
     assert 0.01 < (by_name["quantized"].step_rmse or 0) < 0.3
     assert by_name["ONNX Runtime"].step_rmse == 0
-    assert report.headline.cause == "quantized"
+    # This polynomial is made up, and costs more than rounding; sampling would not tell.
+    assert report.headline.cause == "polynomial"
+    assert report.headline.compiled_rmse < (report.headline.surrogate_rmse or 0)
+    assert report.scatter is not None
+    assert report.scatter.rmse is not None
+    assert report.final.drift is not None
+    ratio = report.scatter.rmse / report.final.drift.logit_rmse
+    assert report.headline.equal_samples == pytest.approx(10 * ratio**2)
     assert report.final.retrieval is not None
     assert report.final.retrieval.text_to_video.r1 > 0.8
     assert set(report.metrics) == set(LIMITS)
@@ -62,18 +87,55 @@ def test_converters_that_clip_are_the_cause(make_bundle: MakeBundle, data: Embed
 
 
 def test_more_samples_scatter_less(bundle: Bundle, data: Embeddings) -> None:
-    few, many = (verify_bundle(bundle, data, samples=k).reference for k in (5, 80))
-    assert many.name == "Monte Carlo (K=80)"
-    assert few.standard_error is not None
-    assert many.standard_error is not None
-    assert many.standard_error < few.standard_error / 2
+    few, many = (verify_bundle(bundle, data, References("mc", k)) for k in (5, 80))
+    assert many.reference.name == "Monte Carlo (K=80)"
+    assert many.rows[0].stage == many.reference.name
+    assert few.scatter is not None
+    assert many.scatter is not None
+    assert many.scatter.standard_error < few.scatter.standard_error / 2
+    assert many.scatter.rmse is None
+    assert many.headline.cause == "quantized"
+
+
+def test_monte_carlo_is_as_far_from_the_exact_score_as_its_standard_error_says(
+    bundle: Bundle, data: Embeddings
+) -> None:
+    report = verify_bundle(bundle, data)
+    scatter = report.scatter
+    assert scatter is not None
+    assert scatter.floor is not None
+    assert scatter.rmse == pytest.approx(scatter.standard_error, rel=0.3)
+    assert scatter.floor.rmse == pytest.approx(scatter.rmse, rel=0.3)
+    sampled = report.rows[1].drift
+    assert sampled is not None
+    assert sampled.logit_rmse == pytest.approx(scatter.rmse)
+    assert sampled.top1_agreement == scatter.top1_agreement
+
+
+def test_figures_have_intervals_and_losses(bundle: Bundle, data: Embeddings) -> None:
+    report = verify_bundle(bundle, data)
+    compiled = report.final
+    assert compiled.drift is not None
+    assert compiled.intervals["logit_rmse"].holds(compiled.drift.logit_rmse)
+    assert compiled.intervals["spearman"].low < compiled.intervals["spearman"].high
+    assert report.headline.r1_loss == compiled.losses["r1_loss"]
+    assert report.metrics["r1_loss"] == compiled.losses["r1_loss"].value
+    assert report.rows[0].losses["r1_loss"].value == 0
+
+
+def test_rows_that_calibrated_are_refused_unless_asked(bundle: Bundle) -> None:
+    seen = embeddings_of(pairs(64), "calibration")
+    with pytest.raises(CimError, match=r"expected unseen rows, or --allow-calibration-rows"):
+        verify_bundle(bundle, seen, say=pytest.fail)
+    assert verify_bundle(bundle, seen, seen_rows=True).data.texts == 64
 
 
 def test_without_a_and_b_drift_is_against_the_polynomial(
     make_bundle: MakeBundle, data: Embeddings
 ) -> None:
     report = verify_bundle(make_bundle("unknown", replace(POLYNOMIAL, a=None, b=None)), data)
-    unknown, polynomial = report.rows[:2]
+    assert [row.stage for row in report.rows[:2]] == ["exact", "Monte Carlo (K=10)"]
+    unknown, polynomial = report.rows[1:3]
     assert (unknown.drift, unknown.retrieval) == (None, None)
     assert polynomial.drift is None
     assert report.reference.name == "polynomial"
@@ -87,11 +149,11 @@ def test_a_polynomial_of_p_is_compared_with_p(make_bundle: MakeBundle, data: Emb
     straight = replace(POLYNOMIAL, coeff=(-0.002, 0.0, 0.0, 0.0, 0.0), bias=0.3, fit_logit=False)
     report = verify_bundle(make_bundle("probability", straight), data)
     assert report.score == "score"
-    assert report.rows[1].drift is not None
-    assert report.rows[1].drift.max_abs < 2
-    assert report.rows[1].drift.spread < 0.5
-    assert report.reference.standard_error is not None
-    assert report.reference.standard_error < 0.25
+    assert report.rows[2].drift is not None
+    assert report.rows[2].drift.max_abs < 2
+    assert report.rows[2].drift.spread < 0.5
+    assert report.scatter is not None
+    assert report.scatter.standard_error < 0.25
 
 
 def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embeddings) -> None:
@@ -99,9 +161,60 @@ def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embed
     report = verify_bundle(make_bundle("constant", constant), data)
     assert any("the polynomial is constant" in note for note in report.notes)
     assert any("before any hardware" in note for note in report.notes)
-    assert report.headline.cause_rmse < 1e-6
+    assert report.headline.cause == "polynomial"
+    assert report.headline.compiled_rmse < 1e-6
+    assert report.advice == (
+        "fit another polynomial: no setting of the hardware mends the surrogate",
+    )
     assert report.final.retrieval is not None
     assert report.final.retrieval.text_to_video.r1 == 0
+
+
+def ridge_on_raw_features(module: torch.nn.Module, a: float) -> Polynomial:
+    """Degree 4 on raw monomials of ed and vd, as the seed's code fits them: collinear."""
+    towers = TwoTower(module, module)
+    rows = pairs(256, seed=1)
+    text, video = encode(towers, rows["text"], rows["video"])
+    i, j = mixed_pairs(256, 4000)
+    labels = teacher_labels(text[i], video[j], Sigmoid(a, 0.0, 10))
+    statistics = np.stack([labels.ed, labels.vd], axis=1)
+    assert labels.ed.std() < 0.01 * labels.ed.mean()
+    features = PolynomialFeatures(4, include_bias=False).fit_transform(statistics)
+    ridge = Ridge(alpha=1.0).fit(features, labels.logit)
+    return Polynomial(4, tuple(map(float, ridge.coef_)), float(ridge.intercept_), a=a, b=0.0, K=10)
+
+
+def test_a_fit_on_raw_features_is_blamed_on_the_surrogate(make_bundle: MakeBundle) -> None:
+    def wide() -> torch.nn.Module:
+        module = trunk()
+        torch.nn.init.zeros_(module.logvar.weight)
+        torch.nn.init.constant_(module.logvar.bias, np.log(100.0))
+        return module
+
+    polynomial = ridge_on_raw_features(wide(), 0.001)
+    made = make_bundle("raw-features", polynomial, wide, target="isaac-rram-128")
+    report = verify_bundle(made, embeddings_of(pairs(240, seed=7)))
+    assert report.headline.surrogate_broken
+    assert (report.headline.cause, report.headline.cause_before) == ("polynomial", "exact")
+    assert any("The surrogate is BROKEN" in sentence for sentence in report.headline.sentences)
+    assert any("terms are large and cancel" in note for note in report.notes)
+    assert report.rows[2].losses["r1_loss"].is_real
+    assert report.advice[0].startswith("fit another polynomial")
+
+
+def test_a_fit_to_clipped_labels_costs_in_its_own_row_alone(
+    make_bundle: MakeBundle, data: Embeddings
+) -> None:
+    """A surrogate that is flat where the pairs are: nothing is left for the compiler to lose."""
+    flat = replace(POLYNOMIAL, coeff=(-0.001, 0.0, 0.0, 0.0, 0.0), bias=-1.0)
+    report = verify_bundle(make_bundle("flat", flat), data)
+    by_name = {row.stage: row for row in report.rows}
+    surrogate = by_name["polynomial"].drift
+    assert surrogate is not None
+    later = [row.step_rmse or 0.0 for row in report.rows[3:]]
+    assert max(later) < 0.01 * surrogate.logit_rmse
+    assert report.headline.cause == "polynomial"
+    assert report.headline.surrogate_broken
 
 
 def test_compiled_scores_that_are_all_equal_are_a_warning(bundle: Bundle, data: Embeddings) -> None:
@@ -132,19 +245,6 @@ def test_what_ranks_nothing(scores: np.ndarray, said: str) -> None:
 @pytest.mark.parametrize("scores", [[[1.0]], [[1.0], [2.0]], [[1.0, 1.0], [2.0, 3.0]]])
 def test_what_ranks_something(scores: list[list[float]]) -> None:
     assert _all_equal(np.array(scores)) == []
-
-
-def test_a_teacher_of_no_slope_has_no_scatter(make_bundle: MakeBundle, data: Embeddings) -> None:
-    report = verify_bundle(make_bundle("flat", replace(POLYNOMIAL, a=0.0)), data)
-    assert report.reference.standard_error == 0
-    assert any("which has no scatter" in note for note in report.notes)
-
-
-@pytest.mark.parametrize("b", [None, 0.0])
-def test_one_sample_is_refused(make_bundle: MakeBundle, data: Embeddings, b: float | None) -> None:
-    made = make_bundle(f"one-sample-{b}", replace(POLYNOMIAL, b=b))
-    with pytest.raises(CimError, match="samples is 1; expected at least 2"):
-        verify_bundle(made, data, samples=1, say=pytest.fail)
 
 
 def test_a_limit_that_is_exceeded_fails_after_the_report_is_written(
@@ -193,7 +293,7 @@ def test_many_texts_to_one_video(make_bundle: MakeBundle) -> None:
 
 
 def test_labels_give_a_mean_precision(bundle: Bundle) -> None:
-    rows = pairs(12)
+    rows = pairs(12, seed=8)
     labelled = embeddings_of(rows | {"labels": np.arange(12) % 3})
     report = verify_bundle(bundle, labelled)
     assert all(0.3 < row.mean_precision.text_to_video <= 1 for row in report.rows[1:]
@@ -205,8 +305,13 @@ def test_labels_give_a_mean_precision(bundle: Bundle) -> None:
     assert any("mAP is left out" in note for note in report.notes)
 
 
-def test_one_text_and_one_video(bundle: Bundle) -> None:
-    report = verify_bundle(bundle, embeddings_of(pairs(1)))
+def test_one_text_and_one_video_are_refused(bundle: Bundle) -> None:
+    with pytest.raises(CimError, match="text has 1 row; expected at least 2"):
+        verify_bundle(bundle, embeddings_of(pairs(1, seed=9)), say=pytest.fail)
+
+
+def test_two_texts_and_two_videos(bundle: Bundle) -> None:
+    report = verify_bundle(bundle, embeddings_of(pairs(2, seed=9)))
     assert report.final.retrieval is not None
     assert report.final.retrieval.text_to_video.r1 == 1
     assert None not in [report.to_json()["metrics"][name] for name in LIMITS]
@@ -216,8 +321,6 @@ def test_one_text_and_one_video(bundle: Bundle) -> None:
 
 @pytest.mark.skipif(not FLICKR.exists(), reason="the shared data is not here")
 def test_five_hundred_captions_of_a_hundred_images(make_bundle: MakeBundle) -> None:
-    import torch
-
     from cimtool.training.models import TwoBranch
 
     def wide() -> torch.nn.Module:
@@ -228,7 +331,7 @@ def test_five_hundred_captions_of_a_hundred_images(make_bundle: MakeBundle) -> N
     rows = {"text": read.text, "video": read.video, "text_to_video": read.text_to_video}
     poly = replace(POLYNOMIAL, coeff=(-0.1, 0.0, 0.0, 0.0, 0.0), a=0.1)
     made = make_bundle("flickr", poly, wide, calibration=rows)
-    report = verify_bundle(made, read_data(read, made.model), samples=3)
+    report = verify_bundle(made, read_data(read, made.model), References("mc", 3), seen_rows=True)
     assert (report.data.texts, report.data.videos) == (500, 100)
     assert sum(count.differing for count in report.bits) == 0
     assert report.headline.top1_agreement >= 0.9

@@ -1,0 +1,109 @@
+"""`cimtool sweep`: a grid of settings, the drift and the cost of each point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cimtool import api
+from cimtool.cli.group import AtLeast, Command, OneOf
+from cimtool.cli.options import FILE, embeddings_files
+from cimtool.cli.output import Output, table_text
+from cimtool.sweeps.choice import parse_budget
+from cimtool.sweeps.grid import parse_grid
+from cimtool.sweeps.render import sweep_text
+from cimtool.sweeps.results import Sweep
+from cimtool.sweeps.run import PointsFailed
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def _embeddings(name: str, target: str, help_: str) -> Callable[[FunctionT], FunctionT]:
+    """As `embeddings_option`, for a command with two of them."""
+    return click.option(
+        name,
+        target,
+        type=FILE,
+        metavar="FILE",
+        multiple=True,
+        required=True,
+        help=f"{help_} (.npz or .pt; or twice: text, then video).",
+    )
+
+
+@click.command(cls=Command)
+@click.option("--projectors", type=FILE, metavar="FILE", required=True, help="The checkpoint.")
+@click.option("--poly", type=FILE, metavar="FILE", help="The polynomial, where it is not in there.")
+@_embeddings("--calibration", "calibration", "Embeddings that decide the ranges")
+@_embeddings("--data", "data", "Embeddings to measure on")
+@click.option(
+    "--grid",
+    metavar="KEY=V,V,V",
+    multiple=True,
+    required=True,
+    help="A setting, target, or target.KEY, and its values; once a key.",
+)
+@click.option("--target", metavar="NAME|FILE", help="The hardware, where it is not in the grid.")
+@click.option("--settings", type=FILE, metavar="FILE", help="Settings of all points (TOML).")
+@click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML).")
+@click.option("--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D).")
+@click.option("--b", type=float, metavar="X", help="The teacher's b.")
+@click.option("--trials", type=AtLeast(1), metavar="N", help="Dies drawn for each point.")
+@click.option("--time", "times", metavar="TIME", multiple=True, help="When dies are read: 1h, 1d.")
+@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of dies.")
+@click.option("--budget", metavar="METRIC=VALUE", multiple=True, help="Name the cheapest within.")
+@click.option("--jobs", type=AtLeast(1), metavar="N", help="Processes on this machine (1).")
+@click.option("--dask", metavar="ADDRESS", help="The scheduler of a Dask cluster, in their place.")
+@click.option(
+    "--format",
+    "table",
+    type=OneOf(["csv", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="Of the table of points.",
+)
+@click.option("--allow-calibration-rows", is_flag=True, help="Measure on calibration rows too.")
+@click.option("-o", "--output", type=FILE, metavar="DIR", help="Where results and points go.")
+@click.pass_obj
+def command(
+    out: Output,
+    /,
+    calibration: tuple[Path, ...],
+    data: tuple[Path, ...],
+    grid: tuple[str, ...],
+    budget: tuple[str, ...],
+    jobs: int | None,
+    dask: str | None,
+    **options: Any,
+) -> None:
+    """Compile for every point of a grid, and say what each drifts and costs.
+
+    Finished points are kept in DIR (exports/<model>.sweep), so the same command goes on where it
+    was stopped. Ends with status 1 where points failed or none is within the --budget: logit_rmse,
+    top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
+    """
+    if jobs is not None and dask is not None:
+        raise click.UsageError("--jobs and --dask are both given; expected one of them")
+    try:
+        found = api.sweep(
+            calibration=embeddings_files(calibration, "--calibration"),
+            data=embeddings_files(data, "--data"),
+            grid=parse_grid(grid),
+            budget=parse_budget(budget),
+            jobs=jobs or 1,
+            dask=dask,
+            say=out.say,
+            **options,
+        )
+    except PointsFailed as failed:
+        out.result(_values(failed.sweep), sweep_text(failed.sweep, table_text))
+        raise
+    out.result(_values(found), sweep_text(found, table_text))
+
+
+def _values(found: Sweep) -> dict[str, Any]:
+    counts = {"resumed": found.resumed, "failed": found.failed}
+    return {**found.to_json(), **counts, "written": list(found.written)}

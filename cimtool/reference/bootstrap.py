@@ -1,0 +1,135 @@
+"""Bootstrap: how far a figure could be another one, had other queries been drawn.
+
+Queries are drawn with replacement, the gallery stays. All figures of all stages are computed on the
+same draws, so that the difference of two is paired. A NaN is no query of its figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator, Philox
+
+from cimtool.arrays import Array, FloatArray
+
+RESAMPLES = 1000
+LEVEL = 0.95
+BLOCK_COUNTS = 1 << 21
+"""Counts of queries that are held at a time."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where a figure lies in LEVEL of the resamples."""
+
+    low: float
+    high: float
+
+    def holds(self, value: float) -> bool:
+        """Whether `value` is inside, ends included."""
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Change:
+    """A difference of two figures of the same queries, and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """How often each query occurs in each resample: `counts` [B, n]."""
+
+    counts: FloatArray
+
+    @classmethod
+    def once(cls, queries: int) -> Draws:
+        """The one sample in which every query occurs once: the data as they are."""
+        return cls(np.ones((1, queries)))
+
+    def mean(self, values: Array) -> FloatArray:
+        """Mean of `values` [n] in each resample, [B]; NaN where no query is left."""
+        known = ~np.isnan(values)
+        total = self.counts @ np.where(known, values, 0.0)
+        number = self.counts.sum(axis=1) if known.all() else self.counts @ known.astype(np.float64)
+        found: FloatArray = np.divide(
+            total, number, out=np.full(len(total), np.nan), where=number > 0
+        )
+        return found
+
+    def median(self, values: Array) -> FloatArray:
+        """Median of `values` [n] in each resample, [B]; NaN where no query is left."""
+        order = np.argsort(values, kind="stable")[: np.count_nonzero(~np.isnan(values))]
+        if not len(order):
+            return np.full(len(self.counts), np.nan)
+        below = np.cumsum(self.counts[:, order], axis=1)
+        half = below[:, -1:] / 2
+        last = len(order) - 1
+        lower = np.minimum((below < half).sum(axis=1), last)
+        upper = np.minimum((below <= half).sum(axis=1), last)
+        ordered = values[order]
+        middle: FloatArray = (ordered[lower] + ordered[upper]) / 2
+        return np.where(half[:, 0] > 0, middle, np.nan)
+
+    def largest(self, values: Array) -> FloatArray:
+        """Largest of `values` [n] in each resample, [B]."""
+        order = np.argsort(-values, kind="stable")
+        found: FloatArray = values[order][(self.counts[:, order] > 0).argmax(axis=1)]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Resamples of both kinds of queries: texts, and videos for the way back."""
+
+    text: Draws
+    video: Draws
+
+    @classmethod
+    def once(cls, texts: int, videos: int) -> Samples:
+        """The data as they are."""
+        return cls(Draws.once(texts), Draws.once(videos))
+
+
+def resamples(texts: int, videos: int, seed: int, count: int = RESAMPLES) -> Iterator[Samples]:
+    """Yield `count` resamples in blocks, the same for the same numbers whatever the block."""
+    block = max(1, BLOCK_COUNTS // max(texts, videos, 1))
+    streams = [Generator(Philox(key=np.array([seed, way], np.uint64))) for way in (0, 1)]
+    for start in range(0, count, block):
+        size = min(block, count - start)
+        sides = (
+            Draws(_counts(stream, size, n))
+            for stream, n in zip(streams, (texts, videos), strict=True)
+        )
+        yield Samples(*sides)
+
+
+def _counts(stream: Generator, size: int, queries: int) -> FloatArray:
+    drawn = stream.integers(queries, size=(size, queries))
+    drawn += np.arange(size)[:, None] * queries
+    counts = np.bincount(drawn.ravel(), minlength=size * queries)
+    return counts.reshape(size, queries).astype(np.float64)
+
+
+def interval(values: Array) -> Interval:
+    """The middle LEVEL of a figure's `values` over resamples, NaN left out."""
+    edge = 50 * (1 - LEVEL)
+    if np.isnan(values).all():
+        return Interval(np.nan, np.nan)
+    low, high = np.nanpercentile(values, (edge, 100 - edge))
+    return Interval(float(low), float(high))
+
+
+def intervals(values: Mapping[str, Sequence[Array]]) -> dict[str, Interval]:
+    """The interval of each figure from its values over blocks of resamples."""
+    return {name: interval(np.concatenate(blocks)) for name, blocks in values.items()}

@@ -1,0 +1,305 @@
+"""Charts as SVG text: numbers in, a picture out that a page's style sheet colours.
+
+Each picture says its numbers in words too (`aria-label`); a page shows them in a table beside it.
+Values that are not finite are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cimtool.report import svg
+
+ROW = 27.0
+"""Units a row of a chart is high."""
+
+RIGHT = 64.0
+"""Units kept free at the right for the values of bars."""
+
+Form = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and the interval that it lies in."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Whisker:
+    """A row of estimates, one a series, None where there is none; `strong` rows stand out."""
+
+    label: str
+    estimates: tuple[Estimate | None, ...]
+    strong: bool = False
+
+
+def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: Form) -> str:
+    """Dots with whiskers from low to high, the rows one below another on one axis."""
+    left, top = svg.gutter([row.label for row in rows]), 30.0
+    bottom = top + ROW * len(rows)
+    known = [e for row in rows for e in row.estimates if e is not None]
+    ends = [x for e in known for x in (e.low, e.value, e.high)]
+    axis = svg.spanning(ends, left, svg.WIDTH - 18)
+    parts = [svg.legend(series, left, 15), svg.bottom_axis(axis, top, bottom, form)]
+    for index, row in enumerate(rows):
+        middle = top + ROW * (index + 0.5)
+        style = "strong" if row.strong else ""
+        parts.append(svg.text(0, middle + 4, svg.shortened(row.label), style=style))
+        for number, estimate in enumerate(row.estimates):
+            if estimate is not None:
+                y = middle + 9 * (number - (len(row.estimates) - 1) / 2)
+                parts.append(_whisker(axis, estimate, y, number))
+    return svg.document(bottom + 24, label, parts)
+
+
+def _whisker(axis: svg.Axis, one: Estimate, y: float, number: int) -> str:
+    ends = [axis.at(end) for end in (one.low, one.high) if math.isfinite(end)]
+    style = f"stroke {svg.series(number)}"
+    bars = [svg.line(end, y - 3.5, end, y + 3.5, style) for end in ends]
+    if len(ends) == 2:
+        bars.append(svg.line(ends[0], y, ends[1], y, style))
+    return "".join(bars) + svg.mark(axis.at(one.value), y, number)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a sum: its `amount`, below 0 where it takes away, and what is written beside it."""
+
+    label: str
+    amount: float
+    text: str
+    strong: bool = False
+
+
+def waterfall(
+    steps: Sequence[Step], total: Step, label: str, form: Form = svg.tick_text, title: str = ""
+) -> str:
+    """Parts that add up, each beginning where the one above ends, and their total at the bottom.
+
+    The parts must add up to the total: a page that draws RMSEs gives their squares.
+    """
+    left, top = svg.gutter([one.label for one in (*steps, total)]), 8.0
+    ends = [0.0]
+    for step in steps:
+        ends.append(ends[-1] + step.amount)
+    axis = _from_zero([*ends, total.amount], left)
+    bottom = top + ROW * (len(steps) + 1)
+    parts = [svg.bottom_axis(axis, top, bottom, form, title)]
+    for index, (step, (start, end)) in enumerate(zip(steps, pairwise(ends), strict=True)):
+        y = top + ROW * index
+        style = "minus" if step.amount < 0 else "plus"
+        parts += _bar(axis, start, end, y, f"{style}{' strong' if step.strong else ''}", step)
+        parts.append(svg.line(axis.at(end), y + 5, axis.at(end), y + ROW + 5, "joint"))
+    parts += _bar(axis, 0.0, total.amount, top + ROW * len(steps), "total", total)
+    return svg.document(bottom + (44 if title else 24), label, parts)
+
+
+def _from_zero(values: Sequence[float], left: float) -> svg.Axis:
+    known = [x for x in values if math.isfinite(x)]
+    lo, hi = min([0.0, *known]), max([0.0, *known])
+    return svg.Axis(lo, hi if hi > lo else lo + 1.0, left, svg.WIDTH - RIGHT)
+
+
+def _bar(
+    axis: svg.Axis, start: float, end: float, y: float, style: str, step: Step
+) -> Iterator[str]:
+    one, other = sorted((axis.at(start), axis.at(end)))
+    strong = "strong" if step.strong or style == "total" else ""
+    yield svg.text(0, y + 17, svg.shortened(step.label), style=strong)
+    yield svg.rect(one, y + 5, other - one, ROW - 10, f"bar {style}")
+    yield svg.text(other + 6, y + 17, step.text, style=strong)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A row of bars, one a series, None where there is none."""
+
+    label: str
+    values: tuple[float | None, ...]
+
+
+def bars(rows: Sequence[Bar], series: Sequence[str], label: str, form: Form) -> str:
+    """Bars from zero with their values; a legend where there are several series."""
+    left, top = svg.gutter([row.label for row in rows]), 28.0 if len(series) > 1 else 6.0
+    axis = _from_zero([x for row in rows for x in row.values if x is not None], left)
+    parts = [svg.legend(series, left, 15, svg.swatch)] if len(series) > 1 else []
+    height = 11.0 * len(series) + 9
+    for index, row in enumerate(rows):
+        y = top + height * index
+        parts.append(svg.text(0, y + height / 2 + 4, svg.shortened(row.label)))
+        for number, value in enumerate(row.values):
+            if value is None or not math.isfinite(value):
+                continue
+            at = y + 4.5 + 11 * number
+            zero, end = axis.at(0.0), axis.at(value)
+            style = f"bar {svg.series(number)}"
+            parts.append(svg.rect(min(zero, end), at, abs(end - zero), 9, style))
+            parts.append(svg.text(max(zero, end) + 5, at + 8.5, form(value), style="small"))
+    return svg.document(top + height * len(rows) + 6, label, parts)
+
+
+@dataclass(frozen=True)
+class Points:
+    """A series of points (x, y)."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+    @property
+    def finite(self) -> list[tuple[float, float]]:
+        """The points that can be drawn."""
+        return [(x, y) for x, y in self.points if math.isfinite(x) and math.isfinite(y)]
+
+
+LEFT = 66.0
+"""Units left of an upright axis, for its values and its title."""
+
+TOP, HIGH = 30.0, 300.0
+"""Where the upper end of an upright axis is, and how far down it reaches."""
+
+
+def scatter(groups: Sequence[Points], x_title: str, y_title: str, label: str) -> str:
+    """Points of a few groups on equal axes, with the line where both are the same."""
+    both = [value for group in groups for point in group.finite for value in point]
+    across = svg.spanning(both, LEFT, svg.WIDTH - 12)
+    up = svg.Axis(across.lo, across.hi, TOP + HIGH, TOP)
+    parts = _frame(across, up, svg.tick_text, svg.tick_text, x_title, y_title)
+    names = [group.name for group in groups]
+    parts.append(svg.legend(names, LEFT, 15, lambda x, y, index: _dots([(x, y)], index)))
+    parts.append(svg.line(across.start, up.start, across.end, up.end, "same"))
+    for index, group in reversed(list(enumerate(groups))):
+        parts.append(_dots([(across.at(x), up.at(y)) for x, y in group.finite], index))
+    return svg.document(TOP + HIGH + 44, label, parts)
+
+
+def _dots(points: Sequence[tuple[float, float]], index: int) -> str:
+    """All points of a group as one path: a thousand elements would make the page slow."""
+    shape = ("h0", "m-2.5-2.5l5 5m0-5l-5 5", "m-2.5 0h5", "m0-2.5v5")[index % svg.SERIES]
+    moves = "".join(f"M{svg.px(x)} {svg.px(y)}{shape}" for x, y in points)
+    style = "dots" if index % svg.SERIES == 0 else "crosses"
+    return f'<path class="{style} {svg.series(index)}" d="{moves}"/>'
+
+
+def _frame(
+    across: svg.Axis, up: svg.Axis, x_form: Form, y_form: Form, x_title: str, y_title: str
+) -> list[str]:
+    return [
+        svg.bottom_axis(across, up.end, up.start, x_form, x_title),
+        svg.left_axis(up, across.start, across.end, y_form, y_title),
+    ]
+
+
+def curves(
+    lines: Sequence[Points],
+    x_title: str,
+    y_title: str,
+    label: str,
+    y_form: Form = svg.percent_tick,
+    log_x: bool = True,
+) -> str:
+    """Lines with marks at their points; the horizontal axis is logarithmic with `log_x`."""
+    xs, ys = (
+        [point[axis] for one in lines for point in one.finite if point[0] > 0 or not log_x]
+        for axis in (0, 1)
+    )
+    across = svg.spanning(xs, LEFT, svg.WIDTH - 12, log_x)
+    up = svg.spanning(ys, TOP + HIGH - 60, TOP)
+    parts = _frame(across, up, svg.tick_text, y_form, x_title, y_title)
+    parts.append(svg.legend([one.name for one in lines], LEFT, 15))
+    for index, one in enumerate(lines):
+        at = [(across.at(x), up.at(y)) for x, y in one.finite if x > 0 or not log_x]
+        path = "L".join(f"{svg.px(x)} {svg.px(y)}" for x, y in at)
+        parts.append(f'<path class="curve {svg.series(index)}" d="M{path}"/>' if path else "")
+        parts += [svg.mark(x, y, index, 3.5) for x, y in at]
+    return svg.document(TOP + HIGH - 16, label, parts)
+
+
+def histogram(counts: Sequence[int], label: str) -> str:
+    """A small picture of counts in bins of equal width, for a cell of a table."""
+    width, height = max(2.0 * len(counts), 2.0), 20.0
+    most = max(counts, default=0) or 1
+    moves = "".join(
+        f"M{2 * index} 20V{svg.px(min(height - 1, height - height * count / most))}h2V20z"
+        for index, count in enumerate(counts)
+        if count
+    )
+    parts = [f'<path class="bar s0" d="{moves}"/>', svg.line(0, height, width, height, "grid")]
+    return svg.document(height + 1, label, parts, width)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A point of a Pareto picture: both values are better when lower; `best` is on the front.
+
+    `note` is shown on hovering, where the name is all that is written beside the point.
+    """
+
+    name: str
+    x: float
+    y: float
+    best: bool = False
+    note: str = ""
+
+
+def pareto(
+    candidates: Sequence[Candidate], x_title: str, y_title: str, label: str, log_x: bool = True,
+    log_y: bool = False, x_form: Form = svg.tick_text, y_form: Form = svg.tick_text,
+) -> str:  # fmt: skip
+    """Candidates on two axes, those of the front named and joined by the steps that it makes."""
+    known = [
+        one
+        for one in candidates
+        if (one.x > 0 or not log_x) and (one.y > 0 or not log_y)
+        if math.isfinite(one.x) and math.isfinite(one.y)
+    ]
+    across = svg.spanning((one.x for one in known), LEFT, svg.WIDTH - 20, log_x, 0.08)
+    up = svg.spanning((one.y for one in known), TOP + HIGH, TOP, log_y, 0.08)
+    parts = _frame(across, up, x_form, y_form, x_title, y_title)
+    parts.append(svg.legend(("on the front", "not on it"), LEFT, 15))
+    at = {one: (across.at(one.x), up.at(one.y)) for one in known}
+    best = sorted((one for one in known if one.best), key=lambda one: (one.x, -one.y))
+    moves = "".join(f"{'HV'[i]}{svg.px(at[one][i])}" for one in best[1:] for i in (0, 1))
+    if best:
+        x, y = at[best[0]]
+        parts.append(f'<path class="curve s0" d="M{svg.px(x)} {svg.px(y)}{moves}"/>')
+    for one in sorted(known, key=lambda one: one.best):
+        note = f"{one.name}: {one.note}" if one.note else one.name
+        parts.append(svg.mark(*at[one], 0 if one.best else 1, note=note))
+    parts += _names([(one.name, *at[one]) for one in best], list(at.values()))
+    return svg.document(TOP + HIGH + 44, label, parts)
+
+
+def _names(
+    points: Sequence[tuple[str, float, float]], marks: Sequence[tuple[float, float]]
+) -> Iterator[str]:
+    """The names of points where there is room beside them; others are left to hovering."""
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in marks]
+    for name, x, y in points:
+        name = svg.shortened(name)
+        wide = svg.GLYPH * len(name)
+        for left, base in (
+            (x + 8, y - 6),
+            (x + 8, y + 14),
+            (x - 8 - wide, y + 14),
+            (x - 8 - wide, y - 6),
+        ):
+            box = (left, base - 10, left + wide, base + 2)
+            inside = left >= LEFT and box[2] <= svg.WIDTH and box[1] >= TOP and base <= TOP + HIGH
+            if inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                yield svg.text(left, base, name, style="small")
+                break
+
+
+Box = tuple[float, float, float, float]
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return all(one[i] < other[i + 2] and other[i] < one[i + 2] for i in (0, 1))

@@ -1,0 +1,62 @@
+"""Pages that need nothing else: one HTML file with its style, its script and its pictures inside.
+
+A page is a template that extends `base.html` and takes tables and figures from `parts.html`:
+
+    {% extends "base.html" %}
+    {% import "parts.html" as parts %}
+    {% block content %}
+    {{ parts.table(points) }}
+    {{ parts.figure(chart, "Drift against energy") }}
+    {% endblock %}
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+PACKAGE = "cimtool.report"
+
+
+def render(package: str, template: str, **values: object) -> str:
+    """Fill `template` of the package's folder `templates`; names from users are escaped.
+
+    Values must give what the base template asks for: `title`.
+    """
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(PACKAGE)]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style, script = (_asset(name) for name in ("page.css", "page.js"))
+    return environment.get_template(template).render(
+        style=style, script=script, policy=_policy(style, script), **values
+    )
+
+
+def picture_url(svg: str) -> str:
+    """An SVG document as a source of <img>, where its styles and ids stay its own."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files(PACKAGE) / "templates" / name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """A Content-Security-Policy that allows this style, this script and pictures in the page."""
+    hashes = [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
+    ]
+    return (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )

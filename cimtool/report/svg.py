@@ -1,0 +1,203 @@
+"""Drawing in SVG: axes, text and marks; colours come from the classes of the page's style."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+WIDTH = 480
+"""Units across a chart; a page scales it to its column."""
+
+GLYPH = 6.9
+"""About how many units a character takes."""
+
+LONGEST = 30
+"""Characters of a label before it is cut short."""
+
+SERIES = 4
+"""Classes of colours and shapes, `s0` to `s3`; later series begin again."""
+
+Anchor = Literal["start", "middle", "end"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Maps values from `lo` to `hi` onto units from `start` to `end`; logarithmic with `log`."""
+
+    lo: float
+    hi: float
+    start: float
+    end: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        """Where a value lies; a value beyond an end lies there."""
+        lo, hi, value = (
+            math.log(x) if self.log else x for x in (self.lo, self.hi, self._in(value))
+        )
+        return self.start + (value - lo) / (hi - lo) * (self.end - self.start)
+
+    def _in(self, value: float) -> float:
+        return min(max(value, self.lo), self.hi)
+
+    def ticks(self, most: int = 6) -> tuple[float, ...]:
+        """Round values inside, `most` or fewer where the axis is linear."""
+        return self._powers(most) if self.log else self._steps(most)
+
+    def _steps(self, most: int) -> tuple[float, ...]:
+        step = _round_up((self.hi - self.lo) / max(most - 1, 1))
+        first, last = math.ceil(self.lo / step - 1e-9), math.floor(self.hi / step + 1e-9)
+        # Through decimal text: 3 * 0.1 would be 0.30000000000000004.
+        return tuple(float(f"{i * step:.10g}") for i in range(first, last + 1))
+
+    def _powers(self, most: int) -> tuple[float, ...]:
+        first, last = math.floor(math.log10(self.lo)), math.ceil(math.log10(self.hi))
+        few = last - first <= 2
+        factors = (1, 2, 5) if few else (1,)
+        every = 1 if few else -(-(last - first) // most)
+        found = (c * 10.0**e for e in range(first, last + 1, every) for c in factors)
+        return tuple(x for x in found if self.lo * (1 - 1e-9) <= x <= self.hi * (1 + 1e-9))
+
+
+def _round_up(step: float) -> float:
+    """The next of 1, 2, 2.5, 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(c * power for c in (1, 2, 2.5, 5, 10) if c * power >= step * (1 - 1e-9))
+
+
+def spanning(
+    values: Iterable[float], start: float, end: float, log: bool = False, margin: float = 0.04
+) -> Axis:
+    """An axis over the finite `values` with a margin on each side, as a share of their span.
+
+    Where they are one value, or none, it stands in the middle of an axis all the same. A
+    logarithmic axis leaves out values that are not positive.
+    """
+    known = [x for x in values if math.isfinite(x) and (x > 0 or not log)]
+    ends = [math.log(x) if log else x for x in (min(known), max(known))] if known else [0.0, 1.0]
+    span = ends[1] - ends[0]
+    wider = margin * span if span > 1e-12 * max(map(abs, ends)) else max(0.1 * abs(ends[0]), 0.1)
+    lo, hi = ends[0] - wider, ends[1] + wider
+    return Axis(math.exp(lo), math.exp(hi), start, end, True) if log else Axis(lo, hi, start, end)
+
+
+def px(value: float) -> str:
+    """A coordinate to a tenth of a unit."""
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def tick_text(value: float) -> str:
+    """The text of a tick: 0.25, 10,000, 1e-06."""
+    return f"{value:,.6g}"
+
+
+def percent_tick(value: float) -> str:
+    """The text of a tick of shares."""
+    return f"{100 * value:.4g}%"
+
+
+def shortened(label: str) -> str:
+    """A label of at most LONGEST characters."""
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
+
+
+def gutter(labels: Sequence[str]) -> float:
+    """Units that the longest label takes, with room to its right."""
+    return GLYPH * max((len(shortened(label)) for label in labels), default=0) + 14
+
+
+def document(height: float, label: str, parts: Iterable[str], width: float = WIDTH) -> str:
+    """A picture that `label` describes to those who cannot see it."""
+    return (
+        f'<svg class="chart" viewBox="0 0 {px(width)} {px(height)}" width="{px(width)}" '
+        f'height="{px(height)}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
+
+
+def text(
+    x: float, y: float, content: str, anchor: Anchor = "start", style: str = "", turn: bool = False
+) -> str:
+    """A line of text; `style` are classes, `turn` lets it run upwards."""
+    classes = f' class="{style}"' if style else ""
+    side = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    turned = f' transform="rotate(-90 {px(x)} {px(y)})"' if turn else ""
+    return f'<text x="{px(x)}" y="{px(y)}"{side}{classes}{turned}>{escape(content)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
+    """A straight line."""
+    return f'<path class="{style}" d="M{px(x1)} {px(y1)}L{px(x2)} {px(y2)}"/>'
+
+
+def rect(x: float, y: float, width: float, height: float, style: str) -> str:
+    """A rectangle, at least half a unit wide so that little is not nothing."""
+    return (
+        f'<rect class="{style}" x="{px(x)}" y="{px(y)}" width="{px(max(width, 0.5))}" '
+        f'height="{px(height)}"/>'
+    )
+
+
+def series(index: int) -> str:
+    """The class of a series' colour."""
+    return f"s{index % SERIES}"
+
+
+def mark(x: float, y: float, index: int, size: float = 4.5, note: str = "") -> str:
+    """The mark of a series: its shape tells it apart without colour; `note` shows on hovering."""
+    shapes = (
+        f"M{px(x - size)} {px(y)}a{px(size)} {px(size)} 0 1 0 {px(2 * size)} 0"
+        f"a{px(size)} {px(size)} 0 1 0 {px(-2 * size)} 0z",
+        f"M{px(x)} {px(y - size - 1)}l{px(size + 1)} {px(size + 1)}l{px(-size - 1)} {px(size + 1)}"
+        f"l{px(-size - 1)} {px(-size - 1)}z",
+        f"M{px(x - size)} {px(y - size)}h{px(2 * size)}v{px(2 * size)}h{px(-2 * size)}z",
+        f"M{px(x)} {px(y - size)}l{px(size)} {px(2 * size)}h{px(-2 * size)}z",
+    )
+    inside = f"<title>{escape(note)}</title>" if note else ""
+    return f'<path class="mark {series(index)}" d="{shapes[index % SERIES]}">{inside}</path>'
+
+
+def swatch(x: float, y: float, index: int) -> str:
+    """The filling of a series' bars, around a point."""
+    return rect(x - 5, y - 5, 10, 9, f"bar {series(index)}")
+
+
+def legend(
+    names: Sequence[str], x: float, y: float, sign: Callable[[float, float, int], str] = mark
+) -> str:
+    """The names of all series, each behind the `sign` that it is drawn with, in one line."""
+    parts = []
+    for index, name in enumerate(names):
+        parts += [sign(x + 5, y - 4, index), text(x + 15, y, name, style="soft")]
+        x += 30 + GLYPH * len(name)
+    return "".join(parts)
+
+
+def bottom_axis(
+    axis: Axis, top: float, bottom: float, form: Callable[[float], str], title: str = ""
+) -> str:
+    """Grid lines from `top` to `bottom`, their values below them, and what is measured."""
+    parts = []
+    for tick in axis.ticks():
+        x = axis.at(tick)
+        parts += [line(x, top, x, bottom, "grid")]
+        parts += [text(x, bottom + 16, form(tick), "middle", "soft")]
+    if title:
+        parts.append(text((axis.start + axis.end) / 2, bottom + 34, title, "middle", "soft"))
+    return "".join(parts)
+
+
+def left_axis(
+    axis: Axis, left: float, right: float, form: Callable[[float], str], title: str = ""
+) -> str:
+    """Grid lines from `left` to `right`, their values before them, and what is measured."""
+    parts = []
+    for tick in axis.ticks():
+        y = axis.at(tick)
+        parts += [line(left, y, right, y, "grid"), text(left - 6, y + 4, form(tick), "end", "soft")]
+    if title:
+        parts.append(text(13, (axis.start + axis.end) / 2, title, "middle", "soft", turn=True))
+    return "".join(parts)

@@ -1,0 +1,101 @@
+"""The command line that builds a point of a sweep for good, and the files that it needs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cimtool.sweeps.grid import Point, Value, setting_flags, target_changes
+from cimtool.toml_files import dotted, read_toml
+
+TARGET_FILE = "chosen-target.toml"
+SETTINGS_FILE = "chosen-settings.toml"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a sweep was made from, as its options name it: checkpoint, polynomial, calibration."""
+
+    projectors: Path
+    poly: object
+    calibration: tuple[Path, ...]
+    settings: Path | None
+    a: float | None
+    b: float | None
+    layer_map: Path | None
+
+
+def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, dict[str, str]]:
+    """The command line that compiles a point, and the texts of files in `folder` that it reads.
+
+    Settings are options; a changed target, and settings of layers, go into files.
+    """
+    texts = {}
+    target, settings = point.base, sources.settings
+    changes = target_changes(point.values)
+    flags = setting_flags(point.values)
+    layers = flags.pop("layers", {})
+    if changes and point.build is not None:
+        own = {"base": _base(point.base), "name": point.build.target.name}
+        texts[TARGET_FILE] = toml_text(own | {"title": f"{point.base}, changed"} | changes)
+        target = str(folder / TARGET_FILE)
+    if layers:
+        given = {} if settings is None else read_toml(settings)
+        texts[SETTINGS_FILE] = toml_text(_with_layers(given, layers))
+        settings = folder / SETTINGS_FILE
+    options: list[tuple[str, Any]] = [
+        ("--projectors", sources.projectors),
+        ("--poly", sources.poly),
+        *(("--calibration", file) for file in sources.calibration),
+        ("--map", sources.layer_map),
+        ("--a", sources.a),
+        ("--b", sources.b),
+        ("--target", target),
+        ("--settings", settings),
+    ]
+    words = ["cimtool", "compile"]
+    for option, value in options:
+        words += [] if value is None else [option, str(value)]
+    for name, value in flags.items():
+        words += _flag(name, value)
+    return shlex.join(words), texts
+
+
+def _flag(name: str, value: Value) -> list[str]:
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    return [f"--{option}", str(value)]
+
+
+def _base(target: str) -> str:
+    """A target as another file names it as its base: a path from anywhere, a name as it is."""
+    return str(Path(target).resolve()) if target.endswith(".toml") or "/" in target else target
+
+
+def _with_layers(given: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Any]:
+    """A settings file with bits of layers added after its own, where the last match wins."""
+    merged = dict(given.get("layers", {}))
+    for pattern, bits in layers.items():
+        merged[pattern] = merged.pop(pattern, {}) | bits
+    return {**given, "layers": merged}
+
+
+def toml_text(values: Mapping[str, Any], above: tuple[str, ...] = ()) -> str:
+    """Write texts, numbers, true, false and tables of them as TOML."""
+    single = [
+        f"{dotted((name,))} = {json.dumps(value, ensure_ascii=False)}\n"
+        for name, value in values.items()
+        if not isinstance(value, Mapping)
+    ]
+    heading = f"\n[{dotted(above)}]\n" if above and single else ""
+    tables = [
+        toml_text(value, (*above, name))
+        for name, value in values.items()
+        if isinstance(value, Mapping)
+    ]
+    return "".join([heading, *single, *tables])

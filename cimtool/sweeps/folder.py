@@ -1,0 +1,153 @@
+"""The folder of a sweep: whose it is, its references, and a small file for every finished point."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool import __version__
+from cimtool.arrays import Array
+from cimtool.compilation import calibration_rows, fit_rows
+from cimtool.emit.serial import ConstantTable, program_text
+from cimtool.errors import CimError
+from cimtool.files import replace_files, replace_texts
+from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.model import Model
+from cimtool.sweeps.bench import DieRequest, Outcome
+from cimtool.sweeps.grid import Build
+from cimtool.sweeps.references import Yardstick
+
+FORMAT_VERSION = 1
+SWEEP = "sweep.json"
+POINTS = "points"
+REFERENCES = "references.safetensors"
+DIGEST_LETTERS = 20
+
+Identity = Mapping[str, str | int]
+
+
+def identity(
+    model: Model, calibration: Embeddings, data: Embeddings, reference: str
+) -> dict[str, str | int]:
+    """All that the points of one folder have in common, by name: versions, digests of contents."""
+    constants = ConstantTable()
+    text = program_text(model.program, constants)
+    parts = [text, json.dumps([model.a, model.b, vars(model.polynomial)], default=list)]
+    weights = "".join(constants.names)
+    return {
+        "format_version": FORMAT_VERSION,
+        "cimtool_version": __version__,
+        "model": _digest("".join([*parts, weights]).encode()),
+        "calibration": _digest(*calibration_rows(calibration, []), *fit_rows(calibration).values()),
+        "data": _digest(data.text, data.video, data.right),
+        "reference": reference,
+    }
+
+
+def _digest(*parts: bytes | Array) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+        digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).data)
+    return digest.hexdigest()[:DIGEST_LETTERS]
+
+
+def point_digest(whose: Identity, build: Build, dies: DieRequest | None) -> str:
+    """What a point's file is named by: a digest of everything that decides its outcome."""
+    values = [
+        dict(whose),
+        build.target.to_json(),
+        build.settings.to_json(),
+        None if dies is None else vars(dies),
+    ]
+    return _digest(json.dumps(values, sort_keys=True).encode())
+
+
+NAMES = {
+    "format_version": "format",
+    "cimtool_version": "version of cimtool",
+    "model": "model",
+    "calibration": "calibration data",
+    "data": "evaluation data",
+    "reference": "reference",
+}
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The folder of one model's sweep on one set of data."""
+
+    path: Path
+
+    @classmethod
+    def opened(cls, path: Path, whose: Identity) -> Folder:
+        """Open or make the folder; CimError where it holds another sweep or something else."""
+        file = path / SWEEP
+        if file.is_file():
+            held = _read(file) or {}
+            for name, value in whose.items():
+                if held.get(name) != value:
+                    raise CimError(
+                        f"{path}: holds a sweep with another {NAMES[name]}; expected a new folder "
+                        "(-o DIR)"
+                    )
+            _clear(path)
+        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise CimError(
+                f"{path}: exists and holds no sweep, so nothing is written there; expected a new "
+                "folder (-o DIR)"
+            )
+        else:
+            replace_texts(path, {SWEEP: json.dumps(dict(whose), indent=1) + "\n"}, "the sweep")
+        return cls(path)
+
+    def references(self, name: str) -> Yardstick | None:
+        """The references that an earlier run kept; None where there are none."""
+        file = self.path / REFERENCES
+        return Yardstick.from_bytes(name, file.read_bytes()) if file.is_file() else None
+
+    def keep_references(self, references: Yardstick) -> None:
+        """Write the references, all or nothing."""
+        replace_files(self.path, {REFERENCES: references.to_bytes()}, "the references")
+
+    def outcome(self, digest: str) -> Outcome | None:
+        """What a point gave in an earlier run; None where it did not finish or failed."""
+        values = _read(self.path / POINTS / f"{digest}.json")
+        try:
+            outcome = Outcome.from_json(values or {})
+        except (KeyError, TypeError):
+            return None
+        return None if outcome.error is not None else outcome
+
+    def keep(self, digest: str, build: Build, outcome: Outcome) -> None:
+        """Write a point's file, all or nothing."""
+        values = {
+            "target": build.target.name,
+            "settings": build.settings.to_json(),
+            **outcome.to_json(),
+        }
+        text = json.dumps(values, indent=1) + "\n"
+        replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
+
+
+def _clear(path: Path) -> None:
+    """Remove the hidden folders that a killed run left half-way."""
+    for left in [*path.glob(".*/"), *path.glob(f"{POINTS}/.*/")]:
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    """The object in a JSON file; None where there is no file or no object in it."""
+    try:
+        values = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return values if isinstance(values, dict) else None

@@ -1,0 +1,246 @@
+"""The grid of a sweep: keys with their values, checked before anything runs, and its points.
+
+A key is a setting (`weight_bits`, `layers."text.*".adc_bits`), `target`, or a key of the target's
+file (`target.array.rows_active`; the last name is enough where only one key ends so).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cimtool.errors import CimError
+from cimtool.hardware.target import Target, derived, load_target
+from cimtool.named import nearest, unknown
+from cimtool.settings import LayerBits, Overrides, Settings, resolve
+from cimtool.toml_files import check_value, dotted, leaves
+
+Value = int | float | str | bool
+Key = tuple[str, ...]
+Grid = Mapping[str, Sequence[Value]]
+
+TARGET = "target"
+LAYERS = "layers"
+IDENTITY = (("name",), ("title",), ("base",))
+"""Keys of a target that say which it is, not how it is."""
+
+MOST_POINTS = 10_000
+EXAMPLE = "such as weight_bits=4,6,8"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One key of the grid and its values, in the order in which they are given."""
+
+    key: Key
+    values: tuple[Value, ...]
+
+    @property
+    def name(self) -> str:
+        """What results call it."""
+        return dotted(self.key)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination: its values in the grid's order, and what they make of target and settings.
+
+    `refusal` is the sentence for values that contradict each other: then there is no `build`.
+    """
+
+    values: tuple[tuple[Key, Value], ...]
+    base: str
+    build: Build | None
+    refusal: str = ""
+
+    @property
+    def named(self) -> dict[str, Value]:
+        """The values by the names that results give their keys."""
+        return {dotted(key): value for key, value in self.values}
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a point compiles for."""
+
+    target: Target
+    settings: Settings
+
+
+def parse_grid(texts: Sequence[str]) -> dict[str, list[Value]]:
+    """Read `KEY=V,V,V` of each `--grid`; CimError where that is not how one is written."""
+    grid: dict[str, list[Value]] = {}
+    for text in texts:
+        key, _, values = text.partition("=")
+        key = key.strip()
+        if not key or not values.strip():
+            raise CimError(f"--grid {text}: expected KEY=VALUE,VALUE, {EXAMPLE}")
+        if key in grid:
+            raise CimError(f"--grid {key} is given twice; expected all of its values at once")
+        grid[key] = [_value(one.strip(), key) for one in values.split(",")]
+    return grid
+
+
+def _value(text: str, key: str) -> Value:
+    """A number, true or false where the text is one in TOML, otherwise the text itself."""
+    if not text:
+        raise CimError(f"--grid {key}: a value is empty; expected VALUE,VALUE, {EXAMPLE}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    return value if isinstance(value, int | float | str) else text
+
+
+def read_grid(grid: Grid) -> tuple[Axis, ...]:
+    """Check every key and value of a grid by itself; CimError for the first that is wrong."""
+    if not grid:
+        raise CimError(f"--grid is missing; expected at least one KEY=VALUE,VALUE, {EXAMPLE}")
+    axes = [_axis(key, tuple(values)) for key, values in grid.items()]
+    for index, axis in enumerate(axes):
+        if any(axis.key == other.key for other in axes[:index]):
+            raise CimError(f"--grid {axis.name} is given twice; expected all of its values at once")
+    count = math.prod(len(axis.values) for axis in axes)
+    if count > MOST_POINTS:
+        raise CimError(
+            f"--grid makes {count:,} points; expected at most {MOST_POINTS:,}, so leave values out "
+            "or sweep in parts"
+        )
+    return tuple(axes)
+
+
+def _axis(name: str, values: tuple[Value, ...]) -> Axis:
+    key = _key(name)
+    if not values:
+        raise CimError(f"--grid {name} has no values; expected KEY=VALUE,VALUE, {EXAMPLE}")
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise CimError(f"--grid {name}: {value} is given twice; expected each value once")
+        _check(key, value, f"--grid {name}:")
+    return Axis(key, values)
+
+
+def _key(name: str) -> Key:
+    """The place of a key among settings, or in the target's file after `target`."""
+    parts = _parts(name)
+    if parts[0] == TARGET and len(parts) > 1:
+        return (TARGET, *_target_key(name, parts[1:]))
+    settings = [key for key in Overrides.model_fields if key != LAYERS]
+    if parts[0] == LAYERS:
+        if len(parts) != 3 or parts[2] not in LayerBits.model_fields:
+            raise CimError(
+                f'--grid {name}: expected layers."PATTERN".KEY with one of '
+                f"{', '.join(LayerBits.model_fields)}{nearest(parts[-1], LayerBits.model_fields)}"
+            )
+    elif len(parts) > 1 or parts[0] not in (*settings, TARGET):
+        raise unknown("--grid key", name, [*settings, TARGET])
+    return parts
+
+
+def _parts(name: str) -> Key:
+    """A dotted key as TOML reads it."""
+    try:
+        inner: Any = tomllib.loads(f"{name} = 0")
+    except tomllib.TOMLDecodeError:
+        raise CimError(f"--grid {name}: is no key; expected KEY=VALUE,VALUE, {EXAMPLE}") from None
+    parts = []
+    while isinstance(inner, dict):
+        ((part, inner),) = inner.items()
+        parts.append(part)
+    return tuple(parts)
+
+
+def _target_key(name: str, parts: Key) -> Key:
+    """The one key of a target's file that ends in `parts`; CimError for none or several."""
+    known = [key for key in leaves(Target) if key not in IDENTITY]
+    if parts in known:
+        return parts
+    found = [key for key in known if key[-len(parts) :] == parts]
+    names = [f"{TARGET}.{dotted(key)}" for key in found or known]
+    if not found:
+        short = {f"{TARGET}.{key[-1]}" for key in known}
+        hint = nearest(name, [*names, *short])
+        raise CimError(f"--grid {name}: a target has no single value of this name{hint}")
+    if len(found) > 1:
+        raise CimError(f"--grid {name}: several keys end so; expected one of {', '.join(names)}")
+    return found[0]
+
+
+def _check(key: Key, value: Value, where: str) -> None:
+    if key == (TARGET,):
+        load_target(str(value))
+    elif key[0] == TARGET:
+        check_value(Target, key[1:], value, where)
+    else:
+        check_value(Overrides, key, value, where)
+
+
+def points(axes: Sequence[Axis], target: str | Target | None, file: Path | None) -> list[Point]:
+    """All combinations of a grid, the last key's values changing fastest.
+
+    `target` is the one that all have where `target` is no key. Raises CimError where both or
+    neither is given, and for a mistake in the settings `file`.
+    """
+    swept = any(axis.key == (TARGET,) for axis in axes)
+    if swept == (target is not None):
+        given = "given twice" if swept else "missing"
+        raise CimError(f"target is {given}; expected either --target or --grid target=NAME,NAME")
+    known: dict[Value, Target] = {}
+    if isinstance(target, Target):
+        known[target.name] = target
+    elif target is not None:
+        known[target] = load_target(target)
+    for axis in axes:
+        if axis.key == (TARGET,):
+            known |= {value: load_target(str(value)) for value in axis.values}
+    for one in known.values():
+        resolve(one, file, {})
+    found = []
+    for values in itertools.product(*(axis.values for axis in axes)):
+        pairs = tuple((axis.key, value) for axis, value in zip(axes, values, strict=True))
+        base = dict(pairs).get((TARGET,), next(iter(known)))
+        found.append(_point(pairs, str(base), known[base], file))
+    return found
+
+
+def _point(
+    values: tuple[tuple[Key, Value], ...], name: str, base: Target, file: Path | None
+) -> Point:
+    try:
+        changes = target_changes(values)
+        target = derived(base, changes | {"name": derived_name(base, values)}) if changes else base
+        return Point(values, name, Build(target, resolve(target, file, setting_flags(values))))
+    except CimError as error:
+        return Point(values, name, None, str(error))
+
+
+def target_changes(values: Sequence[tuple[Key, Value]]) -> dict[str, Any]:
+    """What a point changes of its target's file, as nested tables."""
+    return _nested((key[1:], value) for key, value in values if key[0] == TARGET and key[1:])
+
+
+def setting_flags(values: Sequence[tuple[Key, Value]]) -> dict[str, Any]:
+    """What a point sets, by the names of settings; `layers` are nested tables."""
+    return _nested((key, value) for key, value in values if key[0] != TARGET)
+
+
+def _nested(values: Any) -> dict[str, Any]:
+    tables: dict[str, Any] = {}
+    for key, value in values:
+        inner = tables
+        for part in key[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[key[-1]] = value
+    return tables
+
+
+def derived_name(base: Target, values: Sequence[tuple[Key, Value]]) -> str:
+    """The name of a target that a point changed: another design, so not its base's."""
+    changed = [(dotted(key[1:]), value) for key, value in values if key[0] == TARGET and key[1:]]
+    text = "-".join([base.name, *(f"{name}-{value}" for name, value in changed)])
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in text)

@@ -1,0 +1,167 @@
+"""What a sweep found, and its files: JSON for all of it, a CSV or Parquet table of its points."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cimtool import __version__
+from cimtool.errors import CimError
+from cimtool.sweeps.bench import DieRequest, Outcome
+from cimtool.sweeps.choice import COSTS, Choice, front
+from cimtool.sweeps.folder import FORMAT_VERSION
+from cimtool.sweeps.grid import Axis, Point
+
+TableFormat = Literal["csv", "parquet"]
+JSON_FILE = "results.json"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The cheapest point within a budget, None where there is none, and how to build it.
+
+    `command` is empty where the model came without files.
+    """
+
+    budget: Mapping[str, float]
+    choice: Choice | None
+    command: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All points of a sweep, in the order of the grid, and how this run came by them.
+
+    `baselines` are the metrics of scores that no hardware has touched; `resumed` points were done
+    by an earlier run.
+    """
+
+    model: str
+    data: Mapping[str, Any]
+    reference: str
+    baselines: Mapping[str, Mapping[str, float]]
+    axes: Sequence[Axis]
+    dies: DieRequest | None
+    points: Sequence[Point]
+    outcomes: Sequence[Outcome]
+    chosen: Chosen | None
+    resumed: int
+    written: Sequence[Path] = ()
+
+    @property
+    def failed(self) -> int:
+        """How many points gave nothing."""
+        return sum(outcome.error is not None for outcome in self.outcomes)
+
+    @property
+    def fronts(self) -> dict[str, list[int]]:
+        """The points on each Pareto front, by the cost that drift is held against."""
+        return {cost: front(self.outcomes, cost) for cost in COSTS}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name: the same whatever computed the points, and in how many runs."""
+        return {
+            "format_version": FORMAT_VERSION,
+            "cimtool_version": __version__,
+            "model": self.model,
+            "data": dict(self.data),
+            "reference": self.reference,
+            "baselines": {name: dict(values) for name, values in self.baselines.items()},
+            "grid": {axis.name: list(axis.values) for axis in self.axes},
+            "dies": None if self.dies is None else vars(self.dies),
+            "points": [
+                {"point": index, "values": point.named, **outcome.to_json()}
+                for index, (point, outcome) in enumerate(
+                    zip(self.points, self.outcomes, strict=True)
+                )
+            ],
+            "pareto": self.fronts,
+            "budget": None if self.chosen is None else _chosen_json(self.chosen),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One flat row a point, all with the same columns; None where there is no value."""
+        rows = [
+            {"point": index, **point.named, **_flat(outcome)}
+            for index, (point, outcome) in enumerate(zip(self.points, self.outcomes, strict=True))
+        ]
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        columns.sort(key=LAST.__contains__)
+        return [{name: row.get(name) for name in columns} for row in rows]
+
+
+LAST = ("error", "notes")
+"""Columns of long texts, after all others."""
+
+
+def _chosen_json(chosen: Chosen) -> dict[str, Any]:
+    choice = chosen.choice
+    return {
+        "limits": dict(chosen.budget),
+        "point": None if choice is None else choice.index,
+        "cheapest_by": None if choice is None else choice.cost,
+        "within": 0 if choice is None else choice.within,
+        "command": chosen.command or None,
+    }
+
+
+def _flat(outcome: Outcome) -> dict[str, Any]:
+    row: dict[str, Any] = {"state": outcome.to_json()["state"], **outcome.metrics, **outcome.cost}
+    for values in outcome.dies:
+        time = str(values["time"]).replace(" ", "")
+        for name, found in values.items():
+            if isinstance(found, Mapping):
+                row |= {f"{name}_{time}_{which}": value for which, value in found.items()}
+    return row | {"error": outcome.error, "notes": "; ".join(outcome.notes)}
+
+
+def sweep_files(sweep: Sweep, table: TableFormat) -> dict[str, bytes]:
+    """The results as files by name: JSON, and a table as CSV or Parquet."""
+    text = json.dumps(sweep.to_json(), indent=1) + "\n"
+    rows = sweep.rows()
+    content = _csv(rows) if table == "csv" else _parquet(rows)
+    return {JSON_FILE: text.encode(), f"results.{table}": content}
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()})
+    return stream.getvalue().encode()
+
+
+def check_format(table: TableFormat) -> None:
+    """Raise CimError for Parquet without the extra that writes it."""
+    if table == "parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError:
+            raise CimError(
+                "--format parquet needs the package pyarrow; expected "
+                "`pip install 'cimtool[parquet]'`, or --format csv"
+            ) from None
+
+
+def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    columns = {name: _of_one_kind([row[name] for row in rows]) for name in rows[0]}
+    stream = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), stream)
+    return stream.getvalue()
+
+
+def _of_one_kind(values: list[Any]) -> list[Any]:
+    """A column as it is, or as texts where it holds both numbers and texts (`lossless`)."""
+    texts = [isinstance(value, str) for value in values if value is not None]
+    if any(texts) and not all(texts):
+        return [None if value is None else str(value) for value in values]
+    return values

@@ -1,0 +1,148 @@
+"""Where points are computed: in this process, in processes of this machine, on a Dask cluster.
+
+Each way yields outcomes as they come, by the digest of their point; the caller keeps them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import joblib
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from cimtool.errors import CimError
+from cimtool.hardware.kernels import thread_count
+from cimtool.sweeps.bench import Bench, Outcome, measure
+from cimtool.sweeps.grid import Build
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Outcomes = Iterator[tuple[str, Outcome]]
+
+SHARED = ".shared-"
+"""How the name of the folder begins that holds what processes share."""
+
+CONNECT_SECONDS = 5
+"""How long a Dask scheduler may take to answer."""
+
+
+def here(bench: Bench, builds: Mapping[str, Build]) -> Outcomes:
+    """One point after the other in this process, each with all cores."""
+    for digest, build in builds.items():
+        yield digest, measure(bench, build)
+
+
+def in_processes(bench: Bench, builds: Mapping[str, Build], jobs: int, place: Path) -> Outcomes:
+    """Points side by side in `jobs` processes that share this one's cores.
+
+    The bench goes through a file in `place` that all of them map. Raises CimError where a process
+    dies.
+    """
+    with tempfile.TemporaryDirectory(prefix=SHARED, dir=place) as folder:
+        file = Path(folder) / "bench"
+        joblib.dump(bench, file)
+        threads = max(1, thread_count() // jobs)
+        with joblib.parallel_config("loky", inner_max_num_threads=threads):
+            # Batches of one, so that a point is known as soon as it is done.
+            parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1)
+            calls = (joblib.delayed(_measured)(file, *item) for item in builds.items())
+            try:
+                yield from parallel(calls)
+            except TerminatedWorkerError as error:
+                raise CimError(
+                    f"--jobs {jobs}: a worker process ended on its own, for lack of memory as a "
+                    "rule; run the command again to go on, with fewer jobs"
+                ) from error
+
+
+def _measured(file: Path, digest: str, build: Build) -> tuple[str, Outcome]:
+    return digest, measure(_bench(file), build)
+
+
+@lru_cache(maxsize=1)
+def _bench(file: Path) -> Bench:
+    """This worker's bench, opened once, its arrays mapped."""
+    bench: Bench = joblib.load(file, mmap_mode="r")
+    return bench
+
+
+def connected(address: str) -> Client:
+    """A client of the Dask scheduler at `address`, which has a worker.
+
+    Raises CimError without the extra `dask`, and where no scheduler or worker answers.
+    """
+    try:
+        from distributed import Client
+        from distributed.core import rpc
+    except ImportError:
+        raise CimError(
+            "--dask needs the package distributed; expected `pip install 'cimtool[dask]'`"
+        ) from None
+
+    async def identity() -> Mapping[str, Any]:
+        async with rpc(address, timeout=CONNECT_SECONDS) as scheduler:
+            found: Mapping[str, Any] = await asyncio.wait_for(scheduler.identity(), CONNECT_SECONDS)
+            return found
+
+    # Before there is a client: one that cannot connect tells of it for long, in many lines.
+    try:
+        scheduler = asyncio.run(identity())
+    except (OSError, ValueError, TypeError, MemoryError):  # the last two: what answers is no Dask
+        raise CimError(
+            f"--dask {address}: no scheduler answered within {CONNECT_SECONDS} seconds; expected "
+            "the address of a running one, such as tcp://host:8786"
+        ) from None
+    if not scheduler["workers"]:
+        raise CimError(
+            f"--dask {address}: the scheduler has no workers; expected at least one "
+            f"(`dask worker {address}`)"
+        )
+    return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+
+
+def on_cluster(bench: Bench, builds: Mapping[str, Build], client: Client, address: str) -> Outcomes:
+    """Points on the workers of a Dask cluster, which get the bench over the network once each.
+
+    Raises CimError where the workers cannot run cimtool.
+    """
+    from distributed import as_completed
+
+    shared = client.scatter(bench, broadcast=True)
+    futures = [client.submit(_answered, shared, *item, pure=False) for item in builds.items()]
+    for future in as_completed(futures, loop=client.loop):
+        if future.status != "finished":
+            error = future.exception()
+            raise CimError(
+                f"--dask {address}: a worker could not compute a point ({type(error).__name__}: "
+                f"{error}); expected workers with this cimtool and memory for the model"
+            )
+        yield future.result()
+
+
+def _answered(bench: Bench, digest: str, build: Build) -> tuple[str, Outcome]:
+    return digest, measure(bench, build)
+
+
+Compute = Callable[[Bench, Mapping[str, Build]], Outcomes]
+
+
+@contextmanager
+def workers(jobs: int, address: str | None, place: Path) -> Iterator[Compute]:
+    """Yield what computes points: on the cluster at `address`, or in `jobs` processes here.
+
+    `place` is a folder for what processes share, there by the time that they compute.
+    """
+    if address is not None:
+        with connected(address) as client:
+            yield partial(on_cluster, client=client, address=address)
+    elif jobs > 1:
+        yield partial(in_processes, jobs=jobs, place=place)
+    else:
+        yield here

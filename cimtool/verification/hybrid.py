@@ -1,0 +1,202 @@
+"""A graph computed partly in integers and partly in real numbers, which tells what each part costs.
+
+Names of values are those of the lowered graph, and survive all passes after it: what a node of the
+compiled graph computes is the integer form of what the lowered node of that name does. A *part* is
+a place that rounds, by name: a stored value (`text.x.stored`, `text.mu_stored`), one setting of a
+layer (`text.fc1.weight_bits`), or the whole `score`. What lies between parts (sums, products, exp)
+rounds far less than any of them and is computed in integers where all that it reads are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.hardware.kernels import prepare
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Mvm, Store
+from cimtool.ir.format import round_half_up
+from cimtool.ir.integer import Requant
+from cimtool.ir.program import Graph, Node
+
+STORED_ROLES = ("input", "mu", "s", "s_self")
+"""Stored values of a projector that are parts of their own; an activation is its readers'."""
+
+LAYER_SETTINGS = ("weight_bits", "activation_bits", "adc_bits")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A value of a graph: integers whose real value is `unit` times as large, or real numbers."""
+
+    array: Array
+    unit: Array | None = None
+
+    @property
+    def real(self) -> FloatArray:
+        """The real numbers that it stands for."""
+        value: FloatArray = self.array if self.unit is None else self.array * self.unit
+        return value
+
+
+@dataclass(frozen=True)
+class Forms:
+    """One graph of a model at three stages: in real numbers, on lossless crossbars, compiled."""
+
+    lowered: Graph
+    tiled: Graph
+    compiled: Graph
+
+    @cached_property
+    def parts(self) -> Mapping[str, tuple[str, ...]]:
+        """The parts that a node of the lowered graph belongs to, in order; most have none."""
+        return {node.name: parts for node in self.lowered.nodes if (parts := self._parts(node))}
+
+    def _parts(self, node: Node) -> tuple[str, ...]:
+        name = self.lowered.layer(node)
+        if isinstance(node.op, Mvm):
+            own = {"activation_bits": self.reads_activation(node), "adc_bits": self.converts(node)}
+            return tuple(f"{name}.{key}" for key in LAYER_SETTINGS if own.get(key, True))
+        if not isinstance(node.op, Store):
+            return ()
+        if self.lowered.name == "score":
+            return ("score",)
+        return (name,) if node.op.role in STORED_ROLES else ()
+
+    def reads_activation(self, layer: Node) -> bool:
+        """Whether a layer reads an activation, whose rounding then is its own."""
+        stored = self.lowered.by_name[layer.inputs[0]].op
+        return isinstance(stored, Store) and stored.role == "activation"
+
+    def converts(self, layer: Node) -> bool:
+        """Whether a layer's converters lose anything."""
+        op = self.compiled.by_name[layer.name].op
+        return isinstance(op, CrossbarMvm) and not op.exact
+
+    def changed(self, parts: Collection[str]) -> set[str]:
+        """All values of both graphs that depend on how any of the parts is computed."""
+        found = {name for name, own in self.parts.items() if not set(own).isdisjoint(parts)}
+        for graph in (self.lowered, self.compiled):
+            for node in graph.nodes:
+                if not found.isdisjoint(node.inputs):
+                    found.add(node.name)
+        return found
+
+    def kernel(self, graph: Graph, name: str) -> Callable[..., Array]:
+        """What computes an operation of the compiled or the tiled graph, made ready once."""
+        key = (graph is self.tiled, name)
+        if key not in self._kernels:
+            node = graph.by_name[name]
+            self._kernels[key] = prepare(node.op, tuple(graph.types[i] for i in node.inputs))
+        return self._kernels[key]
+
+    @cached_property
+    def _kernels(self) -> dict[tuple[bool, str], Callable[..., Array]]:
+        return {}
+
+
+class Walk:
+    """A graph's values for given inputs, with some parts in real numbers and all others compiled.
+
+    `before` are values of another walk over the same inputs that this one need not compute again.
+    """
+
+    def __init__(
+        self,
+        forms: Forms,
+        inputs: Mapping[str, Number],
+        real: Collection[str],
+        before: Mapping[str, Number] = MappingProxyType({}),
+    ):
+        self.forms, self.real = forms, frozenset(real)
+        self.values = {**before, **inputs}
+        self._integer = {name: value.unit is not None for name, value in inputs.items()}
+
+    def value(self, name: str) -> Number:
+        """A value by its name in the lowered graph, or in the compiled one."""
+        if name not in self.values:
+            if self.is_integer(name):
+                found = Number(self._codes(name), self.forms.compiled.types[name].unit)
+            else:
+                found = Number(self._computed(name))
+            self.values[name] = found
+        return self.values[name]
+
+    def outputs(self) -> dict[str, Number]:
+        """The outputs by the names that the graph gives them."""
+        return {name: self.value(value) for name, value in self.forms.lowered.outputs.items()}
+
+    def kept(self) -> dict[str, Number]:
+        """What was computed of the parts and the outputs: enough to start another walk from."""
+        held = {*self.forms.parts, *self.forms.lowered.outputs.values()}
+        return {name: value for name, value in self.values.items() if name in held}
+
+    def is_integer(self, name: str) -> bool:
+        """Whether a value is computed in integers."""
+        if name not in self._integer:
+            self._integer[name] = self._decide(name)
+        return self._integer[name]
+
+    def _decide(self, name: str) -> bool:
+        node = self.forms.compiled.by_name.get(name)
+        parts = self.forms.parts.get(name, ())
+        if node is None or not self.real.isdisjoint(parts):
+            return False
+        if self._rounds(name):
+            return True
+        return all(map(self.is_integer, node.inputs))
+
+    def _rounds(self, name: str) -> bool:
+        """Whether a value is rounded into its format, whatever it is computed from.
+
+        An activation is where an integer layer reads it; a layer in real numbers reads its source.
+        """
+        node = self.forms.lowered.by_name.get(name)
+        if node is None or not isinstance(node.op, Store):
+            return False
+        return name in self.forms.parts or node.op.role == "activation"
+
+    def _codes(self, name: str) -> IntArray:
+        forms = self.forms
+        node = forms.compiled.by_name[name]
+        if isinstance(node.op, Requant) and not all(map(self.is_integer, node.inputs)):
+            real = self.value(forms.lowered.by_name[name].inputs[0]).real
+            return np.clip(round_half_up(real / node.op.scale), node.op.lo, node.op.hi)
+        return forms.kernel(forms.compiled, name)(*(self.value(i).array for i in node.inputs))
+
+    def _computed(self, name: str) -> FloatArray:
+        node = self.forms.lowered.by_name[name]
+        if isinstance(node.op, Mvm):
+            return self._layer(node, node.op)
+        found: FloatArray = node.op.run(*(self.value(i).real for i in node.inputs))
+        return found
+
+    def _layer(self, node: Node, trained: Mvm) -> FloatArray:
+        """A layer of which something is real: its weights, its converters, or what it reads.
+
+        Integer weights are taken at the real values they stand for, and what converters err is
+        added: they see the inputs rounded.
+        """
+        forms, (stored,) = self.forms, node.inputs
+        name = forms.lowered.layer(node)
+        unrounded = f"{name}.activation_bits" in self.real
+        x = self.value(forms.lowered.by_name[stored].inputs[0] if unrounded else stored).real
+        op = forms.tiled.by_name[node.name].op
+        assert isinstance(op, CrossbarMvm)
+        weight, bias = trained.weight, trained.bias
+        if f"{name}.weight_bits" not in self.real:
+            weight = op.weight * op.scale / np.reshape(forms.tiled.types[stored].unit, (-1, 1))
+            bias = op.bias * op.scale
+        total: FloatArray = x @ weight + bias
+        if forms.converts(node) and f"{name}.adc_bits" not in self.real:
+            codes = self._codes(stored)
+            converted, exact = (
+                forms.kernel(graph, node.name)(codes) for graph in (forms.compiled, forms.tiled)
+            )
+            total += (converted - exact) * op.scale
+        return total

@@ -1,0 +1,286 @@
+"""What each crossbar layer loses, and how far its column sums fill their converters."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.hardware.bounds import column_bounds
+from cimtool.hardware.converter import Converter
+from cimtool.hardware.crossbar import Slice, encode_weights, unit_cells
+from cimtool.hardware.fitting import Sums
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.format import ROUNDINGS
+from cimtool.ir.program import MODALITIES, Graph, Program
+from cimtool.loading.embeddings import Embeddings
+from cimtool.pipeline import Stage
+from cimtool.simulator import Runner, Simulator
+
+LAYER_ROWS = 128
+"""Rows of each modality on which a layer's output is compared."""
+
+SUM_ROWS = 16
+"""Of these so many make the column sums: each has a hundred thousand in a slice of a layer."""
+
+BINS = 32
+"""Bins of a histogram of column sums, all as wide as one another."""
+
+MEMORY_ITEMS = 1024
+"""Items of a gallery in the memory whose columns are looked at."""
+
+FINE_BINS = 1 << 14
+"""Sums are counted in at most so many bins over the proved range, then joined to BINS."""
+
+
+@dataclass(frozen=True)
+class ColumnSums:
+    """The column sums of one slice (or polarity, or the unit column) of a layer, all conversions.
+
+    Sums count 2^-fraction_bits of a digit, as in the integer contract. `step` is the exponent of
+    the converter's step, None where the conversion is lossless; `clipped` is the share of the
+    `conversions` beyond the codes. `used` is the used part of the range: the largest of (code of
+    the highest sum) / (highest code) and, where codes are signed, (code of the lowest sum) /
+    (lowest code); without a step the sums and their proved bounds stand for the codes. Bin i of the
+    histogram holds `counts[i]` sums of `edges[i]` <= sum < `edges[i + 1]`.
+    """
+
+    column: str
+    adc_bits: int | None
+    step: int | None
+    fraction_bits: int
+    conversions: int
+    clipped: float
+    used: float
+    lowest: int
+    highest: int
+    edges: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LayerFinding:
+    """One layer of `inputs` x `outputs` weights; ratios of signal to noise in dB.
+
+    `sqnr_db` compares its output in the compiled program with that in the lowered one, so that all
+    errors that arrive count; `own_sqnr_db` with what the float weights make of the compiled layer's
+    own inputs, so that only its weights and converters count. None where there is no noise. The
+    weights of a product in the memory are integers to begin with, so that its converters alone make
+    noise; it has no `sqnr_db`.
+    """
+
+    layer: str
+    inputs: int
+    outputs: int
+    sqnr_db: float | None
+    own_sqnr_db: float | None
+    converters: tuple[ColumnSums, ...]
+
+
+def layer_findings(
+    stages: Sequence[Stage],
+    data: Embeddings,
+    rows: int = LAYER_ROWS,
+    simulator: Simulator | None = None,
+) -> tuple[LayerFinding, ...]:
+    """Look at every layer on the first `rows` rows of each modality.
+
+    `stages` hold one named `lowered`; the last is the compiled program, of which a `simulator` that
+    is ready may be given. Where a gallery is in the memory, products with its first MEMORY_ITEMS
+    items follow.
+    """
+    lowered = next(stage.program for stage in stages if stage.name == "lowered")
+    compiled = Simulator(stages[-1].program) if simulator is None else simulator
+    found: list[LayerFinding] = []
+    for modality, x in zip(MODALITIES, (data.text, data.video), strict=True):
+        found += _of_projector(lowered, compiled, modality, x[:rows])
+    return (*found, *_of_memory(compiled, data.text[:rows]))
+
+
+def _layers(graph: Graph) -> dict[str, tuple[str, CrossbarMvm]]:
+    """What each layer of a graph reads, and its operation."""
+    return {n.name: (n.inputs[0], n.op) for n in graph.nodes if isinstance(n.op, CrossbarMvm)}
+
+
+def _names(layers: Mapping[str, tuple[str, CrossbarMvm]]) -> list[str]:
+    """The values that layers read and make."""
+    return list(dict.fromkeys([*layers, *(value for value, _ in layers.values())]))
+
+
+def _of_projector(
+    lowered: Program, compiled: Simulator, modality: str, x: Array
+) -> Iterator[LayerFinding]:
+    source: Graph = getattr(lowered, modality)
+    graph: Graph = getattr(compiled.program, modality)
+    layers = _layers(graph)
+    floats = Simulator(lowered).values(modality, x, list(layers))
+    values = compiled.values(modality, x, _names(layers))
+    for name, (value, op) in layers.items():
+        trained = source.by_name[name].op
+        assert isinstance(trained, Mvm)
+        output = values[name] * graph.types[name].unit
+        alone = (values[value] * graph.types[value].unit) @ trained.weight + trained.bias
+        inputs, outputs = op.weight.shape
+        yield LayerFinding(
+            f"{modality}.{name}",
+            inputs,
+            outputs,
+            sqnr_db(floats[name], output),
+            sqnr_db(alone, output),
+            column_sums(op, values[value][:SUM_ROWS]),
+        )
+
+
+def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
+    """The products of a score, or of a shortlist, with the items that are in the memory."""
+    graphs = {graph.name: graph for graph in compiled.program.graphs[len(MODALITIES) :]}
+    held = {name: layers for name, graph in graphs.items() if (layers := _layers(graph))}
+    if not held:
+        return
+    queries = {f"text.{name}": value for name, value in compiled.encode("text", x).items()}
+    for graph, layers in held.items():
+        values = Runner(graphs[graph]).values(queries, _names(layers))
+        for name, (value, op) in layers.items():
+            inputs, outputs = op.weight.shape
+            few = slice(0, MEMORY_ITEMS)
+            exact = values[value].astype(np.float64) @ op.weight[:, few]
+            own = sqnr_db(exact, values[name][:, few])
+            some = replace(op, weight=op.weight[:, few], bias=op.bias[few])
+            sums = column_sums(some, values[value][:SUM_ROWS])
+            yield LayerFinding(f"{graph}.{name}", inputs, outputs, None, own, sums)
+
+
+def sqnr_db(signal: FloatArray, found: FloatArray) -> float | None:
+    """`10 log10(mean signal^2 / mean (found - signal)^2)`; None where the two do not differ.
+
+    Minus infinity where the signal is zero everywhere.
+    """
+    noise = float(np.square(found - signal).mean())
+    if noise == 0:
+        return None
+    power = float(np.square(signal).mean())
+    return 10 * math.log10(power / noise) if power > 0 else -math.inf
+
+
+def column_sums(op: CrossbarMvm, x: IntArray) -> tuple[ColumnSums, ...]:
+    """Describe the column sums of a layer for integer inputs `x` [n, K], one entry a slice.
+
+    The unit column comes last where there is one.
+    """
+    crossbar, sums = op.crossbar, Sums(op, x)
+    slices = encode_weights(op.weight, crossbar)
+    columns = list(zip(slice_names(op), slices, op.steps, strict=True))
+    if crossbar.unit_column:
+        columns.append(("unit column", unit_cells(len(op.weight), crossbar), op.unit_step))
+    return tuple(_described(op, sums, *column) for column in columns)
+
+
+def slice_names(op: CrossbarMvm) -> list[str]:
+    """Names of a layer's slices, least significant first; polarities have a sign."""
+    crossbar = op.crossbar
+    if crossbar.encoding == "differential" and crossbar.adc_on == "polarity":
+        return [f"slice {k // 2} {'+-'[k % 2]}" for k in range(crossbar.slices)]
+    return [f"slice {k}" for k in range(crossbar.slices)]
+
+
+def _described(
+    op: CrossbarMvm, sums: Sums, name: str, stored: Slice, step: int | None
+) -> ColumnSums:
+    crossbar = op.crossbar
+    conducts = (stored.digits << crossbar.fraction_bits) + crossbar.column_leak
+    down, up = column_bounds(stored, crossbar)
+    lo, hi = int(down.min()), int(up.max())
+    count = _Count(
+        lo, hi, *(_unclipped(crossbar.converter, step) if step is not None else (lo, hi))
+    )
+    for part in sums.of_slice(conducts, max(-lo, hi)):
+        count.add(part)
+    seen, ends = (count.lowest, count.highest), (lo, hi)
+    if step is not None:
+        codes = crossbar.converter.codes(np.array(seen), step)
+        seen, ends = (int(codes[0]), int(codes[1])), crossbar.adc_limits
+    edges, counts = count.histogram()
+    return ColumnSums(
+        name,
+        crossbar.adc_bits,
+        step,
+        crossbar.fraction_bits,
+        count.conversions,
+        count.clipped / count.conversions,
+        _used(seen, ends),
+        count.lowest,
+        count.highest,
+        edges,
+        counts,
+    )
+
+
+def _used(seen: tuple[int, int], ends: tuple[int, int]) -> float:
+    """The used part of the range `ends` around 0, on the side where that is larger."""
+    return max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0)
+
+
+def _unclipped(converter: Converter, step: int) -> tuple[int, int]:
+    """The lowest and the highest sum that a converter's codes reach.
+
+    A measured table has a last threshold but no end: its last code is taken to be as wide as one
+    step, half of it on each side.
+    """
+    lo, hi = converter.limits
+    rounding = ROUNDINGS[converter.rounding or "half-up"]
+
+    def code(p: int) -> int:
+        return int(rounding(np.asarray(p), np.asarray(step)))
+
+    def end(last: int) -> int:
+        """The first sum whose code, were there no limits, is above this one."""
+        sums = range(last << step, last + 2 << step)
+        return sums.start + bisect_right(sums, last, key=code)
+
+    return end(lo - 1), end(hi) - 1
+
+
+class _Count:
+    """Counts whole sums, a block at a time, between the proved bounds `lo` and `hi`."""
+
+    def __init__(self, lo: int, hi: int, first: int, last: int):
+        self.shift = max((hi - lo).bit_length() - FINE_BINS.bit_length() + 1, 0)
+        self.lo, self.first, self.last = lo, first, last
+        self.fine = np.zeros((hi - lo >> self.shift) + 1, np.int64)
+        self.lowest, self.highest = hi, lo
+        self.conversions = self.clipped = 0
+
+    def add(self, sums: Array) -> None:
+        """Count a block of column sums of any shape."""
+        lowest, highest = int(sums.min()), int(sums.max())
+        self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)
+        self.conversions += sums.size
+        if lowest < self.first or highest > self.last:
+            self.clipped += int(np.count_nonzero((sums < self.first) | (sums > self.last)))
+        bins = sums.ravel().astype(np.int64) - self.lo >> self.shift
+        self.fine += np.bincount(bins, minlength=len(self.fine))
+
+    def histogram(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Edges [BINS + 1] and counts [BINS] over what was seen, all bins as wide as one another.
+
+        Bins are as many fine ones wide as it takes to hold everything in BINS.
+        """
+        first, last = (end - self.lo >> self.shift for end in (self.lowest, self.highest))
+        width = -(-(last + 1 - first) // BINS)
+        held = np.zeros(BINS * width, np.int64)
+        held[: last + 1 - first] = self.fine[first : last + 1]
+        edges = (np.arange(BINS + 1) * width + first << self.shift) + self.lo
+        counts = held.reshape(BINS, width).sum(axis=1)
+        return tuple(edges.tolist()), tuple(counts.tolist())
+
+
+def worst_clipping(found: Sequence[LayerFinding]) -> tuple[str, ColumnSums] | None:
+    """The layer and the column that are clipped most often; None where nothing is."""
+    columns = [(one.layer, column) for one in found for column in one.converters]
+    worst = max(columns, key=lambda pair: pair[1].clipped, default=None)
+    return worst if worst is not None and worst[1].clipped else None

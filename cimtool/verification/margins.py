@@ -1,0 +1,141 @@
+"""Is a figure of retrieval real: who leads by more than the error, and what a larger gallery does.
+
+Pictures of the same: a sample of pairs, compiled against reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import hypergeom
+
+from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.reference.queries import RECALLS, WAYS, Queries
+
+SIGMAS = 3.0
+"""A lead of so many standard deviations of the error survives it."""
+
+MOST_POINTS = 600
+"""Right pairs, and as many wrong ones, that the sample of pairs keeps."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Shares of queries by how far the right item is from the best wrong one in the reference.
+
+    `sigma` is the standard deviation of the difference of two compiled scores' errors, sqrt(2)
+    times the centred RMSE. Further than SIGMAS of it, an item `leads` or `trails` for good;
+    the others are `open`: the error may decide them.
+    """
+
+    way: str
+    sigma: float
+    leads: float
+    trails: float
+    open: float
+
+
+def margins(reference: FloatArray, centred_rmse: float, right: IntArray) -> tuple[Margin, ...]:
+    """The margins of texts and of videos in reference scores [n, m]; `right` [n] names videos.
+
+    A way is left out where no query has both a right item and a wrong one.
+    """
+    sigma = float(np.sqrt(2.0) * centred_rmse)
+    found = []
+    for way, lead in zip(WAYS, _leads(reference, right), strict=True):
+        if not len(lead):
+            continue
+        leads, trails = (float(np.mean(one > SIGMAS * sigma)) for one in (lead, -lead))
+        found.append(Margin(way, sigma, leads, trails, max(0.0, 1.0 - leads - trails)))
+    return tuple(found)
+
+
+def _leads(scores: FloatArray, right: IntArray) -> tuple[FloatArray, FloatArray]:
+    """By how much the best right item is above the best wrong one, of each query that has both."""
+    is_right = np.zeros(scores.shape, bool)
+    is_right[np.arange(len(scores)), right] = True
+    sides = []
+    for axis in (1, 0):
+        best, wrong = (
+            np.where(mask, scores, -np.inf).max(axis=axis) for mask in (is_right, ~is_right)
+        )
+        known = np.isfinite(best) & np.isfinite(wrong)
+        sides.append((best - np.where(known, wrong, 0.0))[known])
+    return sides[0], sides[1]
+
+
+@dataclass(frozen=True)
+class RecallCurve:
+    """R@K of one stage against the size of the gallery: `recall[i]` in a gallery of `sizes[i]`.
+
+    Expected over all galleries of that size drawn from the one measured on, the right item in it.
+    """
+
+    stage: str
+    way: str
+    k: int
+    sizes: tuple[int, ...]
+    recall: tuple[float, ...]
+
+
+def recall_curves(
+    stages: Sequence[tuple[str, Queries]], texts_of_video: IntArray
+) -> tuple[RecallCurve, ...]:
+    """The curves of stages both ways; `texts_of_video` [m] counts the right texts of each video."""
+    texts, videos = int(texts_of_video.sum()), len(texts_of_video)
+    found = []
+    for stage, queries in stages:
+        sides = (
+            (queries.text["rank"], np.full(texts, videos - 1)),
+            (queries.video["rank"], texts - texts_of_video),
+        )
+        for way, (rank, others) in zip(WAYS, sides, strict=True):
+            known = ~np.isnan(rank)
+            sizes = gallery_sizes(int(others[known].min()) + 1)
+            for k in RECALLS:
+                values = tuple(recall_in(rank[known], others[known], size, k) for size in sizes)
+                found.append(RecallCurve(stage, way, k, sizes, values))
+    return tuple(found)
+
+
+def gallery_sizes(largest: int) -> tuple[int, ...]:
+    """1, 2, 5, 10, 20, ... up to the largest, which is the last."""
+    series = [c * 10**e for e in range(len(str(largest))) for c in (1, 2, 5)]
+    return (*(size for size in series if size < largest), largest)
+
+
+def recall_in(rank: Array, others: Array, size: int, k: int) -> float:
+    """The expected R@k in a gallery of `size` items: the right one and others drawn at random.
+
+    Of `others` wrong items `rank - 1` stand before the right one; how many of them are drawn is
+    hypergeometric.
+    """
+    return float(np.mean(hypergeom.cdf(k - 1, others, rank - 1, size - 1)))
+
+
+@dataclass(frozen=True)
+class PairSample:
+    """Scores of a sample of pairs: the reference's, the compiled model's, and which are right."""
+
+    reference: tuple[float, ...]
+    compiled: tuple[float, ...]
+    right: tuple[bool, ...]
+
+
+def pair_sample(
+    reference: FloatArray, compiled: FloatArray, right: IntArray, seed: int
+) -> PairSample:
+    """Right pairs and as many wrong ones, drawn evenly from [n, m] scores."""
+    rng = np.random.default_rng(seed)
+    n, m = reference.shape
+    rows = np.arange(n) if n <= MOST_POINTS else np.sort(rng.permutation(n)[:MOST_POINTS])
+    columns = np.concatenate([right[rows], rng.integers(m, size=len(rows))])
+    rows = np.concatenate([rows, rows])
+    is_right = right[rows] == columns
+    return PairSample(
+        tuple(map(float, reference[rows, columns])),
+        tuple(map(float, compiled[rows, columns])),
+        tuple(map(bool, is_right)),
+    )

@@ -1,0 +1,124 @@
+"""The charts of a report; every number in them is in a table beside them too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from cimtool.report.charts import (
+    Bar,
+    Estimate,
+    Points,
+    Step,
+    Whisker,
+    bars,
+    curves,
+    histogram,
+    scatter,
+    waterfall,
+    whiskers,
+)
+from cimtool.report.svg import percent_tick
+from cimtool.verification.columns import number, percent, survivors
+from cimtool.verification.drift import POLYNOMIAL, Row
+from cimtool.verification.layers import ColumnSums
+from cimtool.verification.report import Report
+
+MOST_PARTS = 12
+"""Parts in the picture of the sensitivity, those that leave least error first."""
+
+WAYS = {"text_to_video": "text to video", "video_to_text": "video to text"}
+
+
+def survival_chart(report: Report) -> str:
+    """R@1 both ways of the reference, the surrogate, the compiled model and dies."""
+    rows = survivors(report)
+    shown = [
+        Whisker(row.stage, tuple(_r1(row, way) for way in WAYS), row.stage == "compiled model")
+        for row in rows
+    ]
+    return whiskers(
+        shown, list(WAYS.values()), "R@1 and its interval, stage by stage", percent_tick
+    )
+
+
+def _r1(row: Row, way: str) -> Estimate | None:
+    if row.retrieval is None:
+        return None
+    value, found = getattr(row.retrieval, way).r1, row.intervals.get(f"r1_{way}")
+    low, high = (math.nan, math.nan) if found is None else (found.low, found.high)
+    return Estimate(value, low, high)
+
+
+def budget_chart(report: Report) -> str:
+    """Mean square errors, which add where errors are independent, up to the compiled model's.
+
+    What is left over closes the sum: errors that come together, or that cancel.
+    """
+    steps = [
+        Step(row.stage, row.step_rmse**2, number(row.step_rmse), _is_cause(row, report))
+        for row in _steps(report)
+        if row.step_rmse is not None
+    ]
+    total = total_rmse(report) ** 2
+    rest = total - sum(step.amount for step in steps)
+    if abs(rest) > 1e-3 * max(total, *(step.amount for step in steps)):
+        name = "errors that come together" if rest > 0 else "errors that cancel"
+        steps.append(Step(name, rest, f"{rest:+.1g}"))
+    last = Step("compiled model", total, number(math.sqrt(total)), True)
+    label = f"Mean square {report.score} error of each step, up to {last.text} RMSE in all"
+    return waterfall(steps, last, label, title=f"mean square {report.score} error")
+
+
+def total_rmse(report: Report) -> float:
+    """The compiled model's RMSE from the reference, or from the polynomial where it is that."""
+    drift = report.final.drift
+    return (report.final.polynomial_rmse or 0.0) if drift is None else drift.logit_rmse
+
+
+def _steps(report: Report) -> Sequence[Row]:
+    start = next(i for i, row in enumerate(report.rows) if row.stage == POLYNOMIAL)
+    return report.rows[start:]
+
+
+def _is_cause(row: Row, report: Report) -> bool:
+    return row.stage == report.headline.cause
+
+
+def pairs_chart(report: Report) -> str:
+    """Compiled scores of a sample of pairs against the reference's."""
+    pairs = report.pairs
+    both = list(zip(pairs.reference, pairs.compiled, pairs.right, strict=True))
+    groups = [
+        Points(name, [(x, y) for x, y, right in both if right == kind])
+        for name, kind in (("right pairs", True), ("wrong pairs", False))
+    ]
+    of = report.reference.name
+    label = f"Compiled {report.score} of {len(both)} pairs against that of {of}"
+    return scatter(groups, f"{report.score}, {of}", f"{report.score}, compiled", label)
+
+
+def recall_chart(report: Report, way: str) -> str:
+    """R@1 of reference, polynomial and compiled model against the size of the gallery."""
+    found = [one for one in report.curves if one.way == way and one.k == 1]
+    lines = [Points(one.stage, list(zip(one.sizes, one.recall, strict=True))) for one in found]
+    label = f"R@1 {WAYS[way]} against the size of the gallery"
+    return curves(lines, "items in the gallery", f"R@1, {WAYS[way]}", label)
+
+
+def sensitivity_chart(report: Report) -> str:
+    """The error of each part alone, and how much goes where it is left in real numbers."""
+    found = report.sensitivity
+    parts = sorted(found.parts, key=lambda part: part.left_float_rmse)[:MOST_PARTS]
+    rows = [Bar(part.part, (part.alone_rmse, found.rmse - part.left_float_rmse)) for part in parts]
+    label = f"RMSE of the {report.score} by part: {found.costliest} is the costliest"
+    return bars(rows, ("alone in integers", "goes when left float"), label, number)
+
+
+def sums_picture(column: ColumnSums, layer: str) -> str:
+    """A histogram of column sums for a cell of a table."""
+    label = (
+        f"Column sums of {layer}, {column.column}: {column.lowest:,} to {column.highest:,}, "
+        f"{percent(column.clipped)}% clipped"
+    )
+    return histogram(column.counts, label)

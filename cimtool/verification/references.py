@@ -1,0 +1,180 @@
+"""What compiled scores are held against: the exact score, and Monte Carlo with its scatter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray
+from cimtool.emit.bundle import ModelCard
+from cimtool.errors import CimError
+from cimtool.loading.model import Model
+from cimtool.named import unknown
+from cimtool.progress import Say
+from cimtool.reference.exact import exact
+from cimtool.reference.metrics import Against
+from cimtool.reference.montecarlo import monte_carlo
+from cimtool.reference.statistics import Gaussians
+
+Kind = Literal["exact", "mc"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+EXACT = "exact"
+DEFAULT_SAMPLES = 10
+
+FLOOR_SEEDS = 5
+FLOOR_ITEMS = 256
+"""Seeds whose scatter is measured, on the first so many texts and videos."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What drift is measured against: its name in the table."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Floor:
+    """How far Monte Carlo itself is from the exact score, over several seeds, on fewer pairs.
+
+    `rmse` and `top1_agreement` are means over `seeds` seeds, `rmse_spread` the standard deviation.
+    """
+
+    seeds: int
+    texts: int
+    videos: int
+    rmse: float
+    rmse_spread: float
+    top1_agreement: float
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Monte Carlo's own: `standard_error` is the root mean square over pairs, by formula.
+
+    `rmse` and `top1_agreement` are against the exact score on all pairs, with a `floor` over seeds;
+    None where the exact score was not asked for.
+    """
+
+    samples: int
+    standard_error: float
+    rmse: float | None = None
+    top1_agreement: float | None = None
+    floor: Floor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """The references' scores [n, m]; `exact` is None where it was not asked for."""
+
+    exact: FloatArray | None
+    monte_carlo: FloatArray
+    scatter: Scatter
+
+
+@dataclass(eq=False)
+class References:
+    """Reference scores, kept for the next bundle of the same trained model.
+
+    Raises CimError for a kind that is none, fewer than two samples or a seed out of range, also
+    where a and b turn out not to be known.
+    """
+
+    kind: Kind = "exact"
+    samples: int = DEFAULT_SAMPLES
+    seed: int = 0
+    _key: tuple[object, ...] = field(default=(), init=False)
+    _known: Known | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("--reference", self.kind, KINDS)
+        if self.samples < 2:
+            raise CimError(f"samples is {self.samples}; expected at least 2, for a standard error")
+        if not 0 <= self.seed < 2**63:
+            raise CimError(f"seed is {self.seed}; expected 0 to 2^63 - 1")
+
+    @property
+    def monte_carlo_name(self) -> str:
+        """What the table calls Monte Carlo."""
+        return f"Monte Carlo (K={self.samples})"
+
+    @property
+    def name(self) -> str:
+        """What the table calls the reference, where a and b are known."""
+        return EXACT if self.kind == "exact" else self.monte_carlo_name
+
+    def of(
+        self, text: Gaussians, video: Gaussians, model: ModelCard | Model, say: Say
+    ) -> Known | None:
+        """The references' scores; None where a or b is not known.
+
+        Scores are logits, or probabilities for a polynomial that predicts those.
+        """
+        if model.a is None or model.b is None:
+            return None
+        arrays = (text.mu, text.s, video.mu, video.s)
+        settings = (model.a, model.b, model.polynomial.fit_logit)
+        if self._known is None or not _same(self._key, (*settings, *arrays)):
+            self._known = self._compute(text, video, *settings, say)
+            self._key = (*settings, *arrays)
+        return self._known
+
+    def _compute(
+        self, text: Gaussians, video: Gaussians, a: float, b: float, fit_logit: bool, say: Say
+    ) -> Known:
+        pairs = f"{len(text)} x {len(video)} pairs"
+        say(f"{self.monte_carlo_name}: {pairs}")
+        sampled, error = self._sampled(text, video, a, b, fit_logit, self.seed)
+        standard_error = float(np.sqrt(np.mean(error * error)))
+        if self.kind == "mc":
+            return Known(None, sampled, Scatter(self.samples, standard_error))
+        say(f"{EXACT} score: {pairs}")
+        found = exact(text, video, a, b, say)
+        scores = found.logit if fit_logit else np.exp(found.log_p)
+        against = Against(scores)
+        rmse = float(np.sqrt(against.squares(sampled).mean()))
+        top1 = min(float(one.mean()) for one in against.same_best(sampled))
+        few = scores[:FLOOR_ITEMS, :FLOOR_ITEMS]
+        floor = self._floor(text[:FLOOR_ITEMS], video[:FLOOR_ITEMS], few, a, b, fit_logit)
+        return Known(scores, sampled, Scatter(self.samples, standard_error, rmse, top1, floor))
+
+    def _floor(
+        self, text: Gaussians, video: Gaussians, scores: FloatArray, a: float, b: float,
+        fit_logit: bool,
+    ) -> Floor:  # fmt: skip
+        against = Against(scores)
+        rmses, agreements = [], []
+        for seed in range(self.seed, self.seed + FLOOR_SEEDS):
+            sampled, _ = self._sampled(text, video, a, b, fit_logit, seed)
+            rmses.append(np.sqrt(against.squares(sampled).mean()))
+            agreements.append(min(one.mean() for one in against.same_best(sampled)))
+        return Floor(
+            FLOOR_SEEDS,
+            len(text),
+            len(video),
+            float(np.mean(rmses)),
+            float(np.std(rmses, ddof=1)),
+            float(np.mean(agreements)),
+        )
+
+    def _sampled(
+        self, text: Gaussians, video: Gaussians, a: float, b: float, fit_logit: bool, seed: int
+    ) -> tuple[FloatArray, Array]:
+        """Scores [n, m] and their standard errors."""
+        found = monte_carlo(text, video, a, b, self.samples, seed)
+        if fit_logit:
+            return found.logit, found.standard_error_of_logit
+        p = np.exp(found.log_p)
+        # The delta method, back from the logit.
+        return p, found.standard_error_of_logit * p * np.exp(found.log_1mp)
+
+
+def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    return len(one) == len(other) and all(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b  # type: ignore[arg-type]
+        for a, b in zip(one, other, strict=True)
+    )

@@ -1,0 +1,229 @@
+"""Which part of a compiled model costs most: each in integers alone, and each left in real numbers.
+
+A part is a layer (its weights, its converters and the rounding of the activation it reads), a
+stored value (an input, mu, s, or s as it is summed), or the score. Biases are those that were
+corrected for the whole compiled model; a part is measured as it stands in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.ir.arithmetic import Mvm, Store
+from cimtool.ir.integer import Quantize, Requant
+from cimtool.ir.program import MODALITIES, Program
+from cimtool.loading.embeddings import Embeddings
+from cimtool.pipeline import Stage
+from cimtool.reference.metrics import top1_agreement
+from cimtool.verification.hybrid import Forms, Number, Walk
+
+SENSITIVITY_ROWS = 256
+"""Texts, and videos, of the pairs that each part is measured on."""
+
+WORTHWHILE = 0.1
+"""A setting is named where it could take off this share of the compiled model's error, or more."""
+
+Kind = Literal["layer", "input", "mu", "s", "s_self", "score"]
+KINDS: dict[str, Kind] = {"input": "input", "mu": "mu", "s": "s", "s_self": "s_self"}
+"""Kinds of parts by the role of a stored value."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one part costs, against the lowered model on the same pairs; `bits` of a stored value.
+
+    `alone`: only this part in integers, all others in real numbers; `left_float`: only this part in
+    real numbers. `rmse` is of the logit, `top1` the agreement on the best item, the worse of both
+    directions.
+    """
+
+    part: str
+    kind: Kind
+    bits: int | None
+    alone_rmse: float
+    alone_top1: float
+    left_float_rmse: float
+    left_float_top1: float
+
+
+@dataclass(frozen=True)
+class LeftFloat:
+    """The logit RMSE with one setting of a layer without an error: as if it had many more bits."""
+
+    setting: str
+    rmse: float
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Every part of a compiled model, on the first `texts` x `videos` pairs.
+
+    `rmse` and `top1` are the compiled model's own, against the lowered one. `costliest` is the part
+    that leaves least error when left in real numbers; of a layer, `settings` say which of its bits.
+    """
+
+    texts: int
+    videos: int
+    rmse: float
+    top1: float
+    parts: tuple[Part, ...]
+    costliest: str
+    settings: tuple[LeftFloat, ...]
+
+    @property
+    def worst(self) -> Part:
+        """The costliest part."""
+        return next(part for part in self.parts if part.part == self.costliest)
+
+
+def sensitivity(
+    stages: Sequence[Stage], data: Embeddings, rows: int = SENSITIVITY_ROWS
+) -> Sensitivity:
+    """Measure every part on the first `rows` texts and as many videos, the right ones among them.
+
+    `stages` hold those named `lowered` and `tiled`. Of a score in the memory its digital form is
+    measured, from which it was programmed.
+    """
+    programs = {stage.name: stage.program for stage in stages}
+    digital = [stage.program for stage in stages if stage.program.gallery_items is None]
+    forms = _forms(programs["lowered"], programs["tiled"], digital[-1])
+    text, video = subset(data, rows)
+    model = _Model(forms, {"text": data.text[text], "video": data.video[video]})
+    everything = model.parts
+    reference = model.logits(everything)
+
+    def measured(real: Collection[str]) -> tuple[float, float]:
+        return _against(reference, model.logits(real))
+
+    parts = []
+    for name, kind, bits, owned in _listed(model):
+        alone = measured(everything - owned)
+        parts.append(Part(name, kind, bits, *alone, *measured(owned)))
+    worst = min(parts, key=lambda part: part.left_float_rmse)
+    settings = tuple(
+        LeftFloat(setting.rpartition(".")[2], measured({setting})[0])
+        for setting in sorted(everything)
+        if worst.kind == "layer" and setting.startswith(f"{worst.part}.")
+    )
+    return Sensitivity(
+        len(text), len(video), *measured(frozenset()), tuple(parts), worst.part, settings
+    )
+
+
+def _forms(lowered: Program, tiled: Program, compiled: Program) -> dict[str, Forms]:
+    # A shortlist's graph, which only the compiled program may have, is left out.
+    graphs = zip(lowered.graphs, tiled.graphs, compiled.graphs, strict=False)
+    return {graph.name: Forms(graph, *others) for graph, *others in graphs}
+
+
+def subset(data: Embeddings, rows: int) -> tuple[IntArray, IntArray]:
+    """The first `rows` texts, and their right videos with the first of the others up to `rows`."""
+    text = np.arange(min(rows, len(data.text)))
+    every = np.arange(len(data.video))
+    right = every[:0] if data.text_to_video is None else np.unique(data.text_to_video[text])
+    others = np.setdiff1d(every, right)[: max(rows - len(right), 0)]
+    return text, np.sort(np.concatenate([right, others]))
+
+
+def _against(reference: FloatArray, logits: FloatArray) -> tuple[float, float]:
+    rmse = math.sqrt(float(np.square(logits - reference).mean()))
+    return rmse, top1_agreement(logits, reference)
+
+
+class _Model:
+    """All three graphs over one set of rows; what a part does not change is computed once."""
+
+    def __init__(self, forms: Mapping[str, Forms], rows: Mapping[str, Array]):
+        self.forms = forms
+        self.rows = {modality: {"x": Number(x)} for modality, x in rows.items()}
+        self.parts = frozenset(
+            part for form in forms.values() for owned in form.parts.values() for part in owned
+        )
+        self._ends: dict[tuple[str, frozenset[str]], dict[str, Number]] = {}
+
+    def logits(self, real: Collection[str]) -> FloatArray:
+        """The logits [n, m] with some parts in real numbers and all others compiled."""
+        features = {
+            f"{modality}.{name}": value
+            for modality in MODALITIES
+            for name, value in self._features(modality, frozenset(real)).items()
+        }
+        walk = Walk(self.forms["score"], features, real)
+        return walk.outputs()["logit"].real
+
+    def _features(self, modality: str, real: frozenset[str]) -> dict[str, Number]:
+        forms, rows = self.forms[modality], self.rows[modality]
+        own = frozenset(part for owned in forms.parts.values() for part in owned)
+        # The nearer of both ends, nothing real and everything, shares most with what is asked for.
+        end = min((frozenset[str](), own), key=lambda end: len(end ^ (real & own)))
+        if (modality, end) not in self._ends:
+            walk = Walk(forms, rows, end)
+            walk.outputs()
+            self._ends[modality, end] = walk.kept()
+        changed = forms.changed(end ^ (real & own))
+        before = {k: v for k, v in self._ends[modality, end].items() if k not in changed}
+        return Walk(forms, rows, real, before).outputs()
+
+
+def _listed(model: _Model) -> Iterator[tuple[str, Kind, int | None, frozenset[str]]]:
+    """Every part with its kind, the bits of a stored value, and what `Forms` calls it."""
+    for modality in MODALITIES:
+        forms = model.forms[modality]
+        for node in forms.lowered.nodes:
+            owned = frozenset(forms.parts.get(node.name, ()))
+            if isinstance(node.op, Mvm):
+                yield forms.lowered.layer(node), "layer", None, owned
+            elif owned:
+                stored = forms.compiled.by_name[node.name].op
+                assert isinstance(node.op, Store)
+                assert isinstance(stored, Quantize | Requant)
+                bits = stored.hi.bit_length() + (stored.lo < 0)
+                yield forms.lowered.layer(node), KINDS[node.op.role], bits, owned
+    yield "score", "score", None, frozenset({"score"})
+
+
+def advice(found: Sensitivity) -> str:
+    """Which setting to change next, in a sentence; no setting where no part stands out."""
+    worst = found.worst
+    if not found.rmse or worst.left_float_rmse > (1 - WORTHWHILE) * found.rmse:
+        return (
+            f"no single part dominates the error: without what {_called(worst)} costs, the logit "
+            f"RMSE of {found.rmse:.3g} would be {worst.left_float_rmse:.3g}"
+        )
+    return (
+        f"{_called(worst)} costs most: without its error the logit RMSE would be "
+        f"{worst.left_float_rmse:.3g} in place of {found.rmse:.3g}; {_remedy(found, worst)}"
+    )
+
+
+def _called(part: Part) -> str:
+    """What a reader calls a part."""
+    modality, _, layer = part.part.partition(".")
+    stored = {
+        "input": f"the rounding of the {modality} input",
+        "mu": f"the rounding of {modality} mu",
+        "s": f"the rounding of {modality} s",
+        "s_self": f"the rounding of {modality} s in sums",
+        "score": "the arithmetic of the score",
+    }
+    return stored.get(part.kind, f"layer {modality}.{layer}")
+
+
+def _remedy(found: Sensitivity, worst: Part) -> str:
+    if worst.kind == "input":
+        return f"try --input-bits above {worst.bits}"
+    if worst.kind in ("mu", "s"):
+        return f"try --feature-bits above {worst.bits}"
+    if worst.kind != "layer":
+        return "no setting changes its bits"
+    best = min(found.settings, key=lambda one: one.rmse)
+    return (
+        f'try more {best.setting} for it ([layers."{worst.part}"] in a file for --settings), which '
+        f"alone could bring {best.rmse:.3g}"
+    )

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from cimtool.reference.bootstrap import Draws, Samples
+from cimtool.reference.metrics import Against, ranks
+from cimtool.reference.queries import (
+    LIMITS,
+    Queries,
+    compared,
+    drift,
+    figures,
+    limit_metrics,
+    once,
+    retrieval,
+    retrieved,
+    uncertainties,
+)
+
+from .test_metrics import tied_scores
+
+
+def test_retrieval_of_many_texts_to_one_video():
+    scores = np.array(
+        [
+            [0.9, 0.1, 0.5],
+            [0.2, 0.3, 0.4],
+            [0.1, 0.8, 0.2],
+            [0.0, 0.2, 0.1],
+        ]
+    )
+    found = retrieval(scores, np.array([0, 0, 1, 1]))
+    assert (found.text_to_video.r1, found.text_to_video.r5) == (0.75, 1.0)
+    assert (found.text_to_video.queries, found.text_to_video.median_rank) == (4, 1.0)
+    assert (found.video_to_text.r1, found.video_to_text.queries) == (1.0, 2)
+
+
+def test_recall_and_median_rank():
+    scores = np.tile(np.arange(20.0), (4, 1))
+    right = np.array([19, 15, 14, 9])
+    found = retrieval(scores, right).text_to_video
+    assert ranks(scores, right).tolist() == [1, 5, 6, 11]
+    assert (found.r1, found.r5, found.r10) == (0.25, 0.5, 0.75)
+    assert found.median_rank == 5.5
+
+
+def test_drift_by_hand():
+    reference = np.array([[0.0, 2.0], [4.0, 0.0]])
+    found = drift(reference + np.array([[1.0, 1.0], [2.0, -2.0]]), reference)
+    assert found.logit_rmse == pytest.approx(math.sqrt(10 / 4))
+    assert found.centred_rmse == pytest.approx(math.sqrt(8 / 4))
+    assert (found.bias, found.max_abs, found.spread) == (0.5, 2.0, 1.5)
+    assert found.relative_rmse == pytest.approx(math.sqrt(10 / 4) / 1.5)
+    assert found.relative_centred_rmse == pytest.approx(math.sqrt(2) / 1.5)
+    assert (found.top1_agreement, found.spearman) == (1.0, 1.0)
+
+
+def test_a_shift_of_a_query_leaves_its_ranking_but_not_that_of_the_videos():
+    rng = np.random.default_rng(0)
+    reference = rng.normal(size=(30, 20))
+    found = drift(reference + 10.0 * np.arange(30)[:, None], reference)
+    assert found.centred_rmse == pytest.approx(0, abs=1e-12)
+    assert found.spearman == pytest.approx(1)
+    assert found.top1_agreement < 0.3
+
+
+@given(tied_scores())
+def test_scores_agree_with_themselves(case):
+    scores, _ = case
+    found = drift(scores, scores)
+    assert (found.logit_rmse, found.max_abs, found.top1_agreement) == (0, 0, 1)
+    assert found.relative_rmse == 0
+
+
+def test_drift_from_a_constant_reference_has_no_scale():
+    found = drift(np.ones((2, 3)), np.zeros((2, 3)))
+    assert found.relative_rmse == math.inf
+    assert found.spearman == 0
+
+
+def test_float32_is_compared_in_float64():
+    reference = np.full((2, 3), 0.1)
+    assert drift(reference.astype(np.float32), reference).max_abs == abs(
+        float(np.float32(0.1)) - 0.1
+    )
+
+
+def test_limit_metrics_are_the_worse_of_both_directions():
+    reference = np.eye(4)
+    scores = reference.copy()
+    scores[:, 0] = 2.0  # all texts now choose video 0, whose texts are all as good
+    right = np.arange(4)
+    own = retrieved(scores, right).merged(compared(scores, Against(reference)))
+    found = limit_metrics(once(own), once(retrieved(reference, right)))
+    assert tuple(found) == LIMITS
+    assert found["logit_rmse"] == pytest.approx(math.sqrt((1 + 3 * 4) / 16))
+    assert found["r1_loss"] == 0.75
+    assert found["top1_agreement_loss"] == 0.75
+    assert (found["r5_loss"], found["r10_loss"]) == (0, 0)
+
+
+def noisy_rows(n=60, m=40, noise=0.3):
+    rng = np.random.default_rng(1)
+    right = np.arange(n) % m
+    reference = rng.normal(size=(n, m)) + 2.0 * (right[:, None] == np.arange(m))
+    scores = reference + noise * rng.normal(size=(n, m))
+    best = retrieved(reference, right)
+    own = retrieved(scores, right).merged(compared(scores, Against(reference)))
+    return best, own, right, reference, scores
+
+
+def resampled(texts, videos):
+    """A sample in which each text and each video stands as often as the lists say."""
+    counts = [np.array([one], np.float64) for one in (texts, videos)]
+    return Samples(*map(Draws, counts))
+
+
+def test_the_figures_of_a_resample_are_those_of_the_queries_written_out():
+    _, own, right, reference, scores = noisy_rows(6, 6)
+    texts, videos = [2, 0, 1, 0, 3, 0], [1, 1, 1, 1, 1, 1]
+    rows = np.repeat(np.arange(6), texts)
+    found = figures(own, resampled(texts, videos))
+    difference = (scores - reference)[rows]
+    centred = difference - difference.mean(axis=1, keepdims=True)
+    rank = ranks(scores, right)[rows]
+    expected = {
+        "logit_rmse": np.sqrt(np.mean(difference**2)),
+        "centred_rmse": np.sqrt(np.mean(centred**2)),
+        "bias": difference.mean(),
+        "max_abs": np.abs(difference).max(),
+        "spread": reference[rows].std(axis=1).mean(),
+        "r1_text_to_video": np.mean(rank <= 1),
+        "r5_text_to_video": np.mean(rank <= 5),
+        "median_rank_text_to_video": np.median(rank),
+    }
+    for name, value in expected.items():
+        assert found[name] == pytest.approx([value]), name
+
+
+def test_losses_are_paired():
+    best, own, right, reference, _ = noisy_rows()
+    # The same scores twice lose nothing in any resample, however wide their own intervals are.
+    same = retrieved(reference, right)
+    mine, equal = uncertainties(
+        [partial(figures, own), partial(figures, same)], partial(figures, best), 60, 40, seed=0
+    )
+    assert equal.losses["r1_text_to_video"].value == 0
+    assert (equal.losses["r1_loss"].low, equal.losses["r1_loss"].high) == (0, 0)
+    assert equal.intervals["r1_text_to_video"].low < equal.intervals["r1_text_to_video"].high
+    loss = mine.losses["r1_text_to_video"]
+    assert loss.value == once(best)["r1_text_to_video"] - once(own)["r1_text_to_video"]
+    assert loss.low <= loss.value <= loss.high
+    # Paired, the loss is known better than either of the two shares.
+    own_width = mine.intervals["r1_text_to_video"]
+    assert loss.high - loss.low < own_width.high - own_width.low
+
+
+def test_a_worse_rank_is_a_loss():
+    best = Queries({"rank": np.array([1.0, 1.0, 1.0])}, {"rank": np.array([1.0, 1.0, 1.0])})
+    worse = Queries({"rank": np.array([4.0, 4.0, 4.0])}, {"rank": np.array([1.0, 1.0, 1.0])})
+    (found,) = uncertainties([partial(figures, worse)], partial(figures, best), 3, 3, seed=0)
+    assert found.losses["median_rank_text_to_video"].value == 3
+    assert found.losses["r1_loss"].is_real
+    assert not found.losses["r1_video_to_text"].is_real
+
+
+def test_the_same_seed_gives_the_same_intervals():
+    best, own, *_ = noisy_rows()
+    row, reference = partial(figures, own), partial(figures, best)
+    one, other, third = (
+        uncertainties([row], reference, 60, 40, seed=seed)[0].intervals for seed in (3, 3, 4)
+    )
+    assert one == other
+    assert one != third
+
+
+def test_nothing_measured_has_no_figures():
+    assert once(Queries()) == {}

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+from cimtool.report.charts import (
+    Bar,
+    Candidate,
+    Estimate,
+    Points,
+    Step,
+    Whisker,
+    bars,
+    curves,
+    histogram,
+    pareto,
+    scatter,
+    waterfall,
+    whiskers,
+)
+
+
+def texts(picture: str) -> list[str]:
+    return [node.text or "" for node in Xml.fromstring(picture).iter("text")]
+
+
+def named(picture: str, style: str) -> list[Xml.Element]:
+    return [n for n in Xml.fromstring(picture).iter() if style in n.get("class", "").split()]
+
+
+def percent(value: float) -> str:
+    return f"{value:.0%}"
+
+
+HOSTILE = "<script>alert(1)</script>"
+NAN = math.nan
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "whiskers": lambda: whiskers(
+        [Whisker(HOSTILE, (Estimate(0.5, 0.4, 0.6), None)), Whisker("b", (None, None))],
+        ("one", HOSTILE), HOSTILE, percent,
+    ),
+    "whiskers without intervals": lambda: whiskers(
+        [Whisker("a", (Estimate(0.5, NAN, NAN),))], ("one",), "a", percent
+    ),
+    "waterfall": lambda: waterfall(
+        [Step(HOSTILE, 0.2, HOSTILE), Step("b", -0.1, "")], Step("all", 0.1, "x"), HOSTILE
+    ),
+    "waterfall of nothing": lambda: waterfall([], Step("all", 0.0, "0"), "a"),
+    "bars": lambda: bars([Bar(HOSTILE, (0.1, -0.2)), Bar("b", (None, NAN))], ("x", "y"), "a", str),
+    "scatter": lambda: scatter(
+        [Points(HOSTILE, [(1.0, 2.0), (NAN, 1.0)]), Points("b", [])], HOSTILE, "y", "a"
+    ),
+    "curves": lambda: curves([Points("a", [(1, 1.0), (0, 0.5)]), Points("b", [])], "x", "y", "a"),
+    "histogram": lambda: histogram([0, 3, 1], HOSTILE),
+    "histogram of nothing": lambda: histogram([], "a"),
+    "pareto": lambda: pareto([Candidate(HOSTILE, 1.0, 2.0, True, HOSTILE)], "x", "y", "a"),
+    "pareto of nothing": lambda: pareto([Candidate("a", 0.0, math.inf)], "x", "y", "a"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_sound_svg_that_says_what_it_is(name: str) -> None:
+    picture = PICTURES[name]()
+    root = Xml.fromstring(picture)
+    assert (root.get("role"), bool(root.get("aria-label"))) == ("img", True)
+    assert root.find(".//script") is None
+    assert not re.search(r"nan|inf\b", re.sub(r'aria-label="[^"]*"', "", picture))
+    assert "style=" not in picture
+
+
+def test_whiskers_reach_from_low_to_high() -> None:
+    rows = [Whisker("a", (Estimate(0.5, 0.4, 0.6),)), Whisker("b", (Estimate(0.2, 0.0, 1.0),))]
+    picture = whiskers(rows, ("R@1",), "R@1", percent)
+    assert {"a", "b", "R@1", "0%", "100%"} <= set(texts(picture))
+    # Two caps and a line for each, the wider one longer.
+    lengths = [
+        abs(float(x2) - float(x1))
+        for x1, x2 in re.findall(r"M([\d.]+) [\d.]+L([\d.]+)", picture)
+        if x1 != x2
+    ]
+    assert lengths[1] / lengths[0] == pytest.approx(5.0, rel=0.01)
+
+
+def test_a_waterfall_ends_at_its_total() -> None:
+    steps = [Step("a", 3.0, "3"), Step("b", 2.0, "2", True), Step("c", -1.0, "-1")]
+    picture = waterfall(steps, Step("all", 4.0, "4"), "sum")
+    found = {
+        style: [(float(n.get("x", 0)), float(n.get("width", 0))) for n in named(picture, style)]
+        for style in ("plus", "minus", "total")
+    }
+    (first, second), (third,), (total,) = found["plus"], found["minus"], found["total"]
+    assert second[0] == pytest.approx(first[0] + first[1], abs=0.2)
+    assert third[0] + third[1] == pytest.approx(second[0] + second[1], abs=0.2)
+    assert third[0] == pytest.approx(total[0] + total[1], abs=0.2)
+    assert len(named(picture, "strong")) == 5  # label, bar and text of the step; label and text
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    picture = bars([Bar("a", (1.0, 4.0))], ("x", "y"), "two", str)
+    widths = [float(n.get("width", 0)) for n in named(picture, "bar")]
+    assert widths[-1] / widths[-2] == pytest.approx(4.0, rel=0.01)
+    assert {"1.0", "4.0"} <= set(texts(picture))
+
+
+def test_scatter_has_a_shape_a_group_and_equal_axes() -> None:
+    picture = scatter([Points("a", [(0.0, 1.0)]), Points("b", [(1.0, 0.0)])], "x", "y", "both")
+    (sign, dots), (other, crosses) = named(picture, "dots"), named(picture, "crosses")
+    assert dots.get("d", "").count("M") == crosses.get("d", "").count("M") == 1
+    assert sign.get("class") == dots.get("class")
+    assert other.get("class") == crosses.get("class")
+    ticks = [text for text in texts(picture) if re.fullmatch(r"[\d.]+", text)]
+    assert sorted(ticks) == sorted([*set(ticks)] * 2)
+
+
+def test_curves_keep_their_order_on_a_logarithmic_axis() -> None:
+    picture = curves([Points("a", [(1, 1.0), (10, 0.5), (100, 0.25)])], "n", "R@1", "curve")
+    (line,) = named(picture, "curve")
+    x = [float(pair.split()[0]) for pair in line.get("d", "")[1:].split("L")]
+    assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.2)
+    assert {"1", "10", "100", "60%"} <= set(texts(picture))
+
+
+def test_a_histogram_is_as_high_as_its_counts() -> None:
+    (path,) = named(histogram([1, 4, 0, 8], "counts"), "bar")
+    tops = [float(top) for top in re.findall(r"V(-?[\d.]+)h", path.get("d", ""))]
+    assert [20 - top for top in tops] == [2.5, 10.0, 20.0]
+
+
+def test_a_front_is_stepped_and_named() -> None:
+    candidates = [
+        Candidate("cheap", 1.0, 3.0, True),
+        Candidate("good", 100.0, 1.0, True),
+        Candidate("neither", 90.0, 3.5, note="4 bits"),
+    ]
+    picture = pareto(candidates, "pJ", "RMSE", "front")
+    (front,) = named(picture, "curve")
+    assert re.fullmatch(r"M[\d.]+ [\d.]+H[\d.]+V[\d.]+", front.get("d", ""))
+    assert {"cheap", "good"} <= set(texts(picture))
+    assert "neither" not in texts(picture)
+    assert "neither: 4 bits" in [node.text for node in Xml.fromstring(picture).iter("title")]
+
+
+def test_names_that_would_lie_on_each_other_are_left_out() -> None:
+    crowd = [Candidate(f"point {i}", 1.0 + 1e-4 * i, 1.0 - 1e-4 * i, True) for i in range(9)]
+    picture = pareto([*crowd, Candidate("far", 9.0, 0.1, True)], "x", "y", "crowd", log_x=False)
+    shown = [text for text in texts(picture) if text.startswith("point")]
+    assert len(shown) < len(crowd)
+    assert len([node.text for node in Xml.fromstring(picture).iter("title")]) == 10

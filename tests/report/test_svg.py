@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cimtool.report import svg
+
+
+def test_an_axis_maps_its_ends_and_stays_inside() -> None:
+    axis = svg.Axis(0.0, 10.0, 100.0, 200.0)
+    assert [axis.at(x) for x in (0.0, 5.0, 10.0, 99.0, -1.0)] == [100.0, 150.0, 200.0, 200.0, 100.0]
+
+
+def test_a_logarithmic_axis_has_decades_of_one_length() -> None:
+    axis = svg.Axis(1.0, 100.0, 0.0, 200.0, log=True)
+    assert axis.at(10.0) == pytest.approx(100.0)
+    assert axis.ticks() == (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "ticks"),
+    [
+        (0.0, 1.0, (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)),
+        (-0.31, 0.52, (-0.2, 0.0, 0.2, 0.4)),
+        (0.1, 0.7, (0.2, 0.4, 0.6)),
+        (1499.0, 1501.0, (1499.0, 1499.5, 1500.0, 1500.5, 1501.0)),
+    ],
+)
+def test_ticks_are_round_and_inside(lo: float, hi: float, ticks: tuple[float, ...]) -> None:
+    assert svg.Axis(lo, hi, 0.0, 1.0).ticks() == ticks
+
+
+@pytest.mark.parametrize("hi", [1e3, 1e7, 1e12])
+def test_ticks_of_many_decades_are_few(hi: float) -> None:
+    ticks = svg.Axis(1.0, hi, 0.0, 1.0, log=True).ticks()
+    assert 2 <= len(ticks) <= 7
+    assert all(math.log10(tick) == round(math.log10(tick)) for tick in ticks)
+
+
+@pytest.mark.parametrize("values", [[], [math.nan], [3.0], [0.0, 0.0], [1e9, 1e9], [-2.0, 5.0]])
+@pytest.mark.parametrize("log", [False, True])
+def test_an_axis_spans_whatever_there_is(values: list[float], log: bool) -> None:
+    axis = svg.spanning(values, 0.0, 100.0, log)
+    assert axis.lo < axis.hi
+    assert all(0.0 <= axis.at(x) <= 100.0 for x in values if x > 0 or (not log and x <= 0))
+
+
+def test_text_is_escaped_and_long_labels_are_cut() -> None:
+    assert "<b>" not in svg.text(0, 0, "<b>x</b>")
+    assert '"' not in svg.document(1, 'a"b', []).split("aria-label=")[1][1:].split(">")[0][:-1]
+    assert len(svg.shortened("x" * 99)) == svg.LONGEST
+
+
+def test_coordinates_are_short() -> None:
+    assert [svg.px(x) for x in (1.0, 1.26, -0.01, 100.0)] == ["1", "1.3", "0", "100"]

@@ -1,0 +1,104 @@
+"""Pareto fronts, and the cheapest point within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cimtool.errors import CimError
+from cimtool.sweeps.bench import Outcome
+from cimtool.sweeps.choice import cheapest, comparable, front, parse_budget
+
+Made = Callable[..., Outcome]
+FAILED = Outcome("it failed")
+
+
+def test_a_front_has_what_nothing_beats_cheapest_first(made: Made) -> None:
+    outcomes = [
+        made(0.3, arrays=10),
+        made(0.1, arrays=30),
+        made(0.2, arrays=30),  # no cheaper than the one before, and worse
+        made(0.3, arrays=20),  # no better than the first, and dearer
+        FAILED,
+        made(0.2, arrays=15),
+    ]
+    assert front(outcomes, "arrays") == [0, 5, 1]
+
+
+def test_points_that_are_the_same_are_both_there(made: Made) -> None:
+    outcomes = [made(0.2, arrays=10), made(0.2, arrays=10), made(0.2, arrays=11)]
+    assert front(outcomes, "arrays") == [0, 1]
+    assert front([FAILED], "arrays") == []
+
+
+def test_energies_that_lack_more_are_not_compared(made: Made) -> None:
+    outcomes = [
+        made(0.3, energy_pj=1.0, energy_missing="conversions; digital"),
+        made(0.2, energy_pj=9.0, energy_missing="digital"),
+        made(0.1),
+        made(0.1, energy_pj=10.0, energy_missing="digital"),
+    ]
+    assert comparable(outcomes, "energy_pj") == [1, 3]
+    assert front(outcomes, "energy_pj") == [1, 3]
+    whole = made(0.5, energy_pj=50.0)
+    assert comparable([*outcomes, whole], "energy_pj") == [4]
+
+
+def test_the_cheapest_is_by_energy_where_it_is_known(made: Made) -> None:
+    outcomes = [
+        made(0.3, energy_pj=1.0, arrays=1),
+        made(0.1, energy_pj=3.0, arrays=2),
+        made(0.05, energy_pj=2.0, arrays=9),
+        FAILED,
+    ]
+    found = cheapest(outcomes, {"logit_rmse": 0.2})
+    assert found is not None
+    assert (found.index, found.cost, found.within) == (2, "energy_pj", 2)
+    tight = cheapest(outcomes, {"logit_rmse": 0.2, "r1_loss": 0.005})
+    assert tight is not None
+    assert tight.within == 1
+    assert cheapest(outcomes, {"logit_rmse": 0.01}) is None
+
+
+def test_the_cheapest_is_by_conversions_or_arrays_where_energies_say_nothing(made: Made) -> None:
+    outcomes = [
+        made(0.1, energy_pj=1.0, conversions=200, arrays=9),
+        made(0.1, conversions=100, arrays=10),
+    ]
+    found = cheapest(outcomes, {"r1_loss": 1.0})
+    assert found is not None
+    assert (found.index, found.cost) == (1, "conversions")
+    digital = made(0.1, conversions=0, arrays=3)
+    found = cheapest([*outcomes, digital], {"r1_loss": 1.0})
+    assert found is not None
+    assert (found.index, found.cost) == (2, "arrays")
+
+
+def test_of_equal_costs_the_least_drift_is_taken(made: Made) -> None:
+    outcomes = [made(0.2), made(0.1), made(0.1)]
+    found = cheapest(outcomes, {"logit_rmse": 1.0})
+    assert found is not None
+    assert found.index == 1
+
+
+def test_a_budget_is_read() -> None:
+    assert parse_budget(["r1_loss=0.01", "logit_rmse = 0.3"]) == {
+        "r1_loss": 0.01,
+        "logit_rmse": 0.3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["r1_los=0.1"], 'metric "r1_los" is not known: .*did you mean "r1_loss"'),
+        (["r1_loss"], "expected METRIC=VALUE"),
+        (["r1_loss=x"], 'r1_loss: "x" is no number'),
+        (["r1_loss=nan"], "r1_loss: nan is not finite"),
+        (["r1_loss=1", "r1_loss=2"], "given twice"),
+    ],
+)
+def test_a_wrong_budget_is_refused(texts: list[str], message: str) -> None:
+    with pytest.raises(CimError, match=message):
+        parse_budget(texts)

@@ -1,0 +1,74 @@
+"""The command line that builds a point: what it compiles is the point."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cimtool import cli
+from cimtool.emit.bundle import read_bundle
+from cimtool.sweeps.command import toml_text
+from cimtool.sweeps.results import Sweep
+from cimtool.training.demo_data import DemoFiles
+
+RunSweep = Callable[..., Sweep]
+
+
+@pytest.mark.parametrize(
+    ("grid", "files"),
+    [
+        ({"weight_bits": [6], "adc_bits": ["lossless"], "equalise": [False]}, set()),
+        ({"target": ["puma-rram-128"], "array": ["64x64"], "bias_correction": [True]}, set()),
+        ({"target.rows_active": [64], "target.adc.bits": [7]}, {"chosen-target.toml"}),
+        ({'layers."text.*".weight_bits': [5], "adc_bits": [7]}, {"chosen-settings.toml"}),
+    ],
+)
+def test_the_command_compiles_the_point(
+    grid: dict[str, list[Any]], files: set[str], sweep_small: RunSweep, tmp_path: Path
+) -> None:
+    settings = tmp_path / "own.toml"
+    settings.write_text('feature_bits = 7\n[layers."text.fc*"]\nadc_bits = 6\n')
+    found = sweep_small(tmp_path / "s", grid, budget={"r1_loss": 1.0}, settings=settings)
+    assert found.chosen is not None
+    assert {file.name for file in found.written} - {
+        "results.json",
+        "results.csv",
+        "pareto.html",
+    } == files
+    words = shlex.split(found.chosen.command)
+    assert words[0] == "cimtool"
+    assert cli.run([*words[1:], "-o", str(tmp_path / "bundle")]) == 0
+    bundle = read_bundle(tmp_path / "bundle")
+    (point,) = found.points
+    assert point.build is not None
+    assert bundle.settings == point.build.settings
+    assert bundle.target.name == point.build.target.name
+    assert bundle.target.array == point.build.target.array
+
+
+def test_arrays_have_no_command(
+    sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with np.load(small_trunk.calibration) as held:
+        arrays = {name: held[name] for name in held.files}
+    grid, budget = {"weight_bits": [6]}, {"r1_loss": 1.0}
+    found = sweep_small(tmp_path / "s", grid, budget=budget, calibration=arrays)
+    assert found.chosen is not None
+    assert found.chosen.choice is not None
+    assert found.chosen.command == ""
+
+
+def test_toml_is_read_as_it_was_meant() -> None:
+    values = {
+        "name": 'a "b"',
+        "equalise": True,
+        "layers": {"text.*": {"adc_bits": 5}, "video.mu": {"adc_bits": "lossless"}},
+        "array": {"rows": 64, "on_off_ratio": 1.5},
+    }
+    assert tomllib.loads(toml_text(values)) == values

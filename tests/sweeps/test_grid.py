@@ -1,0 +1,147 @@
+"""Grids: every key and value checked before anything runs, points in a fixed order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cimtool.errors import CimError
+from cimtool.hardware.target import load_target
+from cimtool.sweeps import grid as module
+from cimtool.sweeps.grid import parse_grid, points, read_grid
+
+
+def test_values_are_read_as_toml_reads_them() -> None:
+    assert parse_grid(["weight_bits=4, 6", "equalise=true,false", "array=64x64,128x128"]) == {
+        "weight_bits": [4, 6],
+        "equalise": [True, False],
+        "array": ["64x64", "128x128"],
+    }
+    assert parse_grid(["adc_bits=5,lossless", "on_off_ratio=1.5e3"]) == {
+        "adc_bits": [5, "lossless"],
+        "on_off_ratio": [1500.0],
+    }
+
+
+def test_points_are_all_combinations_with_the_last_key_fastest() -> None:
+    axes = read_grid({"target": ["ideal", "isaac-rram-128"], "weight_bits": [4, 6, 8]})
+    found = points(axes, None, None)
+    assert [tuple(point.named.values()) for point in found] == [
+        (target, bits) for target in ("ideal", "isaac-rram-128") for bits in (4, 6, 8)
+    ]
+    for point in found:
+        assert point.build is not None
+        assert point.build.target.name == point.named["target"] == point.base
+        assert point.build.settings.weight_bits == point.named["weight_bits"]
+
+
+def test_a_target_key_makes_another_target() -> None:
+    axes = read_grid({"target.rows_active": [64, 128]})
+    assert axes[0].name == "target.array.rows_active"
+    base = load_target("isaac-rram-128")
+    for point, rows in zip(points(axes, "isaac-rram-128", None), (64, 128), strict=True):
+        assert point.build is not None
+        target = point.build.target
+        assert (target.array.rows_active, target.base) == (rows, base.name)
+        assert target.name == f"isaac-rram-128-array.rows_active-{rows}"
+        assert point.build.settings.rows_active == rows
+        assert target.figures == base.figures
+
+
+def test_a_setting_of_some_layers_is_a_key() -> None:
+    axes = read_grid({'layers."text.*".weight_bits': [4, 6]})
+    found = points(axes, "ideal", None)
+    for point, bits in zip(found, (4, 6), strict=True):
+        assert point.build is not None
+        assert point.build.settings.of_layer("text.fc1").weight_bits == bits
+        assert point.build.settings.of_layer("video.fc1").weight_bits == 8
+
+
+def test_the_settings_file_holds_for_all_points(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text("weight_bits = 5\nadc_bits = 7\n")
+    (point,) = points(read_grid({"adc_bits": [6]}), "isaac-rram-128", file)
+    assert point.build is not None
+    assert (point.build.settings.weight_bits, point.build.settings.adc_bits) == (5, 6)
+    file.write_text("weigt_bits = 5\n")
+    with pytest.raises(CimError, match=r"s\.toml: unknown key weigt_bits"):
+        points(read_grid({"adc_bits": [6]}), "isaac-rram-128", file)
+
+
+def test_values_that_contradict_each_other_refuse_one_point() -> None:
+    axes = read_grid({"score_mapping": ["digital", "hybrid"], "shortlist": [5]})
+    digital, hybrid = points(axes, "ideal", None)
+    assert digital.build is None
+    assert "shortlist = 5" in digital.refusal
+    assert hybrid.build is not None
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"weigt_bits": [4]}, 'key "weigt_bits" is not known: .*did you mean "weight_bits"'),
+        ({"weight_bits.x": [4]}, 'key "weight_bits.x" is not known'),
+        ({"weight_bits": [99]}, "weight_bits: 99: must be an integer from 2 to 16"),
+        ({"weight_bits": ["8"]}, 'weight_bits: "8": must be an integer'),
+        ({"encoding": ["diferential"]}, 'encoding: "diferential": must be "differential"'),
+        ({"array": [64]}, "array: 64: must be ROWSxCOLUMNS"),
+        ({"weight_bits": [4, 6, 4]}, "weight_bits: 4 is given twice"),
+        ({"weight_bits": []}, "weight_bits has no values"),
+        ({}, "--grid is missing"),
+        ({"a b": [4]}, "--grid a b: is no key"),
+        ({"target": ["isac"]}, 'target "isac" is not known: .*did you mean "isaac-rram-128"'),
+        ({"target.row_active": [4]}, 'no single value of this name; .*"target.rows_active"'),
+        ({"target.bits": [4]}, "several keys end so; expected one of target.input.bits, target.we"),
+        ({"target.name": ["x"]}, "target.name: a target has no single value of this name"),
+        ({"target.rows_active": [0]}, "rows_active: 0: must be an integer of at least 1"),
+        (
+            {"target.rows_active": [4], "target.array.rows_active": [8]},
+            "target.array.rows_active is given twice",
+        ),
+        ({"layers.x": [4]}, 'expected layers."PATTERN".KEY with one of weight_bits'),
+        ({'layers."*".bits': [4]}, 'did you mean "'),
+        ({'layers."*".weight_bits': [1]}, "weight_bits: 1: must be an integer from 2"),
+    ],
+)
+def test_a_wrong_key_or_value_is_refused_at_once(grid: dict[str, Any], message: str) -> None:
+    with pytest.raises(CimError, match=message):
+        read_grid(grid)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("weight_bits", "expected KEY=VALUE,VALUE"),
+        ("=4", "expected KEY=VALUE,VALUE"),
+        ("weight_bits=", "expected KEY=VALUE,VALUE"),
+        ("weight_bits=4,,6", "a value is empty"),
+    ],
+)
+def test_a_grid_has_a_key_and_values(text: str, message: str) -> None:
+    with pytest.raises(CimError, match=message):
+        parse_grid([text])
+
+
+def test_a_key_is_given_once() -> None:
+    with pytest.raises(CimError, match="weight_bits is given twice"):
+        parse_grid(["weight_bits=4", "weight_bits=6"])
+
+
+def test_a_grid_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_POINTS", 5)
+    read_grid({"weight_bits": [4, 5, 6, 7, 8]})
+    with pytest.raises(CimError, match="makes 6 points; expected at most 5"):
+        read_grid({"weight_bits": [4, 5, 6], "adc_bits": [6, 8]})
+
+
+def test_there_is_one_target() -> None:
+    with pytest.raises(CimError, match="target is missing; expected either --target"):
+        points(read_grid({"weight_bits": [4]}), None, None)
+    with pytest.raises(CimError, match="target is given twice"):
+        points(read_grid({"target": ["ideal"]}), "ideal", None)
+    ideal = load_target("ideal")
+    (point,) = points(read_grid({"weight_bits": [4]}), ideal, None)
+    assert point.build is not None
+    assert point.build.target is ideal

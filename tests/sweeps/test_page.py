@@ -1,0 +1,113 @@
+"""The Pareto page: every point, every front, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cimtool.sweeps.bench import Outcome
+from cimtool.sweeps.choice import COSTS
+from cimtool.sweeps.grid import points, read_grid
+from cimtool.sweeps.page import pareto_page, points_table
+from cimtool.sweeps.results import Chosen, Sweep
+
+Made = Callable[..., Outcome]
+
+
+class Seen(HTMLParser):
+    """Counts tags and collects what would be fetched, and texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [str(value) for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data.strip())
+
+
+def sweep_of(outcomes: list[Outcome], **changed: Any) -> Sweep:
+    axes = read_grid({"weight_bits": list(range(4, 4 + len(outcomes)))})
+    values: dict[str, Any] = {
+        "model": "<model>",
+        "data": {"file": "eval.npz", "texts": 40, "videos": 30},
+        "reference": "exact",
+        "baselines": {"polynomial": outcomes[0].metrics},
+        "axes": axes,
+        "dies": None,
+        "points": points(axes, "ideal", None),
+        "outcomes": outcomes,
+        "chosen": None,
+        "resumed": 0,
+        "written": (Path("results.json"),),
+    }
+    return Sweep(**values | changed)
+
+
+@pytest.fixture
+def swept(made: Made) -> Sweep:
+    rest = {"latency_ns": None, "latency_missing": "arrays", "energy_missing": "digital"}
+    return sweep_of(
+        [
+            made(0.5, arrays=1, energy_pj=2.0, **rest),
+            made(0.25, arrays=2, energy_pj=None, **rest),
+            made(0.75, arrays=2, energy_pj=9.0, **rest),
+            Outcome("what failed & why"),
+        ]
+    )
+
+
+def test_the_page_stands_alone_and_holds_every_point(swept: Sweep) -> None:
+    page = pareto_page(swept)
+    seen = Seen()
+    seen.feed(page)
+    assert seen.tags.count("svg") == len(COSTS)
+    assert seen.tags.count("tr") == 1 + len(swept.points)
+    assert all(one.startswith(("#", "data:")) for one in seen.fetched)
+    assert not re.search(r"https?://(?!www\.w3\.org)", page)
+    assert "Sweep of <model>" in seen.texts
+    assert "point 3 failed: what failed & why" in seen.texts
+
+
+def test_what_is_not_comparable_is_said_to_be_left_out(swept: Sweep) -> None:
+    page = pareto_page(swept)
+    assert page.count("1 of 3 points are not here") == 1, "one energy is not given"
+
+
+def test_the_table_marks_the_fronts(swept: Sweep) -> None:
+    table = points_table(swept)
+    assert [head.title for head in table.heads][:3] == ["point", "weight_bits", "RMSE"]
+    assert [line.style for line in table.lines] == ["result", "result", "", ""]
+    assert [line.cells[-1].text for line in table.lines] == [
+        "energy a query, arrays",
+        "conversions a query, arrays",
+        "",
+        "",
+    ]
+    assert {len(line.cells) for line in table.lines} == {len(table.heads)}
+
+
+def test_the_choice_is_on_the_page(swept: Sweep) -> None:
+    from cimtool.sweeps.choice import cheapest
+
+    budget = {"logit_rmse": 0.6}
+    chosen = Chosen(budget, cheapest(swept.outcomes, budget), "cimtool compile --target ideal")
+    page = pareto_page(sweep_of(list(swept.outcomes), chosen=chosen))
+    assert "cheapest of 2 points within logit_rmse=0.6: point 1" in page
+    assert "next: cimtool compile --target ideal" in page
+    assert "Within the budget" not in pareto_page(swept)
+
+
+def test_a_sweep_where_all_failed_has_a_page_too(made: Made) -> None:
+    page = pareto_page(sweep_of([Outcome("first"), Outcome("second")], baselines={}))
+    assert "point 1 failed: second" in page

@@ -1,0 +1,154 @@
+"""Where points are computed: the same outcomes here, in processes and on a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from cimtool.errors import CimError
+from cimtool.sweeps import workers
+from cimtool.sweeps.results import Sweep
+
+RunSweep = Callable[..., Sweep]
+GRID = {"weight_bits": [4, 8], "adc_bits": [4, 8]}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@contextmanager
+def processes(*commands: list[str]) -> Iterator[None]:
+    """Run commands beside the test, each in a process of its own, and end them after it."""
+    started = []
+    try:
+        for command in commands:
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
+                    stderr=subprocess.DEVNULL,
+                    env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+                )
+            )
+        yield
+    finally:
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait(30)
+
+
+def scheduler(port: int) -> list[str]:
+    return ["dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+
+
+def worker(port: int, folder: Path) -> list[str]:
+    place = ["--local-directory", str(folder), "--no-dashboard", "--no-nanny", "--nthreads", "1"]
+    return ["dask_worker", f"tcp://127.0.0.1:{port}", *place]
+
+
+def test_two_dask_workers_compute_what_this_process_does(
+    sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = sweep_small(tmp_path / "here", GRID)
+    monkeypatch.setattr(workers, "CONNECT_SECONDS", 60)
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    both = [worker(port, tmp_path / name) for name in ("a", "b")]
+    with processes(scheduler(port), *both):
+        wait_for_two(address)
+        monkeypatch.setattr(workers, "measure", None)  # only the workers' own can serve
+        cluster = sweep_small(tmp_path / "cluster", GRID, dask=address)
+    assert cluster.outcomes == here.outcomes
+    results = [tmp_path / name / "results.json" for name in ("here", "cluster")]
+    assert results[0].read_bytes() == results[1].read_bytes()
+
+
+def wait_for_two(address: str) -> None:
+    from distributed import Client
+
+    with Client(address, timeout=60, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+
+
+def test_a_scheduler_without_workers_is_told(
+    sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "CONNECT_SECONDS", 60)
+    port = free_port()
+    with processes(scheduler(port)), pytest.raises(CimError, match="the scheduler has no workers"):
+        sweep_small(tmp_path / "s", GRID, dask=f"tcp://127.0.0.1:{port}")
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://127.0.0.1:{port}", "nonsense", "http://127.0.0.1:{port}"]
+)
+def test_an_address_that_does_not_answer_is_told(
+    address: str, sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "CONNECT_SECONDS", 0.5)
+    address = address.format(port=free_port())
+    with pytest.raises(CimError, match=f"--dask {address}: no scheduler answered within"):
+        sweep_small(tmp_path / "s", GRID, dask=address)
+    assert not (tmp_path / "s").exists()
+
+
+def test_what_answers_but_is_no_scheduler_is_told(
+    sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "CONNECT_SECONDS", 2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            one, _ = server.accept()
+            with one:
+                one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(CimError, match="no scheduler answered"):
+            sweep_small(tmp_path / "s", GRID, dask=address)
+        thread.join()
+
+
+def test_without_the_extra_its_name_is_told(
+    sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(CimError, match=r"pip install 'cimtool\[dask\]'"):
+        sweep_small(tmp_path / "s", GRID, dask="tcp://127.0.0.1:1")
+
+
+def test_a_worker_process_that_dies_is_told(
+    sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dying:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def __call__(self, calls: object) -> Iterator[object]:
+            raise TerminatedWorkerError("killed")
+            yield
+
+    monkeypatch.setattr(workers.joblib, "Parallel", Dying)
+    with pytest.raises(CimError, match="--jobs 2: a worker process ended on its own"):
+        sweep_small(tmp_path / "s", GRID, jobs=2)
+
+
+def test_jobs_are_counted(sweep_small: RunSweep, tmp_path: Path) -> None:
+    with pytest.raises(CimError, match="--jobs is 0; expected at least 1"):
+        sweep_small(tmp_path / "s", GRID, jobs=0)

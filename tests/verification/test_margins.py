@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from cimtool.reference.metrics import ranks
+from cimtool.reference.queries import retrieved
+from cimtool.verification.margins import (
+    SIGMAS,
+    gallery_sizes,
+    margins,
+    pair_sample,
+    recall_curves,
+    recall_in,
+)
+
+
+def test_a_lead_beyond_three_sigma_is_safe_and_a_lag_is_lost() -> None:
+    # Rows lead by 10, trail by 10 and lead by 1; columns have one right text each.
+    scores = np.array([[10.0, 0.0, 0.0], [10.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    text, video = margins(scores, 1.0, np.arange(3))
+    assert text.sigma == pytest.approx(np.sqrt(2))
+    assert text.sigma * SIGMAS < 10
+    assert (text.leads, text.trails, text.open) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
+    # Back: video 0 ties with text 1, video 1 trails by nothing, video 2 leads by 1.
+    assert (video.leads, video.trails, video.open) == (0, 0, 1)
+
+
+def test_the_best_of_several_right_texts_counts() -> None:
+    scores = np.array([[9.0, 0.0], [1.0, 0.0], [2.0, 0.0]])
+    _, video = margins(scores, 0.1, np.array([0, 0, 1]))
+    assert (video.leads, video.trails) == (0.5, 0)  # 9 beats 2; of 0 and 0 neither leads
+
+
+def test_a_video_that_all_texts_share_has_no_wrong_text() -> None:
+    found = margins(np.array([[1.0, 0.0], [2.0, 3.0]]), 0.1, np.array([0, 0]))
+    assert [one.way for one in found] == ["text_to_video"]
+
+
+def test_without_an_error_every_order_stands() -> None:
+    text, _ = margins(np.array([[1.0, 0.0], [1.0, 0.0]]), 0.0, np.arange(2))
+    assert (text.leads, text.trails, text.open) == (0.5, 0.5, 0)
+
+
+def test_recall_in_a_smaller_gallery_is_the_mean_over_all_of_that_size() -> None:
+    rng = np.random.default_rng(0)
+    scores, right = rng.normal(size=(1, 7)), np.array([3])
+    rank = ranks(scores, right).astype(float)
+    others = [j for j in range(7) if j != 3]
+    for size in range(1, 8):
+        for k in (1, 3):
+            expected = np.mean([
+                1 + sum(scores[0, j] > scores[0, 3] for j in drawn) <= k
+                for drawn in combinations(others, size - 1)
+            ])  # fmt: skip
+            assert recall_in(rank, np.array([6]), size, k) == pytest.approx(expected)
+
+
+def test_a_curve_ends_at_the_recall_of_the_whole_gallery() -> None:
+    rng = np.random.default_rng(1)
+    right = np.repeat(np.arange(6), 2)
+    queries = retrieved(rng.normal(size=(12, 6)), right)
+    curves = recall_curves([("x", queries)], np.bincount(right))
+    assert [(c.way, c.k) for c in curves[:3]] == [("text_to_video", k) for k in (1, 5, 10)]
+    text, video = curves[0], curves[3]
+    assert text.sizes == (1, 2, 5, 6)
+    assert text.recall[0] == 1
+    assert text.recall[-1] == pytest.approx(np.mean(queries.text["rank"] <= 1))
+    assert video.sizes[-1] == 11  # one right text and ten wrong ones
+    assert video.recall[-1] == pytest.approx(np.mean(queries.video["rank"] <= 1))
+
+
+@pytest.mark.parametrize(
+    ("largest", "sizes"), [(1, (1,)), (2, (1, 2)), (30, (1, 2, 5, 10, 20, 30))]
+)
+def test_sizes_are_round_and_end_with_the_largest(largest: int, sizes: tuple[int, ...]) -> None:
+    assert gallery_sizes(largest) == sizes
+
+
+def test_a_sample_of_pairs_has_every_right_one_of_few() -> None:
+    rng = np.random.default_rng(0)
+    reference, right = rng.normal(size=(5, 4)), np.array([0, 1, 2, 3, 0])
+    found = pair_sample(reference, reference + 1, right, seed=0)
+    assert found.reference[:5] == tuple(reference[np.arange(5), right])
+    assert np.array(found.compiled) == pytest.approx(np.array(found.reference) + 1)
+    assert all(found.right[:5])
+    assert len(found.right) == 10

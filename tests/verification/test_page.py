@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+from cimtool.report.page import picture_url
+from cimtool.verification.columns import number
+from cimtool.verification.margins import PairSample
+from cimtool.verification.page import html
+from cimtool.verification.report import Report
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.sources: list[str] = []
+        self.text = ""
+        self.inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside.append(tag)
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        if self.inside[-1:] in (["td"], ["th"]):
+            self.cells.append(data)
+        self.text += data
+
+
+def cards(text: str) -> dict[str, str]:
+    """What each card of the first screen says."""
+    found = re.findall(r'<section id="(\w+)" class="span\d".*?>(.*?)</section>', text, re.DOTALL)
+    return {name: " ".join(Page(card).text.split()) for name, card in found}
+
+
+def test_the_page_needs_nothing_else(report: Report) -> None:
+    page = Page(html(report))
+    assert not [s for s in page.sources if not s.startswith(("#", "data:"))]
+    assert {row.stage for row in report.rows} <= set(page.cells)
+    assert number(report.final.polynomial_rmse) in page.cells
+
+
+def test_the_first_screen_answers_in_order(report: Report) -> None:
+    found = cards(html(report))
+    assert list(found) == [
+        "survive", "fit", "cause", "clipping", "energy", "unmodelled", "figures",
+    ]  # fmt: skip
+    assert report.headline.cause is not None
+    assert report.headline.cause in found["cause"]
+    assert all(text in found["cause"] for text in report.advice)
+    assert f"{report.data.videos} items" in found["energy"]
+    assert "no dies were drawn" in found["unmodelled"]
+    assert all(one.quantity in found["figures"] for one in report.figures)
+
+
+def test_dies_stand_on_the_first_screen(noisy_report: Report) -> None:
+    found = cards(html(noisy_report))
+    for one in noisy_report.noisy:
+        assert one.median.stage in found["survive"]
+        assert one.worst.stage in found["survive"]
+    assert "no dies were drawn" not in found["unmodelled"]
+
+
+def test_what_is_not_known_leaves_a_whole_page(unknown_report: Report) -> None:
+    text = html(unknown_report)
+    assert "not known" in Page(text).cells
+    assert "Monte Carlo as a measure" not in text
+    assert len(cards(text)) == 7
+
+
+def test_names_are_escaped(report: Report) -> None:
+    bad = "<script>alert(1)</script>"
+    hostile = replace(
+        report,
+        bundle=bad, model=bad, target=bad, notes=(bad,), advice=(bad,), unmodelled=(bad,),
+        settings={bad: bad}, data=replace(report.data, file=bad),
+        rows=(*report.rows[:-1], replace(report.final, stage=bad)),
+        layers=tuple(replace(one, layer=bad) for one in report.layers),
+        figures=tuple(replace(one, source=bad, quantity=bad) for one in report.figures),
+    )  # fmt: skip
+    text = html(hostile)
+    assert "<script>alert" not in text
+    assert text.count("<script>") == 1
+    assert text.count("&lt;script&gt;alert(1)") > 10
+
+
+def test_the_placement_is_a_picture_of_its_own(report: Report) -> None:
+    text = html(report)
+    assert picture_url(report.placement) in text
+    assert 'id="title"' not in text
+
+
+def test_failures_come_first(report: Report) -> None:
+    limit = replace(report.limits[0], limit=0.0)
+    text = html(replace(report, limits=(limit,)))
+    assert "✗ 1 of the checks did not hold" in text
+    assert text.index(limit.sentence()) < text.index('id="survive"')
+
+
+def test_a_report_that_lacks_much_is_a_page_all_the_same(report: Report) -> None:
+    bare = replace(
+        report,
+        margins=(), curves=(), domains=(), stored=(), figures=(), limits=(), layers=(),
+        pairs=PairSample((), (), ()),
+        headline=replace(report.headline, cause=None, cause_before=None, r1_loss=None),
+    )  # fmt: skip
+    text = html(bare)
+    assert list(cards(text)) == list(cards(html(report)))
+    assert "No step changes any score" in text
+    assert "The loss of R@1 is not known" in text

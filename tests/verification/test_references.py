@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cimtool.emit.bundle import Bundle
+from cimtool.errors import CimError
+from cimtool.progress import silent
+from cimtool.reference.exact import log_match_probability
+from cimtool.reference.statistics import Gaussians
+from cimtool.verification.references import References
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: References("exac"), 'did you mean "exact"'),  # type: ignore[arg-type]
+        (lambda: References(samples=1), "samples is 1; expected at least 2"),
+        (lambda: References(seed=-1), "seed is -1; expected 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(make: object, said: str) -> None:
+    with pytest.raises(CimError, match=said):
+        make()  # type: ignore[operator]
+
+
+def items(seed: int, n: int = 6, d: int = 10) -> Gaussians:
+    rng = np.random.default_rng(seed)
+    return Gaussians(rng.normal(size=(n, d)), rng.uniform(0.1, 0.3, size=(n, d)))
+
+
+def test_the_exact_scores_are_those_of_each_pair(bundle: Bundle) -> None:
+    text, video = items(0), items(1, n=5)
+    known = References().of(text, video, bundle.model, silent)
+    assert known is not None
+    assert known.exact is not None
+    log_p, log_1mp = log_match_probability(text.mu[2], text.s[2], video.mu[4], video.s[4], 0.1, 0.0)
+    assert known.exact[2, 4] == pytest.approx(log_p - log_1mp, rel=1e-9)
+    assert known.monte_carlo.shape == (6, 5)
+
+
+def test_the_same_items_are_computed_once(bundle: Bundle) -> None:
+    told: list[str] = []
+    references = References()
+    first = references.of(items(0), items(1), bundle.model, told.append)
+    again = references.of(items(0), items(1), bundle.model, told.append)
+    assert again is first
+    assert told == ["Monte Carlo (K=10): 6 x 6 pairs", "exact score: 6 x 6 pairs"]
+    assert references.of(items(2), items(1), bundle.model, told.append) is not first
+
+
+def test_sampling_alone_computes_no_exact_score(bundle: Bundle) -> None:
+    known = References("mc", 4).of(items(0), items(1), bundle.model, silent)
+    assert known is not None
+    assert known.exact is None
+    assert (known.scatter.samples, known.scatter.rmse, known.scatter.floor) == (4, None, None)

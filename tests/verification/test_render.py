@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cimtool.verification.render import WIDTH, markdown, terminal_table
+from cimtool.verification.report import Report
+
+
+@pytest.mark.parametrize("width", [64, 80, 100, 140])
+def test_the_terminal_table_fits(report: Report, noisy_report: Report, width: int) -> None:
+    for one in (report, noisy_report):
+        text = terminal_table(one, width)
+        assert max(len(line) for line in text.splitlines()) <= width
+        assert "…" not in text
+        for row in (*one.shown, replace(one.final, stage="compiled model")):
+            assert row.stage in text
+        assert ("centred" in text) == (width >= WIDTH)
+        words = " ".join(text.split())
+        for sentence in (*one.headline.sentences, *one.advice, *one.notes):
+            assert sentence in words
+
+
+def test_a_narrow_terminal_has_intervals_below_their_figures(report: Report) -> None:
+    lines = terminal_table(report, 64).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(" compiled model"))
+    assert "[" not in lines[at]
+    assert lines[at + 1].count("[") == 3
+
+
+def test_the_cause_is_marked(report: Report) -> None:
+    marked = [line for line in terminal_table(report).splitlines() if " * " in line]
+    assert [line.split()[0] for line in marked] == [report.headline.cause]
+
+
+def test_what_is_not_known_says_so(unknown_report: Report) -> None:
+    text = terminal_table(unknown_report)
+    assert "exact              not known" in text
+    assert "standard error" not in text
+
+
+def test_markdown_answers_first_and_folds_the_rest(report: Report) -> None:
+    text = markdown(report)
+    first, rest = text.split("## Drift")
+    assert f"**{report.headline.sentences[0]}**" in first
+    assert first.startswith(f"# {report.bundle}: passed")
+    assert "| compiled model |" in first
+    assert all(f"Next: {one.partition(',')[0]}" in first.replace("\\", "") for one in report.advice)
+    assert len(first.splitlines()) < 30
+    assert rest.count("<details>") == rest.count("</details>") == 3
+    assert "| quantized |" in rest
+    assert text.count("| ONNX Runtime |") == 2
+    assert rest.index("| t>v R@1 |") > rest.index("<summary>Retrieval</summary>")
+
+
+def test_markdown_says_what_failed(report: Report) -> None:
+    limit = replace(report.limits[0], limit=0.0)
+    text = markdown(replace(report, limits=(limit,)))
+    assert text.startswith(f"# {report.bundle}: failed")
+    assert f"* **{limit.sentence()}**".replace("_", "\\_") in text
+
+
+def test_names_are_no_markup(report: Report) -> None:
+    text = markdown(replace(report, bundle="<img src=x> *a* |b|", notes=("[c](d)",)))
+    assert "<img" not in text
+    assert "# &lt;img src=x> \\*a\\* \\|b\\|" in text
+    assert "\\[c\\](d)" in text
