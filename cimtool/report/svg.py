@@ -91,7 +91,9 @@ def px(value: float) -> str:
 
 
 def tick_text(value: float) -> str:
-    """The text of a tick: 0.25, 10,000, 1e-06."""
+    """The text of a tick: 0.25, 10,000, 2.5 M, 1e-06."""
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:,.6g} M"
     return f"{value:,.6g}"
 
 

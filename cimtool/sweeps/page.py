@@ -25,7 +25,8 @@ PAGE = "pareto.html"
 WIDE = 20.0
 """A cost or drift that spans more than this factor is drawn on a logarithmic axis."""
 
-UNITS = {ENERGY: " (pJ)"}
+ENERGY_UNITS = ((1e6, "uJ"), (1e3, "nJ"), (1.0, "pJ"))
+"""Units of energy by the pJ that each holds."""
 
 
 def pareto_page(sweep: Sweep) -> str:
@@ -71,17 +72,21 @@ def _baseline(metrics: Mapping[str, float]) -> str:
 def _picture(sweep: Sweep, cost: str) -> str:
     shown = comparable(sweep.outcomes, cost)
     best = set(sweep.fronts[cost])
+    title, size = COSTS[cost], 1.0
+    if cost == ENERGY and shown:
+        most = max(sweep.outcomes[index].cost[cost] for index in shown)
+        size, unit = next((u for u in ENERGY_UNITS if most >= u[0]), ENERGY_UNITS[-1])
+        title = f"{title} ({unit})"
     candidates = [
         Candidate(
             f"point {index}",
-            sweep.outcomes[index].cost[cost],
+            sweep.outcomes[index].cost[cost] / size,
             sweep.outcomes[index].metrics[DRIFT],
             index in best,
             f"{values_text(sweep, index)}; {cost_cell(sweep.outcomes[index].cost, cost)}",
         )
         for index in shown
     ]
-    title = COSTS[cost] + UNITS.get(cost, "")
     label = f"logit RMSE against {COSTS[cost]} of {len(shown)} points"
     logs = (_is_wide([one.x for one in candidates]), _is_wide([one.y for one in candidates]))
     return pareto(candidates, title, "logit RMSE", label, *logs)

@@ -52,5 +52,10 @@ def test_text_is_escaped_and_long_labels_are_cut() -> None:
     assert len(svg.shortened("x" * 99)) == svg.LONGEST
 
 
+def test_ticks_are_told_shortly() -> None:
+    ticks = [svg.tick_text(x) for x in (0.25, 10_000, 2.5e6, 1e-6)]
+    assert ticks == ["0.25", "10,000", "2.5 M", "1e-06"]
+
+
 def test_coordinates_are_short() -> None:
     assert [svg.px(x) for x in (1.0, 1.26, -0.01, 100.0)] == ["1", "1.3", "0", "100"]
