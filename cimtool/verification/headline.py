@@ -139,17 +139,17 @@ def _of_exact(found: Headline, rows: Sequence[Row], scatter: Scatter, score: str
     closer = compiled.logit_rmse <= scatter.rmse
     sentences.append(
         f"That is {'closer' if closer else 'FURTHER'} than Monte Carlo at K={scatter.samples} is "
-        f"({scatter.rmse:.4g}, top-1 agreement {scatter.top1_agreement:.1%}), which would err as "
-        f"much at about K={samples_text(found.equal_samples)}."
+        f"({scatter.rmse:.4g}, top-1 agreement {scatter.top1_agreement:.1%}), which "
+        f"{equal_text(found.equal_samples)}."
     )
     return sentences
 
 
-def samples_text(samples: float) -> str:
-    """A number of samples to two digits; they are no more certain than that."""
+def equal_text(samples: float) -> str:
+    """At which K Monte Carlo errs as much, to two digits: it is no more certain than that."""
     if samples < 1:
-        return "1 or less"
-    return f"{float(f'{samples:.2g}'):,.0f}"
+        return "would err less with a single sample a side"
+    return f"would err as much at about K={float(f'{samples:.2g}'):,.0f}"
 
 
 def _of_scatter(found: Headline, scatter: Scatter, spread: float) -> list[str]:
@@ -164,7 +164,7 @@ def _of_scatter(found: Headline, scatter: Scatter, spread: float) -> list[str]:
         place = "within" if rmse <= error else "MORE than"
         equal = ""
         if found.equal_samples is not None:
-            equal = f"; it would scatter as much at about K={samples_text(found.equal_samples)}"
+            equal = f"; it {equal_text(found.equal_samples)}"
         said.append(
             f"That is {place} the scatter of the Monte Carlo score itself, whose standard error is "
             f"{error:.4g} at K={scatter.samples}{equal}."

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from cimtool.verification.bits import REFERENCE_ROWS
-from cimtool.verification.headline import samples_text
+from cimtool.verification.headline import equal_text
 from cimtool.verification.margins import SIGMAS
 from cimtool.verification.report import Report
 
@@ -41,7 +41,7 @@ def floor_sentence(report: Report) -> str | None:
             f"agreement of {floor.top1_agreement:.1%}"
         )
     if equal is not None:
-        said += f"; at about K={samples_text(equal)} it would err as much as the compiled model"
+        said += f"; beside the compiled model it {equal_text(equal)}"
     return f"{said}."
 
 

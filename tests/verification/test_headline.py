@@ -7,7 +7,7 @@ import pytest
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.metrics import Drift
 from cimtool.verification.drift import Row
-from cimtool.verification.headline import headline, samples_text, surrogate_faults
+from cimtool.verification.headline import equal_text, headline, surrogate_faults
 from cimtool.verification.references import Scatter
 
 MONTE_CARLO = "Monte Carlo (K=10)"
@@ -82,10 +82,16 @@ def test_the_k_that_errs_as_much_goes_with_the_square() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "text"), [(0.3, "1 or less"), (4.4, "4"), (52.3, "52"), (12_345.6, "12,000")]
+    ("samples", "text"),
+    [
+        (0.3, "would err less with a single sample a side"),
+        (4.4, "would err as much at about K=4"),
+        (52.3, "would err as much at about K=52"),
+        (12_345.6, "would err as much at about K=12,000"),
+    ],
 )
 def test_samples_are_told_to_two_digits(samples: float, text: str) -> None:
-    assert samples_text(samples) == text
+    assert equal_text(samples) == text
 
 
 def test_more_than_the_scatter_is_said() -> None:
