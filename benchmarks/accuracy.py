@@ -20,11 +20,9 @@ import torch
 from harness import parser, report, use_threads
 
 from cimtool.api import prepare
-from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.arrays import Array, IntArray
 from cimtool.reference.exact import exact
-from cimtool.reference.metrics import best_ranks, ranks
 from cimtool.reference.montecarlo import monte_carlo
-from cimtool.reference.queries import drift, retrieval
 from cimtool.reference.statistics import Gaussians, pair_statistics
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.simulator import Simulator
@@ -33,12 +31,13 @@ from cimtool.training.fit import fit_polynomial
 from cimtool.training.loop import TrainSettings, encode, train_towers
 from cimtool.training.models import TwoBranch, TwoTower, two_branch_checkpoint
 from cimtool.training.teacher import Labels, Sigmoid
+from cimtool.verification.drift import Row, Table, truth_of
+from cimtool.verification.headline import points_text
 
 TARGET = "isaac-rram-128"
 SAMPLES = 10
 HIDDEN, EPOCHS, BATCH = 1024, 20, 32
 DEGREE = 4
-RESAMPLES = 1000
 STAGES = {"trained": "polynomial", "lowered": "lowered", "quantized": "quantized"}
 """Stages that are reported beside the last, by the names they get; the others change no number."""
 
@@ -188,44 +187,35 @@ def measured(case: Case) -> Iterator[dict[str, Any]]:
     inputs = {"text": pairs.text, "video": pairs.image}
     features = {m: stages["trained"].encode(m, x) for m, x in inputs.items()}
     items = [Gaussians(own["mu"], own["s"]) for own in features.values()]
-    reference = exact(*items, model.a, model.b).logit
-    yield row(case, "exact", reference, reference)
+    table = Table(
+        truth_of(pairs.right, None, len(pairs.image)), exact(*items, model.a, model.b).logit
+    )
+    table.add_reference("exact")
     sampled = monte_carlo(*items, model.a, model.b, SAMPLES)
-    yield row(case, f"Monte Carlo K={SAMPLES}", sampled.logit, reference)
+    table.add_monte_carlo(f"Monte Carlo K={SAMPLES}", sampled.logit)
     for name, title in (STAGES | {built.stages[-1].name: "compiled"}).items():
         text, video = (stages[name].encode(m, x) for m, x in inputs.items())
-        yield row(case, title, stages[name].score(text, video), reference)
+        table.add(title, stages[name].score(text, video), text["mu"], video["mu"])
+    for one in table.finished(seed=0)[1:]:
+        yield row(case, one)
 
 
-def row(case: Case, title: str, scores: FloatArray, reference: FloatArray) -> dict[str, Any]:
+def row(case: Case, one: Row) -> dict[str, Any]:
     """What one way to score loses against the exact reference."""
-    right = case.unseen.right
-    found, own = drift(scores, reference), retrieval(scores, right)
-    lost, low, high = recall_loss(scores, reference, right)
+    drift, found, lost = one.drift, one.retrieval, one.losses["r1_loss"]
+    assert drift is not None
+    assert found is not None
     return {
         "model": case.name,
-        "score": title,
-        "logit RMSE": found.logit_rmse,
-        "centred": found.centred_rmse,
-        "of spread": f"{found.relative_rmse:.2%}",
-        "top-1 %": 100 * found.top1_agreement,
-        "R@1 t>v %": 100 * own.text_to_video.r1,
-        "R@1 v>t %": 100 * own.video_to_text.r1,
-        "R@1 loss (95%)": f"{lost:.1f} ({low:.1f} to {high:.1f})",
+        "score": one.stage,
+        "logit RMSE": drift.logit_rmse,
+        "centred": drift.centred_rmse,
+        "of spread": f"{drift.relative_rmse:.2%}",
+        "top-1 %": 100 * drift.top1_agreement,
+        "R@1 t>v %": 100 * found.text_to_video.r1,
+        "R@1 v>t %": 100 * found.video_to_text.r1,
+        "R@1 loss (95%)": points_text(lost),
     }
-
-
-def recall_loss(
-    scores: FloatArray, reference: FloatArray, right: IntArray
-) -> tuple[float, float, float]:
-    """Points of R@1 lost, of the direction that loses most, with its paired bootstrap interval."""
-    rng, found = np.random.default_rng(0), []
-    for way in (ranks, best_ranks):
-        lost = 100.0 * ((way(reference, right) == 1) * 1 - (way(scores, right) == 1))
-        resampled = lost[rng.integers(len(lost), size=(RESAMPLES, len(lost)))].mean(axis=1)
-        low, high = np.percentile(resampled, (2.5, 97.5))
-        found.append((float(lost.mean()), float(low), float(high)))
-    return max(found)
 
 
 def main() -> None:
