@@ -159,20 +159,15 @@ def drift(scores: Array, reference: Array) -> Drift:
     return drift_of(once(compared(scores.astype(np.float64), Against(reference))))
 
 
-def recall_losses(reference: Mapping[str, Array], own: Mapping[str, Array]) -> Figures:
-    """What is lost of R@1, R@5 and R@10, the worse of both directions; negative for a gain."""
-    return {
-        f"r{k}_loss": np.maximum(*(reference[f"r{k}_{way}"] - own[f"r{k}_{way}"] for way in WAYS))
-        for k in RECALLS
-    }
-
-
 def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
     """The metrics that a limit can be put on, by their names in LIMITS, from two rows' figures.
 
     Losses are fractions, the worse of both directions; negative where the scores do better.
     """
-    lost = {name: float(value) for name, value in recall_losses(reference, own).items()}  # type: ignore[arg-type]
+    lost = {
+        f"r{k}_loss": max(reference[f"r{k}_{way}"] - own[f"r{k}_{way}"] for way in WAYS)
+        for k in RECALLS
+    }
     drifted = {
         "logit_rmse": own["logit_rmse"],
         "top1_agreement_loss": 1 - own["top1_agreement"],
@@ -211,24 +206,34 @@ def uncertainties(
             _append(change, losses(best, own).items())
     once_each = Samples.once(texts, videos)
     best = reference(once_each)
-    return [
-        Uncertainty(
-            intervals(part),
-            {
-                name: _change(float(value[0]), change[name])
-                for name, value in losses(best, row(once_each)).items()
-            },
-        )
-        for part, change, row in zip(parts, changes, rows, strict=True)
-    ]
+    found = []
+    for part, change, row in zip(parts, changes, rows, strict=True):
+        lost = {
+            name: _change(float(value[0]), change[name])
+            for name, value in losses(best, row(once_each)).items()
+        }
+        found.append(Uncertainty(intervals(part), lost | _worse_ways(lost)))
+    return found
+
+
+def _worse_ways(lost: Mapping[str, Change]) -> dict[str, Change]:
+    """The loss of each recall in the direction that loses most, by its name in LIMITS.
+
+    The interval is that direction's: the larger of two in every resample would be biased upwards.
+    """
+    found = {}
+    for k in RECALLS:
+        ways = [lost[f"r{k}_{way}"] for way in WAYS if f"r{k}_{way}" in lost]
+        if ways:
+            found[f"r{k}_loss"] = max(ways, key=lambda one: one.value)
+    return found
 
 
 def losses(reference: Mapping[str, Array], own: Mapping[str, Array]) -> Figures:
     """What is lost of each figure that both have: positive is worse, of ranks too."""
     both = [name for name in LOSS_FIGURES if name in reference and name in own]
     signs = {name: -1 if name.startswith("median_rank") else 1 for name in both}
-    found: Figures = {name: signs[name] * (reference[name] - own[name]) for name in both}
-    return found | (recall_losses(reference, own) if both else {})
+    return {name: signs[name] * (reference[name] - own[name]) for name in both}
 
 
 def _append(into: dict[str, list[FloatArray]], items: Iterable[tuple[str, FloatArray]]) -> None:

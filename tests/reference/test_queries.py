@@ -11,6 +11,7 @@ from cimtool.reference.bootstrap import Draws, Samples
 from cimtool.reference.metrics import Against, ranks
 from cimtool.reference.queries import (
     LIMITS,
+    WAYS,
     Queries,
     compared,
     drift,
@@ -158,6 +159,25 @@ def test_losses_are_paired():
     # Paired, the loss is known better than either of the two shares.
     own_width = mine.intervals["r1_text_to_video"]
     assert loss.high - loss.low < own_width.high - own_width.low
+
+
+def test_the_loss_of_both_ways_has_the_interval_of_the_worse():
+    best, own, *_ = noisy_rows()
+    (found,) = uncertainties([partial(figures, own)], partial(figures, best), 60, 40, seed=0)
+    ways = [found.losses[f"r1_{way}"] for way in WAYS]
+    assert found.losses["r1_loss"] == max(ways, key=lambda one: one.value)
+
+
+def test_a_loss_by_chance_is_seldom_called_real():
+    """Two rankings of the same quality, whose hits differ at random in either direction."""
+    rng = np.random.default_rng(0)
+    real = 0
+    for seed in range(100):
+        ranked = [[np.where(rng.random(80) < 0.5, 1.0, 9.0) for _ in range(2)] for _ in range(2)]
+        best, own = (Queries({"rank": text}, {"rank": video}) for text, video in ranked)
+        (found,) = uncertainties([partial(figures, own)], partial(figures, best), 80, 80, seed)
+        real += found.losses["r1_loss"].low > 0
+    assert real <= 12  # 5% expected: two directions, each below its interval in 2.5%
 
 
 def test_a_worse_rank_is_a_loss():
