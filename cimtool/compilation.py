@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from safetensors.numpy import save
 
@@ -22,13 +22,16 @@ from cimtool.emit.bundle import (
     write_bundle,
 )
 from cimtool.errors import CimError
+from cimtool.features import kind_of
 from cimtool.files import sha256
 from cimtool.hardware.target import Target, load_target
 from cimtool.inputs import Data, files_of, read_data
 from cimtool.ir.arithmetic import Mvm
+from cimtool.levels import level_notes
 from cimtool.loading.embeddings import Embeddings
-from cimtool.loading.model import Model, load_model
+from cimtool.loading.model import Model, load_model, projector_files
 from cimtool.loading.polynomial import read_polynomial
+from cimtool.loading.score import statistics_note
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import SCORE_LAYERS
 from cimtool.passes.step import Job
@@ -40,6 +43,8 @@ from cimtool.simulator import Simulator
 
 if TYPE_CHECKING:
     from torch import nn
+
+    Projectors = Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]
 
 CALIBRATION_ROWS = 4096
 """At most so many rows a modality are used for calibration: the first ones."""
@@ -77,7 +82,7 @@ class Compilation:
         card = ModelCard(
             name=model.name,
             layout=model.layout,
-            polynomial=model.polynomial,
+            head=model.head,
             a=model.a,
             b=model.b,
             samples=model.samples,
@@ -85,6 +90,7 @@ class Compilation:
             text_width=model.text_width,
             video_width=model.video_width,
             dimension=model.dimension,
+            warnings=model.warnings,
         )
         stages = {stage.name: stage.program for stage in self.stages}
         onnx = onnx_files(self.stages[-1].program, stages["folded"])
@@ -99,7 +105,7 @@ class Compilation:
 
 
 def compile(
-    projectors: Path | str | tuple[nn.Module, nn.Module],
+    projectors: Projectors,
     poly: Path | str | Polynomial | None = None,
     *,
     calibration: Data,
@@ -109,14 +115,16 @@ def compile(
     a: float | None = None,
     b: float | None = None,
     layer_map: Path | str | None = None,
+    head: str | None = None,
     say: Say = silent,
     **flags: object,
 ) -> Bundle:
     """Compile a model for a target and write its bundle; returns the bundle.
 
-    `projectors` is a checkpoint or a pair of torch modules; `flags` are settings by name
-    (`weight_bits=6`), which override the `settings` file, which overrides the target. The bundle
-    goes to `output`, by default `exports/<model>@<target>`. Raises CimError for any mistake.
+    `projectors` is a checkpoint, two ONNX files or two torch modules, text first; `flags` are
+    settings by name (`weight_bits=6`), which override the `settings` file, which overrides the
+    target. The bundle goes to `output`, by default `exports/<model>@<target>`. Raises CimError for
+    any mistake.
     """
     compilation = prepare(
         projectors,
@@ -127,6 +135,7 @@ def compile(
         a=a,
         b=b,
         layer_map=layer_map,
+        head=head,
         say=say,
         **flags,
     )
@@ -134,7 +143,7 @@ def compile(
 
 
 def prepare(
-    projectors: Path | str | tuple[nn.Module, nn.Module],
+    projectors: Projectors,
     poly: Path | str | Polynomial | None = None,
     *,
     calibration: Data,
@@ -143,21 +152,24 @@ def prepare(
     a: float | None = None,
     b: float | None = None,
     layer_map: Path | str | None = None,
+    head: str | None = None,
     say: Say = silent,
     **flags: object,
 ) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written."""
     chosen = target if isinstance(target, Target) else load_target(target)
     resolved = resolve(chosen, Path(settings) if settings else None, flags)
-    model = trained_model(projectors, poly, a, b, Path(layer_map) if layer_map else None, say)
+    named = Path(layer_map) if layer_map else None
+    model = trained_model(projectors, poly, a, b, named, say, head)
     check_patterns(resolved, [*layer_names(model), *SCORE_LAYERS[resolved.score_mapping]])
     check_score_bits(resolved, layer_names(model))
     data = read_data(calibration, model)
-    notes: list[str] = []
+    notes = [f"warning: {text}" for text in model.warnings]
     rows = calibration_rows(data, notes)
     job = Job(resolved, rows[0], rows[1], notes.append)
     stages = compile_program(model.program, job, say)
-    _check_polynomial(model, stages, notes)
+    notes += level_notes(chosen, resolved, layer_names(model))
+    notes += _score_notes(model, stages)
     files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
     inputs = tuple((Path(name).name, digest) for name, digest in files)
     queries = _queries(resolved, stages, data, notes)
@@ -189,28 +201,38 @@ def fit_rows(data: Embeddings) -> dict[str, Array]:
 
 
 def trained_model(
-    projectors: Path | str | tuple[nn.Module, nn.Module],
+    projectors: Projectors,
     poly: Path | str | Polynomial | None,
     a: float | None,
     b: float | None,
     layer_map: Path | None,
     say: Say,
+    head: str | None = None,
 ) -> Model:
-    """The model of a checkpoint's path or of torch modules; CimError for what makes none."""
+    """The model of projectors in files or of torch modules; CimError for what makes none."""
     _check_sigmoid(a, b)
-    if isinstance(projectors, tuple):
+    if _are_modules(projectors):
         from cimtool.loading.layer_map import read_layer_map
         from cimtool.loading.modules import model_from_modules
 
-        if poly is None:
-            raise CimError("compile: torch modules bring no polynomial; give one as poly=")
-        trained = poly if isinstance(poly, Polynomial) else read_polynomial(Path(poly))
+        trained = read_polynomial(Path(poly)) if isinstance(poly, Path | str) else poly
         named = None if layer_map is None else read_layer_map(layer_map)
-        return model_from_modules(*projectors, trained, a, b, named)
-    say(f"loading {projectors}")
+        return model_from_modules(*projectors, trained, a, b, named, head=head)
+    files = projector_files(projectors)
+    if files is None:
+        raise CimError(
+            f"compile: projectors are given as {kind_of(projectors)}; expected a checkpoint, two "
+            "ONNX files or two torch modules"
+        )
+    say(f"loading {' and '.join(map(str, files)) if isinstance(files, tuple) else files}")
     if isinstance(poly, Polynomial):
         raise CimError("compile: a checkpoint file takes its polynomial from a file (poly=PATH)")
-    return load_model(Path(projectors), Path(poly) if poly else None, a, b, layer_map)
+    return load_model(files, Path(poly) if poly else None, a, b, layer_map, head)
+
+
+def _are_modules(projectors: object) -> TypeGuard[tuple[nn.Module, nn.Module]]:
+    """Whether projectors are given in memory, and not as files."""
+    return isinstance(projectors, tuple) and not any(isinstance(p, Path | str) for p in projectors)
 
 
 def _check_sigmoid(a: float | None, b: float | None) -> None:
@@ -231,20 +253,32 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
     return data.text[:CALIBRATION_ROWS], data.video[:CALIBRATION_ROWS]
 
 
-def _check_polynomial(model: Model, stages: tuple[Stage, ...], notes: list[str]) -> None:
+def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
+    """Warnings of a score that ranks nothing, or has no reference."""
     calibrated = next(stage for stage in stages if stage.name == "calibrated")
     ranges = calibrated.program.score.ranges
-    ends = [(float(ranges[k].lo.min()), float(ranges[k].hi.max())) for k in ("ed", "vd")]
-    if model.polynomial.is_constant(*ends):
+    spans = {
+        name: (float(ranges[name].lo.min()), float(ranges[name].hi.max()))
+        for name in model.head.statistics
+    }
+    notes = []
+    divided = statistics_note(model.layout, model.dimension)
+    if divided and model.head.takes_polynomial:
+        notes.append(divided)
+    if model.head.constant_over(spans):
+        ends = ", ".join(f"{name} {lo:.6g} to {hi:.6g}" for name, (lo, hi) in spans.items())
         notes.append(
-            "warning: the polynomial is constant over the calibration data "
-            f"(ed {ends[0][0]:.6g} to {ends[0][1]:.6g}), so every pair gets the same score"
+            f"warning: the {model.head.surrogate} is constant over the calibration data "
+            f"({ends}), so every pair gets the same score"
         )
-    if model.a is None or model.b is None:
+    if not model.head.is_sampled:
+        notes.append(model.head.unsampled_note)
+    elif model.a is None or model.b is None:
         notes.append(
             "warning: the teacher's a and b are not known (--a, --b), so drift is measured against "
             "the float polynomial"
         )
+    return notes
 
 
 def layer_names(model: Model) -> list[str]:

@@ -14,7 +14,7 @@ from cimtool.ir.types import Type
 def checked_features(
     modality: str, features: Mapping[str, Array], inputs: Mapping[str, Type]
 ) -> dict[str, Array]:
-    """Return the features that the score takes of one modality: `mu`, `s` [n, d], self terms [n].
+    """Return the features that the score takes of one modality: rows [n, d], self terms [n].
 
     Any kind of integer is taken (the ONNX files return narrow ones) and returned as int64, in which
     the score computes. `inputs` are the score's, by names such as `text.mu`. Raises CimError for a

@@ -26,14 +26,18 @@ Data = File | tuple[File, File] | Embeddings | Mapping[str, Array]
 
 def read_data(data: Data, model: Model | ModelCard) -> Embeddings:
     """Embeddings of any form, checked against the model's widths, unit rows where expected."""
-    if isinstance(data, Embeddings):
-        read = data
-    elif isinstance(data, Mapping):
-        read = embeddings_of(data)
-    else:
-        read = read_embeddings(*files_of(data))
+    read = embeddings_in(data)
     require_width(read, model.text_width, model.video_width, model.name)
     return with_unit_rows(read) if model.unit_rows else read
+
+
+def embeddings_in(data: Data) -> Embeddings:
+    """Embeddings of any form, whatever model they are for."""
+    if isinstance(data, Embeddings):
+        return data
+    if isinstance(data, Mapping):
+        return embeddings_of(data)
+    return read_embeddings(*files_of(data))
 
 
 def read_text(data: Data, model: ModelCard) -> Array:

@@ -36,11 +36,11 @@ class Matcher:
         return Simulator(self.bundle.program, device=self.device)
 
     def encode_text(self, x: Array) -> dict[str, Array]:
-        """Integer features (`mu`, `s`, `ed_self`, `vd_self`) of text embeddings [n, width]."""
+        """Integer features, those that the head stores, of text embeddings [n, width]."""
         return self._encode("text", x)
 
     def encode_video(self, x: Array) -> dict[str, Array]:
-        """Integer features (`mu`, `s`, `ed_self`, `vd_self`) of video embeddings [m, width]."""
+        """Integer features, those that the head stores, of video embeddings [m, width]."""
         return self._encode("video", x)
 
     def _encode(self, modality: str, x: Array) -> dict[str, Array]:

@@ -14,10 +14,12 @@ from cimtool.emit.serial import ConstantTable, program_text
 from cimtool.errors import CimError
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.heads import PcmePoly, Tower, assemble
+from cimtool.ir.heads import Tower, assemble
+from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.layouts.trunk import TrunkTower
 from cimtool.loading.layouts.two_branch import TwoBranch, TwoBranchTower
+from cimtool.loading.score import raw
 from cimtool.passes.step import Job
 from cimtool.pipeline import PIPELINE, Stage, compile_program
 from cimtool.reference.metrics import top1_agreement
@@ -310,7 +312,7 @@ def test_a_spread_of_a_few_thousandths_keeps_its_ranking(degree: int) -> None:
     coefficients[:2] = [-0.1 * d, 0.005 * d]
     if degree > 1:
         coefficients[2] = -0.01 * d  # a bend, as of a fit
-    trained = TwoBranch.polynomial(Polynomial(degree, tuple(coefficients), 50.0), d)
+    trained = raw(Polynomial(degree, tuple(coefficients), 50.0), TwoBranch.statistics(d))
     stages = compiled(towers, job(text[:calibration], video[:calibration]), trained)
     held = job(text[calibration:], video[calibration:])
     exact, found = scores(stages[0], held), scores(stages[-1], held)

@@ -25,12 +25,12 @@ from cimtool.emit.serial import ConstantTable, narrowed, program_text, read_prog
 from cimtool.errors import CimError
 from cimtool.files import sha256, unwritable
 from cimtool.hardware.target import Target
+from cimtool.ir.heads import Head
 from cimtool.ir.program import Program
 from cimtool.pipeline import Stage
-from cimtool.reference.surrogate import Polynomial
 from cimtool.settings import ScoreMapping, Settings
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 PROGRAM = "program.json"
 CONSTANTS = "constants.safetensors"
@@ -59,11 +59,14 @@ IN_MEMORY = "score in memory"
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a bundle keeps of the trained model beside its program."""
+    """What a bundle keeps of the trained model beside its program.
+
+    `warnings` are what a reader of its figures should know of how it was trained.
+    """
 
     name: str
     layout: str
-    polynomial: Polynomial
+    head: Head
     a: float | None
     b: float | None
     samples: int | None
@@ -71,19 +74,17 @@ class ModelCard:
     text_width: int
     video_width: int
     dimension: int
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the manifest."""
-        values = dict(vars(self))
-        values["polynomial"] = dict(vars(self.polynomial)) | {"coeff": list(self.polynomial.coeff)}
-        return values
+        return {**vars(self), "head": self.head.to_json()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
         """Read what `to_json` returned."""
-        trained = values["polynomial"]
-        polynomial = Polynomial(**{**trained, "coeff": tuple(trained["coeff"])})
-        return cls(**{**values, "polynomial": polynomial})
+        head = Head.from_json(values["head"], "head")
+        return cls(**{**values, "head": head, "warnings": tuple(values.get("warnings", ()))})
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,12 @@ class Bundle:
 
     @cached_property
     def gallery_features(self) -> dict[str, Array]:
-        """Integer features of a hybrid score's items: `mu`, `s` [M, d], self terms [M]."""
+        """Integer features of a hybrid score's items: rows [M, d], self terms [M]."""
         return _features(self.folder / GALLERY)
 
     @cached_property
     def queries(self) -> dict[str, Array]:
-        """Features of calibration pairs, `text.mu` .. `video.vd_self`, of videos where known.
+        """Features of calibration pairs, such as `text.mu`, of videos where known.
 
         There are none where the score is digital.
         """

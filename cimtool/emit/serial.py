@@ -17,6 +17,7 @@ from cimtool.hardware import mvm as _crossbar_operations
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.ir import arithmetic as _operations
 from cimtool.ir import integer as _integer_operations
+from cimtool.ir import scores as _score_operations
 from cimtool.ir import source as _source_operations
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node, Program
@@ -26,6 +27,7 @@ KNOWN_OPERATIONS = (
     _operations,
     _integer_operations,
     _source_operations,
+    _score_operations,
     _crossbar_operations,
 )
 """The modules whose operations a program may hold: importing them registers their names."""

@@ -54,11 +54,63 @@ class Exp(Op, name="exp"):
 
 
 @dataclass(frozen=True, eq=False)
+class Tanh(Op, name="tanh"):
+    """The hyperbolic tangent."""
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        return real(x.shape, np.tanh(x.lo), np.tanh(x.hi))
+
+    def run(self, *inputs: Array) -> Array:
+        return np.tanh(inputs[0])
+
+    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
+        return writer.node("Tanh", inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Sigmoid(Op, name="sigmoid"):
+    """`1 / (1 + exp(-x))`, as `(1 + tanh(x / 2)) / 2`, which cannot overflow."""
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        return real(x.shape, self.run(x.lo), self.run(x.hi))
+
+    def run(self, *inputs: Array) -> Array:
+        return 0.5 + 0.5 * np.tanh(0.5 * inputs[0])
+
+    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
+        return writer.node("Sigmoid", inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class LeakyRelu(Op, name="leaky_relu"):
+    """`x` above 0, `slope * x` below, with a slope above 0."""
+
+    slope: float
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        return real(x.shape, self.run(x.lo), self.run(x.hi))
+
+    def run(self, *inputs: Array) -> Array:
+        (x,) = inputs
+        return np.maximum(x, 0.0) + self.slope * np.minimum(x, 0.0)
+
+    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
+        return writer.node("LeakyRelu", inputs[0], alpha=self.slope)
+
+
+@dataclass(frozen=True, eq=False)
 class L2Normalize(Op, name="l2_normalize"):
     """Rows divided by their Euclidean norm."""
 
     def infer(self, *inputs: Type) -> Type:
         return real(inputs[0].shape, -1.0, 1.0)
+
+    def energy(self, x: Array) -> Array:
+        """The squares [n] of what rows `x` [n, d] are divided by."""
+        return np.asarray(np.square(x).sum(axis=-1))
 
     def run(self, *inputs: Array) -> Array:
         norms: Array = np.linalg.norm(inputs[0], axis=-1, keepdims=True)
@@ -66,6 +118,44 @@ class L2Normalize(Op, name="l2_normalize"):
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         return writer.node("LpNormalization", inputs[0], axis=-1, p=2)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerNorm(Op, name="layer_norm"):
+    """Each row to mean 0 and variance 1, then a gain and an offset a channel.
+
+    `(x - mean) / sqrt(var + eps) * gamma + beta`, mean and (biased) variance over the row: the same
+    as the centred row over its own norm, with `d eps` in it, times `gamma sqrt(d)`.
+    """
+
+    gamma: Array
+    beta: Array
+    eps: float
+
+    @property
+    def factor(self) -> Array:
+        """`gamma sqrt(d)`, per channel."""
+        return np.asarray(self.gamma * np.sqrt(self.gamma.size))
+
+    def energy(self, x: Array) -> Array:
+        """The squares [n] of what the centred rows of `x` [n, d] are divided by."""
+        width = x.shape[-1]
+        return np.asarray(width * (x.var(axis=-1) + self.eps))
+
+    def infer(self, *inputs: Type) -> Type:
+        # One number of d is at most sqrt(d - 1) standard deviations from their mean.
+        reach = np.abs(self.gamma) * np.sqrt(self.gamma.size - 1)
+        return real(inputs[0].shape, self.beta - reach, self.beta + reach)
+
+    def run(self, *inputs: Array) -> Array:
+        (x,) = inputs
+        centred = x - x.mean(axis=-1, keepdims=True)
+        unit: Array = centred / np.sqrt(self.energy(x))[..., None]
+        return unit * self.factor + self.beta
+
+    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
+        gain, offset = writer.constant(self.gamma), writer.constant(self.beta)
+        return writer.node("LayerNormalization", inputs[0], gain, offset, axis=-1, epsilon=self.eps)
 
 
 @dataclass(frozen=True, eq=False)

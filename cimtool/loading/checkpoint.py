@@ -52,6 +52,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
     Raises CimError for a missing, broken or foreign file, and for one that holds no dictionary.
     """
+    require_file(path)
+    if path.suffix == ".onnx":
+        raise CimError(
+            f"{path}: is one projector; expected two ONNX files (--projectors given twice, text "
+            "first), or a checkpoint of both"
+        )
     require_suffix(path, "a checkpoint", SUFFIXES)
     if path.suffix == ".safetensors":
         return Checkpoint(str(path), _read_safetensors(path), ordered=False)
@@ -65,10 +71,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def require_suffix(path: Path, what: str, accepted: tuple[str, ...]) -> None:
     """Raise CimError unless `path` is an existing file with one of the suffixes."""
+    require_file(path)
     if path.suffix not in accepted:
         found = f'"{path.suffix}"' if path.suffix else "no suffix"
         raise CimError(f"{path}: {found} is not the suffix of {what}: {', '.join(accepted)}")
-    require_file(path)
 
 
 def require_file(path: Path) -> None:

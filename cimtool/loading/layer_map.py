@@ -4,15 +4,20 @@ TOML, one table a modality; every key is optional, and what is absent is recogni
 
     [text]
     prefix = "txt_tower"    # where this projector's keys begin, without the final dot
-    eps = 1e-3              # BatchNorm's epsilon, where it was not torch's 1e-5
+    eps = 1e-3              # epsilon of the norms, where it was not torch's 1e-5
     fc1 = "net.0"           # layer of the layout = layer of the file, below the prefix
     logvar = "head_b"
 
     [video]
     ...
 
+Layout `perceptron` takes its activations from here where the checkpoint does not say them:
+activation, output_activation (texts) and negative_slope (a number).
+
 The layers of layout `trunk` are fc1, bn1, fc2, bn2, mu, logvar; those of `two-branch` are
-"mu_proj.0", "mu_proj.3", "logvar_proj.0", "logvar_proj.3" (with the quotes, as they have dots).
+"mu_proj.0", "mu_proj.3", "logvar_proj.0", "logvar_proj.3" (with the quotes, as they have dots);
+those of `perceptron` are its heads mu and logvar; those of `cross-attention` are attn,
+"attn.out_proj" and ln.
 """
 
 from __future__ import annotations
@@ -29,17 +34,25 @@ from cimtool.named import nearest
 from cimtool.toml_files import read_toml
 
 EPS = 1e-5
-"""BatchNorm's epsilon unless said otherwise: torch's default."""
+"""Epsilon of BatchNorm and LayerNorm unless said otherwise: torch's default."""
+
+VALUES = ("activation", "output_activation", "negative_slope")
+"""What a map may say that is no layer, and no weight shows."""
 
 
 @dataclass(frozen=True)
 class ModalityMap:
-    """What `file` says of one projector; `layers` maps layers of the layout to the checkpoint's."""
+    """What `file` says of one projector.
+
+    `layers` maps layers of the layout to the checkpoint's; `values` are numbers and texts that a
+    checkpoint may hold beside its weights.
+    """
 
     file: str = ""
     prefix: str | None = None
     eps: float = EPS
     layers: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,7 +80,8 @@ def _modality(path: Path, name: str, table: Any) -> ModalityMap:
     eps = values.pop("eps", EPS)
     if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 < eps < math.inf:
         raise CimError(f"{path}: {name}.eps = {eps!r}: must be a number above 0")
+    said = {key: values.pop(key) for key in VALUES if key in values}
     for key, value in values.items():
         if not isinstance(value, str) or not value:
             raise CimError(f"{path}: {name}.{key} = {value!r}: must be the name of a layer")
-    return ModalityMap(str(path), values.pop("prefix", None), float(eps), values)
+    return ModalityMap(str(path), values.pop("prefix", None), float(eps), values, said)

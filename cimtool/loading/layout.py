@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import ClassVar, Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
 from cimtool.errors import CimError
 from cimtool.ir.heads import Tower
 from cimtool.loading.weights import Weights
 from cimtool.named import Named, nearest
-from cimtool.reference.surrogate import Polynomial
 
 
 class Projector(Tower, Protocol):
@@ -47,10 +46,9 @@ class Layout(Named):
         return 1.0, 1.0
 
     @classmethod
-    def polynomial(cls, trained: Polynomial, width: int) -> Polynomial:
-        """The polynomial in raw ed and vd, from the one in this layout's statistics."""
-        ed, vd = cls.statistics(width)
-        return replace(trained, scale_ed=trained.scale_ed * ed, scale_vd=trained.scale_vd * vd)
+    def warnings(cls, content: Mapping[str, Any]) -> tuple[str, ...]:
+        """What a reader of the figures should know, from a checkpoint's plain values."""
+        return ()
 
 
 def recognise(text: Weights, video: Weights) -> type[Layout]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from cimtool.errors import CimError
 from cimtool.ir.arithmetic import Clip, Mvm, scalar
-from cimtool.ir.source import BatchNorm
+from cimtool.ir.source import BatchNorm, LayerNorm
 from cimtool.loading.weights import Weights
 
 
@@ -31,8 +31,20 @@ def batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:
             f"{weights.file}: {weights.key(layer, 'running_var')} holds {var.min()}; "
             "expected variances of at least 0"
         )
-    eps = float(weights.get(layer, "eps", ())) if weights.has(layer, "eps") else weights.named.eps
-    return BatchNorm(gamma, beta, mean, var, eps)
+    return BatchNorm(gamma, beta, mean, var, _eps(weights, layer))
+
+
+def layer_norm(weights: Weights, layer: str, width: int) -> LayerNorm:
+    """Read torch's `LayerNorm` over rows of `width` numbers."""
+    gamma, beta = (weights.get(layer, parameter, (width,)) for parameter in ("weight", "bias"))
+    return LayerNorm(gamma, beta, _eps(weights, layer))
+
+
+def _eps(weights: Weights, layer: str) -> float:
+    """What the file says, else the user, else torch's default."""
+    if weights.has(layer, "eps"):
+        return float(weights.get(layer, "eps", ()))
+    return weights.named.eps
 
 
 def relu() -> Clip:

@@ -2,48 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cimtool.errors import CimError
 from cimtool.files import sha256
-from cimtool.ir.heads import PcmePoly, assemble
+from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.layer_map import LayerMap, read_layer_map
-from cimtool.loading.layout import recognise
-from cimtool.loading.polynomial import parse_polynomial, read_polynomial
+from cimtool.loading.layout import Layout, Projector, recognise
+from cimtool.loading.onnx_tower import read_onnx_tower
+from cimtool.loading.polynomial import read_polynomial
+from cimtool.loading.score import DEFAULT_HEAD, Score, Wanted, read_score
 from cimtool.loading.weights import find_weights
 from cimtool.reference.surrogate import Polynomial
 
-INNER_POLYNOMIAL = "poly"
-"""Where a checkpoint that brings its own polynomial holds it."""
+ONNX_LAYOUT = "onnx"
+"""The layout of projectors that are ONNX files: nothing is divided, rows are taken as they are."""
+
+ProjectorFiles = Path | tuple[Path, Path]
+"""A checkpoint, or two ONNX files, text first."""
+
+DISTANCE = Polynomial(degree=1, coeff=(-1.0, 0.0), bias=0.0)
+"""The score of a model that has no polynomial yet: -ed, in its layout's own statistics."""
 
 
 @dataclass(frozen=True)
 class Model:
     """A trained matcher: its program before any pass, its score, its teacher where known.
 
-    `polynomial` takes raw ed and vd, whatever the layout divides them by. `a` and `b` are the
-    teacher's sigmoid, `samples` its K a side, None where not known. `unit_rows` says that
-    embeddings are expected at unit norm; `files` are the paths read, with the SHA-256 of each.
+    The head takes raw ed and vd; `divisors` are what the layout divides them by. `a` and `b` are
+    the teacher's sigmoid, `samples` its K a side, None where not known. `unit_rows` says that
+    embeddings are expected at unit norm; `warnings` are what a reader of its figures should know of
+    how it was trained; `files` are the paths read, with the SHA-256 of each.
     """
 
     name: str
     layout: str
-    head: PcmePoly
+    head: Head
     program: Program
     a: float | None
     b: float | None
     samples: int | None
     unit_rows: bool
+    divisors: tuple[float, float] = (1.0, 1.0)
+    warnings: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def polynomial(self) -> Polynomial:
-        """The trained surrogate in raw ed and vd."""
-        return self.head.polynomial
 
     @property
     def text_width(self) -> int:
@@ -65,66 +70,112 @@ def _width(graph: Graph, value: str) -> int:
     return int(graph.types[value].shape[1])
 
 
+def projector_files(given: object) -> ProjectorFiles | None:
+    """The files that projectors are given as; None where they are given as something else."""
+    match given:
+        case Path() | str():
+            return Path(given)
+        case (Path() | str() as text, Path() | str() as video):
+            return Path(text), Path(video)
+    return None
+
+
 def load_model(
-    projectors: Path,
+    projectors: ProjectorFiles,
     poly: Path | None = None,
     a: float | None = None,
     b: float | None = None,
     layer_map: Path | None = None,
+    head: str | None = None,
 ) -> Model:
-    """Read a checkpoint and its polynomial; `a`, `b` and `poly` override what the files hold.
+    """Read projectors and their score; `head`, `a`, `b` and `poly` override what the files hold.
 
     Raises CimError naming file and key for whatever is missing, broken or does not fit.
     """
-    checkpoint = read_checkpoint(projectors)
-    named = LayerMap() if layer_map is None else read_layer_map(layer_map)
-    trained = inner_polynomial(checkpoint) if poly is None else read_polynomial(poly)
-    read = [path for path in (projectors, poly, layer_map) if path is not None]
-    model = build_model(checkpoint, trained, named)
-    return replace(
-        model,
-        name=projectors.stem,
-        a=model.a if a is None else a,
-        b=model.b if b is None else b,
-        files=tuple((str(path), sha256(path)) for path in read),
-    )
+    wanted = Wanted(head, None if poly is None else read_polynomial(poly), a, b)
+    model = _read_model(projectors, wanted, layer_map)
+    own = projectors if isinstance(projectors, tuple) else (projectors,)
+    read = [path for path in (*own, poly, layer_map) if path is not None]
+    return replace(model, files=tuple((str(path), sha256(path)) for path in read))
 
 
-def inner_polynomial(checkpoint: Checkpoint) -> Polynomial:
-    """The polynomial that a checkpoint brings; CimError naming `cimtool fit` where it has none."""
-    values = checkpoint.content.get(INNER_POLYNOMIAL)
-    if not isinstance(values, Mapping):
+def load_projectors(projectors: ProjectorFiles, layer_map: Path | None = None) -> Model:
+    """Read projectors and no polynomial: the model is scored by DISTANCE.
+
+    Raises CimError as `load_model` does.
+    """
+    return _read_model(projectors, Wanted(DEFAULT_HEAD, DISTANCE), layer_map)
+
+
+def _read_model(projectors: ProjectorFiles, wanted: Wanted, layer_map: Path | None) -> Model:
+    if not isinstance(projectors, tuple):
+        named = LayerMap() if layer_map is None else read_layer_map(layer_map)
+        return build_model(read_checkpoint(projectors), wanted, named)
+    if layer_map is not None:
         raise CimError(
-            f"{checkpoint.file}: holds no polynomial; give one with --poly, or make one with "
-            "`cimtool fit`"
+            f"{layer_map}: a map names the layers of a checkpoint; expected none with ONNX files"
         )
-    return parse_polynomial(values, f"{checkpoint.file}: {INNER_POLYNOMIAL}")
+    return build_onnx_model(*projectors, wanted)
 
 
-def build_model(
-    checkpoint: Checkpoint, trained: Polynomial, layer_map: LayerMap | None = None
+def build_model(checkpoint: Checkpoint, wanted: Wanted, layer_map: LayerMap | None = None) -> Model:
+    """The model of a checkpoint's weights; `wanted` is what the caller says of its score.
+
+    Raises CimError where no layout fits, the two modalities do not meet in one space, or the score
+    lacks something.
+    """
+    layout, towers = read_towers(checkpoint, layer_map)
+    divisors = layout.statistics(towers[0].dimension)
+    score = read_score(checkpoint.file, checkpoint.content, wanted, towers, divisors)
+    name = Path(checkpoint.file).stem
+    made = _model(name, layout.name, towers, score, layout.unit_rows, divisors)
+    return replace(made, warnings=layout.warnings(checkpoint.content))
+
+
+def build_onnx_model(text: Path, video: Path, wanted: Wanted) -> Model:
+    """The model of two ONNX files; `wanted` is what the caller says of its score.
+
+    Raises CimError where a file is no projector, the two do not meet in one space, or the score
+    lacks something.
+    """
+    towers = read_onnx_tower(text), read_onnx_tower(video)
+    _require_one_space(towers, (str(text), str(video)))
+    score = read_score(f"{text}, {video}", {}, wanted, towers, (1.0, 1.0))
+    return _model(f"{text.stem}-{video.stem}", ONNX_LAYOUT, towers, score)
+
+
+def _model(
+    name: str,
+    layout: str,
+    towers: tuple[Projector, Projector],
+    score: Score,
+    unit_rows: bool = False,
+    divisors: tuple[float, float] = (1.0, 1.0),
 ) -> Model:
-    """The model of a checkpoint's weights; `trained` takes the layout's own statistics.
+    program = assemble(*towers, score.head)
+    a, b, samples = score.a, score.b, score.samples
+    return Model(name, layout, score.head, program, a, b, samples, unit_rows, divisors)
+
+
+def read_towers(
+    checkpoint: Checkpoint, layer_map: LayerMap | None = None
+) -> tuple[type[Layout], tuple[Projector, Projector]]:
+    """The layout of a checkpoint and both its projectors.
 
     Raises CimError where no layout fits or the two modalities do not meet in one space.
     """
     text, video = find_weights(checkpoint, layer_map or LayerMap())
     layout = recognise(text, video)
     towers = layout.tower(text), layout.tower(video)
+    _require_one_space(towers, (f"{checkpoint.file}: {text.prefix}", video.prefix))
+    return layout, towers
+
+
+def _require_one_space(towers: tuple[Projector, Projector], places: tuple[str, str]) -> None:
+    """Raise CimError where two projectors, found at `places`, differ in dimensions."""
     d_text, d_video = (tower.dimension for tower in towers)
     if d_text != d_video:
         raise CimError(
-            f"{checkpoint.file}: {text.prefix} gives {d_text} dimensions and {video.prefix} "
-            f"{d_video}; expected the same for both"
+            f"{places[0]} gives {d_text} dimensions and {places[1]} {d_video}; expected the same "
+            "for both"
         )
-    head = PcmePoly(layout.polynomial(trained, d_text))
-    return Model(
-        name=Path(checkpoint.file).stem,
-        layout=layout.name,
-        head=head,
-        program=assemble(*towers, head),
-        a=trained.a,
-        b=trained.b,
-        samples=trained.K,
-        unit_rows=layout.unit_rows,
-    )

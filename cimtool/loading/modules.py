@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cimtool.arrays import Array, FloatArray
 from cimtool.errors import CimError
-from cimtool.ir.program import MODALITIES
+from cimtool.ir.heads import encoder
+from cimtool.ir.program import MODALITIES, Graph
 from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import LayerMap
-from cimtool.loading.model import Model, build_model
+from cimtool.loading.layout import Layout
+from cimtool.loading.model import Model, build_model, read_towers
+from cimtool.loading.score import Wanted
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulator import run
 
@@ -30,69 +32,81 @@ PROBE_TOLERANCE = 1e-3
 def model_from_modules(
     text: nn.Module,
     video: nn.Module,
-    polynomial: Polynomial,
+    polynomial: Polynomial | None,
     a: float | None = None,
     b: float | None = None,
     layer_map: LayerMap | None = None,
     name: str = "model",
+    head: str | None = None,
 ) -> Model:
-    """The model of two torch modules that return (mu, logvar); `a`, `b` override the polynomial's.
+    """The model of two torch modules that return (mu, logvar), or mu alone where that is all.
+
+    `a` and `b` override the polynomial's.
 
     Activations do not show in weights, so each module is run on a few rows and compared with what
     was read. Raises CimError as `load_model` does, and where the module computes something else.
     """
     modules = dict(zip(MODALITIES, (text, video), strict=True))
     state = {f"{key}_proj": _state(module, f"{name}: {key}") for key, module in modules.items()}
-    model = build_model(Checkpoint(name, state), polynomial, layer_map)
-    for modality, module in modules.items():
-        _compare(model, modality, module, name)
-    return replace(model, a=polynomial.a if a is None else a, b=polynomial.b if b is None else b)
+    checkpoint = Checkpoint(name, state)
+    layout, towers = read_towers(checkpoint, layer_map)
+    for (modality, module), tower in zip(modules.items(), towers, strict=True):
+        _compare(layout, encoder(modality, tower), module, name)
+    return build_model(checkpoint, Wanted(head, polynomial, a, b), layer_map)
 
 
 def _state(module: nn.Module, where: str) -> dict[str, Array]:
-    """The module's arrays by key, with each BatchNorm's eps, which a state_dict leaves out."""
+    """The module's arrays by key, with each norm's eps, which a state_dict leaves out."""
     from torch import nn
 
     state = {key: tensor_array(tensor, where, key) for key, tensor in module.state_dict().items()}
     for key, inner in module.named_modules():
-        if isinstance(inner, nn.BatchNorm1d) and inner.track_running_stats:
+        running = isinstance(inner, nn.BatchNorm1d) and inner.track_running_stats
+        if running or isinstance(inner, nn.LayerNorm):
             state[f"{key}.eps"] = np.asarray(inner.eps)
     return state
 
 
-def _compare(model: Model, modality: str, module: nn.Module, name: str) -> None:
-    graph = getattr(model.program, modality)
-    width = int(graph.inputs["x"].shape[1])
+def _compare(layout: type[Layout], graph: Graph, module: nn.Module, name: str) -> None:
+    """Compare a module with its tower's own graph."""
+    modality, width = graph.name, int(graph.inputs["x"].shape[1])
     rows = np.random.default_rng(0).normal(size=(PROBE_ROWS, width)).astype(np.float32)
-    if model.unit_rows:
+    if layout.unit_rows:
         rows = unit_rows(rows)
     wanted = run(graph, {"x": rows.astype(np.float64)})
-    mu, logvar = _forward(module, rows, f"{name}: the {modality} module")
-    for key, found in (("mu", mu), ("s", np.exp(logvar))):
+    outputs = _forward(module, rows, "s" in wanted, f"{name}: the {modality} module")
+    for key, found in outputs.items():
         error = np.abs(found - wanted[key]).max() if found.shape == wanted[key].shape else np.inf
         if not error <= PROBE_TOLERANCE * max(float(np.abs(wanted[key]).max()), 1e-6):
             raise CimError(
-                f'{name}: the {modality} module has the weights of layout "{model.layout}" but '
+                f'{name}: the {modality} module has the weights of layout "{layout.name}" but '
                 f"computes another {'mu' if key == 'mu' else 'logvar'} from them (on a probe of "
                 f"{PROBE_ROWS} rows it is off by {error:.3g})"
             )
 
 
-def _forward(module: nn.Module, rows: Array, where: str) -> tuple[FloatArray, FloatArray]:
-    """Run a module in evaluation mode, wherever its weights are; mu and logvar in float64."""
+def _forward(
+    module: nn.Module, rows: Array, has_variance: bool, where: str
+) -> dict[str, FloatArray]:
+    """Run a module in evaluation mode, wherever its weights are; mu and s in float64."""
     import torch
 
     first = next(module.parameters())
     with _evaluating(module), torch.no_grad():
         value: Any = module(torch.from_numpy(rows).to(first.device, first.dtype))
+    if not has_variance:
+        if not isinstance(value, torch.Tensor):
+            raise CimError(f"{where} returns a {type(value).__name__}; expected mu alone, a tensor")
+        return {"mu": tensor_array(value, where, "mu").astype(np.float64)}
     if isinstance(value, Mapping) and {"mu", "logvar"} <= set(value):
         value = (value["mu"], value["logvar"])
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise CimError(f"{where} returns a {type(value).__name__}; expected (mu, logvar)")
     mu, logvar = (
-        tensor_array(part, where, key) for key, part in zip(("mu", "logvar"), value, strict=True)
+        tensor_array(part, where, key).astype(np.float64)
+        for key, part in zip(("mu", "logvar"), value, strict=True)
     )
-    return mu.astype(np.float64), logvar.astype(np.float64)
+    return {"mu": mu, "s": np.exp(logvar)}
 
 
 @contextmanager

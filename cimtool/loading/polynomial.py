@@ -25,10 +25,10 @@ KEYS = ("degree", *COEFFICIENTS, *INTERCEPTS, *SCALES, "fit_logit", *TEACHER, "t
 
 def read_polynomial(path: Path) -> Polynomial:
     """Read a `.pt`, `.npz` or `.json` polynomial; CimError naming file and key."""
-    return parse_polynomial(_values(path), str(path))
+    return parse_polynomial(polynomial_values(path), str(path))
 
 
-def _values(path: Path) -> dict[str, Any]:
+def polynomial_values(path: Path) -> dict[str, Any]:
     """Read the file's dictionary as it is; CimError where the file holds none."""
     require_suffix(path, "a polynomial", SUFFIXES)
     if path.suffix == ".npz":

@@ -8,7 +8,7 @@ before and after it as a wrapper (`state_dict`, `module`, ...) is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,8 @@ PARAMETERS = {"weight", "bias", "running_mean", "running_var", "num_batches_trac
 class Weights:
     """Arrays of one projector by their key (`trunk.0.weight`), in the order of the file.
 
-    `keys` gives each one's full key in `file` for messages, `named` what the user said of them.
+    `keys` gives each one's full key in `file` for messages, `named` what the user said of them;
+    `values` are numbers and texts at the top of the file, and over them what the user said.
     """
 
     file: str
@@ -43,6 +44,7 @@ class Weights:
     keys: Mapping[str, str]
     ordered: bool = True
     named: ModalityMap = field(default_factory=ModalityMap)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -83,12 +85,14 @@ class Weights:
             )
         return array.astype(np.float64)
 
-    def refuse_others(self, used: Sequence[str], layout: str) -> None:
+    def refuse_others(
+        self, used: Sequence[str], layout: str, parameters: Collection[str] = PARAMETERS
+    ) -> None:
         """Raise CimError for a parameter that the layout would leave out of the computation."""
         known = set(used)
         for name, key in self.keys.items():
             layer, _, parameter = name.rpartition(".")
-            if layer not in known or parameter not in PARAMETERS:
+            if layer not in known or parameter not in parameters:
                 raise CimError(
                     f'{self.file}: {key} is not part of layout "{layout}", which would leave it '
                     f"out; expected parameters of {', '.join(used)} only"
@@ -141,7 +145,9 @@ def _of_modality(
             bad = array[~np.isfinite(array)].flat[0]
             raise CimError(f"{checkpoint.file}: {keys[name]} holds {bad}; expected finite weights")
     prefix = next(iter(keys.values())).removesuffix("." + next(iter(keys)))
-    weights = Weights(checkpoint.file, prefix, chosen, keys, checkpoint.ordered, named)
+    plain = {k: v for k, v in checkpoint.content.items() if isinstance(v, int | float | str)}
+    values = {**plain, **named.values}
+    weights = Weights(checkpoint.file, prefix, chosen, keys, checkpoint.ordered, named, values)
     for role, layer in named.layers.items():
         if layer not in weights.layers:
             raise CimError(

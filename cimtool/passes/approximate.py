@@ -22,6 +22,9 @@ Beyond them exp and least squares differ between CPUs.
 ROUNDING = 2.0**-COEFFICIENT_BITS
 """Relative error that rounding exp's maximum adds, and more."""
 
+TANH_LIMIT = 5.5
+"""From here on tanh is taken as constant: it is within 2^-14.8 of 1."""
+
 MAX_DEGREE = 24
 MAX_NEWTON_STEPS = 8
 
@@ -67,6 +70,40 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
         f"logvar spans {lo:.3g} to {hi:.3g} on the calibration data, too wide for exp in "
         f"{MAX_DEGREE} multiply-adds; expected a span below about 50 (clamp it, or check the data)"
     )
+
+
+@dataclass(frozen=True)
+class TanhPolynomial:
+    """`tanh(x)` as `u * sum c_i (2 |u| - 1)^i` with `u = clip(x / limit, -1, 1)`."""
+
+    limit: float
+    coefficients: tuple[float, ...]
+    error: float
+
+
+def fit_tanh(top: float, tolerance: float) -> TanhPolynomial:
+    """Interpolate `tanh(x) / x` at Chebyshev nodes of [0, top], with the lowest degree.
+
+    Only half the curve is fitted, as it is odd: about the middle of [0, top] its polynomial has
+    no large coefficients that cancel, as one over [-top, top] has. From TANH_LIMIT on it is
+    constant. `error` is measured at 20,001 points of [0, top], and there beyond that limit too;
+    `tolerance` is at least 2^-14.
+    """
+    limit = min(max(top, 2.0**-20), TANH_LIMIT)
+    v = np.linspace(-1.0, 1.0, DENSE_POINTS)
+    u = (v + 1) / 2
+    exact = np.tanh(limit * u)
+    if limit == TANH_LIMIT:
+        u, v, exact = np.append(u, 1.0), np.append(v, 1.0), np.append(exact, 1.0)
+    for degree in range(1, MAX_DEGREE + 1):
+        nodes = chebyshev.chebpts1(degree + 1)
+        shares = (nodes + 1) / 2
+        fitted = chebyshev.chebfit(nodes, np.tanh(limit * shares) / shares, degree)
+        powers = rounded(chebyshev.cheb2poly(fitted))
+        error = float(np.abs(u * polynomial.polyval(v, powers) - exact).max())
+        if error <= tolerance:
+            return TanhPolynomial(limit, tuple(float(c) for c in powers), error)
+    raise ValueError(f"tanh up to {limit} is not within {tolerance} at degree {MAX_DEGREE}")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Fold: batch normalisation goes into the layer before it, the common mean of mu into the head.
 
-Both statistics depend on differences of mu only, so one vector may be taken from both sides; the
-mean over calibration rows makes ed far less noisy where the means share an offset.
+Distances depend on differences of mu only, so one vector may be taken from both sides; the mean
+over calibration rows makes ed far less noisy where the means share an offset. A cosine does not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ import numpy as np
 from cimtool.arrays import Array, FloatArray
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, Rule, keep, rewrite
-from cimtool.ir.source import BatchNorm, Exp, L2Normalize, PolynomialScore
+from cimtool.ir.scores import CosineScore, DistanceScore
+from cimtool.ir.source import (
+    BatchNorm,
+    Exp,
+    L2Normalize,
+    LayerNorm,
+    LeakyRelu,
+    PolynomialScore,
+    Sigmoid,
+    Tanh,
+)
 from cimtool.passes.step import Job, Pass
 from cimtool.simulator import Simulator
 
@@ -23,13 +33,15 @@ CENTRE_BITS = 20
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fold(program: Program, job: Job) -> Program:
-    """Return the program without batch normalisation and with mu centred on both sides.
+    """Return the program without batch normalisation and, for distances, mu centred on both sides.
 
     What is not finite here is refused by name in `calibrate`.
     """
-    simulator = Simulator(program)
-    means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
-    centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
+    centre = None
+    if not any(isinstance(node.op, CosineScore) for node in program.score.nodes):
+        simulator = Simulator(program)
+        means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
+        centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
     text, video = (_fold_graph(graph, centre) for graph in (program.text, program.video))
     return replace(program, text=text, video=video)
 
@@ -40,7 +52,7 @@ def round_to_bits(x: FloatArray, bits: int) -> FloatArray:
     return np.asarray(np.floor(x / step + 0.5) * step)
 
 
-def _fold_graph(graph: Graph, centre: FloatArray) -> Graph:
+def _fold_graph(graph: Graph, centre: FloatArray | None) -> Graph:
     users = _user_counts(graph)
 
     def batch_norm(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
@@ -56,6 +68,7 @@ def _fold_graph(graph: Graph, centre: FloatArray) -> Graph:
         return builder.add(inputs[0], folded, *before.inputs)
 
     def centred(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        assert centre is not None
         before = builder.by_name.get(inputs[0])
         if before is not None and isinstance(before.op, Mvm) and users[node.inputs[0]] == 1:
             layer = replace(before.op, bias=before.op.bias - centre)
@@ -68,7 +81,7 @@ def _fold_graph(graph: Graph, centre: FloatArray) -> Graph:
     def rule(node: Node) -> Rule:
         if isinstance(node.op, BatchNorm):
             return batch_norm
-        if isinstance(node.op, Store) and node.op.role == "mu":
+        if centre is not None and isinstance(node.op, Store) and node.op.role == "mu":
             return centred
         return keep
 
@@ -87,8 +100,16 @@ def _user_counts(graph: Graph) -> dict[str, int]:
     return counts
 
 
-FLOAT_OPS = frozenset(
-    {Mvm, MatMul, Mul, Add, Sum, Clip, Axis, Store, Exp, L2Normalize, PolynomialScore}
-)
+FLOAT_OPS = frozenset({Mvm, MatMul, Mul, Add, Sum, Clip, Axis, Store}) | {
+    Exp,
+    Tanh,
+    Sigmoid,
+    LeakyRelu,
+    L2Normalize,
+    LayerNorm,
+    PolynomialScore,
+    DistanceScore,
+    CosineScore,
+}
 
 FOLD = Pass("folded", "folding batch normalisation and the common mean", fold, FLOAT_OPS)

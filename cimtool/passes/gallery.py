@@ -54,7 +54,7 @@ def distance_graph(score: Graph) -> Graph:
     """The part of a compiled score that computes `ed` [n, m]; CimError where it has none."""
     if DISTANCE not in score.by_name:
         raise CimError(
-            "score_mapping = hybrid: the polynomial does not use ed, by which items are "
+            "score_mapping = hybrid: the score does not use ed, by which items are "
             'shortlisted; expected "in-memory" or "digital"'
         )
     part = replace(score, name="shortlist", outputs={DISTANCE: DISTANCE}).pruned()

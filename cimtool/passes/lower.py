@@ -22,8 +22,18 @@ from cimtool.ir.program import (
     rewrite,
     score_inputs,
 )
-from cimtool.ir.source import Exp, L2Normalize, PolynomialScore
-from cimtool.passes.approximate import fit_exp, fit_inverse_root
+from cimtool.ir.scores import CosineScore, DistanceScore
+from cimtool.ir.source import (
+    Exp,
+    L2Normalize,
+    LayerNorm,
+    LeakyRelu,
+    PolynomialScore,
+    Sigmoid,
+    Tanh,
+)
+from cimtool.ir.types import Type
+from cimtool.passes.approximate import fit_exp, fit_inverse_root, fit_tanh
 from cimtool.passes.calibrate import norm_energy
 from cimtool.passes.step import Job, Pass
 from cimtool.reference.surrogate import shifted
@@ -32,6 +42,9 @@ MAC_OPS = frozenset({Mvm, MatMul, Mul, Add, Sum, Clip, Axis, Store})
 
 EXP_TOLERANCE = 2.0**-17
 """Error of exp relative to its largest value: half a step of a 16-bit variance."""
+
+TANH_TOLERANCE = 2.0**-14
+"""Error of tanh and sigmoid: a 64th of half a step of a signed 8-bit activation."""
 
 ROOT_TOLERANCE = 2.0**-18
 """Relative error of the reciprocal norm, below a step of a 16-bit mean."""
@@ -72,19 +85,27 @@ class _Projector:
 
     def rule(self, node: Node) -> Rule:
         """Pick the rule for a node of a folded projector."""
+        rules: dict[type, Rule] = {
+            Exp: self.exp,
+            Tanh: self.tanh,
+            Sigmoid: self.sigmoid,
+            LeakyRelu: self.leaky_relu,
+            L2Normalize: self.l2_normalize,
+            LayerNorm: self.layer_norm,
+        }
         if isinstance(node.op, Mvm):
             return self.mvm
-        if isinstance(node.op, Exp):
-            return self.exp
-        if isinstance(node.op, L2Normalize):
-            return self.l2_normalize
-        return self.stored_input
+        return self.on_stored_input(rules.get(type(node.op), keep))
 
-    def stored_input(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
-        """Keep the node; the graph's input is stored before any use."""
+    def on_stored_input(self, rule: Rule) -> Rule:
+        """The rule, for inputs among which the graph's own is stored first."""
         bits = self.job.settings.input_bits
-        stored = tuple(store(builder, i, "input", bits) if i == "x" else i for i in inputs)
-        return keep(builder, node, stored)
+
+        def stored(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+            own = (store(builder, i, "input", bits) if i == "x" else i for i in inputs)
+            return rule(builder, node, tuple(own))
+
+        return stored
 
     def mvm(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
         """Store the input of a layer in that layer's bits."""
@@ -104,19 +125,78 @@ class _Projector:
         last = horner(builder, node.name, u, fit.coefficients)
         return builder.add(node.name, Clip(scalar(0.0), scalar(np.inf)), last)
 
-    def l2_normalize(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
-        """Newton's iteration for the reciprocal of the row norm."""
+    def tanh(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """Horner of a near-minimax polynomial of |x| on the widened calibrated range, times x."""
+        return self._curve(builder, node, inputs[0], 1.0)
+
+    def sigmoid(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """`(1 + tanh(x / 2)) / 2`."""
+        return self._curve(builder, node, inputs[0], 0.5)
+
+    def _curve(self, builder: Builder, node: Node, x: str, gain: float) -> str:
+        """`gain tanh(gain x) + 1 - gain`: tanh at gain 1, sigmoid at a half."""
         name = node.name
+        top = max(abs(end) for end in widened(builder.types[x]))
+        fit = fit_tanh(gain * top, TANH_TOLERANCE / gain)
+        limit = fit.limit / gain
+        self.job.note(
+            f"{builder.name}.{name}: {node.op.name} on [{-limit:.4g}, {limit:.4g}] as a polynomial "
+            f"of degree {len(fit.coefficients)}, worst error {gain * fit.error:.1e}"
+        )
+        u = normalised(builder, f"{name}.u", x, 0.0, limit)
+        above = builder.add(f"{name}.above", Clip(scalar(0.0), scalar(1.0)), u)
+        size = builder.add(f"{name}.size", Add((scalar(4.0), scalar(-2.0)), scalar(-1.0)), above, u)
+        v = builder.add(f"{name}.v", Clip(scalar(-1.0), scalar(1.0)), size)
+        slope = horner(builder, name, v, tuple(gain * c for c in fit.coefficients))
+        odd = builder.add(f"{name}.odd", Mul(), u, slope)
+        moved = builder.add(f"{name}.moved", plus_offset(1, 1 - gain), odd)
+        return builder.add(name, Clip(scalar(1 - 2 * gain), scalar(1.0)), moved)
+
+    def leaky_relu(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """What is above 0, and what is below times the slope."""
+        op, name = node.op, node.name
+        assert isinstance(op, LeakyRelu)
+        above = builder.add(f"{name}.above", Clip(scalar(0.0), scalar(np.inf)), *inputs)
+        below = builder.add(f"{name}.below", Clip(scalar(-np.inf), scalar(0.0)), *inputs)
+        return builder.add(name, Add((scalar(1.0), scalar(op.slope)), scalar(0.0)), above, below)
+
+    def l2_normalize(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """The rows times the reciprocal of their norm."""
+        rows = store(builder, inputs[0], "residual", 16)
+        root = self._reciprocal_norm(builder, node.name, rows, "norm")
+        return builder.add(node.name, Mul(), rows, root)
+
+    def layer_norm(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+        """The rows less their mean times the reciprocal of that norm, then gain and offset."""
+        op, name = node.op, node.name
+        assert isinstance(op, LayerNorm)
+        width = op.gamma.size
+        rows = store(builder, inputs[0], "residual", 16)
+        total = builder.add(f"{name}.total", Axis(1), builder.add(f"{name}.sum", Sum(), rows))
+        less_mean = Add((scalar(1.0), scalar(-1 / width)), scalar(0.0))
+        centred = builder.add(f"{name}.centred", less_mean, rows, total)
+        root = self._reciprocal_norm(builder, name, centred, "norm of centred rows", width * op.eps)
+        unit = builder.add(f"{name}.unit", Mul(), centred, root)
+        return builder.add(name, Add((op.factor,), op.beta), unit)
+
+    def _reciprocal_norm(
+        self, builder: Builder, name: str, rows: str, what: str, added: float = 0.0
+    ) -> str:
+        """Newton's iteration for `1 / sqrt(sum rows^2 + added)`, as a column [n, 1]."""
         seen = builder.ranges[norm_energy(name)]
         lo, hi = widened(seen)
         lo = max(lo, float(seen.lo) / 2)
         fit = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
         self.job.note(
-            f"{builder.name}.{name}: 1/norm for norms in [{np.sqrt(lo):.4g}, {np.sqrt(hi):.4g}] by "
-            f"{fit.steps} Newton steps, worst relative error {fit.error:.1e}"
+            f"{builder.name}.{name}: 1/{what} for norms in [{np.sqrt(lo):.4g}, {np.sqrt(hi):.4g}] "
+            f"by {fit.steps} Newton steps, worst relative error {fit.error:.1e}"
         )
-        rows = store(builder, inputs[0], "residual", 16)
-        energy = builder.add(f"{name}.energy", Sum(), builder.add(f"{name}.sq", Mul(), rows, rows))
+        squares = builder.add(f"{name}.sq", Mul(), rows, rows)
+        if added:
+            own = builder.add(f"{name}.spread", Sum(), squares)
+            energy = builder.add(norm_energy(name), plus_offset(1, added), own)
+        else:
+            energy = builder.add(norm_energy(name), Sum(), squares)
         x = builder.add(f"{name}.x", Clip(scalar(lo), scalar(hi)), energy)
         y = builder.add(f"{name}.y0", Add((scalar(fit.beta),), scalar(fit.alpha)), x)
         for step in range(1, fit.steps + 1):
@@ -129,7 +209,7 @@ class _Projector:
             if step < fit.steps:
                 y = _bounded_root(builder, f"{name}.y{step}.kept", y, lo, hi)
         root = _bounded_root(builder, f"{name}.root", y, lo, hi)
-        return builder.add(name, Mul(), rows, builder.add(f"{name}.column", Axis(1), root))
+        return builder.add(f"{name}.column", Axis(1), root)
 
 
 def _bounded_root(builder: Builder, name: str, y: str, lo: float, hi: float) -> str:
@@ -154,11 +234,22 @@ def normalised(builder: Builder, name: str, value: str, centre: float, half: flo
     return builder.add(name, Store("normal", NORMAL_BITS), scaled)
 
 
+def limited(builder: Builder, name: str, value: str, centre: float, half: float) -> str:
+    """`clip(value - centre, -half, half)`, whose whole range counts, not the calibrated alone."""
+    ends = np.asarray(-half), np.asarray(half)
+    builder.ranges[f"{name}.limited"] = Range(*ends, np.square(ends[1]))
+    moved = builder.add(f"{name}.moved", Add((scalar(1.0),), scalar(-centre)), value)
+    return builder.add(f"{name}.limited", Clip(scalar(-half), scalar(half)), moved)
+
+
 NORMAL_BITS = 21
 """Bits of a normalised variable: [-1, 1] in steps of 2^-20."""
 
 NEGLIGIBLE_BITS = 60
 """A coefficient so many bits below the sum of all, in variables in [-1, 1], is taken as zero."""
+
+COSINE_LIMIT = 2.0
+"""Above any product of two unit rows that are rounded, and so longer than 1."""
 
 LOGIT_BITS = 24
 """Bits of the logit: an integer below 2^24 is exact in float32."""
@@ -176,7 +267,7 @@ def horner(builder: Builder, name: str, u: str, coefficients: tuple[float, ...])
     return value
 
 
-def widened(seen: Range) -> tuple[float, float]:
+def widened(seen: Range | Type) -> tuple[float, float]:
     """A calibrated range with a quarter of its span added on each side."""
     lo, hi = float(seen.lo.min()), float(seen.hi.max())
     margin = DOMAIN_MARGIN * (hi - lo) or 2.0**-10 * max(abs(hi), 1.0)
@@ -184,9 +275,34 @@ def widened(seen: Range) -> tuple[float, float]:
 
 
 def _score_rule(node: Node, job: Job) -> Rule:
-    if isinstance(node.op, PolynomialScore):
-        return lambda builder, node, inputs: _polynomial(builder, node, inputs, job)
-    return keep
+    rules: dict[type, Rule] = {
+        PolynomialScore: lambda builder, node, inputs: _polynomial(builder, node, inputs, job),
+        DistanceScore: lambda builder, node, inputs: _distance(builder, node, inputs, job),
+        CosineScore: _cosine,
+    }
+    return rules.get(type(node.op), keep)
+
+
+def _distance(builder: Builder, node: Node, inputs: tuple[str, ...], job: Job) -> str:
+    """Limit ed to its domain, about whose middle it keeps all its bits, then scale it."""
+    op, (ed,) = node.op, inputs
+    assert isinstance(op, DistanceScore)
+    lo, hi = widened(builder.ranges["ed"])
+    job.note(f"score: ed in [{lo:.6g}, {hi:.6g}], saturated outside")
+    centre = (lo + hi) / 2
+    value = limited(builder, "ed_normal", ed, centre, (hi - lo) / 2)
+    scaled = Add((scalar(op.factor),), scalar(op.offset + op.factor * centre))
+    return _stored_logit(builder, builder.add(node.name, scaled, value))
+
+
+def _cosine(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+    """Keep the products of unit rows, which with the rounding of both are below COSINE_LIMIT."""
+    (product,) = inputs
+    return _stored_logit(builder, limited(builder, "cosine_normal", product, 0.0, COSINE_LIMIT))
+
+
+def _stored_logit(builder: Builder, value: str) -> str:
+    return builder.add("logit.stored", Store("logit", LOGIT_BITS), value)
 
 
 def _polynomial(builder: Builder, node: Node, inputs: tuple[str, ...], job: Job) -> str:
@@ -207,8 +323,7 @@ def _polynomial(builder: Builder, node: Node, inputs: tuple[str, ...], job: Job)
         for name, variable in zip(("ed", "vd"), variables, strict=True)
     )
     total = _bivariate(builder, node.name, table, u, v)
-    stored = builder.add("logit.stored", Store("logit", LOGIT_BITS), total)
-    return stored
+    return _stored_logit(builder, total)
 
 
 def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str, v: str) -> str:

@@ -73,7 +73,7 @@ def test_what_is_read_is_what_was_compiled(
         assert stored(stage.program) == stored(by_name[stage.name])
     assert found.settings == compilation.settings
     assert found.target == compilation.target
-    assert found.model.polynomial == compilation.model.polynomial
+    assert found.model.head == compilation.model.head
     assert (found.model.text_width, found.model.dimension) == (24, 16)
     with np.load(small_trunk.eval) as data:
         rows = data["text"], data["video"]

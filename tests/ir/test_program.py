@@ -11,7 +11,8 @@ from cimtool.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Clip, Mul, Mvm, Sum, scalar
-from cimtool.ir.heads import PcmePoly, assemble
+from cimtool.ir.heads import assemble
+from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import (
     Builder,
     Graph,

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import torch
+from onnx import TensorProto, helper, numpy_helper
 
 from cimtool.reference.surrogate import Polynomial, exponents
-from cimtool.training.models import Trunk, TwoBranch, TwoTower
+from cimtool.training.models.trunk import Trunk
+from cimtool.training.models.two_branch import TwoBranch
+from cimtool.training.towers import TwoTower
 
 WIDTH, HIDDEN, D = 6, 9, 5
 
@@ -53,3 +59,31 @@ def poly_file(tmp_path: Path, polynomial: Polynomial) -> Path:
     coeff = torch.tensor(polynomial.coeff, dtype=torch.float64)
     torch.save({"degree": 4, "coeff": coeff, "bias": -1.0, "a": 0.1, "b": 0.5, "K": 10}, path)
     return path
+
+
+@pytest.fixture
+def write_onnx(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a projector's ONNX file: rows `x` [n, 6] through `nodes` to `outputs`, all floats."""
+
+    def write(
+        nodes: list[onnx.NodeProto],
+        weights: dict[str, np.ndarray],
+        outputs: tuple[str, ...] = ("mu", "logvar"),
+        name: str = "text.onnx",
+        shape: tuple[str | int, ...] = ("n", WIDTH),
+        kind: int = TensorProto.FLOAT,
+        opset: int = 17,
+    ) -> Path:
+        graph = helper.make_graph(
+            nodes,
+            "projector",
+            [helper.make_tensor_value_info("x", kind, shape)],
+            [helper.make_tensor_value_info(name, kind, ("n", "d")) for name in outputs],
+            [numpy_helper.from_array(array, name) for name, array in weights.items()],
+        )
+        domains = [helper.make_opsetid("", opset), helper.make_opsetid("com.example", 1)]
+        model = helper.make_model(graph, opset_imports=domains, ir_version=8)
+        onnx.save(model, str(tmp_path / name))
+        return tmp_path / name
+
+    return write

@@ -95,6 +95,13 @@ def test_truncated_safetensors(tmp_path: Path) -> None:
 def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CimError, match=r"no\.pth: there is no such file"):
         read_checkpoint(tmp_path / "no.pth")
+    for name in ("nothing", "no.onnx", "no.bin"):
+        with pytest.raises(CimError, match=f"{name}: there is no such file"):
+            read_checkpoint(tmp_path / name)
+    (tmp_path / "bundle").mkdir()
+    with pytest.raises(CimError, match="bundle: is a folder; expected a file"):
+        read_checkpoint(tmp_path / "bundle")
+    (tmp_path / "m.bin").touch()
     with pytest.raises(CimError, match=r'"\.bin" is not the suffix of a checkpoint: \.pth, \.pt'):
         read_checkpoint(tmp_path / "m.bin")
     (tmp_path / "d.pt").mkdir()

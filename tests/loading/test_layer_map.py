@@ -11,7 +11,7 @@ from cimtool.errors import CimError
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.model import load_model
-from cimtool.training.models import TwoTower
+from cimtool.training.towers import TwoTower
 
 NAMES = {"trunk.0": "zz", "trunk.1": "norm_y", "trunk.3": "aa", "trunk.4": "norm_x"}
 ROLES = 'fc1 = "zz"\nbn1 = "norm_y"\nfc2 = "aa"\nbn2 = "norm_x"\n'

@@ -16,7 +16,8 @@ from cimtool.ir.program import Graph
 from cimtool.loading.model import Model, load_model
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulator import run
-from cimtool.training.models import TwoTower, two_branch_checkpoint
+from cimtool.training.models.two_branch import two_branch_checkpoint
+from cimtool.training.towers import TwoTower
 
 D = 5
 
@@ -67,7 +68,7 @@ def test_trunk_computes_what_torch_does(
     assert_same_as_torch(model, trunks)
     assert (model.name, model.layout, model.unit_rows) == ("net", "trunk", False)
     assert (model.text_width, model.video_width, model.dimension) == (6, 8, D)
-    assert model.polynomial == polynomial
+    assert model.head.polynomial == polynomial
     assert (model.a, model.b, model.samples) == (0.1, 0.5, 10)
     names = [node.name for node in model.program.text.nodes[:9]]
     assert names == ["fc1", "bn1", "relu1", "fc2", "bn2", "relu2", "mu", "logvar", "s"]
@@ -90,10 +91,10 @@ def test_two_branch_brings_its_polynomial_in_its_own_statistics(
     assert (model.layout, model.unit_rows, model.dimension) == ("two-branch", True, D)
     assert (model.a, model.b, model.samples) == (0.2, 0.3, None)
     own = replace(polynomial, a=None, b=None, K=None)
-    assert model.polynomial == replace(own, scale_ed=D, scale_vd=D * D)
+    assert model.head.polynomial == replace(own, scale_ed=D, scale_vd=D * D)
     ed, vd = np.linspace(1, 4, 9), np.linspace(2, 7, 9)
     np.testing.assert_allclose(
-        model.polynomial.evaluate(ed, vd), own.evaluate(ed / D, vd / D**2), rtol=1e-12
+        model.head.polynomial.evaluate(ed, vd), own.evaluate(ed / D, vd / D**2), rtol=1e-12
     )
     names = [node.name for node in model.program.text.nodes[:10]]
     assert names == [
@@ -128,7 +129,7 @@ def test_a_probability_stays_one(tmp_path: Path, branches: TwoTower) -> None:
     content = two_branch_checkpoint(branches, [0.1, 0.2], -1.0, 1, {}, 1, 0.0)
     content["poly"]["fit_logit"] = False
     torch.save(content, tmp_path / "net.pth")
-    assert not load_model(tmp_path / "net.pth").polynomial.fit_logit
+    assert not load_model(tmp_path / "net.pth").head.polynomial.fit_logit
 
 
 def without(key: str) -> Callable[[dict[str, Any]], None]:
@@ -227,5 +228,5 @@ def test_both_modalities_are_wanted_in_one_layout_and_one_space(
     with pytest.raises(CimError, match="text gives 5 dimensions and video 4"):
         load_model(path, poly_file)
     torch.save({"text": {"w.weight": torch.ones(2, 2)}, "video": {"w.weight": torch.ones(2)}}, path)
-    with pytest.raises(CimError, match=r"is of no known layout .* expected trunk: .*two-branch:"):
+    with pytest.raises(CimError, match=r"is of no known layout .* expected .*trunk: .*two-branch:"):
         load_model(path, poly_file)

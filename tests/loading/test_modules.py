@@ -8,7 +8,8 @@ from cimtool.errors import CimError
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.modules import model_from_modules
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.models import Trunk, TwoTower
+from cimtool.training.models.trunk import Trunk
+from cimtool.training.towers import TwoTower
 
 
 def test_modules_without_files(
@@ -18,7 +19,7 @@ def test_modules_without_files(
     assert (model.name, model.layout, model.files) == ("mine", "trunk", ())
     assert (model.a, model.b, model.samples) == (0.7, 0.5, 10)
     branch = model_from_modules(branches.text_proj, branches.video_proj, polynomial)
-    assert (branch.layout, branch.polynomial.scale_ed) == ("two-branch", 5.0)
+    assert (branch.layout, branch.head.polynomial.scale_ed) == ("two-branch", 5.0)
 
 
 def test_modules_keep_their_mode_and_statistics(trunks: TwoTower, polynomial: Polynomial) -> None:

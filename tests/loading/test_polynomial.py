@@ -122,5 +122,6 @@ def test_broken_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "g.npz", coeff=TWO, bias=1.0, teacher_meta={"a": 1})
     with pytest.raises(CimError, match=r"g\.npz: teacher_meta: holds Python objects"):
         read_polynomial(tmp_path / "g.npz")
+    (tmp_path / "f.csv").touch()
     with pytest.raises(CimError, match=r'"\.csv" is not the suffix of a polynomial'):
         read_polynomial(tmp_path / "f.csv")

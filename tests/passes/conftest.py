@@ -9,7 +9,8 @@ import pytest
 
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.heads import PcmePoly, Tower, assemble
+from cimtool.ir.heads import Tower, assemble
+from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import Program
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.layouts.trunk import TrunkTower

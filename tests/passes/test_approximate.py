@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.polynomial import polynomial
 
 from cimtool.errors import CimError
-from cimtool.passes.approximate import fit_exp, fit_inverse_root
+from cimtool.passes.approximate import TANH_LIMIT, fit_exp, fit_inverse_root, fit_tanh
 
 SLACK = 1.02  # between two of the points measured
 
@@ -47,6 +47,25 @@ def test_a_constant_variance_is_a_line() -> None:
 def test_a_variance_too_wide_is_refused() -> None:
     with pytest.raises(CimError, match=r"logvar spans -60 to 60 .* too wide for exp in 24"):
         fit_exp(-60, 60, 2.0**-17)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(0, 12), st.sampled_from([2.0**-8, 2.0**-14]))
+def test_tanh_is_within_its_tolerance_everywhere(top: float, tolerance: float) -> None:
+    fit = fit_tanh(top, tolerance)
+    assert fit.error <= tolerance
+    reach = 20.0 if fit.limit == TANH_LIMIT else fit.limit
+    x = np.random.default_rng(0).uniform(-reach, reach, 7919)
+    u = np.clip(x / fit.limit, -1, 1)
+    found = u * polynomial.polyval(2 * np.abs(u) - 1, fit.coefficients)
+    assert np.abs(found - np.tanh(x)).max() <= SLACK * fit.error + 1e-13
+    assert fit.limit >= min(top, TANH_LIMIT)
+
+
+def test_tanh_is_fitted_without_coefficients_that_cancel() -> None:
+    fit = fit_tanh(100.0, 2.0**-14)
+    assert len(fit.coefficients) <= 14
+    assert np.abs(fit.coefficients).max() < 4
 
 
 @settings(deadline=None, max_examples=40)

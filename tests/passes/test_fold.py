@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 
 from cimtool.ir.arithmetic import Add, Mvm
+from cimtool.ir.heads import Head, assemble
+from cimtool.ir.heads.cosine import Cosine
+from cimtool.ir.heads.csd import Csd
+from cimtool.ir.heads.euclidean import Euclidean
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.ir.types import real
@@ -121,3 +125,25 @@ def test_folded_weights_are_float32(folded: Program) -> None:
     op = folded.text.by_name["fc1"].op
     assert isinstance(op, Mvm)
     np.testing.assert_array_equal(single(op.weight), op.weight)
+
+
+@pytest.mark.parametrize(
+    ("head", "moves"), [(Csd(0.1, 0.5), True), (Euclidean(), True), (Cosine(), False)], ids=str
+)
+def test_what_both_sides_share_is_taken_where_scores_are_of_differences(
+    models: SimpleNamespace, head: Head, moves: bool
+) -> None:
+    rng = np.random.default_rng(5)
+    program = assemble(models.trunk(rng), models.trunk(rng), head)
+    folded = fold(program, models.job(*models.data))
+    before, after = (
+        np.concatenate([Simulator(p).encode(m, models.data[i])["mu"] for i, m in enumerate(SIDES)])
+        for p in (program, folded)
+    )
+    shift = np.abs(before.mean(axis=0) - after.mean(axis=0)).max()
+    assert (shift > 0.01) == moves
+    scores = [Simulator(p).scores(*models.data) for p in (program, folded)]
+    np.testing.assert_allclose(scores[1], scores[0], rtol=0, atol=1e-5)
+
+
+SIDES = ("text", "video")

@@ -189,7 +189,7 @@ def test_the_shortlist_graph_is_the_digital_ed(small: Compiled) -> None:
 def test_a_polynomial_without_ed_has_no_shortlist(small: Compiled) -> None:
     score = small.program.score
     without = replace(score, nodes=tuple(n for n in score.nodes if n.name != "ed"))
-    with pytest.raises(CimError, match="score_mapping = hybrid: the polynomial does not use ed"):
+    with pytest.raises(CimError, match="score_mapping = hybrid: the score does not use ed"):
         distance_graph(without)
 
 

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from cimtool.emit.onnx import file_bytes, onnx_model
+from cimtool.emit.runtime import Session
 from cimtool.ir.arithmetic import Mvm, Store
-from cimtool.ir.program import Program, check
+from cimtool.ir.heads import assemble
+from cimtool.ir.heads.cosine import Cosine
+from cimtool.ir.heads.csd import Csd
+from cimtool.ir.op import Op
+from cimtool.ir.program import Builder, Program, check
+from cimtool.ir.source import Exp, LayerNorm, LeakyRelu, Sigmoid, Tanh
 from cimtool.passes.calibrate import calibrate
 from cimtool.passes.fold import fold
-from cimtool.passes.lower import DOMAIN_MARGIN, EXP_TOLERANCE, MAC_OPS, lower, widened
+from cimtool.passes.lower import (
+    DOMAIN_MARGIN,
+    EXP_TOLERANCE,
+    MAC_OPS,
+    TANH_TOLERANCE,
+    lower,
+    widened,
+)
 from cimtool.passes.step import Job
+from cimtool.pipeline import compile_program
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulator import Simulator
 
@@ -137,3 +152,150 @@ def test_a_range_without_span_is_widened_too(models: SimpleNamespace) -> None:
     seen = calibrated.score.ranges["ed"]
     lo, hi = widened(replace(seen, lo=seen.hi))
     assert lo < float(seen.hi) < hi
+
+
+@dataclass(frozen=True)
+class CurvedTower:
+    """A layer, a curve of its values (or of the input), and the heads on it."""
+
+    curve: Op
+    fc: Mvm | None
+    mu: Mvm
+    logvar: Mvm
+
+    @property
+    def width(self) -> int:
+        return int((self.fc or self.mu).weight.shape[0])
+
+    def build(self, builder: Builder, x: str) -> tuple[str, str]:
+        inner = builder.add("fc", self.fc, x) if self.fc else x
+        hidden = builder.add("curve", self.curve, inner)
+        mu = builder.add("mu", self.mu, hidden)
+        return mu, builder.add("s", Exp(), builder.add("logvar", self.logvar, hidden))
+
+
+def curved(models: SimpleNamespace, op: Op, gain: float, first: bool = True) -> Program:
+    """Both modalities by a layer of this gain, the curve and the heads."""
+    rng = np.random.default_rng(21)
+    width = models.data.shape[-1]
+    towers = []
+    for _ in range(2):
+        fc = models.dense(rng, width, width, gain) if first else None
+        mu, logvar = models.dense(rng, width, 6), models.dense(rng, width, 6, gain=0.2)
+        towers.append(CurvedTower(op, fc, mu, logvar))
+    return models.program(*towers)
+
+
+CURVES = [Tanh(), Sigmoid(), LeakyRelu(0.2), LeakyRelu(1.5)]
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.3, 8.0])
+@pytest.mark.parametrize("op", CURVES, ids=str)
+def test_a_curve_is_within_the_stated_error_beyond_calibration_too(
+    models: SimpleNamespace, op: Op, gain: float
+) -> None:
+    job = models.job(*models.data)
+    calibrated, lowered = stages(curved(models, op, gain), job)
+    seen = np.abs(Simulator(calibrated).values("text", job.text, ["fc"])["fc"]).max()
+    near = 1.2 * job.text
+    assert (
+        gain == 0 or seen < np.abs(Simulator(calibrated).values("text", near, ["fc"])["fc"]).max()
+    )
+    exact, close = (
+        Simulator(p).values("text", near, ["curve"])["curve"] for p in (calibrated, lowered)
+    )
+    error = 0.0 if isinstance(op, LeakyRelu) else TANH_TOLERANCE
+    assert np.abs(close - exact).max() <= error + 1e-9
+    far = Simulator(lowered).values("text", 1e6 * job.text, ["curve"])["curve"]
+    if not isinstance(op, LeakyRelu):
+        assert far.min() >= -1
+        assert far.max() <= 1
+
+
+def test_every_curve_is_told(models: SimpleNamespace) -> None:
+    for op, name in ((Tanh(), "tanh"), (Sigmoid(), "sigmoid")):
+        notes: list[str] = []
+        stages(curved(models, op, 1.0), models.job(*models.data, notes=notes))
+        text = [note for note in notes if note.startswith("text.curve: ")]
+        assert re.fullmatch(
+            rf"text\.curve: {name} on \[-[\d.]+, [\d.]+\] as a polynomial of degree \d+, "
+            r"worst error \d\.\de-\d+",
+            text[0],
+        )
+
+
+def layer_norm(width: int, eps: float) -> LayerNorm:
+    gain, offset = np.random.default_rng(22).normal(size=(2, width))
+    return LayerNorm(gain, offset, eps)
+
+
+NORMS = [layer_norm(12, 1e-5), layer_norm(12, 0.5), layer_norm(12, 0.0)]
+
+
+@pytest.mark.parametrize("op", NORMS, ids=["eps", "large eps", "no eps"])
+def test_a_layer_norm_is_within_the_stated_error(models: SimpleNamespace, op: LayerNorm) -> None:
+    notes: list[str] = []
+    job = models.job(*models.data, notes=notes)
+    pair = stages(curved(models, op, 1.0), job)
+    exact, close = (Simulator(p).values("text", job.text, ["curve"])["curve"] for p in pair)
+    (told,) = (note for note in notes if note.startswith("text.curve: "))
+    said = re.search(
+        r"1/norm of centred rows for norms in \[.*\] by [1-8] Newton steps, worst relative error "
+        r"(\d\.\de-\d+)$",
+        told,
+    )
+    assert said is not None
+    error = 1.05 * float(said[1]) + 1e-12  # said to two digits
+    assert (np.abs(close - exact) <= error * np.abs(exact - op.beta) + 1e-12).all()
+    assert np.abs(close - exact).max() > 0
+
+
+@pytest.mark.parametrize("target", ["ideal", "isaac-rram-128"])
+@pytest.mark.parametrize("first", [True, False], ids=["after a layer", "of the input"])
+@pytest.mark.parametrize("op", [*CURVES, NORMS[0]], ids=lambda op: op.name)
+def test_a_curve_on_hardware_is_what_the_simulator_says(
+    models: SimpleNamespace, op: Op, first: bool, target: str
+) -> None:
+    job = models.job(*models.data, target=target)
+    built = compile_program(curved(models, op, 2.0, first), job, lambda line: None)
+    lowered = next(stage.program for stage in built if stage.name == "lowered")
+    final = built[-1].program
+    found = Simulator(final).encode("text", job.text)
+    session = Session(file_bytes(onnx_model(final.text)))
+    for name, value in session.encode(job.text).items():
+        np.testing.assert_array_equal(value, found[name])
+    exact = Simulator(lowered).encode("text", job.text)["mu"]
+    unit = final.text.types[final.text.outputs["mu"]].unit
+    assert np.sqrt(np.square(found["mu"] * unit - exact).mean()) < 0.03 * exact.std()
+
+
+def test_a_distance_is_scaled_inside_its_domain_and_saturates_outside(
+    models: SimpleNamespace,
+) -> None:
+    rng, notes = np.random.default_rng(3), []
+    program = assemble(models.trunk(rng), models.trunk(rng), Csd(0.25, 1.5))
+    job = models.job(*models.data, notes=notes)
+    calibrated = calibrate(fold(program, job), job)
+    score = lower(calibrated, job).score
+    lo, hi = widened(calibrated.score.ranges["ed"])
+    assert f"score: ed in [{lo:.6g}, {hi:.6g}], saturated outside" in notes
+    assert list(score.outputs.values()) == ["logit.stored"]
+    # The stored logit has room for the whole domain, not for the calibrated part of it alone.
+    known = score.types["logit.stored"]
+    assert (float(known.lo), float(known.hi)) == pytest.approx((1.5 - 0.25 * hi, 1.5 - 0.25 * lo))
+    ed = np.array([lo - 1, lo, (lo + hi) / 2, hi, hi + 1])
+    nodes = {name: score.by_name[name].op for name in ("ed_normal.moved", "ed_normal.limited")}
+    limited = nodes["ed_normal.limited"].run(nodes["ed_normal.moved"].run(ed))
+    logit = score.by_name[score.by_name["logit.stored"].inputs[0]].op.run(limited)
+    np.testing.assert_allclose(logit, 1.5 - 0.25 * np.clip(ed, lo, hi), rtol=1e-12)
+
+
+def test_a_cosine_has_room_for_rows_that_are_rounded(models: SimpleNamespace) -> None:
+    rng = np.random.default_rng(3)
+    program = assemble(models.branch(rng), models.branch(rng), Cosine())
+    job = models.job(*models.unit)
+    lowered = lower(calibrate(fold(program, job), job), job)
+    known = lowered.score.types["logit.stored"]
+    assert (float(known.lo), float(known.hi)) == (-2.0, 2.0)
+    scores = (Simulator(p).scores(*models.unit) for p in (program, lowered))
+    np.testing.assert_allclose(*scores, atol=1e-4)

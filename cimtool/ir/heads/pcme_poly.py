@@ -1,7 +1,7 @@
-"""Heads: what is stored of an item and how two items are scored, as graphs of real numbers.
+"""Head `pcme-poly`: a polynomial of the mean and the variance of the squared distance.
 
-Both statistics expand into inner products (DESIGN of the score: docs/integer-contract.md), so all
-pairs cost matrix products:
+Both statistics expand into inner products (docs/integer-contract.md), so all pairs cost matrix
+products:
 
     ed = ed_t + ed_v - 2 mu_t.mu_v                       ed_self = sum mu^2 + s
     vd = vd_t + vd_v + 4 s_t.s_v + 4 mu_t^2.s_v + 4 s_t.mu_v^2
@@ -15,39 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Self
 
-from cimtool.ir.arithmetic import Add, Axis, MatMul, Mul, Store, Sum, scalar
-from cimtool.ir.program import MODALITIES, Builder, Graph, Program, score_inputs
+from cimtool.arrays import FloatArray
+from cimtool.errors import CimError
+from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum
+from cimtool.ir.heads.base import Head, Known, Span, plus
+from cimtool.ir.program import MODALITIES, Builder, Graph
 from cimtool.ir.source import PolynomialScore
-from cimtool.ir.types import Type, real
-from cimtool.named import Named
+from cimtool.ir.types import Type
 from cimtool.reference.surrogate import Polynomial
-
-
-class Tower(Protocol):
-    """One trained projector: adds its nodes to a graph."""
-
-    @property
-    def width(self) -> int:
-        """Extent of an input row."""
-        ...
-
-    def build(self, builder: Builder, x: str) -> tuple[str, str]:
-        """Add the nodes from `x` [n, width]; return the names of `mu` and `s` (variance) [n, d]."""
-        ...
-
-
-class Head(Named):
-    """Base of the score functions."""
-
-    def features(self, builder: Builder, mu: str, s: str) -> dict[str, str]:
-        """Add the nodes that turn (mu, s) into what is stored of an item; name the outputs."""
-        raise NotImplementedError
-
-    def score(self, inputs: Mapping[str, Type]) -> Graph:
-        """The graph from both sides' features to `logit` [n, m]."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -56,7 +33,30 @@ class PcmePoly(Head, name="pcme-poly"):
 
     polynomial: Polynomial
 
-    def features(self, builder: Builder, mu: str, s: str) -> dict[str, str]:
+    surrogate = "polynomial"
+    statistics = ("ed", "vd")
+    needs_variance = True
+    takes_polynomial = True
+    is_sampled = True
+    remedy = "fit another polynomial"
+
+    @classmethod
+    def trained(cls, known: Known) -> Self:
+        """The head of the polynomial that is known; CimError naming `cimtool fit` where none is."""
+        if known.polynomial is None:
+            raise CimError(
+                f"{known.file}: holds no polynomial; give one with --poly, or make one with "
+                "`cimtool fit`"
+            )
+        return cls(known.polynomial)
+
+    @property
+    def predicts_logit(self) -> bool:
+        """Whether the polynomial was fitted on logits; else it predicts p."""
+        return self.polynomial.fit_logit
+
+    def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
+        assert s is not None
         mu = builder.add("mu_stored", Store("mu"), mu)
         crossed = builder.add("s_stored", Store("s"), s)
         summed = builder.add("s_summed", Store("s_self", 16), s)
@@ -102,18 +102,17 @@ class PcmePoly(Head, name="pcme-poly"):
         op = PolynomialScore(p.degree, p.coeff, p.bias, p.scale_ed, p.scale_vd)
         return b.graph({"logit": b.add("logit", op, ed, vd)})
 
+    def constant_over(self, spans: Mapping[str, Span]) -> bool:
+        return self.polynomial.is_constant(spans["ed"], spans["vd"])
 
-def plus(*factors: float) -> Add:
-    """The operation `sum factors[i] * x_i` on real numbers."""
-    return Add(tuple(scalar(factor) for factor in factors), scalar(0.0))
+    def jitter(self, statistics: Mapping[str, FloatArray], off: float) -> float:
+        return self.polynomial.jitter(statistics["ed"], statistics["vd"], off)
 
+    def to_json(self) -> dict[str, Any]:
+        p = self.polynomial
+        return {"name": self.name, "polynomial": {**vars(p), "coeff": list(p.coeff)}}
 
-def assemble(text: Tower, video: Tower, head: Head) -> Program:
-    """The trained model as a program of real numbers, before any pass."""
-    graphs = {}
-    for name, tower in zip(MODALITIES, (text, video), strict=True):
-        builder = Builder(name, {"x": real(("n", tower.width))})
-        mu, s = tower.build(builder, "x")
-        graphs[name] = builder.graph(head.features(builder, mu, s))
-    score = head.score(score_inputs(graphs["text"], graphs["video"]))
-    return Program(graphs["text"], graphs["video"], score)
+    @classmethod
+    def parsed(cls, values: Mapping[str, Any]) -> Self:
+        own = values["polynomial"]
+        return cls(Polynomial(**{**own, "coeff": tuple(own["coeff"])}))

@@ -1,0 +1,16 @@
+"""The heads, one class in one file: importing this package registers all of them.
+
+A head says what is stored of an item and how two items are scored, as graphs of real numbers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from cimtool.ir.heads.base import Head, Known, Span, Tower, assemble, encoder, has_variance, plus
+
+__all__ = ["Head", "Known", "Span", "Tower", "assemble", "encoder", "has_variance", "plus"]
+
+for module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{module.name}")

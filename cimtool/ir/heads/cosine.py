@@ -1,0 +1,34 @@
+"""Head `cosine`: the cosine of two points, an inner product of rows that are normalised before.
+
+score = mu_t.mu_v / (|mu_t| |mu_v|)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cimtool.ir.arithmetic import MatMul, Store
+from cimtool.ir.heads.base import Head
+from cimtool.ir.program import Builder, Graph
+from cimtool.ir.scores import CosineScore
+from cimtool.ir.source import L2Normalize
+from cimtool.ir.types import Type
+
+
+@dataclass(frozen=True)
+class Cosine(Head, name="cosine"):
+    """The cosine of both means; each is normalised once, when its item is encoded."""
+
+    surrogate = "cosine"
+
+    def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
+        last = builder.by_name.get(mu)
+        if last is None or not isinstance(last.op, L2Normalize):
+            mu = builder.add("mu_unit", L2Normalize(), mu)
+        return {"mu": builder.add("mu_stored", Store("mu"), mu)}
+
+    def score(self, inputs: Mapping[str, Type]) -> Graph:
+        b = Builder("score", inputs)
+        product = b.add("mu.mu", MatMul(), "text.mu", "video.mu")
+        return b.graph({"logit": b.add("logit", CosineScore(), product)})

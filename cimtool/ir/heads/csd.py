@@ -1,0 +1,60 @@
+"""Head `csd`: the closed-form sampled distance of PCME++, a line in the mean squared distance.
+
+logit = b - a ed        ed = sum (mu_t - mu_v)^2 + s_t + s_v        (arXiv 2305.18171)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from cimtool.errors import CimError
+from cimtool.ir.arithmetic import Mul, Store, Sum
+from cimtool.ir.heads.base import Head, Known, distance, plus
+from cimtool.ir.program import Builder, Graph
+from cimtool.ir.scores import DistanceScore
+from cimtool.ir.types import Type
+
+
+@dataclass(frozen=True)
+class Csd(Head, name="csd"):
+    """`logit = b - a ed`: the sigmoid of the mean distance for the mean of sigmoids."""
+
+    a: float
+    b: float
+
+    surrogate = "csd"
+    statistics = ("ed",)
+    needs_variance = True
+    is_sampled = True
+    remedy = "fit a polynomial (`cimtool fit`)"
+
+    @classmethod
+    def trained(cls, known: Known) -> Self:
+        """The head of the teacher's a and b; CimError where one is not known."""
+        if known.a is None or known.b is None:
+            raise CimError(
+                f'{known.file}: does not say a and b, which head "csd" needs (logit = b - a ed); '
+                "give them with --a and --b"
+            )
+        return cls(known.a, known.b)
+
+    @property
+    def predicts_logit(self) -> bool:
+        """It does: a sigmoid of it is the probability."""
+        return True
+
+    def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
+        assert s is not None
+        mu = builder.add("mu_stored", Store("mu"), mu)
+        summed = builder.add("s_summed", Store("s_self", 16), s)
+        squares = builder.add("mu_squared", Mul(), mu, mu)
+        mu_energy = builder.add("mu_energy", Sum(), squares)
+        s_total = builder.add("s_total", Sum(), summed)
+        return {"mu": mu, "ed_self": builder.add("ed_self", plus(1, 1), mu_energy, s_total)}
+
+    def score(self, inputs: Mapping[str, Type]) -> Graph:
+        b = Builder("score", inputs)
+        score = b.add("logit", DistanceScore(-self.a, self.b), distance(b))
+        return b.graph({"logit": score})

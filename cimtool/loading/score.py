@@ -1,0 +1,151 @@
+"""Which head a model has, and its constants: from what the caller says, else from the file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cimtool.errors import CimError
+from cimtool.ir.heads import Head, Known, Tower, has_variance
+from cimtool.loading.layout import Layout
+from cimtool.loading.polynomial import parse_polynomial
+from cimtool.reference.surrogate import Polynomial
+
+INNER_POLYNOMIAL = "poly"
+"""Where a checkpoint that brings its own polynomial holds it."""
+
+INNER_HEAD = "head"
+"""Where a checkpoint may name its head, a text."""
+
+DEFAULT_HEAD = "pcme-poly"
+"""The head of towers with a variance where nothing names one."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a caller says of the score; None leaves it to the file.
+
+    `polynomial` is of the layout's own statistics: its scales divide what the layout has divided.
+    """
+
+    head: str | None = None
+    polynomial: Polynomial | None = None
+    a: float | None = None
+    b: float | None = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """A head with its constants; the teacher's a, b and K where they are known."""
+
+    head: Head
+    a: float | None = None
+    b: float | None = None
+    samples: int | None = None
+
+
+def read_score(
+    file: str,
+    content: Mapping[str, Any],
+    wanted: Wanted,
+    towers: tuple[Tower, Tower],
+    divisors: tuple[float, float],
+) -> Score:
+    """The score of towers read from a file whose values are `content`.
+
+    `divisors` are what the layout divides ed and vd by before the polynomial. Raises CimError for a
+    head that is none or needs what is not there, and for an option that the head has no use for.
+    """
+    kind = _kind(file, content, wanted, towers)
+    _refuse_others(kind, wanted)
+    if not kind.is_sampled:
+        return Score(kind.trained(Known(file)))
+    found = wanted.polynomial or _inner_polynomial(file, content)
+    a, b = (
+        _first(getattr(wanted, name), getattr(found, name, None), _number(file, content, name))
+        for name in ("a", "b")
+    )
+    known = Known(file, None if found is None else raw(found, divisors), a, b)
+    return Score(kind.trained(known), a, b, None if found is None else found.K)
+
+
+def _kind(
+    file: str, content: Mapping[str, Any], wanted: Wanted, towers: tuple[Tower, Tower]
+) -> type[Head]:
+    if wanted.head is not None:
+        return Head.named(wanted.head, "--head")
+    named = content.get(INNER_HEAD)
+    if isinstance(named, str):
+        return Head.named(named, f"{file}: {INNER_HEAD}")
+    if all(map(has_variance, towers)):
+        return Head.named(DEFAULT_HEAD, "head")
+    points = sorted(name for name, head in Head.family.items() if not head.needs_variance)
+    raise CimError(
+        f"{file}: its projectors give points without a variance, and no head is named; expected "
+        f"--head {' or '.join(points)}"
+    )
+
+
+def _refuse_others(kind: type[Head], wanted: Wanted) -> None:
+    if wanted.polynomial is not None and not kind.takes_polynomial:
+        raise CimError(
+            f'--poly is given, and head "{kind.name}" has no polynomial; expected none, or '
+            f"--head {DEFAULT_HEAD}"
+        )
+    for name in ("a", "b"):
+        if getattr(wanted, name) is not None and not kind.is_sampled:
+            raise CimError(
+                f'--{name} is given, and the score of head "{kind.name}" stands for no sigmoid; '
+                "expected none"
+            )
+
+
+def _inner_polynomial(file: str, content: Mapping[str, Any]) -> Polynomial | None:
+    values = content.get(INNER_POLYNOMIAL)
+    if not isinstance(values, Mapping):
+        return None
+    return parse_polynomial(values, f"{file}: {INNER_POLYNOMIAL}")
+
+
+def _number(file: str, content: Mapping[str, Any], name: str) -> float | None:
+    """A number that stands in a checkpoint beside its weights; None where there is none."""
+    value = content.get(name)
+    if not isinstance(value, int | float | np.ndarray) or np.size(value) != 1:
+        return None
+    number = float(np.reshape(value, ())[()])
+    if not math.isfinite(number) or (name == "a" and number <= 0):
+        expected = "a number above 0" if name == "a" else "a finite number"
+        raise CimError(f"{file}: {name} is {number}; expected {expected}")
+    return number
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def statistics_note(layout: str, width: int) -> str | None:
+    """What a layout's polynomials are of, a sentence; None where that is ed and vd as they are.
+
+    `layout` is its name, `width` the extent of mu.
+    """
+    from cimtool.loading import layouts  # noqa: F401  (importing the folder registers its classes)
+
+    known = Layout.family.get(layout, Layout)  # projectors that are ONNX files have none
+    if (divisors := known.statistics(width)) == (1.0, 1.0):
+        return None
+    ed, vd = divisors
+    return (
+        f"layout {layout}: the polynomial is of ed/{ed:g} and vd/{vd:.10g}, which its scale_ed and "
+        "scale_vd divide once more; one that was fitted on ed and vd as they are needs both scales "
+        "divided by these numbers"
+    )
+
+
+def raw(found: Polynomial, divisors: tuple[float, float]) -> Polynomial:
+    """The polynomial in raw ed and vd, from one in statistics that are divided by `divisors`."""
+    ed, vd = divisors
+    return replace(found, scale_ed=found.scale_ed * ed, scale_vd=found.scale_vd * vd)

@@ -1,0 +1,25 @@
+"""Head `cosine`: rows normalised once, then their inner products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cimtool.ir.heads.cosine import Cosine
+from cimtool.ir.source import L2Normalize
+
+
+@pytest.mark.parametrize("kind", ["points", "units", "gaussians"])
+def test_the_score_is_the_cosine_of_the_means(
+    made: Callable[..., Any], towers: SimpleNamespace, kind: str
+) -> None:
+    found = made(Cosine(), getattr(towers, kind))
+    text, video = (mu / np.linalg.norm(mu, axis=-1, keepdims=True) for mu in found.mu)
+    np.testing.assert_allclose(found.scores, (text * video).sum(axis=-1), rtol=1e-12)
+    for graph in (found.program.text, found.program.video):
+        norms = [node for node in graph.nodes if isinstance(node.op, L2Normalize)]
+        assert len(norms) == 1, "a tower that ends in a norm has no second one"

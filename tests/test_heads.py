@@ -1,0 +1,208 @@
+"""Every head from float to bits: compiled, run by all implementations, verified, in the memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from cimtool import api, cli
+from cimtool.arrays import Array
+from cimtool.emit.bundle import Bundle
+from cimtool.emit.runtime import Session
+from cimtool.errors import CimError
+from cimtool.ir.source import L2Normalize
+from cimtool.simulator import Simulator
+from cimtool.training.models.trunk import Trunk
+from cimtool.training.models.two_branch import TwoBranch
+from cimtool.verification.report import Report
+
+WIDTH, HIDDEN, D = 12, 24, 10
+TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
+HEADS = {"csd": {"a": 0.1, "b": 0.5}, "cosine": {}, "euclidean": {}}
+LAYOUTS = {"trunk": WIDTH, "two-branch": D}
+
+each_head = pytest.mark.parametrize("head", HEADS)
+
+
+def module(layout: str) -> torch.nn.Module:
+    torch.manual_seed(3)
+    made = Trunk(WIDTH, HIDDEN, D) if layout == "trunk" else TwoBranch(D, HIDDEN)
+    return made.eval()
+
+
+def rows(layout: str, count: int, seed: int) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    text = rng.normal(size=(count, LAYOUTS[layout]))
+    video = text + 0.2 * rng.normal(size=text.shape)
+    if layout == "two-branch":
+        text, video = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (text, video))
+    return {"text": text.astype(np.float32), "video": video.astype(np.float32)}
+
+
+Compiled = Callable[..., Bundle]
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    def make(
+        head: str, layout: str = "trunk", target: str = "isaac-rram-128", **flags: Any
+    ) -> Bundle:
+        torch.set_num_threads(1)
+        return api.compile(
+            (module(layout), module(layout)),
+            head=head,
+            calibration=rows(layout, 64, 0),
+            target=target,
+            output=tmp_path_factory.mktemp("heads") / head,
+            **HEADS[head],
+            **flags,
+        )
+
+    return make
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@each_head
+def test_all_implementations_agree_and_are_near_the_float_score(
+    compiled: Compiled, head: str, layout: str, target: str
+) -> None:
+    bundle, data = compiled(head, layout, target), rows(layout, 40, 7)
+    matcher = api.load(bundle.folder)
+    text, video = matcher.encode_text(data["text"]), matcher.encode_video(data["video"])
+    scores = matcher.score(text, video)
+    reference = Simulator(bundle.program, fast=False)
+    for modality, features in (("text", text), ("video", video)):
+        ran = Session(bundle.folder / f"{modality}.onnx").encode(data[modality])
+        slow = reference.encode(modality, data[modality])
+        assert list(ran) == list(features) == list(bundle.program.text.outputs)
+        for name, values in features.items():
+            np.testing.assert_array_equal(ran[name], values)
+            np.testing.assert_array_equal(slow[name], values)
+    np.testing.assert_array_equal(reference.score(text, video), scores)
+    np.testing.assert_array_equal(Session(bundle.folder / "score.onnx").score(text, video), scores)
+    wanted = Simulator(bundle.stages[0].program).scores(data["text"], data["video"])
+    error = np.sqrt(np.square(scores - wanted).mean())
+    assert 0 < error < 0.1 * wanted.std()
+
+
+@pytest.fixture(scope="module")
+def reports(compiled: Compiled) -> dict[str, Report]:
+    data = rows("trunk", 40, 7)
+    return {head: api.verify(compiled(head).folder, data) for head in HEADS}
+
+
+@each_head
+def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> None:
+    report = reports[head]
+    assert not report.failed
+    assert sum(count.differing for count in report.bits) == 0
+    names = [row.stage for row in report.rows]
+    if head == "csd":
+        assert names[:4] == ["exact", "Monte Carlo (K=10)", "csd", "folded"]
+        assert (report.score, report.reference.name) == ("logit", "exact")
+        assert report.scatter is not None
+        assert report.rows[2].drift is not None
+    else:
+        surrogate = {"cosine": "cosine", "euclidean": "euclidean score"}[head]
+        assert names[:2] == [surrogate, "folded"], "rows that cannot be known are left out"
+        assert (report.score, report.reference.name, report.scatter) == ("score", surrogate, None)
+        assert f"(score RMSE) from the float {surrogate}" in report.headline.sentences[0]
+        assert report.notes[0] == (
+            f'head "{head}" has no sampled score, exact or Monte Carlo, so drift is measured '
+            f"against the float {surrogate}"
+        )
+    assert "polynomial" not in json.dumps([report.notes, report.headline.sentences, report.advice])
+    statistics = {domain.statistic for domain in report.domains}
+    assert statistics == {"cosine" if head == "cosine" else "ed"}
+
+
+def test_a_cosine_keeps_its_origin_and_a_distance_does_not(compiled: Compiled) -> None:
+    def offsets(head: str) -> list[bool]:
+        stages = {stage.name: stage.program for stage in compiled(head, "two-branch").stages}
+        return ["mu_centred" in stages["folded"].text.by_name]
+
+    assert (offsets("cosine"), offsets("euclidean"), offsets("csd")) == ([False], [True], [True])
+
+
+def test_rows_of_a_cosine_are_normalised_once(compiled: Compiled) -> None:
+    for layout in LAYOUTS:
+        trained = compiled("cosine", layout).stages[0].program
+        norms = [node for node in trained.text.nodes if isinstance(node.op, L2Normalize)]
+        assert len(norms) == 1
+
+
+@each_head
+def test_a_gallery_goes_into_the_memory(compiled: Compiled, head: str, tmp_path: Path) -> None:
+    bundle, data = compiled(head, score_mapping="in-memory"), rows("trunk", 40, 7)
+    done = api.program(bundle.folder, {"video": data["video"]}, output=tmp_path / "held")
+    digital = api.load(bundle.folder).scores(data)
+    held = api.load(done.bundle.folder).scores({"text": data["text"]})
+    assert np.abs(held - digital).max() < 0.1 * digital.std()
+    query = Session(tmp_path / "held" / "text.onnx").encode(data["text"])
+    found = Session(tmp_path / "held" / "score.onnx").run(
+        {f"text_{k}": v for k, v in query.items()}
+    )
+    np.testing.assert_array_equal(found["logit"], held)
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> tuple[Path, Path]:
+    """Two projectors of one layer, which give a point and no variance."""
+    files = []
+    for seed, name in enumerate(("text", "video")):
+        weight = np.random.default_rng(seed).normal(size=(WIDTH, D)).astype(np.float32)
+        ports = [
+            helper.make_tensor_value_info(key, TensorProto.FLOAT, ["n", width])
+            for key, width in (("x", WIDTH), ("mu", D))
+        ]
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["mu"])]
+        tensor = numpy_helper.from_array(weight, "w")
+        graph = helper.make_graph(nodes, name, ports[:1], ports[1:], [tensor])
+        opsets = [helper.make_opsetid("", 17)]
+        files.append(tmp_path / f"{name}.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), str(files[-1]))
+    return files[0], files[1]
+
+
+@pytest.mark.parametrize("head", ["cosine", "euclidean"])
+def test_points_compile_and_verify(points: tuple[Path, Path], head: str, tmp_path: Path) -> None:
+    bundle = api.compile(
+        points, head=head, calibration=rows("trunk", 64, 0), target="isaac-rram-128",
+        output=tmp_path / "bundle",
+    )  # fmt: skip
+    report = api.verify(bundle.folder, rows("trunk", 40, 7), report=tmp_path / "report")
+    assert sum(count.differing for count in report.bits) == 0
+    page = (tmp_path / "report" / "report.html").read_text("utf-8")
+    assert report.surrogate in page
+    assert "polynomial" not in page
+
+
+def test_points_need_a_head_for_points(points: tuple[Path, Path]) -> None:
+    data = rows("trunk", 8, 0)
+    with pytest.raises(CimError, match="no head is named; expected --head cosine or euclidean"):
+        api.prepare(points, calibration=data)
+    with pytest.raises(CimError, match='head "csd" needs a variance, and the text projector'):
+        api.prepare(points, head="csd", a=0.1, b=0.0, calibration=data)
+
+
+@each_head
+def test_what_else_reads_a_bundle_reads_this_one(
+    compiled: Compiled, head: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = compiled(head).folder
+    assert api.cost(folder, gallery=50).query is not None
+    assert cli.run(["inspect", str(folder)]) == 0
+    assert f"name: {head}" in capsys.readouterr().out
+    vectors = tmp_path / "vectors"
+    assert cli.run(["export", str(folder), "--format", "testvectors", "-o", str(vectors)]) == 0
+    stored = {file.stem for file in vectors.glob("text.*.npy")}
+    assert {f"text.{name}" for name in compiled(head).program.text.outputs} <= stored
