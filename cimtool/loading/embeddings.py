@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ TEXT = ("text",)
 VIDEO = ("video", "image")
 LABELS = ("labels", "label")
 TRUTH = ("text_to_video", "text_to_image")
-KEYS = (*TEXT, *VIDEO, *LABELS, *TRUTH)
+ALONE = "rows"
+"""Items of one modality, which are texts and videos at once."""
+KEYS = (*TEXT, *VIDEO, *LABELS, *TRUTH, ALONE)
 
 UNIT_TOLERANCE = 1e-3
 """Rows whose norm is this near 1 count as unit rows and stay as they are."""
@@ -31,7 +33,7 @@ class Embeddings:
 
     `text_to_video` [N] is the row of the right video of each text, None where it is not known;
     `labels` [N] is the class of each text where classes are known. `file` is where they come from,
-    for messages.
+    for messages. With `alone` the rows are items of one modality: text and video are the same.
     """
 
     text: Array
@@ -39,6 +41,7 @@ class Embeddings:
     text_to_video: IntArray | None
     labels: IntArray | None = None
     file: str = "embeddings"
+    alone: bool = False
 
     @property
     def right(self) -> IntArray:
@@ -80,7 +83,7 @@ def read_modality(path: Path, names: tuple[str, ...]) -> Array:
     """
     require_suffix(path, "embeddings", (".npy", ".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
-        values: Any = read_npz(path, names)
+        values: Any = read_npz(path, (*names, ALONE))
         return modality_of(values, names, str(path), npz_names(path))
     values = _one(path)
     return modality_of(values if isinstance(values, dict) else {names[0]: values}, names, str(path))
@@ -93,7 +96,8 @@ def modality_of(
     held: list[str] | None = None,
 ) -> Array:
     """Take one modality's rows, float32 [n, width], of arrays by name; CimError as above."""
-    key = _one_of(values, names, where, list(values) if held is None else held)
+    found = (ALONE,) if _is_alone(values) else names
+    key = _one_of(values, found, where, list(values) if held is None else held)
     return _rows(values[key], where, key)
 
 
@@ -107,19 +111,38 @@ def embeddings_of(
 ) -> Embeddings:
     """Check arrays by name (`text`, `video`, ... with their aliases) and take them as embeddings.
 
-    Without `text_to_video` row i of the texts belongs to row i of the videos. `held` are all names
-    that the file has, for the message. Raises CimError starting with `where`.
+    Without `text_to_video` row i of the texts belongs to row i of the videos. Items of one modality
+    come as `rows` alone, with labels or without. `held` are all names that the file has, for the
+    message. Raises CimError starting with `where`.
     """
     held = list(values) if held is None else held
+    if _is_alone(values):
+        return _alone(values, where)
     text_key, video_key = (_one_of(values, names, where, held) for names in (TEXT, VIDEO))
     text = _rows(values[text_key], where, text_key)
     video = _rows(values[video_key], where, video_key)
     truth = _truth(values, where, len(text), len(video))
-    label_key = _optional(values, LABELS, where)
-    labels = None
-    if label_key:
-        labels = _labels(values[label_key], where, label_key, len(text))
-    return Embeddings(text, video, truth, labels, where)
+    return Embeddings(text, video, truth, _classes(values, where, len(text)), where)
+
+
+def _is_alone(values: Mapping[str, Any]) -> bool:
+    return ALONE in values and not any(name in values for name in (*TEXT, *VIDEO))
+
+
+def _alone(values: Mapping[str, Any], where: str) -> Embeddings:
+    """Items of one modality, each the right one of itself."""
+    if (key := _optional(values, TRUTH, where)) is not None:
+        raise CimError(
+            f"{where}: holds {ALONE} and {key}; expected text and video with it, or {ALONE} without"
+        )
+    rows = _rows(values[ALONE], where, ALONE)
+    itself = np.arange(len(rows), dtype=np.int64)
+    return Embeddings(rows, rows, itself, _classes(values, where, len(rows)), where, alone=True)
+
+
+def _classes(values: Mapping[str, Any], where: str, texts: int) -> IntArray | None:
+    key = _optional(values, LABELS, where)
+    return _labels(values[key], where, key, texts) if key else None
 
 
 def _one_of(values: Mapping[str, Any], names: tuple[str, ...], where: str, held: list[str]) -> str:
@@ -248,4 +271,4 @@ def with_unit_rows(embeddings: Embeddings) -> Embeddings:
         unit_rows(rows, f"{embeddings.file}: {key}")
         for key, rows in (("text", embeddings.text), ("video", embeddings.video))
     )
-    return Embeddings(text, video, embeddings.text_to_video, embeddings.labels, embeddings.file)
+    return replace(embeddings, text=text, video=video)

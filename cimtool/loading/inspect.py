@@ -15,6 +15,7 @@ from cimtool.files import sha256
 from cimtool.hardware.target import load_target
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
 from cimtool.loading.embeddings import (
+    ALONE,
     KEYS,
     TEXT,
     UNIT_TOLERANCE,
@@ -25,16 +26,19 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.loading.layer_map import LayerMap, read_layer_map
 from cimtool.loading.layout import recognise
-from cimtool.loading.model import INNER_POLYNOMIAL
 from cimtool.loading.npy import npz_names, read_npy, read_npz
 from cimtool.loading.onnx_file import describe_onnx
 from cimtool.loading.polynomial import COEFFICIENTS, parse_polynomial, read_polynomial
+from cimtool.loading.score import INNER_HEAD, INNER_POLYNOMIAL
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.toml_files import read_toml
 
 MANIFEST = "manifest.json"
 MANIFEST_KEYS = ("format_version", "cimtool_version", "model", "target", "settings", "inputs")
+
+TEACHER = ("ed", "vd", "y")
+"""Arrays that make an `.npz` a teacher: statistics of pairs, and their labels."""
 
 Facts = dict[str, Any]
 
@@ -107,7 +111,7 @@ def _torch(path: Path) -> Facts:
         raise CimError(f"{path}: holds a {type(content).__name__}; expected a dictionary or tensor")
     if any(key in content for key in COEFFICIENTS):
         return describe_polynomial(parse_polynomial(content, str(path)))
-    if any(isinstance(content.get(key), np.ndarray) for key in (*TEXT, *VIDEO)):
+    if any(isinstance(content.get(key), np.ndarray) for key in (*TEXT, *VIDEO, ALONE)):
         return describe_embeddings(embeddings_of(content, str(path)))
     return describe_checkpoint(Checkpoint(str(path), content))
 
@@ -116,7 +120,11 @@ def _npz(path: Path) -> Facts:
     names = npz_names(path)
     if any(key in names for key in COEFFICIENTS):
         return describe_polynomial(read_polynomial(path))
-    if any(key in names for key in (*TEXT, *VIDEO)):
+    if set(TEACHER) <= set(names):  # its `text` and `video` are row numbers, not rows
+        arrays = {name: _array_text(value) for name, value in read_npz(path, TEACHER).items()}
+        others = [name for name in names if name not in TEACHER]
+        return {"kind": "teacher", "arrays": arrays, "other_arrays": others}
+    if any(key in names for key in (*TEXT, *VIDEO, ALONE)):
         others = [name for name in names if name not in KEYS]
         return {**describe_embeddings(read_embeddings(path)), "other_arrays": others}
     return {"kind": "arrays", "arrays": {k: _array_text(v) for k, v in read_npz(path).items()}}
@@ -188,6 +196,7 @@ def describe_polynomial(polynomial: Polynomial) -> Facts:
         "coefficients": dict(zip(terms, polynomial.coeff, strict=True)),
         "scale_ed": polynomial.scale_ed,
         "scale_vd": polynomial.scale_vd,
+        "of": "its layout's ed and vd (two-branch: ed/d and vd/d^2), divided by these scales",
         "predicts": "logit" if polynomial.fit_logit else "p",
         "teacher": {"a": polynomial.a, "b": polynomial.b, "K": polynomial.K},
     }
@@ -208,6 +217,8 @@ def describe_embeddings(embeddings: Embeddings) -> Facts:
 def _pairs(embeddings: Embeddings) -> str:
     texts, videos = len(embeddings.text), len(embeddings.video)
     right = embeddings.text_to_video
+    if embeddings.alone:
+        return f"{texts} items of one modality"
     if right is None:
         return f"not known for {texts} texts and {videos} videos (text_to_video is missing)"
     if texts == videos and np.array_equal(right, np.arange(texts)):
@@ -243,6 +254,13 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
             "dimensions": tower.dimension,
             **_counts(weights),
         }
+    ed, vd = layout.statistics(towers["text"].dimension)
+    if (ed, vd) != (1.0, 1.0):
+        facts["polynomial_of"] = f"ed/{ed:g} and vd/{vd:.10g}"
+    if isinstance(head := checkpoint.content.get(INNER_HEAD), str):
+        facts["head"] = head
+    if warnings := layout.warnings(checkpoint.content):
+        facts["warnings"] = list(warnings)
     inner = checkpoint.content.get(INNER_POLYNOMIAL)
     if isinstance(inner, Mapping):
         where = f"{checkpoint.file}: {INNER_POLYNOMIAL}"
@@ -251,7 +269,7 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
 
 
 def _counts(weights: Weights) -> Facts:
-    trained = [k for k in weights.arrays if k.rpartition(".")[2] in ("weight", "bias")]
+    trained = [k for k in weights.arrays if k.endswith(("weight", "bias"))]
     norms = [layer for layer in weights.layers if weights.has(layer, "running_mean")]
     return {
         "parameters": sum(weights.arrays[key].size for key in trained),
@@ -260,7 +278,7 @@ def _counts(weights: Weights) -> Facts:
         "layers": [
             f"{key}: {_array_text(weights.arrays[key])}"
             for key in trained
-            if key.endswith(".weight")
+            if key.endswith("weight")
         ],
     }
 

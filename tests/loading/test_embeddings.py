@@ -17,6 +17,7 @@ from cimtool.loading.embeddings import (
     checked_rows,
     embeddings_of,
     read_embeddings,
+    read_modality,
     require_rivals,
     require_width,
     unit_rows,
@@ -211,3 +212,28 @@ def test_one_row_ranks_nothing(texts: int, videos: int, key: str) -> None:
     alone = embeddings_of({"text": TEXT[:texts], "video": VIDEO[:videos]}, "f.npz")
     with pytest.raises(CimError, match=rf"f\.npz: {key} has 1 row; expected at least 2"):
         require_rivals(alone)
+
+
+def test_items_of_one_modality_are_both_sides(tmp_path: Path) -> None:
+    file = tmp_path / "rows.npz"
+    np.savez(file, rows=TEXT, labels=np.arange(4) % 2)
+    found = read_embeddings(file)
+    assert found.alone
+    assert found.text is found.video
+    np.testing.assert_array_equal(found.text, TEXT.astype(np.float32))
+    assert found.right.tolist() == [0, 1, 2, 3]
+    assert found.labels is not None
+    assert found.labels.tolist() == [0, 1, 0, 1]
+    assert with_unit_rows(found).alone
+    for names in (("text",), ("video", "image")):
+        np.testing.assert_array_equal(read_modality(file, names), found.text)
+
+
+def test_rows_beside_text_and_video_are_an_array_like_any_other() -> None:
+    found = embeddings_of({"text": TEXT, "video": VIDEO, "rows": np.arange(4)})
+    assert not found.alone
+
+
+def test_rows_have_no_pairs() -> None:
+    with pytest.raises(CimError, match=r"f\.npz: holds rows and text_to_video; expected"):
+        embeddings_of({"rows": TEXT, "text_to_video": np.arange(4)}, "f.npz")

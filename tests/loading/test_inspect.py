@@ -15,7 +15,8 @@ from cimtool.errors import CimError
 from cimtool.hardware.target import target_names, targets_folder
 from cimtool.loading.inspect import Facts, format_facts, inspect
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.models import TwoTower, two_branch_checkpoint
+from cimtool.training.models.two_branch import two_branch_checkpoint
+from cimtool.training.towers import TwoTower
 
 
 def facts_of(path: Path) -> Facts:
@@ -43,12 +44,14 @@ def test_checkpoints(
     facts = facts_of(tmp_path / "b.pth")
     assert (facts["layout"], facts["expects_unit_rows"]) == ("two-branch", True)
     assert facts["polynomial"]["degree"] == 4
+    assert facts["polynomial_of"] == "ed/5 and vd/25"
 
 
 def test_an_unknown_layout_says_why_and_what_is_there(tmp_path: Path) -> None:
     torch.save({"encoder": {"w": torch.ones(2, 3)}}, tmp_path / "a.pth")
     facts = facts_of(tmp_path / "a.pth")
     assert facts["layout"] is None
+    assert "polynomial_of" not in facts
     assert "--map" in facts["reason"]
     assert facts["arrays"] == {"encoder": {"w": "float32 [2, 3]"}}
 
@@ -79,6 +82,16 @@ def test_data(tmp_path: Path) -> None:
     assert facts_of(tmp_path / "t.pt")["kind"] == "array"
     np.savez(tmp_path / "s.npz", scores=rows)
     assert facts_of(tmp_path / "s.npz")["arrays"] == {"scores": "float32 [4, 4]"}
+
+
+def test_a_teacher_is_not_taken_for_embeddings(tmp_path: Path) -> None:
+    columns = {name: np.zeros(5) for name in ("ed", "vd", "y")}
+    rows = {"text": np.arange(5), "video": np.arange(5)}
+    meta = np.array({"a": 0.1}, dtype=object)
+    np.savez(tmp_path / "teacher.npz", **columns, **rows, meta=meta)
+    found = facts_of(tmp_path / "teacher.npz")
+    assert (found["kind"], found["other_arrays"]) == ("teacher", ["text", "video", "meta"])
+    assert found["arrays"] == dict.fromkeys(columns, "float64 [5]")
 
 
 def test_toml_files(tmp_path: Path) -> None:

@@ -1,0 +1,323 @@
+"""Every operator computes what ONNX Runtime does; what is not supported is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import NodeProto, TensorProto, helper
+
+from cimtool.errors import CimError
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.program import Builder, Graph
+from cimtool.ir.types import real
+from cimtool.loading.onnx_graph import read_onnx_graph
+from cimtool.loading.onnx_rules import RULES, translate
+from cimtool.simulator import run
+
+WIDTH, HIDDEN, D = 6, 5, 4
+WriteOnnx = Callable[..., Path]
+Weights = dict[str, np.ndarray]
+node = helper.make_node
+
+
+def rng_weights() -> Weights:
+    """A matrix and a few vectors by name, and the heads `Wm`, `Wl` on values of HIDDEN numbers."""
+    rng = np.random.default_rng(4)
+    shapes = {"W": (WIDTH, HIDDEN), "b": (HIDDEN,), "c": (HIDDEN,), "Wm": (HIDDEN, D),
+              "Wl": (HIDDEN, D)}  # fmt: skip
+    found = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    found["row"] = found["b"].reshape(1, HIDDEN)
+    found["WT"] = np.ascontiguousarray(found["W"].T)
+    found["variance"] = rng.uniform(0.5, 2, HIDDEN).astype(np.float32)
+    found |= {"low": np.float32(-0.3), "high": np.float32(0.4), "tiny": np.float32(1e-12)}
+    found |= {"shape": np.array([-1, HIDDEN]), "kept": np.array([0, -1]), "last": np.array([-1])}
+    return found
+
+
+def linear() -> NodeProto:
+    return node("MatMul", ["x", "W"], ["h0"])
+
+
+CHAINS: dict[str, list[NodeProto]] = {
+    "gemm": [node("Gemm", ["x", "W", "b"], ["h"])],
+    "gemm with factors": [node("Gemm", ["x", "W", "b"], ["h"], alpha=0.5, beta=-2.0)],
+    "gemm transposed": [node("Gemm", ["x", "WT", "row"], ["h"], transB=1)],
+    "gemm without bias": [node("Gemm", ["x", "W"], ["h"])],
+    "matmul and add": [linear(), node("Add", ["b", "h0"], ["h"])],
+    "matmul of a transpose": [
+        node("Transpose", ["WT"], ["turned"], perm=[1, 0]), node("MatMul", ["x", "turned"], ["h"])
+    ],
+    "batch norm": [
+        linear(), node("BatchNormalization", ["h0", "b", "c", "c", "variance"], ["h"], epsilon=1e-3)
+    ],
+    "relu": [linear(), node("Relu", ["h0"], ["h"])],
+    "leaky relu": [linear(), node("LeakyRelu", ["h0"], ["h"], alpha=0.2)],
+    "leaky relu of slope 0": [linear(), node("LeakyRelu", ["h0"], ["h"], alpha=0.0)],
+    "tanh": [linear(), node("Tanh", ["h0"], ["h"])],
+    "sigmoid": [linear(), node("Sigmoid", ["h0"], ["h"])],
+    "clip": [linear(), node("Clip", ["h0", "low", "high"], ["h"])],
+    "clip above": [linear(), node("Clip", ["h0", "", "high"], ["h"])],
+    "constants": [
+        node("Constant", [], ["k"], value_float=0.25), linear(), node("Clip", ["h0", "k"], ["h"])
+    ],
+    "residual": [
+        linear(), node("Relu", ["h0"], ["r"]), node("Add", ["h0", "r"], ["a"]),
+        node("Sub", ["a", "h0"], ["h"]),
+    ],
+    "affine": [
+        linear(), node("Mul", ["c", "h0"], ["m"]), node("Sub", ["m", "row"], ["a"]),
+        node("Sub", ["high", "a"], ["q"]), node("Div", ["q", "variance"], ["h"]),
+    ],
+    "norm": [linear(), node("LpNormalization", ["h0"], ["h"], axis=-1, p=2)],
+    "layer norm": [
+        linear(), node("LayerNormalization", ["h0", "c", "b"], ["h"], axis=-1, epsilon=1e-2)
+    ],
+    "layer norm without offset": [linear(), node("LayerNormalization", ["h0", "c"], ["h"])],
+    "norm as torch writes it": [
+        linear(), node("ReduceL2", ["h0"], ["l"], axes=[-1], keepdims=1),
+        node("Clip", ["l", "tiny"], ["q"]), node("Shape", ["h0"], ["size"]),
+        node("Expand", ["q", "size"], ["e"]), node("Div", ["h0", "e"], ["h"]),
+    ],
+    "nothing": [
+        node("Cast", ["x"], ["d"], to=TensorProto.DOUBLE),
+        node("Cast", ["d"], ["f"], to=TensorProto.FLOAT), node("Flatten", ["f"], ["g"]),
+        node("MatMul", ["g", "W"], ["h0"]), node("Identity", ["h0"], ["i"]),
+        node("Dropout", ["i"], ["o"]), node("Reshape", ["o", "shape"], ["p"]),
+        node("Reshape", ["p", "kept"], ["h"]),
+    ],
+}  # fmt: skip
+
+HEADS = [node("MatMul", ["h", "Wm"], ["mu"]), node("MatMul", ["h", "Wl"], ["logvar"])]
+
+
+def program(file: Path) -> Graph:
+    builder = Builder("text", {"x": real(("n", WIDTH))})
+    return builder.graph(translate(read_onnx_graph(file), builder, "x"))
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_chain_computes_what_onnx_runtime_does(write_onnx: WriteOnnx, chain: str) -> None:
+    file = write_onnx([*CHAINS[chain], *HEADS], rng_weights())
+    x = np.random.default_rng(1).normal(size=(9, WIDTH)).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    wanted = dict(zip(("mu", "logvar"), session.run(["mu", "logvar"], {"x": x}), strict=True))
+    found = run(program(file), {"x": x.astype(np.float64)})
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5 * np.abs(value).max())
+
+
+def test_every_operator_is_in_a_chain() -> None:
+    assert {one.op_type for chain in CHAINS.values() for one in chain} >= set(RULES)
+
+
+def test_a_matmul_and_its_bias_are_one_layer(write_onnx: WriteOnnx) -> None:
+    graph = program(write_onnx([*CHAINS["matmul and add"], *HEADS], rng_weights()))
+    assert [type(one.op) for one in graph.nodes] == [Mvm] * 3
+    np.testing.assert_array_equal(graph.nodes[0].op.bias, rng_weights()["b"])  # type: ignore[attr-defined]
+
+
+def test_layers_have_the_names_of_their_weights(write_onnx: WriteOnnx) -> None:
+    weights = rng_weights()
+    weights |= {"net.0.weight": weights.pop("W"), "net.0.bias": weights.pop("b")}
+    layer = node("Gemm", ["x", "net.0.weight", "net.0.bias"], ["h"], "/net/net.0/Gemm")
+    graph = program(write_onnx([layer, *HEADS], weights))
+    assert [one.name for one in graph.nodes] == ["net_0", "mu", "logvar"]
+
+
+BATCH = ["h0", "b", "c", "c", "variance"]
+
+REFUSED: dict[str, tuple[list[NodeProto], str]] = {
+    "operator": (
+        [linear(), node("Softmax", ["h0"], ["h"], "act")],
+        r"act \(Softmax\): is not supported; expected Add, BatchNormalization, Cast, Clip, ",
+    ),
+    "domain": (
+        [linear(), node("Relu", ["h0"], ["h"], "mine", domain="com.example")],
+        r"mine \(Relu\): is not supported \(domain com\.example\); expected Add",
+    ),
+    "unnamed": ([linear(), node("Softmax", ["h0"], ["h"])], r"node 2 \(Softmax\): is not"),
+    "transA": ([node("Gemm", ["x", "W"], ["h"], "g", transA=1)], r"g \(Gemm\): transA = 1"),
+    "shape": (
+        [node("MatMul", ["x", "WT"], ["h"], "m")],
+        r"m \(MatMul\): its weights have shape \[5, 6\]; expected \[6, any\] \(in, out\)",
+    ),
+    "two values": (
+        [linear(), node("Mul", ["h0", "h0"], ["h"], "m")],
+        r"m \(Mul\): its input h0 is computed; expected a constant of numbers",
+    ),
+    "bias": (
+        [node("Gemm", ["x", "W", "wide"], ["h"], "g")],
+        r"g \(Gemm\): a constant has shape \[7\]; expected \[5\] or one number",
+    ),
+    "widths": (
+        [linear(), node("Add", ["h0", "x"], ["h"], "a")],
+        r"a \(Add\): adds rows of 5 and of 6 numbers",
+    ),
+    "zero": (
+        [linear(), node("Div", ["h0", "nothing"], ["h"], "d")],
+        r"d \(Div\): nothing holds 0; expected what can be divided by",
+    ),
+    "not finite": (
+        [node("Gemm", ["x", "W", "bad"], ["h"], "g")],
+        r"g \(Gemm\): bad holds nan; expected finite weights",
+    ),
+    "variance": (
+        [linear(), node("BatchNormalization", ["h0", "b", "c", "c", "negative"], ["h"], "bn")],
+        r"bn \(BatchNormalization\): negative holds -1\.0; expected variances of at least 0",
+    ),
+    "one variance": (
+        [linear(), node("BatchNormalization", ["h0", "b", "c", "c", "one"], ["h"], "bn")],
+        r"bn \(BatchNormalization\): one has shape \[1\]; expected \[5\]",
+    ),
+    "training": (
+        [linear(), node("Dropout", ["h0", "high", "yes"], ["h"], "drop")],
+        r"drop \(Dropout\): training_mode is set; expected a model exported for inference",
+    ),
+    "numbers of a running batch": (
+        [linear(), node("BatchNormalization", BATCH, ["h", "m", "v"], "bn")],
+        r"bn \(BatchNormalization\): has 3 outputs, as in training; expected a model exported for",
+    ),
+    "epsilon of a batch norm": (
+        [linear(), node("BatchNormalization", BATCH, ["h"], "bn", epsilon=np.nan)],
+        r"bn \(BatchNormalization\): epsilon is nan; expected a number of at least 0",
+    ),
+    "no variance": (
+        [linear(), node("BatchNormalization", [*BATCH[:4], "nothing"], ["h"], "bn", epsilon=0.0)],
+        r"bn \(BatchNormalization\): nothing holds 0 and epsilon is 0; expected a sum above 0",
+    ),
+    "factor": (
+        [
+            linear(),
+            node("BatchNormalization", ["h0", "huge", "b", "c", "faint"], ["h"], "bn", epsilon=0.0),
+        ],
+        r"bn \(BatchNormalization\): gamma / sqrt\(variance \+ epsilon\) comes to 3e\+57, beyond",
+    ),
+    "offset": (
+        [linear(), node("BatchNormalization", ["h0", "ones", "b", "huge", "small"], ["h"], "bn")],
+        r"bn \(BatchNormalization\): its offset comes to -\S*e\+39, beyond float32",
+    ),
+    "alpha": (
+        [node("Gemm", ["x", "W"], ["h"], "g", alpha=np.nan)],
+        r"g \(Gemm\): alpha is nan; expected a finite number",
+    ),
+    "beta": (
+        [node("Gemm", ["x", "W", "b"], ["h"], "g", beta=np.inf)],
+        r"g \(Gemm\): beta is inf; expected a finite number",
+    ),
+    "product": (
+        [node("Gemm", ["x", "W", "huge"], ["h"], "g", beta=100.0)],
+        r"g \(Gemm\): one of its biases comes to 3e\+39, beyond float32",
+    ),
+    "divisor": (
+        [linear(), node("Div", ["h0", "faint"], ["h"], "d")],
+        r"d \(Div\): 1 / faint comes to 1e\+40, beyond float32",
+    ),
+    "rank": (
+        [linear(), node("Add", ["h0", "cube"], ["a"], "a"), node("Relu", ["a"], ["h"])],
+        r"node 1 \(Gemm\): a constant has shape \[1, 1, 1\]; expected \[5\] or one number, of",
+    ),
+    "rank of a factor": (
+        [linear(), node("Mul", ["h0", "cube"], ["h"], "m")],
+        r"m \(Mul\): a constant has shape \[1, 1, 1\]; expected \[5\] or one number, of at most tw",
+    ),
+    "limit of a norm": (
+        [
+            linear(),
+            node("ReduceL2", ["h0"], ["l"], axes=[-1]),
+            node("Clip", ["l", "odd"], ["q"], "c"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"c \(Clip\): limits row norms to \[nan, inf\]; expected an epsilon only",
+    ),
+    "slope": (
+        [linear(), node("LeakyRelu", ["h0"], ["h"], "leak", alpha=-0.1)],
+        r"leak \(LeakyRelu\): alpha is -0\.1\d*; expected a number of at least 0",
+    ),
+    "limits": (
+        [linear(), node("Clip", ["h0", "high", "low"], ["h"], "c")],
+        r"c \(Clip\): its limits are 0\.4 and -0\.3; expected min below max",
+    ),
+    "p": (
+        [linear(), node("LpNormalization", ["h0"], ["h"], "n", p=1)],
+        r"n \(LpNormalization\): p is 1; expected 2",
+    ),
+    "axis": (
+        [linear(), node("LayerNormalization", ["h0", "c", "b"], ["h"], "ln", axis=0)],
+        r"ln \(LayerNormalization\): axis is 0; expected the last one",
+    ),
+    "epsilon": (
+        [linear(), node("LayerNormalization", ["h0", "c"], ["h"], "ln", epsilon=-1.0)],
+        r"ln \(LayerNormalization\): epsilon is -1\.0; expected a number of at least 0",
+    ),
+    "norm of another": (
+        [linear(), node("ReduceL2", ["x"], ["l"], axes=[-1]), node("Div", ["h0", "l"], ["h"], "d")],
+        r"d \(Div\): divides by the row norms of another value; expected its own",
+    ),
+    "axes": (
+        [linear(), node("ReduceL2", ["h0"], ["l"], "r", axes=[0]), node("Div", ["h0", "l"], ["h"])],
+        r"r \(ReduceL2\): does not reduce rows to \[n, 1\]",
+    ),
+    "limited norm": (
+        [
+            linear(),
+            node("ReduceL2", ["h0"], ["l"], axes=[-1]),
+            node("Clip", ["l", "high"], ["q"], "c"),
+            node("Div", ["h0", "q"], ["h"]),
+        ],
+        r"c \(Clip\): limits row norms to \[0\.4, inf\]; expected an epsilon only",
+    ),
+    "integers": (
+        [node("Cast", ["x"], ["i"], "c", to=TensorProto.INT64), node("MatMul", ["i", "W"], ["h"])],
+        r"c \(Cast\): casts to another type than float or double",
+    ),
+    "reshape": (
+        [linear(), node("Reshape", ["h0", "column"], ["h"], "r")],
+        r"r \(Reshape\): to \[-1, 1\] changes the shape; expected \[-1, 5\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: str) -> None:
+    nodes, sentence = REFUSED[what]
+    odd = {"wide": np.ones(7), "nothing": np.zeros(HIDDEN), "bad": np.full(HIDDEN, np.nan),
+           "negative": -np.ones(HIDDEN), "one": np.ones(1), "faint": np.full(HIDDEN, 1e-40),
+           "huge": np.full(HIDDEN, 3e37), "cube": np.ones((1, 1, 1)), "odd": np.array(np.nan),
+           "small": np.full(HIDDEN, 1e-4), "ones": np.ones(HIDDEN)}  # fmt: skip
+    weights = rng_weights() | {name: array.astype(np.float32) for name, array in odd.items()}
+    weights |= {"yes": np.array(True), "column": np.array([-1, 1])}
+    file = write_onnx([*nodes, *HEADS], weights)
+    with pytest.raises(CimError, match=r"text\.onnx: " + sentence):
+        program(file)
+
+
+@pytest.mark.parametrize("opset", [9, 13])
+def test_a_batch_norm_that_trains_is_refused(write_onnx: WriteOnnx, opset: int) -> None:
+    trains = node("BatchNormalization", BATCH, ["h", "m", "v", "sm", "sv"], "bn")
+    file = write_onnx([linear(), trains, *HEADS], rng_weights(), opset=opset)
+    with pytest.raises(CimError, match=r"bn \(BatchNormalization\): has 5 outputs, as in training"):
+        program(file)
+
+
+def test_what_the_outputs_do_not_need_is_not_looked_at(write_onnx: WriteOnnx) -> None:
+    loose = node("Softmax", ["x"], ["loose"])
+    graph = program(write_onnx([*CHAINS["gemm"], loose, *HEADS], rng_weights()))
+    assert len(graph.nodes) == 3
+
+
+def test_mu_and_logvar_have_one_width(write_onnx: WriteOnnx) -> None:
+    heads = [node("MatMul", ["h", "Wm"], ["mu"]), node("Identity", ["h"], ["logvar"])]
+    file = write_onnx([*CHAINS["gemm"], *heads], rng_weights())
+    with pytest.raises(CimError, match=r"text\.onnx: mu has 4 dimensions and logvar 5; expected"):
+        program(file)
+
+
+def test_an_output_depends_on_the_input(write_onnx: WriteOnnx) -> None:
+    heads = [node("MatMul", ["h", "Wm"], ["mu"]), node("Identity", ["b"], ["logvar"])]
+    file = write_onnx([*CHAINS["gemm"], *heads], rng_weights())
+    with pytest.raises(CimError, match=r"text\.onnx: logvar does not depend on the input"):
+        program(file)
