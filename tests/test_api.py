@@ -15,7 +15,8 @@ from cimtool.errors import CheckFailed, CimError
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.placement import placements
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.models import Trunk, TwoTower
+from cimtool.training.models.trunk import Trunk
+from cimtool.training.towers import TwoTower
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Bootstrap: how far a figure could be another one, had other queries been drawn.
 
-Queries are drawn with replacement, the gallery stays. All figures of all stages are computed on the
-same draws, so that the difference of two is paired. A NaN is no query of its figure.
+Queries are drawn with replacement, texts by the video that they share; the gallery stays. All
+figures of all stages are computed on the same draws, so that the difference of two is paired. A NaN
+is no query of its figure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator, Philox
 
-from cimtool.arrays import Array, FloatArray
+from cimtool.arrays import Array, FloatArray, IntArray
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -101,17 +102,21 @@ class Samples:
         return cls(Draws.once(texts), Draws.once(videos))
 
 
-def resamples(texts: int, videos: int, seed: int, count: int = RESAMPLES) -> Iterator[Samples]:
-    """Yield `count` resamples in blocks, the same for the same numbers whatever the block."""
-    block = max(1, BLOCK_COUNTS // max(texts, videos, 1))
+def resamples(right: IntArray, videos: int, seed: int, count: int = RESAMPLES) -> Iterator[Samples]:
+    """Yield `count` resamples in blocks, the same for the same numbers whatever the block.
+
+    `right` [n] names the video of each text. Texts of one video are no independent queries: for
+    texts, videos are drawn, each with all of its texts (a cluster bootstrap).
+    """
+    own, cluster = np.unique(right, return_inverse=True)
+    block = max(1, BLOCK_COUNTS // max(len(right), videos, 1))
     streams = [Generator(Philox(key=np.array([seed, way], np.uint64))) for way in (0, 1)]
     for start in range(0, count, block):
         size = min(block, count - start)
-        sides = (
-            Draws(_counts(stream, size, n))
-            for stream, n in zip(streams, (texts, videos), strict=True)
+        texts, back = (
+            _counts(stream, size, n) for stream, n in zip(streams, (len(own), videos), strict=True)
         )
-        yield Samples(*sides)
+        yield Samples(Draws(texts[:, cluster]), Draws(back))
 
 
 def _counts(stream: Generator, size: int, queries: int) -> FloatArray:

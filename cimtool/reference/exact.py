@@ -24,6 +24,14 @@ _BLOCK = 1 << 17
 _AT_ONCE = 1 << 9
 
 
+class OutOfReach(CimError):
+    """The exact probability of a pair is not reached; `pair` is its number among those given."""
+
+    def __init__(self, pair: int, sentence: str):
+        super().__init__(sentence)
+        self.pair = pair
+
+
 @dataclass(frozen=True, eq=False)
 class Exact:
     """log p and log(1-p) of all pairs, each [n, m] float64."""
@@ -125,14 +133,15 @@ def _fill(
         map_rows(some, count, _AT_ONCE)
     lost = np.flatnonzero(~(np.isfinite(out[0]) & np.isfinite(out[1])))
     if lost.size:
-        _refuse(lost[0], arrays, rows, a)
+        _refuse(int(lost[0]), arrays, rows, a)
 
 
 def _refuse(pair: int, arrays: tuple[FloatArray, ...], rows: IntArray, a: float) -> None:
     mu_t, s_t, mu_v, s_v = (x[row] for x, row in zip(arrays, rows[:, pair], strict=True))
     with np.errstate(over="ignore"):
         widest, distance = a * (s_t + s_v).max(), a * ((mu_t - mu_v) ** 2).sum()
-    raise CimError(
+    raise OutOfReach(
+        pair,
         f"the exact probability of a pair is out of reach: its a * max(s) is {widest:.3g} and its "
-        f"a * |mu_t - mu_v|^2 is {distance:.3g}; expected up to 15 and up to 1e6"
+        f"a * |mu_t - mu_v|^2 is {distance:.3g}; expected up to 15 and up to 1e6",
     )

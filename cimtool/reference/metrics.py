@@ -6,6 +6,7 @@ Matrices are [n, m], texts down and videos across; the higher the score the bett
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +15,32 @@ from scipy.stats import rankdata
 
 from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.errors import CimError
+from cimtool.reference.precision import average_precision, hit_positions
+
+TIE_GRID = 2.0**-30
+"""Scores this share of the largest apart are one: equal items differ by rounding in float64."""
+
+RANKED = 1 << 20
+"""Scores that are ranked at a time, for a bounded memory."""
+
+
+def on_grid(scores: Array) -> FloatArray:
+    """Round scores to multiples of TIE_GRID of the largest, a power of two; integers stay exact.
+
+    Without it the ranks of equal items would be the rounding of one machine's matrix product.
+    """
+    rounded: FloatArray = scores.astype(np.float64)
+    settle(rounded)
+    return rounded
+
+
+def settle(scores: FloatArray) -> None:
+    """Round scores to the grid of `on_grid` where they are, without a copy."""
+    _, exponent = np.frexp(max(scores.max(), -scores.min()))
+    step = np.ldexp(TIE_GRID, int(exponent))
+    scores /= step
+    np.rint(scores, out=scores)
+    scores *= step
 
 
 def ranks(scores: Array, right: IntArray) -> IntArray:
@@ -70,17 +97,13 @@ def average_precisions(
     divided by min(relevant, top). Ties count against the right items. NaN where the gallery lacks a
     query's label; raises CimError where it lacks all of them.
     """
-    relevant: BoolArray = query_labels[:, None] == gallery_labels
-    counts = relevant.sum(axis=1)
-    if not counts.any():
+    if not np.isin(query_labels, gallery_labels).any():
         raise CimError("no label of the queries occurs in the gallery; mAP has nothing to find")
-    # Stable sorts, the later one first in weight: by score, and among equals the wrong ones first.
-    order = np.lexsort((relevant, -scores), axis=1)
-    hits = np.take_along_axis(relevant, order, axis=1)[:, :top]
-    precision = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
-    possible = counts if top is None else np.minimum(counts, top)
-    found: FloatArray = (precision * hits).sum(axis=1) / np.where(counts > 0, possible, np.nan)
-    return found
+    found = [
+        average_precision(hit_positions(row, gallery_labels == label), top)
+        for row, label in zip(scores, query_labels, strict=True)
+    ]
+    return np.array(found)
 
 
 def mean_average_precision(
@@ -102,6 +125,30 @@ def cosine_gaps(text: Array, video: Array, text_to_video: IntArray) -> FloatArra
     right = (t * v[text_to_video]).sum(axis=1)
     gaps: FloatArray = right - (t @ v.sum(axis=0) - right) / (len(v) - 1)
     return gaps
+
+
+def class_cosine_gaps(text: Array, video: Array, labels: IntArray) -> FloatArray:
+    """Return of each item [n] its mean cosine with others of its class less that with the rest.
+
+    `text` and `video` [n, d] are the same items as queries and as found; none meets itself. NaN for
+    an item that is alone in its class, or whose class is all there is.
+    """
+    t, v = _unit_rows(text), _unit_rows(video)
+    classes = np.unique(labels, return_inverse=True)[1].reshape(-1)
+    sums = np.zeros((classes.max() + 1, v.shape[1]))
+    np.add.at(sums, classes, v)
+    near = np.einsum("nd,nd->n", t, sums[classes])
+    others = np.bincount(classes)[classes] - 1
+    rest = len(labels) - 1 - others
+    right = (near - (t * v).sum(axis=1)) / np.where(others > 0, others, np.nan)
+    gaps: FloatArray = right - (t @ v.sum(axis=0) - near) / np.where(rest > 0, rest, np.nan)
+    return gaps
+
+
+def common_mean(text: Array, video: Array) -> FloatArray:
+    """Return the vector [d] that both modalities' means [n, d] and [m, d] share."""
+    mean: FloatArray = (text.mean(axis=0) + video.mean(axis=0)) / 2
+    return mean
 
 
 def _unit_rows(rows: Array) -> FloatArray:
@@ -140,25 +187,34 @@ def _ratio(part: float, whole: float) -> float:
     return math.inf if part > 0 else 0.0
 
 
+def spreads(scores: Array) -> FloatArray:
+    """Standard deviation of each row of scores [n, m], 0 where all are equal whatever rounds."""
+    found: FloatArray = np.where(np.ptp(scores, axis=1) > 0, scores.std(axis=1), 0.0)
+    return found
+
+
 class Against:
     """A reference [n, m] made ready: what others are compared with, query by query."""
 
     def __init__(self, scores: Array):
-        self.scores = scores.astype(np.float64)
+        self.scores = scores.astype(np.float64, copy=False)
 
     @cached_property
     def spread(self) -> FloatArray:
         """Standard deviation within each text's scores, [n]."""
-        found: FloatArray = self.scores.std(axis=1)
-        return found
+        return spreads(self.scores)
 
     @cached_property
     def _best(self) -> tuple[BoolArray, BoolArray]:
         return _best(self.scores, 1), _best(self.scores, 0)
 
     @cached_property
-    def _ranks(self) -> FloatArray:
-        return _centred_ranks(self.scores)
+    def _ranks(self) -> Array:
+        """Centred ranks, halves of integers below 2^24, which float32 holds exactly."""
+        found = np.empty(self.scores.shape, np.float32)
+        for rows in _blocks(self.scores):
+            found[rows] = _centred_ranks(self.scores[rows])
+        return found
 
     def squares(self, scores: Array) -> FloatArray:
         """Mean squared difference of each text's scores, [n]."""
@@ -182,11 +238,27 @@ class Against:
 
         A row that is all ties in either has no order to compare and counts as 0.
         """
-        x, y = _centred_ranks(scores), self._ranks
-        covariance = np.einsum("nm,nm->n", x, y)
-        norms = np.sqrt(np.einsum("nm,nm->n", x, x) * np.einsum("nm,nm->n", y, y))
-        found: FloatArray = covariance / np.where(norms > 0, norms, 1.0)
+        found: FloatArray = np.concatenate(
+            [
+                _correlation(_centred_ranks(scores[rows]), self._ranks[rows].astype(np.float64))
+                for rows in _blocks(scores)
+            ]
+        )
         return found
+
+
+def _blocks(scores: Array) -> Iterator[slice]:
+    """Rows of scores [n, m] that are ranked at a time."""
+    height = max(1, RANKED // scores.shape[1])
+    return (slice(start, start + height) for start in range(0, len(scores), height))
+
+
+def _correlation(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Correlation of each row of x and y [n, m], whose rows have mean 0."""
+    covariance = np.einsum("nm,nm->n", x, y)
+    norms = np.sqrt(np.einsum("nm,nm->n", x, x) * np.einsum("nm,nm->n", y, y))
+    found: FloatArray = covariance / np.where(norms > 0, norms, 1.0)
+    return found
 
 
 def _best(scores: Array, axis: int) -> BoolArray:

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cimtool.arrays import Array, FloatArray, IntArray
-from cimtool.reference.bootstrap import Change, Interval, Samples, interval, intervals, resamples
+from cimtool.reference.bootstrap import (
+    RESAMPLES,
+    Change,
+    Interval,
+    Samples,
+    interval,
+    intervals,
+    resamples,
+)
 from cimtool.reference.metrics import (
     Against,
     Drift,
@@ -24,6 +32,9 @@ from cimtool.reference.metrics import (
 
 WAYS = ("text_to_video", "video_to_text")
 RECALLS = (1, 5, 10)
+FEW_BEST = 50
+"""The best items that mAP@50 looks at."""
+
 LIMITS = ("logit_rmse", "top1_agreement_loss", "r1_loss", "r5_loss", "r10_loss")
 
 Figures = dict[str, FloatArray]
@@ -57,13 +68,15 @@ def compared(scores: Array, reference: Against) -> Queries:
     """How far each query's scores are from the reference's."""
     difference = scores - reference.scores
     mean = difference.mean(axis=1)
-    squares = reference.squares(scores)
+    squares = np.einsum("nm,nm->n", difference, difference) / scores.shape[1]
+    largest = np.maximum(difference.max(axis=1), -difference.min(axis=1))
+    del difference  # as large as the scores
     best = reference.same_best(scores)
     text = {
         "squares": squares,
         "centred": np.maximum(squares - mean * mean, 0.0),
         "mean": mean,
-        "largest": np.abs(difference).max(axis=1),
+        "largest": largest,
         "spread": reference.spread,
         "same_best": best[0],
         "spearman": reference.spearman(scores),
@@ -99,6 +112,17 @@ def figures(queries: Queries, samples: Samples) -> Figures:
         found["own_spread"] = text.mean(queries.text["own_spread"])
     if "gap" in queries.text:
         found["cosine_gap"] = text.mean(queries.text["gap"])
+    return found
+
+
+def ranking_figures(queries: Queries, samples: Samples) -> Figures:
+    """What `figures` has, and what only an evaluation asks: `mean_rank_*` and `map50_*`."""
+    found = figures(queries, samples)
+    sides = (queries.text, samples.text), (queries.video, samples.video)
+    for way, (values, draws) in zip(WAYS, sides, strict=True):
+        found[f"mean_rank_{way}"] = draws.mean(values["rank"])
+        if "precision50" in values:
+            found[f"map50_{way}"] = draws.mean(values["precision50"])
     return found
 
 
@@ -185,26 +209,34 @@ class Uncertainty:
 
 LOSS_FIGURES = (
     *(f"r{k}_{way}" for way in WAYS for k in RECALLS),
-    *(f"median_rank_{way}" for way in WAYS),
-    *(f"map_{way}" for way in WAYS),
+    *(f"{kind}_rank_{way}" for way in WAYS for kind in ("median", "mean")),
+    *(f"{kind}_{way}" for way in WAYS for kind in ("map", "map50")),
     "cosine_gap",
 )
 """Figures that the reference has as well, so that a row can lose some of them."""
 
 
 def uncertainties(
-    rows: Sequence[Measured], reference: Measured, texts: int, videos: int, seed: int
+    rows: Sequence[Measured],
+    reference: Measured,
+    right: IntArray,
+    videos: int,
+    seed: int,
+    count: int = RESAMPLES,
 ) -> list[Uncertainty]:
-    """The uncertainty of each row's figures; losses are the reference's figures less its own."""
+    """The uncertainty of each row's figures; losses are the reference's figures less its own.
+
+    `right` [n] names the video of each text; `count` is how many resamples are drawn.
+    """
     parts: list[dict[str, list[FloatArray]]] = [{} for _ in rows]
     changes: list[dict[str, list[FloatArray]]] = [{} for _ in rows]
-    for samples in resamples(texts, videos, seed):
+    for samples in resamples(right, videos, seed, count):
         best = reference(samples)
         for part, change, row in zip(parts, changes, rows, strict=True):
             own = row(samples)
             _append(part, own.items())
             _append(change, losses(best, own).items())
-    once_each = Samples.once(texts, videos)
+    once_each = Samples.once(len(right), videos)
     best = reference(once_each)
     found = []
     for part, change, row in zip(parts, changes, rows, strict=True):
@@ -232,7 +264,7 @@ def _worse_ways(lost: Mapping[str, Change]) -> dict[str, Change]:
 def losses(reference: Mapping[str, Array], own: Mapping[str, Array]) -> Figures:
     """What is lost of each figure that both have: positive is worse, of ranks too."""
     both = [name for name in LOSS_FIGURES if name in reference and name in own]
-    signs = {name: -1 if name.startswith("median_rank") else 1 for name in both}
+    signs = {name: -1 if "_rank_" in name else 1 for name in both}
     return {name: signs[name] * (reference[name] - own[name]) for name in both}
 
 

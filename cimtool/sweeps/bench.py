@@ -6,7 +6,7 @@ points which calibrate alike calibrate once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -21,9 +21,10 @@ from cimtool.hardware.noise.die import Arrays
 from cimtool.hardware.noise.program import Conditions, on_die
 from cimtool.hardware.noise.times import time_text
 from cimtool.ir.program import MODALITIES, Program
+from cimtool.levels import level_notes
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.passes.calibrate import CALIBRATE
+from cimtool.passes.calibrate import CALIBRATE, calibration_key
 from cimtool.passes.fold import FOLD
 from cimtool.passes.gallery import SCORE_LAYERS, fit_gallery, program_gallery
 from cimtool.passes.step import Job
@@ -94,12 +95,12 @@ class Bench:
     data: Embeddings
     references: Yardstick
     dies: DieRequest | None
-    _calibrated: dict[tuple[str, int], Program] = field(default_factory=dict)
+    _calibrated: dict[Hashable, Program] = field(default_factory=dict)
 
     def compiled(self, settings: Settings, note: Callable[[str], None]) -> Program:
         """The program of the last pass, as `compile` makes it."""
         job = Job(settings, self.text, self.video, note)
-        key = (settings.calibrator, settings.activation_bits)
+        key = calibration_key(settings)
         if key not in self._calibrated:
             (stage,) = run_passes((CALIBRATE,), self.folded, job, silent)
             self._calibrated[key] = stage.program
@@ -148,6 +149,7 @@ def _measure(bench: Bench, build: Build) -> Outcome:
     settings, notes = build.settings, list[str]()
     check_patterns(settings, [*bench.layers, *SCORE_LAYERS[settings.score_mapping]])
     check_score_bits(settings, bench.layers)
+    notes += level_notes(build.target, settings, bench.layers)
     program = bench.compiled(settings, notes.append)
     if settings.score_mapping != "digital":
         program = with_gallery(bench, program, settings)

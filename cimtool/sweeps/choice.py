@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cimtool.errors import CimError
@@ -23,48 +23,79 @@ DRIFT = "logit_rmse"
 """The drift that is held against costs."""
 
 
-def comparable(outcomes: Sequence[Outcome], cost: str) -> list[int]:
-    """Indices of the points whose `cost` is known and says the same thing.
+def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[list[int]]:
+    """Indices of the points whose `cost` is known, in groups that may be compared.
 
     Energies are lower bounds where a target lacks figures, and one without its converters is no
-    saving: only those are compared that lack the same parts, the fewest that any point lacks.
+    saving: only those are there that lack the same parts, the fewest that any point lacks. An array
+    or a conversion of other hardware is another thing: a group is of one of the `units`.
     """
     known = [
         index
         for index, one in enumerate(outcomes)
         if one.error is None and one.cost[cost] is not None
     ]
-    if cost != ENERGY or not known:
-        return known
+    if not known:
+        return []
+    if cost != ENERGY:
+        names = dict.fromkeys(units[index] for index in known)
+        return [[index for index in known if units[index] == name] for name in names]
     missing = {index: outcomes[index].cost["energy_missing"] for index in known}
     fewest = min(missing.values(), key=lambda parts: (bool(parts), parts.count(";"), parts))
-    return [index for index in known if missing[index] == fewest]
+    return [[index for index in known if missing[index] == fewest]]
 
 
-def front(outcomes: Sequence[Outcome], cost: str) -> list[int]:
-    """Indices of the comparable points that no other beats in both drift and `cost`.
+def front(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[int]:
+    """Indices of the points that no comparable other beats in both drift and `cost`.
 
-    Cheapest first; points that are the same in both are all there.
+    Cheapest first within each group; points that are the same in both are all there.
     """
-    known = [
-        (outcomes[index].cost[cost], outcomes[index].metrics[DRIFT], index)
-        for index in comparable(outcomes, cost)
-    ]
     found: list[int] = []
-    least, at = math.inf, math.inf
-    for price, drift, index in sorted(known):
-        if drift < least or (drift == least and price == at):
-            found.append(index)
-            least, at = drift, price
+    for group in comparable(outcomes, cost, units):
+        known = [(outcomes[i].cost[cost], outcomes[i].metrics[DRIFT], i) for i in group]
+        least, at = math.inf, math.inf
+        for price, drift, index in sorted(known):
+            if drift < least or (drift == least and price == at):
+                found.append(index)
+                least, at = drift, price
     return found
+
+
+def incomparable(outcomes: Sequence[Outcome], units: Sequence[str]) -> set[int]:
+    """Indices of the points whose energy is known, but lacks more than that of others does."""
+    within = {index for group in comparable(outcomes, ENERGY, units) for index in group}
+    known = (i for i, one in enumerate(outcomes) if one.error is None)
+    return {i for i in known if outcomes[i].cost[ENERGY] is not None} - within
+
+
+def same_scores(outcomes: Sequence[Outcome]) -> list[list[int]]:
+    """Indices of the points, two or more each, that drift by the same, on dies too."""
+    return _equal(outcomes, lambda one: (one.metrics, one.dies))
+
+
+def twins(outcomes: Sequence[Outcome]) -> dict[int, int]:
+    """The first point of those that are the same in every figure, for each of the others."""
+    groups = _equal(outcomes, lambda one: (one.metrics, one.dies, one.cost))
+    return {index: first for first, *others in groups for index in others}
+
+
+def _equal(outcomes: Sequence[Outcome], figures: Callable[[Outcome], object]) -> list[list[int]]:
+    groups: dict[str, list[int]] = {}
+    for index, one in enumerate(outcomes):
+        if one.error is None:
+            groups.setdefault(repr(figures(one)), []).append(index)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The cheapest point within a budget: its index, by which of COSTS, and among how many."""
+    """The cheapest point of `within` many within a budget: its index, and by which of COSTS.
 
-    index: int
-    cost: str
+    Both are None where no cost can be compared over all of these points.
+    """
+
+    index: int | None
+    cost: str | None
     within: int
 
 
@@ -90,31 +121,43 @@ def check_budget(budget: Mapping[str, float]) -> None:
     for metric, limit in budget.items():
         if metric not in LIMITS:
             raise unknown("--budget metric", metric, LIMITS)
-        if not math.isfinite(limit):
-            raise CimError(f"--budget {metric}: {limit} is not finite; expected a finite number")
+        if not isinstance(limit, int | float) or not math.isfinite(limit):
+            raise CimError(f"--budget {metric}: {limit!r} is no finite number; expected one")
 
 
-def cheapest(outcomes: Sequence[Outcome], budget: Mapping[str, float]) -> Choice | None:
-    """The cheapest point whose metrics are all within `budget`; None where there is none.
+def cheapest(
+    outcomes: Sequence[Outcome], budget: Mapping[str, float], units: Sequence[str]
+) -> Choice | None:
+    """The cheapest point within `budget`; None where there is none.
 
     By energy where those of all such points are comparable, else by conversions where all convert,
-    else by arrays.
-    Of points that cost the same, the one that drifts least.
+    else by arrays. Of points that cost the same, the one that drifts least.
     """
-    within = [
-        index
-        for index, one in enumerate(outcomes)
-        if one.error is None and all(one.metrics[name] <= most for name, most in budget.items())
-    ]
+    within = [index for index, one in enumerate(outcomes) if _keeps(one, budget)]
     if not within:
         return None
-    few = [outcomes[index] for index in within]
-    cost = next(name for name in COSTS if _tells(few, name))
-    best = min(within, key=lambda i: (outcomes[i].cost[cost], outcomes[i].metrics[DRIFT], i))
-    return Choice(best, cost, len(within))
+    few, own = [outcomes[index] for index in within], [units[index] for index in within]
+    for cost in COSTS:
+        if _tells(few, cost, own):
+            best = min(
+                within, key=lambda i: (outcomes[i].cost[cost], outcomes[i].metrics[DRIFT], i)
+            )
+            return Choice(best, cost, len(within))
+    return Choice(None, None, len(within))
 
 
-def _tells(outcomes: Sequence[Outcome], cost: str) -> bool:
+def _keeps(outcome: Outcome, budget: Mapping[str, float]) -> bool:
+    """Whether a point is within the budget, and where dies were drawn their median at each time."""
+    if outcome.error is not None:
+        return False
+    return all(
+        outcome.metrics[name] <= most and all(one[name]["median"] <= most for one in outcome.dies)
+        for name, most in budget.items()
+    )
+
+
+def _tells(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> bool:
     """Whether a cost can rank all points: arrays that add digitally convert nothing, at a price."""
-    all_known = len(comparable(outcomes, cost)) == len(outcomes)
-    return all_known and all(one.cost[cost] for one in outcomes)
+    groups = comparable(outcomes, cost, units)
+    whole = len(groups) == 1 and len(groups[0]) == len(outcomes)
+    return whole and all(one.cost[cost] for one in outcomes)

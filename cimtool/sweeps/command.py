@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cimtool.loading.model import ProjectorFiles
 from cimtool.sweeps.grid import Point, Value, setting_flags, target_changes
 from cimtool.toml_files import dotted, read_toml
 
@@ -18,15 +19,16 @@ SETTINGS_FILE = "chosen-settings.toml"
 
 @dataclass(frozen=True)
 class Sources:
-    """What a sweep was made from, as its options name it: checkpoint, polynomial, calibration."""
+    """What a sweep was made from, as its options name it: checkpoint, score, calibration."""
 
-    projectors: Path
+    projectors: ProjectorFiles
     poly: object
     calibration: tuple[Path, ...]
     settings: Path | None
     a: float | None
     b: float | None
     layer_map: Path | None
+    head: str | None = None
 
 
 def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, dict[str, str]]:
@@ -47,9 +49,12 @@ def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, 
         given = {} if settings is None else read_toml(settings)
         texts[SETTINGS_FILE] = toml_text(_with_layers(given, layers))
         settings = folder / SETTINGS_FILE
+    files = sources.projectors
+    projectors = files if isinstance(files, tuple) else (files,)
     options: list[tuple[str, Any]] = [
-        ("--projectors", sources.projectors),
+        *(("--projectors", file) for file in projectors),
         ("--poly", sources.poly),
+        ("--head", sources.head),
         *(("--calibration", file) for file in sources.calibration),
         ("--map", sources.layer_map),
         ("--a", sources.a),

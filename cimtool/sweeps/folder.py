@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from cimtool.arrays import Array
 from cimtool.compilation import calibration_rows, fit_rows
 from cimtool.emit.serial import ConstantTable, program_text
 from cimtool.errors import CimError
-from cimtool.files import replace_files, replace_texts
+from cimtool.files import PARTIAL, replace_files, replace_texts, unwritable
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.sweeps.bench import DieRequest, Outcome
@@ -28,6 +31,13 @@ FORMAT_VERSION = 1
 SWEEP = "sweep.json"
 POINTS = "points"
 REFERENCES = "references.safetensors"
+LOCK = ".lock"
+SHARED = ".shared-"
+"""How the name of the folder begins that holds what processes share."""
+
+LEFT = (LOCK, PARTIAL, SHARED)
+"""How the names begin of what a killed run may leave."""
+
 DIGEST_LETTERS = 20
 
 Identity = Mapping[str, str | int]
@@ -39,7 +49,7 @@ def identity(
     """All that the points of one folder have in common, by name: versions, digests of contents."""
     constants = ConstantTable()
     text = program_text(model.program, constants)
-    parts = [text, json.dumps([model.a, model.b, vars(model.polynomial)], default=list)]
+    parts = [text, json.dumps([model.a, model.b, model.head.to_json()])]
     weights = "".join(constants.names)
     return {
         "format_version": FORMAT_VERSION,
@@ -87,28 +97,6 @@ class Folder:
 
     path: Path
 
-    @classmethod
-    def opened(cls, path: Path, whose: Identity) -> Folder:
-        """Open or make the folder; CimError where it holds another sweep or something else."""
-        file = path / SWEEP
-        if file.is_file():
-            held = _read(file) or {}
-            for name, value in whose.items():
-                if held.get(name) != value:
-                    raise CimError(
-                        f"{path}: holds a sweep with another {NAMES[name]}; expected a new folder "
-                        "(-o DIR)"
-                    )
-            _clear(path)
-        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise CimError(
-                f"{path}: exists and holds no sweep, so nothing is written there; expected a new "
-                "folder (-o DIR)"
-            )
-        else:
-            replace_texts(path, {SWEEP: json.dumps(dict(whose), indent=1) + "\n"}, "the sweep")
-        return cls(path)
-
     def references(self, name: str) -> Yardstick | None:
         """The references that an earlier run kept; None where there are none."""
         file = self.path / REFERENCES
@@ -138,10 +126,71 @@ class Folder:
         replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
 
 
+@contextmanager
+def opened(path: Path, whose: Identity) -> Iterator[Folder]:
+    """Open or make the folder, for this process alone until the end.
+
+    Raises CimError where it holds another sweep or something else, and where another process is at
+    work in it.
+    """
+    if path.exists() and not (path / SWEEP).is_file():
+        only_left = path.is_dir() and all(one.name.startswith(LEFT) for one in path.iterdir())
+        if not only_left:
+            raise CimError(
+                f"{path}: exists and holds no sweep, so nothing is written there; expected a new "
+                "folder (-o DIR)"
+            )
+    with _locked(path):
+        if (path / SWEEP).is_file():
+            _check(path, whose)
+            _clear(path)
+        else:
+            replace_texts(path, {SWEEP: json.dumps(dict(whose), indent=1) + "\n"}, "the sweep")
+        yield Folder(path)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the folder's lock, which ends with the process whatever ends that."""
+    file = path / LOCK
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        stream = file.open("a+")
+    except OSError as error:
+        raise unwritable(path, error) from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            raise CimError(
+                f"{path}: another sweep is at work there (process {stream.read().strip()}); "
+                "expected it to end first, or a new folder (-o DIR)"
+            ) from None
+        stream.truncate(0)
+        stream.write(f"{os.getpid()}\n")
+        stream.flush()
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _check(path: Path, whose: Identity) -> None:
+    """Raise CimError where the folder's sweep is not `whose`."""
+    held = _read(path / SWEEP) or {}
+    for name, value in whose.items():
+        if held.get(name) != value:
+            raise CimError(
+                f"{path}: holds a sweep with another {NAMES[name]}; expected a new folder (-o DIR)"
+            )
+
+
 def _clear(path: Path) -> None:
-    """Remove the hidden folders that a killed run left half-way."""
-    for left in [*path.glob(".*/"), *path.glob(f"{POINTS}/.*/")]:
-        shutil.rmtree(left, ignore_errors=True)
+    """Remove the folders that a killed run left half-way."""
+    for prefix in (PARTIAL, SHARED):
+        for left in [*path.glob(f"{prefix}*/"), *path.glob(f"{POINTS}/{prefix}*/")]:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _read(file: Path) -> dict[str, Any] | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cimtool.errors import CimError
 from cimtool.hardware.target import Target, derived, load_target
@@ -63,6 +65,14 @@ class Point:
         """The values by the names that results give their keys."""
         return {dotted(key): value for key, value in self.values}
 
+    @property
+    def unit(self) -> str:
+        """What one of its arrays is: counts of arrays are comparable where this is the same."""
+        if self.build is None:
+            return ""
+        settings = self.build.settings
+        return f"{self.base}, {settings.rows}x{settings.columns}"
+
 
 @dataclass(frozen=True)
 class Build:
@@ -101,7 +111,7 @@ def read_grid(grid: Grid) -> tuple[Axis, ...]:
     """Check every key and value of a grid by itself; CimError for the first that is wrong."""
     if not grid:
         raise CimError(f"--grid is missing; expected at least one KEY=VALUE,VALUE, {EXAMPLE}")
-    axes = [_axis(key, tuple(values)) for key, values in grid.items()]
+    axes = [_axis(key, _values(key, values)) for key, values in grid.items()]
     for index, axis in enumerate(axes):
         if any(axis.key == other.key for other in axes[:index]):
             raise CimError(f"--grid {axis.name} is given twice; expected all of its values at once")
@@ -112,6 +122,24 @@ def read_grid(grid: Grid) -> tuple[Axis, ...]:
             "or sweep in parts"
         )
     return tuple(axes)
+
+
+def _values(name: str, values: object) -> tuple[Value, ...]:
+    """The values of a key as plain ones: paths as texts, NumPy's numbers as Python's."""
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise CimError(f"--grid {name}: {values!r} is no list; expected a list of values")
+    plain = []
+    for value in values:
+        one = value.item() if isinstance(value, np.generic) else value
+        one = str(one) if isinstance(one, Path) else one
+        if not isinstance(one, int | float | str):
+            raise CimError(
+                f"--grid {name}: {value!r} is no value; expected a number, a text, true or false"
+            )
+        plain.append(one)
+    return tuple(plain)
 
 
 def _axis(name: str, values: tuple[Value, ...]) -> Axis:

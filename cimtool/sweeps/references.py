@@ -10,33 +10,37 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from cimtool.arrays import Array, FloatArray, IntArray
-from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.progress import Say
-from cimtool.reference.metrics import Against
+from cimtool.reference.metrics import Against, on_grid
 from cimtool.reference.queries import compared, limit_metrics, once, retrieved
-from cimtool.reference.statistics import Gaussians
 from cimtool.simulator import Simulator
-from cimtool.verification.drift import POLYNOMIAL
-from cimtool.verification.references import DEFAULT_SAMPLES, EXACT, References
+from cimtool.verification.references import (
+    DEFAULT_SAMPLES,
+    EXACT,
+    References,
+    reference_scores,
+    trained_features,
+    within_float64,
+)
 
 SAMPLES = DEFAULT_SAMPLES
 MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
-KEPT = ("scores", "polynomial", "sampled", "right")
+KEPT = ("scores", "surrogate", "sampled", "right")
 
 
 @dataclass(frozen=True, eq=False)
 class Yardstick:
     """Scores [n, m] of the evaluation pairs that no hardware has touched.
 
-    `scores` are the reference's, `name` says which it is; `polynomial` the float surrogate's;
+    `scores` are the reference's, `name` says which it is; `surrogate` the float score's;
     `sampled` those of Monte Carlo where the teacher is known; `right` [n] the right videos.
     """
 
     name: str
     scores: FloatArray
-    polynomial: FloatArray
+    surrogate: FloatArray
     sampled: FloatArray | None
     right: IntArray
 
@@ -53,22 +57,22 @@ class Yardstick:
     def metrics(self, scores: Array) -> dict[str, float]:
         """Drift of scores [n, m] from the reference, retrieval and its losses, by name.
 
-        Losses are fractions, the worse of both directions; `polynomial_rmse` is the distance from
-        the float polynomial, and `r1_*` are recalls themselves.
+        Losses are fractions, the worse of both directions; `float_rmse` is the distance from
+        the float score, and `r1_*` are recalls themselves.
         """
-        scores = scores.astype(np.float64)
+        scores = on_grid(scores)
         own = once(retrieved(scores, self.right).merged(compared(scores, self.against)))
         kept = ("centred_rmse", "bias", "spread", "r1_text_to_video", "r1_video_to_text")
-        difference = scores - self.polynomial
+        difference = scores - self.surrogate
         return {
             **limit_metrics(own, self.figures),
-            "polynomial_rmse": float(np.sqrt(np.mean(difference * difference))),
+            "float_rmse": float(np.sqrt(np.mean(difference * difference))),
             **{name: own[name] for name in kept},
         }
 
-    def baselines(self) -> dict[str, dict[str, float]]:
-        """The same metrics of the float polynomial, and of Monte Carlo beside it."""
-        found = {POLYNOMIAL: self.metrics(self.polynomial)}
+    def baselines(self, surrogate: str) -> dict[str, dict[str, float]]:
+        """The same metrics of the float score, called `surrogate`, and of Monte Carlo beside it."""
+        found = {surrogate: self.metrics(self.surrogate)}
         if self.sampled is not None:
             found[MONTE_CARLO] = self.metrics(self.sampled)
         return found
@@ -90,9 +94,9 @@ class Yardstick:
 
 
 def reference_name(model: Model) -> str:
-    """What the reference of a model is: the polynomial itself where a or b is not known."""
-    known = model.a is not None and model.b is not None
-    return EXACT if known else POLYNOMIAL
+    """What the reference of a model is: its float score where that is not sampled."""
+    known = model.head.is_sampled and model.a is not None and model.b is not None
+    return EXACT if known else model.head.surrogate
 
 
 def references(model: Model, data: Embeddings, say: Say) -> Yardstick:
@@ -100,10 +104,10 @@ def references(model: Model, data: Embeddings, say: Say) -> Yardstick:
     pairs = f"{len(data.text)} x {len(data.video)} pairs"
     say(f"the trained model: {pairs}")
     trained = Simulator(model.program)
-    features = {m: trained.encode(m, getattr(data, m)) for m in MODALITIES}
-    polynomial = trained.score(features["text"], features["video"])
-    text, video = (Gaussians(features[m]["mu"], features[m]["s"]) for m in MODALITIES)
-    known = References(samples=SAMPLES).of(text, video, model, say)
+    features = trained_features(trained, data)
+    with within_float64(data):
+        scores = on_grid(trained.score(features["text"], features["video"]))
+    known = reference_scores(References(samples=SAMPLES), model, trained, features, data, say)
     if known is None or known.exact is None:
-        return Yardstick(POLYNOMIAL, polynomial, polynomial, None, data.right)
-    return Yardstick(EXACT, known.exact, polynomial, known.monte_carlo, data.right)
+        return Yardstick(model.head.surrogate, scores, scores, None, data.right)
+    return Yardstick(EXACT, known.exact, scores, known.monte_carlo, data.right)

@@ -19,6 +19,7 @@ from cimtool.sweeps.grid import Axis, Point
 
 TableFormat = Literal["csv", "parquet"]
 JSON_FILE = "results.json"
+TABLES = ("results.csv", "results.parquet")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Sweep:
     """All points of a sweep, in the order of the grid, and how this run came by them.
 
     `baselines` are the metrics of scores that no hardware has touched; `resumed` points were done
-    by an earlier run.
+    by an earlier run; `files` are those that the model was read from, with the SHA-256 of each.
     """
 
     model: str
@@ -51,6 +52,7 @@ class Sweep:
     outcomes: Sequence[Outcome]
     chosen: Chosen | None
     resumed: int
+    files: Sequence[tuple[str, str]] = ()
     written: Sequence[Path] = ()
 
     @property
@@ -61,7 +63,12 @@ class Sweep:
     @property
     def fronts(self) -> dict[str, list[int]]:
         """The points on each Pareto front, by the cost that drift is held against."""
-        return {cost: front(self.outcomes, cost) for cost in COSTS}
+        return {cost: front(self.outcomes, cost, self.units) for cost in COSTS}
+
+    @property
+    def units(self) -> list[str]:
+        """What one array of each point is."""
+        return [point.unit for point in self.points]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name: the same whatever computed the points, and in how many runs."""
@@ -69,6 +76,7 @@ class Sweep:
             "format_version": FORMAT_VERSION,
             "cimtool_version": __version__,
             "model": self.model,
+            "files": {Path(name).name: digest for name, digest in self.files},
             "data": dict(self.data),
             "reference": self.reference,
             "baselines": {name: dict(values) for name, values in self.baselines.items()},

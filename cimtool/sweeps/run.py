@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from cimtool.calibration_rows import calibration_digests, require_unseen
-from cimtool.compilation import calibration_rows
+from cimtool.compilation import calibration_rows, layer_names
 from cimtool.dies import MOST_TRIALS
 from cimtool.errors import CheckFailed, CimError
 from cimtool.files import replace_files
 from cimtool.hardware.noise.times import parse_time
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.loading.model import Model
+from cimtool.named import nearest
+from cimtool.passes.gallery import SCORE_LAYERS
 from cimtool.progress import Say
 from cimtool.sweeps.bench import Bench, DieRequest, Outcome, make_bench
 from cimtool.sweeps.choice import cheapest
-from cimtool.sweeps.command import Sources, compile_command
-from cimtool.sweeps.folder import Folder, identity, point_digest
-from cimtool.sweeps.grid import Axis, Build, Point
+from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command
+from cimtool.sweeps.folder import Folder, identity, opened, point_digest
+from cimtool.sweeps.grid import LAYERS, Axis, Build, Point
 from cimtool.sweeps.page import PAGE, pareto_page
 from cimtool.sweeps.references import Yardstick, reference_name, references
-from cimtool.sweeps.results import Chosen, Sweep, TableFormat, sweep_files
+from cimtool.sweeps.results import TABLES, Chosen, Sweep, TableFormat, sweep_files
 from cimtool.sweeps.workers import Compute, workers
 
 
@@ -89,6 +92,7 @@ def run_sweep(
     Every point that is done is kept at once. Raises CimError where the folder holds another sweep
     or no worker answers, PointsFailed at the end where points failed.
     """
+    _check_layers(model, plan)
     name = reference_name(model)
     whose = identity(model, calibration, data, name)
     builds = {
@@ -96,8 +100,7 @@ def run_sweep(
         for point in plan.points
         if point.build is not None
     }
-    with workers(plan.jobs, plan.dask, place) as compute:
-        folder = Folder.opened(place, whose)
+    with workers(plan.jobs, plan.dask, place) as compute, opened(place, whose) as folder:
         kept = {digest: folder.outcome(digest) for digest in builds}
         done = {digest: outcome for digest, outcome in kept.items() if outcome is not None}
         resumed = len(done)
@@ -107,25 +110,37 @@ def run_sweep(
             any_settings = next(iter(left.values())).settings
             bench = make_bench(model, calibration, data, found, plan.dies, any_settings, say)
             done |= _computed(compute, bench, left, folder, say)
-    outcomes = [
-        Outcome(point.refusal)
-        if point.build is None
-        else done[point_digest(whose, point.build, plan.dies)]
-        for point in plan.points
-    ]
-    sweep = Sweep(
-        model=model.name,
-        data={"file": data.file, "texts": len(data.text), "videos": len(data.video)},
-        reference=name,
-        baselines=found.baselines(),
-        axes=plan.axes,
-        dies=plan.dies,
-        points=plan.points,
-        outcomes=outcomes,
-        chosen=None,
-        resumed=resumed,
-    )
-    return _written(sweep, plan, place)
+        outcomes = [
+            Outcome(point.refusal)
+            if point.build is None
+            else done[point_digest(whose, point.build, plan.dies)]
+            for point in plan.points
+        ]
+        sweep = Sweep(
+            model=model.name,
+            data={"file": data.file, "texts": len(data.text), "videos": len(data.video)},
+            reference=name,
+            baselines=found.baselines(model.head.surrogate),
+            axes=plan.axes,
+            dies=plan.dies,
+            points=plan.points,
+            outcomes=outcomes,
+            chosen=None,
+            resumed=resumed,
+            files=model.files,
+        )
+        return _written(sweep, plan, place)
+
+
+def _check_layers(model: Model, plan: Plan) -> None:
+    """Raise CimError for a pattern of the grid that matches no layer, whatever the mapping."""
+    known = [*layer_names(model), *(name for names in SCORE_LAYERS.values() for name in names)]
+    for axis in plan.axes:
+        if axis.key[0] == LAYERS and not any(fnmatchcase(name, axis.key[1]) for name in known):
+            raise CimError(
+                f"--grid {axis.name}: matches no layer of the model, which has "
+                f"{', '.join(known)}{nearest(axis.key[1], known)}"
+            )
 
 
 def _references(folder: Folder, model: Model, data: Embeddings, name: str, say: Say) -> Yardstick:
@@ -154,14 +169,16 @@ def _written(sweep: Sweep, plan: Plan, place: Path) -> Sweep:
     """Choose within the budget, write all files, and fail where points did."""
     texts: dict[str, str] = {}
     if plan.budget:
-        choice = cheapest(sweep.outcomes, plan.budget)
+        choice = cheapest(sweep.outcomes, plan.budget, sweep.units)
         command = ""
-        if choice is not None and plan.sources is not None:
+        if choice is not None and choice.index is not None and plan.sources is not None:
             command, texts = compile_command(sweep.points[choice.index], plan.sources, place)
         sweep = replace(sweep, chosen=Chosen(plan.budget, choice, command))
     texts[PAGE] = pareto_page(sweep)
     files = sweep_files(sweep, plan.table) | {name: t.encode() for name, t in texts.items()}
     sweep = replace(sweep, written=replace_files(place, files, "the results"))
+    for name in {*TABLES, TARGET_FILE, SETTINGS_FILE} - set(files):
+        (place / name).unlink(missing_ok=True)  # an earlier run's, of another grid or budget
     if sweep.failed:
         raise PointsFailed(sweep, f"{place}: {sweep.failed} of {len(sweep.points)} points failed")
     if sweep.chosen is not None and sweep.chosen.choice is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
@@ -16,18 +17,17 @@ from typing import TYPE_CHECKING, Any
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+from cimtool import __version__
 from cimtool.errors import CimError
 from cimtool.hardware.kernels import thread_count
 from cimtool.sweeps.bench import Bench, Outcome, measure
+from cimtool.sweeps.folder import SHARED
 from cimtool.sweeps.grid import Build
 
 if TYPE_CHECKING:
     from distributed import Client
 
 Outcomes = Iterator[tuple[str, Outcome]]
-
-SHARED = ".shared-"
-"""How the name of the folder begins that holds what processes share."""
 
 CONNECT_SECONDS = 5
 """How long a Dask scheduler may take to answer."""
@@ -91,9 +91,11 @@ def connected(address: str) -> Client:
             found: Mapping[str, Any] = await asyncio.wait_for(scheduler.identity(), CONNECT_SECONDS)
             return found
 
-    # Before there is a client: one that cannot connect tells of it for long, in many lines.
+    # Before there is a client: one that cannot connect tells of it for long, in many lines. In a
+    # thread, for a caller (a notebook) whose own thread has a loop at work.
     try:
-        scheduler = asyncio.run(identity())
+        with ThreadPoolExecutor(1) as thread:
+            scheduler = thread.submit(asyncio.run, identity()).result()
     except (OSError, ValueError, TypeError, MemoryError):  # the last two: what answers is no Dask
         raise CimError(
             f"--dask {address}: no scheduler answered within {CONNECT_SECONDS} seconds; expected "
@@ -123,11 +125,16 @@ def on_cluster(bench: Bench, builds: Mapping[str, Build], client: Client, addres
                 f"--dask {address}: a worker could not compute a point ({type(error).__name__}: "
                 f"{error}); expected workers with this cimtool and memory for the model"
             )
-        yield future.result()
+        version, digest, outcome = future.result()
+        if version != __version__:
+            raise CimError(
+                f"--dask {address}: a worker has cimtool {version}; expected {__version__}, as here"
+            )
+        yield digest, outcome
 
 
-def _answered(bench: Bench, digest: str, build: Build) -> tuple[str, Outcome]:
-    return digest, measure(bench, build)
+def _answered(bench: Bench, digest: str, build: Build) -> tuple[str, str, Outcome]:
+    return __version__, digest, measure(bench, build)
 
 
 Compute = Callable[[Bench, Mapping[str, Build]], Outcomes]

@@ -28,11 +28,30 @@ def survival_sentence(report: Report) -> str:
     if loss is None:
         return "The loss of R@1 is not known"
     points = f"{change_text(loss)} points"
+    if report.noisy:
+        return f"{_of_dies(report)}; noise-free {points}"
     if loss.low > 0:
         return f"It loses R@1, more than other queries could explain: {points}"
     if loss.high < 0:
         return f"It gains R@1 on the reference: a loss of {points}"
     return f"No sure loss of R@1: {points}, within what other queries would change"
+
+
+def _of_dies(report: Report) -> str:
+    """What the dies lose of R@1 at the time that costs them most."""
+    worst = max((one.median for one in report.noisy), key=lambda row: row.losses["r1_loss"].value)
+    loss = worst.losses["r1_loss"]
+    does = "loses R@1 more than other queries could explain" if loss.low > 0 else "may lose R@1"
+    return f"On a chip ({worst.stage}) it {does}: {change_text(loss)} points"
+
+
+def verdict(report: Report) -> str:
+    """What the checks found, in a word or two; without limits only bits were checked."""
+    if report.failed:
+        return f"{counted(len(report.failures), 'check')} failed"
+    if not report.limits:
+        return "bits agree, no limit was set"
+    return "all checks hold" + (", of the noise-free model" if report.noisy else "")
 
 
 def die_sentences(report: Report) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.metrics import Drift, Recall
-from cimtool.verification.drift import POLYNOMIAL, Row
+from cimtool.verification.drift import Row
 from cimtool.verification.report import Report
 
 NOTHING = "-"
@@ -33,7 +33,11 @@ def number(value: float | None) -> str:
 
 def percent(value: float | None) -> str:
     """A share in percent with one digit after the point; nothing where it is of nothing."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f}"
+    return (
+        NOTHING
+        if value is None or not math.isfinite(value)
+        else f"{round(100 * value, 1) + 0.0:.1f}"
+    )
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ STAGE = Column("stage", lambda row: None, text=lambda row: row.stage)
 
 def survivors(report: Report) -> tuple[Row, ...]:
     """The rows that say whether a model survives: reference, surrogate, compiled model, dies."""
-    names = (report.reference.name, POLYNOMIAL)
+    names = (report.reference.name, report.surrogate)
     start = [row for row in report.rows if row.stage in dict.fromkeys(names)]
     compiled = replace(report.final, stage="compiled model")
     return (*start, compiled, *(row for one in report.noisy for row in one.rows))
@@ -116,8 +120,8 @@ def change_text(change: Change | None) -> str:
     """A difference of shares in points with its interval."""
     if change is None:
         return NOTHING
-    low, high = (percent(end + 0.0) for end in (change.low, change.high))
-    return f"{percent(change.value + 0.0)} [{low}, {high}]"
+    low, high = (percent(end) for end in (change.low, change.high))
+    return f"{percent(change.value)} [{low}, {high}]"
 
 
 def drift_columns(report: Report) -> tuple[Column, ...]:
@@ -168,9 +172,9 @@ def drift_columns(report: Report) -> tuple[Column, ...]:
             "RMSE against Monte Carlo, whose own scatter is in it",
         ),
         Column(
-            "vs\npoly.",
-            lambda row: row.polynomial_rmse,
-            meaning="RMSE against the float polynomial: all that was lost since",
+            "vs\nfloat",
+            lambda row: row.float_rmse,
+            meaning=f"RMSE against the float {report.surrogate}: all that was lost since",
         ),
         Column(
             "top-1\n%",
@@ -179,11 +183,11 @@ def drift_columns(report: Report) -> tuple[Column, ...]:
             meaning="queries with the reference's best item, the worse of both directions",
         ),
         Column(
-            "poly.\ntop-1",
-            lambda row: row.polynomial_top1,
+            "float\ntop-1",
+            lambda row: row.float_top1,
             percent,
             False,
-            "the same against the float polynomial",
+            f"the same against the float {report.surrogate}",
         ),
         Column(
             "rank\ncorr.",

@@ -16,7 +16,6 @@ from cimtool.errors import CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.progress import Say, silent
 from cimtool.verification.columns import number, percent
-from cimtool.verification.drift import POLYNOMIAL
 from cimtool.verification.references import References
 from cimtool.verification.render import WIDTH
 from cimtool.verification.report import FORMAT_VERSION, Report, VerificationFailed
@@ -87,7 +86,8 @@ def _prefixed(say: Say, name: str) -> Say:
 
 
 def _decided(report: Report) -> dict[str, str]:
-    values = {"model": report.model, "target": report.target, **report.settings}
+    values = {"model": report.model, "score": report.surrogate, "target": report.target}
+    values |= report.settings
     return {name: setting_text(value) for name, value in values.items()}
 
 
@@ -117,20 +117,22 @@ def _settings(found: Comparison) -> Lines:
 
 
 def _steps(found: Comparison) -> Lines:
-    """RMSE that each step adds, from the polynomial on."""
-    stages = [row.stage for row in found.reports[0].rows]
-    lines: Lines = []
-    for position in range(stages.index(POLYNOMIAL), len(stages)):
-        rows = [report.rows[position] for report in found.reports]
-        lines.append((f"step: {stages[position]}", [number(row.step_rmse) for row in rows]))
-    return lines
+    """RMSE that each step adds, from the float score on."""
+    surrogates = " or ".join(dict.fromkeys(report.surrogate for report in found.reports))
+    each = [
+        {surrogates if row.stage == report.surrogate else row.stage: row.step_rmse for row in rows}
+        for report in found.reports
+        if (rows := report.compiled_rows)
+    ]
+    longest = max(each, key=lambda one: len(one))
+    return [(f"step: {name}", [number(one.get(name)) for one in each]) for name in longest]
 
 
 RESULTS: tuple[tuple[str, Callable[[Report], str]], ...] = (
     ("RMSE", lambda r: number(r.metrics["logit_rmse"])),
-    ("RMSE vs poly.", lambda r: number(r.headline.compiled_rmse)),
-    ("% of poly. spread", lambda r: percent(r.headline.relative_rmse)),
-    ("top-1 % vs poly.", lambda r: percent(r.headline.top1_agreement)),
+    ("RMSE vs float", lambda r: number(r.headline.compiled_rmse)),
+    ("% of float spread", lambda r: percent(r.headline.relative_rmse)),
+    ("top-1 % vs float", lambda r: percent(r.headline.top1_agreement)),
     ("R@1 loss, points", lambda r: percent(r.metrics["r1_loss"])),
     ("R@5 loss, points", lambda r: percent(r.metrics["r5_loss"])),
     ("R@10 loss, points", lambda r: percent(r.metrics["r10_loss"])),

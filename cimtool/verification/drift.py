@@ -1,4 +1,4 @@
-"""The drift table: one row a stage, against the reference, the polynomial and the stage before."""
+"""The drift table: one row a stage, against the reference, the float score and the stage before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from cimtool.reference.metrics import (
     Drift,
     Retrieval,
     average_precisions,
+    common_mean,
     cosine_gaps,
+    on_grid,
+    spreads,
 )
 from cimtool.reference.queries import (
     Measured,
@@ -32,12 +35,6 @@ from cimtool.reference.queries import (
 
 GAP_DECIMALS = 12
 """Cosine gaps are rounded to these: less is rounding in float64, and no gap must read 0."""
-
-TIE_GRID = 2.0**-30
-"""Scores this share of the largest apart are one: equal items differ by rounding in float64."""
-
-POLYNOMIAL = "polynomial"
-"""The row of the float surrogate: the trained program before any pass."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +75,8 @@ class Row:
     """One stage of the table; None is a figure not known, or of a row compared with itself.
 
     `spread` is the mean over queries of the standard deviation of the row's own scores within a
-    query. `drift` is against the reference; `polynomial_rmse` and `polynomial_top1` are the RMSE
-    and top-1 agreement against the float polynomial, `monte_carlo_rmse` the RMSE against Monte
+    query. `drift` is against the reference; `float_rmse` and `float_top1` are the RMSE
+    and top-1 agreement against the float score, `monte_carlo_rmse` the RMSE against Monte
     Carlo; `step_rmse` is the RMSE against the row before. `intervals` are of the figures by name,
     `losses` what the reference has more of them, paired.
     """
@@ -87,8 +84,8 @@ class Row:
     stage: str
     drift: Drift | None = None
     spread: float | None = None
-    polynomial_rmse: float | None = None
-    polynomial_top1: float | None = None
+    float_rmse: float | None = None
+    float_top1: float | None = None
     monte_carlo_rmse: float | None = None
     step_rmse: float | None = None
     retrieval: Retrieval | None = None
@@ -111,8 +108,8 @@ def row_from(stage: str, values: Mapping[str, float], queries: Queries) -> Row:
         stage,
         drift=drift_of(values) if "logit_rmse" in values else None,
         spread=values.get("own_spread"),
-        polynomial_rmse=values.get("polynomial_rmse"),
-        polynomial_top1=values.get("polynomial_top1"),
+        float_rmse=values.get("float_rmse"),
+        float_top1=values.get("float_top1"),
         monte_carlo_rmse=values.get("monte_carlo_rmse"),
         step_rmse=values.get("step_rmse"),
         retrieval=retrieval_of(values, queries) if "rank" in queries.text else None,
@@ -140,39 +137,28 @@ def rmse(scores: Array, other: Array) -> float:
     return float(np.sqrt(np.mean(difference * difference)))
 
 
-def on_grid(scores: Array) -> FloatArray:
-    """Round scores to multiples of TIE_GRID of the largest, a power of two; integers stay exact.
-
-    Without it the ranks of equal items would be the rounding of one machine's matrix product.
-    """
-    scores = scores.astype(np.float64)
-    _, exponent = np.frexp(np.abs(scores).max())
-    step = np.ldexp(TIE_GRID, int(exponent))
-    rounded: FloatArray = np.rint(scores / step) * step
-    return rounded
-
-
 class Table:
-    """Collects rows stage by stage and holds five matrices [n, m] at most.
+    """Collects rows stage by stage and holds five matrices [n, m], the references' two with them.
 
-    `reference` is what drift is measured against, None for the float polynomial itself.
+    Measuring a row takes about two more, whatever comes with it.
+    `reference` is what drift is measured against, None for the float score itself.
     """
 
     def __init__(self, truth: Truth, reference: FloatArray | None):
         self.truth = truth
         self.rows: list[Row] = []
         self.queries: list[Queries] = []
-        self._shape = (0, 0)
+        self._videos = 0
         self._reference = None if reference is None else Against(reference)
-        self._polynomial: Against | None = None
+        self._float: Against | None = None
         self._monte_carlo: Against | None = None
         self._before: Against | None = self._reference
         self._mean: FloatArray | None = None
 
     @property
     def scores(self) -> FloatArray:
-        """The scores [n, m] that drift is measured against: the reference's or the polynomial's."""
-        against = self._reference or self._polynomial
+        """The scores [n, m] that drift is measured against: the reference's or the float ones."""
+        against = self._reference or self._float
         if against is None:
             raise TypeError("the table has no scores yet")
         return against.scores
@@ -199,35 +185,35 @@ class Table:
     def add(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> None:
         """Append a stage's row from its scores [n, m] and real means [n, d], [m, d].
 
-        The first one is the float polynomial.
+        The first one is the float score: of the trained program before any pass.
         """
         scores = on_grid(scores)
         queries = self.measured(scores, text_mu, video_mu)
         self._append(row_of(stage, queries), queries)
         self._before = Against(scores)
-        if self._polynomial is None:
-            self._polynomial = self._before
+        if self._float is None:
+            self._float = self._before
 
     def _append(self, row: Row, queries: Queries) -> None:
         self.rows.append(row)
         self.queries.append(queries)
 
     def _retrieved(self, scores: FloatArray) -> Queries:
-        self._shape = (scores.shape[0], scores.shape[1])
+        self._videos = scores.shape[1]
         found = retrieved(scores, self.truth.text_to_video)
         return found.merged(precision_queries(scores, self.truth))
 
     def measured(self, scores: FloatArray, text_mu: Array, video_mu: Array) -> Queries:
         """What the queries got of scores of `on_grid`; the step is from the last row added."""
         found = self._retrieved(scores)
-        found.text["own_spread"] = scores.std(axis=1)
-        reference = self._reference or self._polynomial
+        found.text["own_spread"] = spreads(scores)
+        reference = self._reference or self._float
         if reference is not None:
             found = found.merged(compared(scores, reference))
-        if self._polynomial is not None:
-            found.text["polynomial_squares"] = self._polynomial.squares(scores)
-            best = self._polynomial.same_best(scores)
-            found.text["polynomial_best"], found.video["polynomial_best"] = best
+        if self._float is not None:
+            found.text["float_squares"] = self._float.squares(scores)
+            best = self._float.same_best(scores)
+            found.text["float_best"], found.video["float_best"] = best
         if self._monte_carlo is not None:
             found.text["monte_carlo_squares"] = self._monte_carlo.squares(scores)
         if self._before is not None:
@@ -241,7 +227,7 @@ class Table:
 
         `fold` takes one common vector from both modalities: distances stay, cosines would not.
         """
-        mean = (text.mean(axis=0) + video.mean(axis=0)) / 2
+        mean = common_mean(text, video)
         if self._mean is None:
             self._mean = mean
         offset = self._mean - mean
@@ -258,7 +244,8 @@ class Table:
     def uncertainties(self, rows: Sequence[Measured], seed: int) -> list[Uncertainty]:
         """The uncertainty of rows measured on this table's pairs.
 
-        Losses are against the reference's row, or the polynomial's where there is no reference.
+        Losses are against the reference's row, or the float score's where there is no reference.
         """
         first = next(one for one in self.queries if "rank" in one.text)
-        return uncertainties(rows, partial(figures, first), *self._shape, seed)
+        right = self.truth.text_to_video
+        return uncertainties(rows, partial(figures, first), right, self._videos, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,20 +10,26 @@ import numpy as np
 from cimtool.arrays import Array, FloatArray
 from cimtool.emit.bundle import ModelCard
 from cimtool.errors import CimError
-from cimtool.ir.program import MODALITIES, Program
+from cimtool.ir.heads import Head, Span
+from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.pipeline import Stage
 from cimtool.progress import Say
-from cimtool.reference.statistics import Gaussians
 from cimtool.simulator import Features, Simulator
-from cimtool.verification.drift import POLYNOMIAL, Table, Truth, truth_of
-from cimtool.verification.references import Known, Reference, References, Scatter
+from cimtool.verification.drift import Table, Truth, truth_of
+from cimtool.verification.references import (
+    Known,
+    Reference,
+    References,
+    Scatter,
+    reference_scores,
+    trained_features,
+    within_float64,
+)
 from cimtool.verification.saturation import Domain, domains
 
-Range = tuple[float, float]
-
 JITTER = 1e-3
-"""The share of the range of ed and of vd by which the polynomial is tried."""
+"""The share of the range of each statistic by which the float score is tried."""
 
 JITTER_PAIRS = 10_000
 """Pairs on which it is tried."""
@@ -32,7 +39,7 @@ JITTER_PAIRS = 10_000
 class Evaluation:
     """What all stages gave: the rows so far, and the compiled program's own results.
 
-    `scatter` is None where the teacher's a and b are not known.
+    `scatter` is None where the head has no sampled score or the teacher's a and b are not known.
     """
 
     reference: Reference
@@ -42,8 +49,8 @@ class Evaluation:
     features: dict[str, Features]
     scores: FloatArray
     domains: tuple[Domain, ...]
-    statistics: tuple[Range, Range]  # of ed and of vd, as the trained program sees them
-    jitter: float  # of the polynomial, where ed or vd is JITTER of its range off
+    statistics: Mapping[str, Span]  # ranges of ed and vd, as the trained program sees them
+    jitter: float  # of the float score, where a statistic is JITTER of its range off
 
 
 def evaluate(
@@ -58,13 +65,13 @@ def evaluate(
     Raises CimError where a stage's scores are not finite.
     """
     trained = Simulator(stages[0].program)
-    features = encode(trained, data)
-    scores, statistics, some = _score_with_statistics(trained, features)
-    jitter = model.polynomial.jitter(*some, JITTER)
-    items = [Gaussians(features[m]["mu"], features[m]["s"]) for m in MODALITIES]
-    known = references.of(items[0], items[1], model, say)
-    table = _table(truth_of(data.right, data.labels, len(data.video)), references, known)
-    _add(table, POLYNOMIAL, scores, stages[0].program, features)
+    features = trained_features(trained, data)
+    head = model.head
+    with within_float64(data):
+        scores, statistics, some = _score_with_statistics(trained, features, head.statistics)
+    known = reference_scores(references, model, trained, features, data, say)
+    table = _table(truth_of(data.right, data.labels, len(data.video)), references, known, head)
+    _add(table, head.surrogate, scores, stages[0].program, features)
     found: tuple[Domain, ...] = ()
     simulator = trained
     for stage in stages[1:]:
@@ -77,7 +84,7 @@ def evaluate(
             say(f"{stage.name}: counting saturated pairs")
             found += domains(simulator, stage.name, features, data.right)
     return Evaluation(
-        Reference(POLYNOMIAL if known is None else references.name),
+        Reference(head.surrogate if known is None else references.name),
         None if known is None else known.scatter,
         table,
         simulator,
@@ -85,16 +92,16 @@ def evaluate(
         scores,
         found,
         statistics,
-        jitter,
+        head.jitter(some, JITTER),
     )
 
 
-def _table(truth: Truth, references: References, known: Known | None) -> Table:
-    """The table with the rows of the references."""
+def _table(truth: Truth, references: References, known: Known | None, head: Head) -> Table:
+    """The table with the rows of the references that the head has."""
     names = (references.name, references.monte_carlo_name)
     if known is None:
         table = Table(truth, None)
-        for name in dict.fromkeys(names):
+        for name in dict.fromkeys(names if head.is_sampled else ()):
             table.add_unknown(name)
         return table
     if known.exact is None:
@@ -116,20 +123,22 @@ def encode(simulator: Simulator, data: Embeddings) -> dict[str, Features]:
 
 
 def _score_with_statistics(
-    trained: Simulator, features: dict[str, Features]
-) -> tuple[FloatArray, tuple[Range, Range], tuple[FloatArray, FloatArray]]:
-    """Scores [n, m] of the trained program, ranges of ed and vd, and ed and vd of some pairs."""
+    trained: Simulator, features: dict[str, Features], statistics: tuple[str, ...]
+) -> tuple[FloatArray, dict[str, Span], dict[str, FloatArray]]:
+    """Scores [n, m] of the trained program; ranges of its statistics, and those of some pairs."""
     logit = trained.program.score.outputs["logit"]
-    parts, ends, some = [], [], []
-    for _, values in trained.iter_score(features["text"], features["video"], (logit, "ed", "vd")):
+    parts: list[FloatArray] = []
+    ends: dict[str, list[Span]] = {name: [] for name in statistics}
+    some: dict[str, list[FloatArray]] = {name: [] for name in statistics}
+    wanted = (logit, *statistics)
+    for _, values in trained.iter_score(features["text"], features["video"], wanted):
         parts.append(values[logit])
-        ends.append([(values[k].min(), values[k].max()) for k in ("ed", "vd")])
         apart = -(-values[logit].size // JITTER_PAIRS)
-        some.append([values[k].reshape(-1)[::apart] for k in ("ed", "vd")])
-    (ed_lo, vd_lo), (ed_hi, vd_hi) = np.min(ends, axis=0)[:, 0], np.max(ends, axis=0)[:, 1]
-    ranges = (float(ed_lo), float(ed_hi)), (float(vd_lo), float(vd_hi))
-    ed, vd = (np.concatenate(block) for block in zip(*some, strict=True))
-    return np.concatenate(parts), ranges, (ed, vd)
+        for name in statistics:
+            ends[name].append((float(values[name].min()), float(values[name].max())))
+            some[name].append(values[name].reshape(-1)[::apart])
+    spans = {name: (min(lo for lo, _ in v), max(hi for _, hi in v)) for name, v in ends.items()}
+    return np.concatenate(parts), spans, {name: np.concatenate(v) for name, v in some.items()}
 
 
 def _add(

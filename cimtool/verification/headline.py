@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cimtool.reference.bootstrap import Change
-from cimtool.verification.drift import POLYNOMIAL, Row
-from cimtool.verification.references import Scatter
+from cimtool.verification.drift import Row
+from cimtool.verification.references import DEFAULT_SAMPLES, Scatter
 
 BROKEN_SURROGATE = 2.0
-"""A surrogate so many times as far off as Monte Carlo is off by more than sampling explains."""
+"""A surrogate so many times as far off as Monte Carlo is off by more than sampling explains.
+
+Monte Carlo of DEFAULT_SAMPLES: what it would be with thousands is no fault of a surrogate.
+"""
 
 BROKEN_RECALL = 0.01
 """One that loses so much of R@1, and more than other queries could explain, is broken as well."""
@@ -21,10 +25,10 @@ class Headline:
     """The compiled model's drift, the step that adds most of it, and what it is worth.
 
     `reference_rmse` and `reference_top1` are against the reference; `compiled_rmse`,
-    `relative_rmse` (of the polynomial's mean spread within a query, None where it has none) and
-    `top1_agreement` against the float polynomial. `equal_samples` is the K at which Monte Carlo
+    `relative_rmse` (of the float score's mean spread within a query, None where it has none) and
+    `top1_agreement` against the float score. `equal_samples` is the K at which Monte Carlo
     would err as much, None where it is not known or nothing is off. `cause` is the dearest step,
-    None where no step changes any score; it is the polynomial where the surrogate costs most.
+    None where no step changes any score; it is the float score where the surrogate costs most.
     """
 
     reference_rmse: float | None
@@ -48,31 +52,31 @@ def headline(
     scatter: Scatter | None,
     score: str,
     faults: Sequence[str],
-    jitter: float,
+    surrogate: str,
 ) -> Headline:
-    """Read the table: its last row is the compiled model, `reference` names its reference's row.
+    """Read the table: its last row is the compiled model's, `reference` names its reference's row.
 
-    `faults` and `jitter` are the surrogate's, as in `surrogate_faults`. Of one that amplifies
-    errors the later rows are of its own making, so it is the cause whatever they are.
+    `surrogate` names that of the float score; `faults` are as in `surrogate_faults`. One that has
+    any is the cause whatever the later rows are: it is what has to change first.
     """
-    start = next(i for i, row in enumerate(rows) if row.stage == POLYNOMIAL)
-    surrogate, compiled = rows[start], rows[-1]
+    start = next(i for i, row in enumerate(rows) if row.stage == surrogate)
+    trained, compiled = rows[start], rows[-1]
     exact = scatter is not None and scatter.rmse is not None
-    if exact and amplifies(surrogate, jitter):
-        before, worst = reference, surrogate
+    if faults:
+        before, worst = reference, trained
     else:
         before, worst = _dearest(rows, start, reference, exact)
     cause_rmse = worst.step_rmse or 0.0
-    spread = surrogate.spread or 0.0
-    rmse = compiled.polynomial_rmse or 0.0
+    spread = trained.spread or 0.0
+    rmse = compiled.float_rmse or 0.0
     found = Headline(
         reference_rmse=compiled.drift.logit_rmse if compiled.drift and scatter else None,
         reference_top1=compiled.drift.top1_agreement if compiled.drift and scatter else None,
         compiled_rmse=rmse,
         relative_rmse=rmse / spread if spread > 0 else None,
-        top1_agreement=1.0 if compiled.polynomial_top1 is None else compiled.polynomial_top1,
+        top1_agreement=1.0 if compiled.float_top1 is None else compiled.float_top1,
         equal_samples=_equal_samples(compiled, scatter),
-        surrogate_rmse=surrogate.drift.logit_rmse if surrogate.drift else None,
+        surrogate_rmse=trained.drift.logit_rmse if trained.drift else None,
         surrogate_broken=bool(faults),
         cause=worst.stage if cause_rmse > 0 else None,
         cause_before=before if cause_rmse > 0 else None,
@@ -80,7 +84,7 @@ def headline(
         r1_loss=compiled.losses.get("r1_loss"),
         sentences=(),
     )
-    return _said(found, rows, scatter, score, spread)
+    return _said(found, rows, scatter, score, trained)
 
 
 def _dearest(rows: Sequence[Row], start: int, reference: str, exact: bool) -> tuple[str, Row]:
@@ -96,14 +100,14 @@ def _equal_samples(compiled: Row, scatter: Scatter | None) -> float | None:
     if scatter is None or compiled.drift is None:
         return None
     if scatter.rmse is None:
-        own, error = scatter.standard_error, compiled.polynomial_rmse or 0.0
+        own, error = scatter.standard_error, compiled.float_rmse or 0.0
     else:
         own, error = scatter.rmse, compiled.drift.logit_rmse
     return scatter.samples * (own / error) ** 2 if error > 0 else None
 
 
 def _said(
-    found: Headline, rows: Sequence[Row], scatter: Scatter | None, score: str, spread: float
+    found: Headline, rows: Sequence[Row], scatter: Scatter | None, score: str, trained: Row
 ) -> Headline:
     sentences = []
     if scatter is not None and scatter.rmse is not None:
@@ -114,11 +118,11 @@ def _said(
             share = f", {found.relative_rmse:.1%} of its spread within a query"
         sentences.append(
             f"The compiled model is {found.compiled_rmse:.4g} ({score} RMSE) from the float "
-            f"polynomial{share}; top-1 agreement {found.top1_agreement:.1%}."
+            f"{trained.stage}{share}; top-1 agreement {found.top1_agreement:.1%}."
         )
         if scatter is not None:
-            sentences += _of_scatter(found, scatter, spread)
-    sentences += _of_steps(found, rows)
+            sentences += _of_scatter(found, scatter, trained)
+    sentences += _of_steps(found, trained.stage)
     if found.r1_loss is not None:
         sentences.append(_of_recall(found.r1_loss))
     return Headline(**{**vars(found), "sentences": tuple(sentences)})
@@ -131,8 +135,7 @@ def _of_exact(found: Headline, rows: Sequence[Row], scatter: Scatter, score: str
         raise TypeError("the compiled model has no drift from the exact score")
     sentences = [
         f"The compiled model is {compiled.logit_rmse:.4g} ({score} RMSE) from the exact score, "
-        f"{compiled.relative_rmse:.1%} of its spread within a query; top-1 agreement "
-        f"{compiled.top1_agreement:.1%}."
+        f"{_of_spread(compiled.relative_rmse)}; top-1 agreement {compiled.top1_agreement:.1%}."
     ]
     if found.equal_samples is None:
         return sentences
@@ -145,6 +148,12 @@ def _of_exact(found: Headline, rows: Sequence[Row], scatter: Scatter, score: str
     return sentences
 
 
+def _of_spread(share: float) -> str:
+    if math.isinf(share):
+        return "whose scores do not differ within a query"
+    return f"{share:.1%} of its spread within a query"
+
+
 def equal_text(samples: float) -> str:
     """At which K Monte Carlo errs as much, to two digits: it is no more certain than that."""
     if samples < 1:
@@ -152,12 +161,12 @@ def equal_text(samples: float) -> str:
     return f"would err as much at about K={float(f'{samples:.2g}'):,.0f}"
 
 
-def _of_scatter(found: Headline, scatter: Scatter, spread: float) -> list[str]:
+def _of_scatter(found: Headline, scatter: Scatter, trained: Row) -> list[str]:
     """What Monte Carlo's scatter says of a drift; no comfort where it hides the scores.
 
     Where the scores of a query do not differ at all, more samples would not make them.
     """
-    rmse, error = found.compiled_rmse, scatter.standard_error
+    rmse, error, spread = found.compiled_rmse, scatter.standard_error, trained.spread or 0.0
     hidden = 0 < spread < error
     said = []
     if rmse > error or not hidden:
@@ -172,18 +181,18 @@ def _of_scatter(found: Headline, scatter: Scatter, spread: float) -> list[str]:
     if hidden:
         said.append(
             f"Monte Carlo at K={scatter.samples} scatters more (standard error {error:.4g}) than "
-            f"the polynomial's scores differ within a query ({spread:.4g}): use more samples."
+            f"the {trained.stage}'s scores differ within a query ({spread:.4g}): use more samples."
         )
     return said
 
 
-def _of_steps(found: Headline, rows: Sequence[Row]) -> list[str]:
+def _of_steps(found: Headline, surrogate: str) -> list[str]:
     if found.cause is None:
         return ["No step changes any score."]
-    if found.cause == POLYNOMIAL:
+    if found.cause == surrogate:
         what = "is BROKEN" if found.surrogate_broken else "itself costs most"
         return [
-            f"The surrogate {what}: the float polynomial is {found.cause_rmse:.4g} from the "
+            f"The surrogate {what}: the float {surrogate} is {found.cause_rmse:.4g} from the "
             f"{found.cause_before} score, and all that the compiler did adds "
             f"{found.compiled_rmse:.4g}."
         ]
@@ -198,12 +207,18 @@ def _of_recall(loss: Change) -> str:
     points = points_text(loss)
     if loss.low > 0:
         return f"R@1 LOSES more than other queries could explain: {points}."
+    if loss.high < 0:
+        gain = points_text(Change(-loss.value, -loss.high, -loss.low))
+        return f"R@1 GAINS more than other queries could explain: {gain}."
     return f"The loss of R@1 is within what other queries would change: {points}."
 
 
 def points_text(loss: Change) -> str:
     """A loss in points with its interval."""
-    return f"{100 * loss.value:.1f} points ({100 * loss.low:.1f} to {100 * loss.high:.1f})"
+    # Adding 0.0 makes a -0.0 a 0.0.
+    ends = (round(100 * share, 1) + 0.0 for share in (loss.value, loss.low, loss.high))
+    value, low, high = ends
+    return f"{value:.1f} points ({low:.1f} to {high:.1f})"
 
 
 def surrogate_faults(
@@ -218,29 +233,33 @@ def surrogate_faults(
     if scatter is None or drift is None:
         return ()
     exact = scatter.rmse is not None
-    error = scatter.rmse if scatter.rmse is not None else scatter.standard_error
+    # Monte Carlo's mean square error falls as 1/K.
+    usual = math.sqrt(max(scatter.samples / DEFAULT_SAMPLES, 1.0))
+    error = usual * (scatter.standard_error if scatter.rmse is None else scatter.rmse)
     name = "exact" if exact else "Monte Carlo"
     faults = []
     if drift.logit_rmse > BROKEN_SURROGATE * error:
         times = "which has no scatter"
         if error > 0:
             measure = "own error" if exact else "standard error"
-            times = f"{drift.logit_rmse / error:.1f} times Monte Carlo's {measure}"
+            samples = min(scatter.samples, DEFAULT_SAMPLES)
+            times = f"{drift.logit_rmse / error:.1f} times Monte Carlo's {measure} at K={samples}"
         faults.append(
-            f"the polynomial itself is {drift.logit_rmse:.4g} ({score} RMSE) from the {name} "
-            f"score, {times}: a loss of the fit, before any hardware"
+            f"the {surrogate.stage} itself is {drift.logit_rmse:.4g} ({score} RMSE) from the "
+            f"{name} score, {times}: lost before any hardware"
         )
     lost = surrogate.losses.get("r1_loss")
     if exact and lost is not None and lost.low > 0 and lost.value >= BROKEN_RECALL:
         faults.append(
-            f"the polynomial itself loses {points_text(lost)} of R@1: a loss of the fit, before "
-            "any hardware"
+            f"the {surrogate.stage} itself loses {points_text(lost)} of R@1: lost before any "
+            "hardware"
         )
     if exact and amplifies(surrogate, jitter):
         faults.append(
-            "the polynomial's terms are large and cancel: where ed or vd is 0.1% of its range off, "
-            f"its {score} changes by {jitter:.4g}, more than the scores of a query differ "
-            f"({drift.spread:.4g}); no hardware computes it well, fit another one (`cimtool fit`)"
+            f"the {surrogate.stage}'s terms are large and cancel: where ed or vd is 0.1% of its "
+            f"range off, its {score} changes by {jitter:.4g}, more than the scores of a query "
+            f"differ ({drift.spread:.4g}); no hardware computes it well, fit another one "
+            "(`cimtool fit`)"
         )
     return tuple(faults)
 

@@ -26,8 +26,8 @@ class Margin:
     """Shares of queries by how far the right item is from the best wrong one in the reference.
 
     `sigma` is the standard deviation of the difference of two compiled scores' errors, sqrt(2)
-    times the centred RMSE. Further than SIGMAS of it, an item `leads` or `trails` for good;
-    the others are `open`: the error may decide them.
+    times their RMSE after removing each query's mean error. Further than SIGMAS of it, an item
+    `leads` or `trails` for good; the others are `open`: the error may decide them.
     """
 
     way: str
@@ -37,14 +37,15 @@ class Margin:
     open: float
 
 
-def margins(reference: FloatArray, centred_rmse: float, right: IntArray) -> tuple[Margin, ...]:
+def margins(reference: FloatArray, compiled: FloatArray, right: IntArray) -> tuple[Margin, ...]:
     """The margins of texts and of videos in reference scores [n, m]; `right` [n] names videos.
 
     A way is left out where no query has both a right item and a wrong one.
     """
-    sigma = float(np.sqrt(2.0) * centred_rmse)
     found = []
-    for way, lead in zip(WAYS, _leads(reference, right), strict=True):
+    error = compiled - reference
+    sigmas = (float(np.sqrt(2.0 * error.var(axis=axis).mean())) for axis in (1, 0))
+    for way, sigma, lead in zip(WAYS, sigmas, _leads(reference, right), strict=True):
         if not len(lead):
             continue
         leads, trails = (float(np.mean(one > SIGMAS * sigma)) for one in (lead, -lead))
@@ -94,8 +95,10 @@ def recall_curves(
         for way, (rank, others) in zip(WAYS, sides, strict=True):
             known = ~np.isnan(rank)
             sizes = gallery_sizes(int(others[known].min()) + 1)
+            cases = np.stack([rank[known], others[known]])
+            (first, wrong), counts = np.unique(cases, axis=1, return_counts=True)
             for k in RECALLS:
-                values = tuple(recall_in(rank[known], others[known], size, k) for size in sizes)
+                values = tuple(recall_in(first, wrong, counts, size, k) for size in sizes)
                 found.append(RecallCurve(stage, way, k, sizes, values))
     return tuple(found)
 
@@ -106,13 +109,14 @@ def gallery_sizes(largest: int) -> tuple[int, ...]:
     return (*(size for size in series if size < largest), largest)
 
 
-def recall_in(rank: Array, others: Array, size: int, k: int) -> float:
+def recall_in(rank: Array, others: Array, counts: Array, size: int, k: int) -> float:
     """The expected R@k in a gallery of `size` items: the right one and others drawn at random.
 
     Of `others` wrong items `rank - 1` stand before the right one; how many of them are drawn is
-    hypergeometric.
+    hypergeometric. Each such case counts `counts` times.
     """
-    return float(np.mean(hypergeom.cdf(k - 1, others, rank - 1, size - 1)))
+    recalls = hypergeom.cdf(k - 1, others, rank - 1, size - 1)
+    return float(np.average(recalls, weights=counts))
 
 
 @dataclass(frozen=True)

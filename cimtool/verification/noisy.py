@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.progress import Say
 from cimtool.reference.bootstrap import Samples
-from cimtool.reference.queries import Figures, Queries, figures, retrieval
+from cimtool.reference.metrics import on_grid
+from cimtool.reference.queries import Figures, figures, retrieval
 from cimtool.simulator import Features, Simulator
-from cimtool.verification.drift import Row, Table, on_grid, rmse, row_from
+from cimtool.verification.drift import Row, Table, rmse, row_from
 from cimtool.verification.evaluate import encode, real_means
 
 MEDIAN, WORST = 50.0, 5.0
@@ -30,11 +31,16 @@ HIGHER_IS_BETTER = ("r1_", "r5_", "r10_", "map_", "cosine_gap", "top1", "spearma
 """Parts of the names of figures of which the worst are the lowest."""
 
 
+DieFigures = Callable[[Samples], Sequence[Figures]]
+"""The figures of each die, whatever the sample."""
+
+
 @dataclass(frozen=True)
 class Noisy:
     """What `verify` found of dies at one time: two rows, each figure a percentile over dies.
 
-    `percentile` is the one of the worst row (of errors, 100 less it); `seconds` count from t0.
+    `percentile` is the one of the worst row (of errors, 100 less it), 0 where that is the worst of
+    so few dies; `seconds` count from t0.
     """
 
     trials: int
@@ -43,20 +49,26 @@ class Noisy:
     readout: ReadoutCost
     median: Row
     worst: Row
-    percentile: float = WORST
+    percentile: float
 
     @property
     def rows(self) -> tuple[Row, Row]:
         """The rows of the drift table."""
         return self.median, self.worst
 
+    @property
+    def _worst(self) -> str:
+        error = f"{self.worst.step_rmse or 0.0:.4g}"
+        if self.percentile == 0:
+            return f"the worst of them is {error} off"
+        return f"one die in twenty is worse than {error}"
+
     def sentences(self, compiled: Row, score: str) -> tuple[str, ...]:
         """What the chip keeps of the compiled model, and what compensation takes."""
         said = [
             f"On {_dies(self.trials)} read {time_text(self.seconds)} after programming the median "
             f"die {_kept(self.median, compiled)} and is {self.median.step_rmse or 0.0:.4g} "
-            f"({score} RMSE) from the noise-free model; one die in twenty is worse than "
-            f"{self.worst.step_rmse or 0.0:.4g}."
+            f"({score} RMSE) from the noise-free model; {self._worst}."
         ]
         if self.readout.products:
             said.append(f"{readout_sentence(self.compensation, self.readout)}.")
@@ -80,7 +92,10 @@ def _kept(median: Row, compiled: Row) -> str:
     now, was = _r1(median), _r1(compiled)
     if was <= 0:
         return "has nothing of R@1 to keep"
-    return f"keeps {now / was:.1%} of the noise-free R@1 ({100 * now:.1f}% of {100 * was:.1f}%)"
+    return (
+        f"keeps {now / was:.1%} of the noise-free R@1 ({100 * now:.1f}% of {100 * was:.1f}%, the "
+        "mean of both ways)"
+    )
 
 
 def _r1(row: Row) -> float:
@@ -88,9 +103,9 @@ def _r1(row: Row) -> float:
     return 0.0 if found is None else (found.text_to_video.r1 + found.video_to_text.r1) / 2
 
 
-def over_dies(dies: Sequence[Queries], percentile: float, samples: Samples) -> Figures:
+def over_dies(dies: DieFigures, percentile: float, samples: Samples) -> Figures:
     """Figures that are each a percentile over dies: of errors, 100 - `percentile`."""
-    of_dies = [figures(one, samples) for one in dies]
+    of_dies = dies(samples)
     return {
         name: _percentile(name, np.stack([one[name] for one in of_dies]), percentile)
         for name in of_dies[0]
@@ -126,15 +141,24 @@ def measure_dies(
         features, scores = _scored(die.program, data)
         found.append(table.measured(on_grid(scores), *real_means(die.program, features)))
         readout = die.readout
-    rows = [partial(over_dies, found, percentile) for percentile in (MEDIAN, WORST)]
+
+    @lru_cache(maxsize=1)  # both percentiles are of the same figures
+    def of_dies(samples: Samples) -> Sequence[Figures]:
+        return [figures(one, samples) for one in found]
+
+    # Fewer dies than twenty have no worst twentieth: of these the worst is told.
+    worst, called = (WORST, f"{WORST:g}th %") if trials >= 100 / WORST else (0.0, "worst")
+    rows = [partial(over_dies, of_dies, percentile) for percentile in (MEDIAN, worst)]
     named = []
     texts, videos = len(data.text), len(data.video)
     uncertain = table.uncertainties(rows, seed)
-    for name, row, one in zip(("median", "5th %"), rows, uncertain, strict=True):
+    for name, row, one in zip(("median", called), rows, uncertain, strict=True):
         values = {name: float(v[0]) for name, v in row(Samples.once(texts, videos)).items()}
         stage = row_from(f"noisy {when}, {name}", values, found[0])
         named.append(replace(stage, intervals=one.intervals, losses=one.losses))
-    return Noisy(trials, conditions.seconds, conditions.compensation, readout, named[0], named[1])
+    return Noisy(
+        trials, conditions.seconds, conditions.compensation, readout, named[0], named[1], worst
+    )
 
 
 def _scored(program: Program, data: Embeddings) -> tuple[dict[str, Features], FloatArray]:

@@ -12,7 +12,6 @@ from cimtool.verification.report import Report
 from cimtool.verification.sentences import (
     bit_sentences,
     clipped_sentence,
-    domain_sentences,
     fidelity,
     floor_sentence,
     limit_sentences,
@@ -35,7 +34,6 @@ def html(report: Report) -> str:
         placement=picture_url(report.placement),
         floor=floor_sentence(report),
         bits=(*bit_sentences(report), fidelity(report)),
-        domains=domain_sentences(report),
         clipped=clipped_sentence(report),
         limits=limit_sentences(report),
         settings=flat(report.settings),

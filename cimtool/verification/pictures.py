@@ -20,7 +20,7 @@ from cimtool.report.charts import (
 )
 from cimtool.report.svg import percent_tick
 from cimtool.verification.columns import number, percent, survivors
-from cimtool.verification.drift import POLYNOMIAL, Row
+from cimtool.verification.drift import Row
 from cimtool.verification.layers import ColumnSums
 from cimtool.verification.report import Report
 
@@ -53,7 +53,7 @@ def _r1(row: Row, way: str) -> Estimate | None:
 def budget_chart(report: Report) -> str:
     """Mean square errors, which add where errors are independent, up to the compiled model's.
 
-    What is left over closes the sum: errors that come together, or that cancel.
+    What is left over closes the sum: steps that err alike, or against each other.
     """
     steps = [
         Step(row.stage, row.step_rmse**2, number(row.step_rmse), _is_cause(row, report))
@@ -63,7 +63,7 @@ def budget_chart(report: Report) -> str:
     total = total_rmse(report) ** 2
     rest = total - sum(step.amount for step in steps)
     if abs(rest) > 1e-3 * max(total, *(step.amount for step in steps)):
-        name = "errors that come together" if rest > 0 else "errors that cancel"
+        name = "steps that err alike" if rest > 0 else "steps that cancel"
         steps.append(Step(name, rest, f"{rest:+.1g}"))
     last = Step("compiled model", total, number(math.sqrt(total)), True)
     label = f"Mean square {report.score} error of each step, up to {last.text} RMSE in all"
@@ -71,14 +71,13 @@ def budget_chart(report: Report) -> str:
 
 
 def total_rmse(report: Report) -> float:
-    """The compiled model's RMSE from the reference, or from the polynomial where it is that."""
+    """The compiled model's RMSE from the reference, or from the float score where it is that."""
     drift = report.final.drift
-    return (report.final.polynomial_rmse or 0.0) if drift is None else drift.logit_rmse
+    return (report.final.float_rmse or 0.0) if drift is None else drift.logit_rmse
 
 
 def _steps(report: Report) -> Sequence[Row]:
-    start = next(i for i, row in enumerate(report.rows) if row.stage == POLYNOMIAL)
-    return report.rows[start:]
+    return report.compiled_rows
 
 
 def _is_cause(row: Row, report: Report) -> bool:
@@ -99,9 +98,15 @@ def pairs_chart(report: Report) -> str:
 
 
 def recall_chart(report: Report, way: str) -> str:
-    """R@1 of reference, polynomial and compiled model against the size of the gallery."""
+    """R@1 of reference, float score and compiled model against the size of the gallery."""
     found = [one for one in report.curves if one.way == way and one.k == 1]
-    lines = [Points(one.stage, list(zip(one.sizes, one.recall, strict=True))) for one in found]
+    lines = [
+        Points(
+            "compiled model" if one.stage == report.final.stage else one.stage,
+            list(zip(one.sizes, one.recall, strict=True)),
+        )
+        for one in found
+    ]
     label = f"R@1 {WAYS[way]} against the size of the gallery"
     return curves(lines, "items in the gallery", f"R@1, {WAYS[way]}", label)
 

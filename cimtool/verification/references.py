@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -10,13 +12,17 @@ import numpy as np
 from cimtool.arrays import Array, FloatArray
 from cimtool.emit.bundle import ModelCard
 from cimtool.errors import CimError
+from cimtool.ir.arithmetic import Store
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.named import unknown
 from cimtool.progress import Say
 from cimtool.reference.exact import exact
-from cimtool.reference.metrics import Against
+from cimtool.reference.metrics import Against, on_grid
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
+from cimtool.simulator import Features, Simulator
 
 Kind = Literal["exact", "mc"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -91,7 +97,7 @@ class References:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise unknown("--reference", self.kind, KINDS)
+            raise unknown("reference", self.kind, KINDS)
         if self.samples < 2:
             raise CimError(f"samples is {self.samples}; expected at least 2, for a standard error")
         if not 0 <= self.seed < 2**63:
@@ -112,12 +118,12 @@ class References:
     ) -> Known | None:
         """The references' scores; None where a or b is not known.
 
-        Scores are logits, or probabilities for a polynomial that predicts those.
+        Scores are logits, or probabilities for a head that predicts those.
         """
         if model.a is None or model.b is None:
             return None
         arrays = (text.mu, text.s, video.mu, video.s)
-        settings = (model.a, model.b, model.polynomial.fit_logit)
+        settings = (model.a, model.b, model.head.predicts_logit)
         if self._known is None or not _same(self._key, (*settings, *arrays)):
             self._known = self._compute(text, video, *settings, say)
             self._key = (*settings, *arrays)
@@ -130,11 +136,14 @@ class References:
         say(f"{self.monte_carlo_name}: {pairs}")
         sampled, error = self._sampled(text, video, a, b, fit_logit, self.seed)
         standard_error = float(np.sqrt(np.mean(error * error)))
+        sampled = on_grid(sampled)
+        del error  # as large as the scores
         if self.kind == "mc":
             return Known(None, sampled, Scatter(self.samples, standard_error))
         say(f"{EXACT} score: {pairs}")
         found = exact(text, video, a, b, say)
-        scores = found.logit if fit_logit else np.exp(found.log_p)
+        scores = on_grid(found.logit if fit_logit else np.exp(found.log_p))
+        del found
         against = Against(scores)
         rmse = float(np.sqrt(against.squares(sampled).mean()))
         top1 = min(float(one.mean()) for one in against.same_best(sampled))
@@ -171,6 +180,64 @@ class References:
         p = np.exp(found.log_p)
         # The delta method, back from the logit.
         return p, found.standard_error_of_logit * p * np.exp(found.log_1mp)
+
+
+@contextmanager
+def within_float64(data: Embeddings) -> Iterator[None]:
+    """Names the file of rows for which the trained program overflows, in place of warnings."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except CimError as error:
+        raise CimError(f"{data.file}: its rows are too large for the model: {error}") from None
+
+
+def trained_features(trained: Simulator, data: Embeddings) -> dict[str, Features]:
+    """What the trained program makes of both modalities' rows.
+
+    Raises CimError, naming the file, where a feature is not finite.
+    """
+    with within_float64(data):
+        found: dict[str, Features] = {m: trained.encode(m, getattr(data, m)) for m in MODALITIES}
+    for modality, features in found.items():
+        for name, values in features.items():
+            if not np.isfinite(values).all():
+                raise CimError(
+                    f"{data.file}: {modality} rows are too large: {name} is beyond float64; "
+                    "expected rows such as the model was trained on"
+                )
+    return found
+
+
+def reference_scores(
+    references: References,
+    model: ModelCard | Model,
+    trained: Simulator,
+    features: Mapping[str, Features],
+    data: Embeddings,
+    say: Say,
+) -> Known | None:
+    """The references' scores of what the trained program makes of `data`, its `features`.
+
+    None where the head has no sampled score, or a or b is not known.
+    """
+    if not model.head.is_sampled or model.a is None or model.b is None:
+        return None
+    rows = {"text": data.text, "video": data.video}
+    text, video = (_gaussians(trained, m, features[m], rows[m]) for m in MODALITIES)
+    return references.of(text, video, model, say)
+
+
+def _gaussians(trained: Simulator, modality: str, features: Features, rows: Array) -> Gaussians:
+    """Means and variances; a head that stores sums of s alone still encodes s on the way."""
+    if "s" in features:
+        return Gaussians(features["mu"], features["s"])
+    (summed,) = (
+        node.name
+        for node in getattr(trained.program, modality).nodes
+        if isinstance(node.op, Store) and node.op.role == "s_self"
+    )
+    return Gaussians(features["mu"], trained.values(modality, rows, [summed])[summed])
 
 
 def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:

@@ -16,7 +16,9 @@ from cimtool.verification.answers import (
     latency,
     noisiest_sentence,
     other_notes,
+    survival_sentence,
     unmodelled,
+    verdict,
 )
 from cimtool.verification.columns import (
     Column,
@@ -56,8 +58,10 @@ def terminal_table(report: Report, width: int = WIDTH) -> str:
         (retrieval_columns(report), report.shown),
     ):
         console.print(_rich_table(columns, rows, width >= WIDTH))
-    said = (*report.headline.sentences, *_next(report), *_findings(report), *report.notes)
-    for sentence in said:
+    # What a reader must know first stands under the headline, not after everything that is well.
+    later = [f"not modelled: {text}" for text in report.unmodelled]
+    said = (*report.headline.sentences, *other_notes(report), *_next(report), *_findings(report))
+    for sentence in (*said, *later):
         console.print(sentence, markup=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
@@ -103,11 +107,10 @@ def _findings(report: Report) -> tuple[str, ...]:
 
 def markdown(report: Report) -> str:
     """The text of `report.md`: what a reviewer asks first, the rest folded."""
-    verdict = "failed" if report.failed else "passed"
-    lines = [f"# {_plain(report.bundle)}: {verdict}", "", _plain(measured_on(report)), ""]
+    lines = [f"# {_plain(report.bundle)}: {verdict(report)}", "", _plain(measured_on(report)), ""]
     if report.failed:
         lines += [*(f"* **{_plain(text)}**" for text in report.failures), ""]
-    lines += [f"**{report.headline.sentences[0]}**", *report.headline.sentences[1:], ""]
+    lines += [f"**{survival_sentence(report)}.**", "", *report.headline.sentences, ""]
     lines += [*_markdown_table(survival_columns(report), survivors(report)), ""]
     lines += [f"* {_plain(text)}" for text in _answers(report)]
     lines += ["", "## Drift", "", *_markdown_table(drift_columns(report), report.shown), ""]

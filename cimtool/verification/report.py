@@ -20,7 +20,7 @@ from cimtool.verification.references import Reference, Scatter
 from cimtool.verification.saturation import Domain, Stored
 from cimtool.verification.sensitivity import Sensitivity
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 DIGITS = 6
 """Significant digits of the numbers in `report.json`: what every machine agrees on."""
 
@@ -51,7 +51,8 @@ class TargetFigure:
 class Report:
     """What `verify` found of one bundle; `rows` end with the ONNX files.
 
-    `score` says what is compared, `logit` or `score` (a polynomial that predicts p); `scatter` is
+    `score` says what is compared, `logit` or `score` (where the head predicts none); `surrogate` is
+    the stage of its float score, the trained program before any pass; `scatter` is
     Monte Carlo's own, None where a and b are not known. `bits` count the values that differ
     between implementations; `noisy` are dies at one time each; `advice` says which setting to
     change next. `cost` is what `cimtool cost` says of a query against the videos as gallery,
@@ -63,6 +64,7 @@ class Report:
     target: str
     fidelity: str
     score: str
+    surrogate: str
     data: DataCard
     seed: int
     reference: Reference
@@ -93,6 +95,12 @@ class Report:
     def shown(self) -> tuple[Row, ...]:
         """The rows of the drift table: the stages, then what dies keep where any were drawn."""
         return (*self.rows, *(row for one in self.noisy for row in one.rows))
+
+    @property
+    def compiled_rows(self) -> tuple[Row, ...]:
+        """The rows of the stages, from the float score on."""
+        names = [row.stage for row in self.rows]
+        return self.rows[names.index(self.surrogate) :]
 
     @property
     def final(self) -> Row:
@@ -149,5 +157,5 @@ def _derived(value: Any) -> dict[str, Any]:
 
 
 def rounded(number: float) -> float | None:
-    """A number at 6 significant digits; None where it is not finite."""
-    return float(f"{number:.{DIGITS}g}") if math.isfinite(number) else None
+    """A number at 6 significant digits, 0.0 for -0.0; None where it is not finite."""
+    return float(f"{number:.{DIGITS}g}") + 0.0 if math.isfinite(number) else None

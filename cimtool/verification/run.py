@@ -20,8 +20,10 @@ from cimtool.emit.runtime import Session
 from cimtool.errors import CimError
 from cimtool.hardware.noise.program import Conditions
 from cimtool.hardware.target import Target
+from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings, require_rivals
+from cimtool.loading.score import statistics_note
 from cimtool.programmed import features_sha256, recall
 from cimtool.progress import Say, silent
 from cimtool.reference.queries import limit_metrics, once
@@ -35,7 +37,7 @@ from cimtool.verification.bits import (
     count_differences,
     few_rows,
 )
-from cimtool.verification.drift import POLYNOMIAL, Row, Table, Truth
+from cimtool.verification.drift import Row, Table
 from cimtool.verification.evaluate import Evaluation, evaluate, real_means
 from cimtool.verification.files import write_report
 from cimtool.verification.headline import Headline, headline, surrogate_faults
@@ -51,6 +53,12 @@ from cimtool.verification.sensitivity import Sensitivity, advice, sensitivity
 FEW_QUERIES = 200
 MOST = 0.5
 """A larger share of queries whose compiled scores are all equal is a warning."""
+
+DOMINANT = 2.0
+"""A surrogate so many times as far off as what the compiler adds is four fifths of the squares."""
+
+ALIKE = 1e-9
+"""Statistics that differ by no larger share are the same but for float64's rounding."""
 
 ONNX_ROW = "ONNX Runtime"
 
@@ -108,15 +116,17 @@ def measure(
     )
     say("resampling queries")
     rows = found.table.finished(references.seed)
-    score = "logit" if bundle.model.polynomial.fit_logit else "score"
+    head = bundle.model.head
+    score = head.measure
     metrics = _limit_metrics(found.table)
     say("looking into the layers")
     layers = layer_findings(bundle.stages, data, simulator=found.simulator)
     say("sensitivity: each part in integers alone, each left in real numbers")
     sensitive = sensitivity(bundle.stages, data)
-    surrogate = next(row for row in rows if row.stage == POLYNOMIAL)
+    surrogate = next(row for row in rows if row.stage == head.surrogate)
     faults = surrogate_faults(surrogate, found.scatter, score, found.jitter)
-    first = headline(rows, found.reference.name, found.scatter, score, faults, found.jitter)
+    first = headline(rows, found.reference.name, found.scatter, score, faults, head.surrogate)
+    first = with_dies(first, noisy, rows[-1], score)
     say("counting saturation")
     lowered = next(stage for stage in bundle.stages if stage.name == "lowered")
     estimate = _estimate(bundle, data, references.samples)
@@ -126,22 +136,27 @@ def measure(
         target=bundle.target.name,
         fidelity=bundle.target.class_,
         score=score,
+        surrogate=head.surrogate,
         data=DataCard(data.file, len(data.text), len(data.video), data.labels is not None),
         seed=references.seed,
         reference=found.reference,
         scatter=found.scatter,
-        headline=with_dies(first, noisy, rows[-1], score),
+        headline=first,
         rows=rows,
         noisy=noisy,
         margins=_margins(found, rows[-1], data),
-        curves=_curves(found.table, rows, data),
+        curves=_curves(found.table, rows, data, head.surrogate),
         pairs=pair_sample(found.table.scores, found.scores, data.right, references.seed),
         bits=bits,
         domains=found.domains,
         stored=stored_values(lowered.program, found.simulator, data),
         layers=layers,
         sensitivity=sensitive,
-        advice=_advice(first, sensitive),
+        advice=(
+            (f"measure on other data: {_alike(head, data)}",)
+            if pairs_alike(found.statistics)
+            else _advice(head, first, sensitive, noisy)
+        ),
         metrics=metrics,
         limits=check_limits(limits, metrics),
         notes=_notes(bundle, data, found, faults),
@@ -164,16 +179,44 @@ def times_of(bundle: Bundle, noise: NoiseOptions) -> tuple[Conditions, ...]:
 
 
 def with_dies(found: Headline, noisy: Sequence[Noisy], compiled: Row, score: str) -> Headline:
-    """The headline with what dies keep of the compiled model, where any were drawn."""
+    """The headline with what dies keep of the compiled model, where any were drawn.
+
+    Their noise is the cause where it adds more to the median die than any step does, and the
+    surrogate is not broken.
+    """
+    if not noisy:
+        return found
     said = [sentence for one in noisy for sentence in one.sentences(compiled, score)]
+    worst = max((one.median for one in noisy), key=lambda row: row.step_rmse or 0.0)
+    rmse = worst.step_rmse or 0.0
+    if rmse > found.cause_rmse and not found.surrogate_broken:
+        said.insert(0, f"Noise of the devices adds more than any step: RMSE {rmse:.4g}.")
+        found = replace(found, cause=worst.stage, cause_before=compiled.stage, cause_rmse=rmse)
     return replace(found, sentences=(*found.sentences, *dict.fromkeys(said)))
 
 
-def _advice(first: Headline, sensitive: Sensitivity) -> tuple[str, ...]:
-    """What to change next: the surrogate first, where it costs most."""
-    if first.cause == POLYNOMIAL:
-        return ("fit another polynomial: no setting of the hardware mends the surrogate",)
+def _advice(
+    head: Head, first: Headline, sensitive: Sensitivity, noisy: Sequence[Noisy]
+) -> tuple[str, ...]:
+    """What to change next: the surrogate first where it costs most by far, then the devices."""
+    dominates = (first.surrogate_rmse or 0.0) > DOMINANT * first.compiled_rmse
+    if first.cause == head.surrogate and (first.surrogate_broken or dominates):
+        return (f"{head.remedy}: no setting of the hardware mends the surrogate",)
+    if first.cause in [row.stage for one in noisy for row in one.rows]:
+        return (
+            "the devices cost most: no bits of a layer mend that; try another --compensation than "
+            f"{noisy[-1].compensation}, other cell_bits, or another target",
+        )
     return (advice(sensitive),)
+
+
+def pairs_alike(statistics: Mapping[str, Span]) -> bool:
+    """Whether all pairs have the same statistics: then it is the data that tell nothing."""
+    return bool(statistics) and all(hi - lo <= ALIKE * abs(hi) for lo, hi in statistics.values())
+
+
+def _alike(head: Head, data: Embeddings) -> str:
+    return f"{data.file}: all pairs have the same {' and '.join(head.statistics)}"
 
 
 def _estimate(bundle: Bundle, data: Embeddings, samples: int) -> Estimate:
@@ -198,14 +241,16 @@ def _figures(target: Target) -> tuple[TargetFigure, ...]:
 def _margins(found: Evaluation, compiled: Row, data: Embeddings) -> tuple[Margin, ...]:
     if compiled.drift is None or len(data.video) < 2:
         return ()
-    return margins(found.table.scores, compiled.drift.centred_rmse, data.right)
+    return margins(found.table.scores, found.scores, data.right)
 
 
-def _curves(table: Table, rows: Sequence[Row], data: Embeddings) -> tuple[RecallCurve, ...]:
-    """Of the reference, the polynomial and the compiled model."""
+def _curves(
+    table: Table, rows: Sequence[Row], data: Embeddings, surrogate: str
+) -> tuple[RecallCurve, ...]:
+    """Of the reference, the float score and the compiled model."""
     names = [row.stage for row in rows]
     first = next(i for i, one in enumerate(table.queries) if "rank" in one.text)
-    shown = dict.fromkeys((first, names.index(POLYNOMIAL), len(rows) - 1))
+    shown = dict.fromkeys((first, names.index(surrogate), len(rows) - 1))
     texts = np.bincount(data.right, minlength=len(data.video))
     return recall_curves([(names[i], table.queries[i]) for i in shown], texts)
 
@@ -254,7 +299,7 @@ def _check_shortlist(bundle: Bundle, found: Evaluation, text: Features) -> tuple
 def _limit_metrics(table: Table) -> dict[str, float]:
     """What a limit can be put on, of the last row against the reference's row.
 
-    That is the polynomial's where no other reference is known.
+    That is the float score's where no other reference is known.
     """
     against = next(one for one in table.queries if "rank" in one.text)
     return limit_metrics(once(table.queries[-1]), once(against))
@@ -264,22 +309,34 @@ def _notes(
     bundle: Bundle, data: Embeddings, found: Evaluation, faults: Sequence[str]
 ) -> tuple[str, ...]:
     notes = []
-    if bundle.model.polynomial.is_constant(*found.statistics):
+    head = bundle.model.head
+    if pairs_alike(found.statistics):
+        notes.append(f"warning: {_alike(head, data)}, so every pair gets the same score")
+    elif head.constant_over(found.statistics):
         notes.append(
-            "warning: the polynomial is constant over these pairs, so every pair gets the same "
-            "score; fit another one (`cimtool fit`)"
+            f"warning: the {head.surrogate} is constant over these pairs, so every pair gets the "
+            "same score; fit another one (`cimtool fit`)"
         )
     else:
-        notes += [f"warning: {text}" for text in _all_equal(found.scores)]
-    warnings: list[str | None] = [*faults]
+        notes += [f"warning: {text}" for text in all_equal(found.scores)]
+    warnings: list[str | None] = [*bundle.model.warnings, *faults]
+    if faults and head.takes_polynomial:
+        warnings.append(statistics_note(bundle.model.layout, bundle.model.dimension))
     warnings += [domain.warning() for domain in found.domains]
     notes += [f"warning: {text}" for text in warnings if text]
-    if found.scatter is None:
+    if not head.is_sampled:
+        notes.append(head.unsampled_note)
+    elif found.scatter is None:
         notes.append(
             "the teacher's a and b are not known, so the exact and Monte Carlo rows are not known "
             "and drift is measured against the float polynomial; compile with --a and --b"
         )
-    notes += _few(found.table.truth, len(data.text))
+    if data.alone:
+        notes.append(
+            "items of one modality: the right one of each is itself, so ranks say nothing of "
+            "retrieval; `cimtool evaluate` leaves it out and counts its class"
+        )
+    notes += few_queries(len(data.text), len(np.unique(found.table.truth.text_to_video)))
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         notes.append(_recall_note(bundle.gallery.shortlist, found))
     if data.labels is not None and found.table.truth.text_labels is None:
@@ -312,7 +369,7 @@ def check_gallery(bundle: Bundle, data: Embeddings) -> None:
     )
 
 
-def _all_equal(scores: FloatArray) -> list[str]:
+def all_equal(scores: FloatArray) -> list[str]:
     """A sentence where the compiled scores [n, m] are constant, over all pairs or within queries.
 
     Queries are texts, then videos; one with a single item to rank says nothing.
@@ -330,8 +387,8 @@ def _all_equal(scores: FloatArray) -> list[str]:
     return found
 
 
-def _few(truth: Truth, texts: int) -> list[str]:
-    videos = len(np.unique(truth.text_to_video))
+def few_queries(texts: int, videos: int) -> list[str]:
+    """A sentence where so few texts or videos are queries that R@1 means little."""
     fewest, which = min((texts, "texts"), (videos, "videos"))
     if fewest >= FEW_QUERIES:
         return []

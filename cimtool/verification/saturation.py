@@ -19,12 +19,12 @@ from cimtool.simulator import Features, Simulator
 STORED_ROWS = 256
 """Rows of each modality on which stored values are counted."""
 
-STATISTICS = ("ed", "vd")
+STATISTICS = ("ed", "vd", "cosine")
 
 
 @dataclass(frozen=True)
 class Domain:
-    """How far the pairs' ed or vd reach, against the domain of the compiled polynomial.
+    """How far the pairs' ed or vd reach, against the domain of the compiled score.
 
     `stage` is `lowered`, whose features are real numbers, or the last one, whose features carry all
     errors of the hardware. `outside` is the share of all pairs beyond the domain, `right_outside`
@@ -67,7 +67,7 @@ def domains(
     """Count the pairs whose ed or vd saturate in a stage after `lower`, on its own features.
 
     `features` are by modality, `right` [n] is the right video of each text. A statistic that the
-    polynomial does not use has no domain.
+    score does not use has no domain.
     """
     graph = simulator.program.score
     text, video = (features[modality] for modality in MODALITIES)

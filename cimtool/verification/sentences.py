@@ -67,11 +67,14 @@ def bit_sentences(report: Report) -> tuple[str, ...]:
 
 
 def domain_sentences(report: Report) -> tuple[str, ...]:
-    """How many pairs leave the domain of the compiled polynomial."""
+    """How many pairs leave the domain of the compiled score, where any do."""
+    if report.domains and not any(d.outside for d in report.domains):
+        return ("no pair is outside the domain of the compiled score",)
     return tuple(
         f"{d.stage}: {d.statistic} in [{d.lo:.4g}, {d.hi:.4g}]: {d.outside:.3%} of the pairs are "
         f"outside and saturate, {d.right_outside} of {d.right} right ones"
         for d in report.domains
+        if d.outside
     )
 
 
@@ -80,6 +83,8 @@ def clipped_sentence(report: Report) -> str | None:
     worst = max(report.stored, key=lambda one: one.clipped, default=None)
     if worst is None:
         return None
+    if not worst.clipped:
+        return "stored values: none is clipped"
     return (
         f"stored values: at most {worst.clipped:.3%} of one are clipped ({worst.value}, "
         f"{worst.bits} bits)"

@@ -254,7 +254,7 @@ def curve_table(report: Report, way: str) -> Table:
 
 
 def domain_table(report: Report) -> Table:
-    """Pairs outside the domain of the compiled polynomial."""
+    """Pairs outside the domain of the compiled score."""
     heads = (
         Head("stage", numeric=False),
         Head("statistic", numeric=False),

@@ -42,7 +42,7 @@ def test_once_is_the_data_as_they_are():
 
 
 def test_every_resample_has_as_many_queries():
-    found = list(resamples(5, 3, seed=0, count=40))
+    found = list(resamples(np.arange(5), 3, seed=0, count=40))
     texts = np.concatenate([one.text.counts for one in found])
     videos = np.concatenate([one.video.counts for one in found])
     assert (texts.shape, videos.shape) == ((40, 5), (40, 3))
@@ -52,10 +52,36 @@ def test_every_resample_has_as_many_queries():
     assert np.abs(texts.mean(axis=0) - 1).max() < 5 * np.sqrt(0.8 / 40)
 
 
+def test_texts_are_drawn_with_the_video_that_they_share():
+    right = np.array([4, 0, 4, 2, 0])
+    (found,) = resamples(right, 6, seed=0, count=50)
+    counts = found.text.counts
+    np.testing.assert_array_equal(counts[:, [0, 1]], counts[:, [2, 4]])
+    assert (counts[:, [0, 1, 3]].sum(axis=1) == 3).all(), "as many videos as have texts"
+    assert len(np.unique(counts, axis=0)) > 5
+
+
+def test_the_interval_is_as_wide_as_clusters_make_it():
+    """Five equal texts a video say no more than one."""
+    values = np.random.default_rng(0).normal(size=100)
+    alone, shared = (
+        interval(
+            np.concatenate(
+                [
+                    one.text.mean(np.repeat(values, copies))
+                    for one in resamples(np.repeat(np.arange(100), copies), 100, 0, 200)
+                ]
+            )
+        )
+        for copies in (1, 5)
+    )
+    assert (shared.low, shared.high) == pytest.approx((alone.low, alone.high))
+
+
 def test_the_block_changes_nothing(monkeypatch):
-    whole = [one.text.counts for one in resamples(7, 7, seed=1, count=30)]
+    whole = [one.text.counts for one in resamples(np.arange(7), 7, seed=1, count=30)]
     monkeypatch.setattr(bootstrap, "BLOCK_COUNTS", 21)
-    parts = [one.text.counts for one in resamples(7, 7, seed=1, count=30)]
+    parts = [one.text.counts for one in resamples(np.arange(7), 7, seed=1, count=30)]
     assert (len(whole), len(parts)) == (1, 10)
     np.testing.assert_array_equal(np.concatenate(whole), np.concatenate(parts))
 
@@ -65,7 +91,9 @@ def test_the_interval_holds_the_mean_as_often_as_it_says():
     held = 0
     for trial in range(200):
         values = rng.normal(size=80)
-        means = np.concatenate([one.text.mean(values) for one in resamples(80, 1, trial, 200)])
+        means = np.concatenate(
+            [one.text.mean(values) for one in resamples(np.arange(80), 80, trial, 200)]
+        )
         held += interval(means).holds(0.0)
     assert 180 <= held <= 198  # 95% of 200, less a little for so few queries
 

@@ -6,12 +6,15 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
 from cimtool.errors import CimError
+from cimtool.reference import metrics
 from cimtool.reference.metrics import (
     Against,
     best_ranks,
     cosine_gaps,
     mean_average_precision,
+    on_grid,
     ranks,
+    spreads,
     top1_agreement,
 )
 
@@ -141,3 +144,31 @@ def test_spearman_as_scipy_has_it(case, seed):
     ]
     found = Against(reference).spearman(scores.astype(float))
     assert found == pytest.approx(np.nan_to_num(expected), abs=1e-12)
+
+
+@given(arrays(np.int64, (2, 3), elements=st.integers(-(2**23), 2**23)), st.integers(-40, 10))
+def test_the_grid_keeps_integers_of_24_bits_times_a_power_of_two(codes, exponent):
+    scores = np.ldexp(codes.astype(np.float64), exponent)
+    assert np.array_equal(on_grid(scores), scores)
+
+
+def test_on_the_grid_a_last_bit_is_no_difference():
+    scores = np.array([[1.0, np.nextafter(1.0, 2)], [-3.0, 0.5]])
+    found = on_grid(scores)
+    assert found[0, 0] == found[0, 1]
+    assert np.abs(found - scores).max() <= 2.0**-30 * 4 / 2
+    assert scores[0, 0] != scores[0, 1], "what was given stays"
+
+
+def test_the_blocks_of_ranks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    scores, reference = rng.integers(0, 5, (2, 7, 9)).astype(float)
+    whole = Against(reference).spearman(scores)
+    monkeypatch.setattr(metrics, "RANKED", 20)
+    np.testing.assert_array_equal(Against(reference).spearman(scores), whole)
+
+
+def test_equal_scores_have_no_spread_whatever_rounds():
+    scores = np.array([[0.1] * 7, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])
+    assert scores[0].std() > 0, "what rounding leaves"
+    assert spreads(scores).tolist() == [0.0, 2.0]

@@ -148,7 +148,11 @@ def test_losses_are_paired():
     # The same scores twice lose nothing in any resample, however wide their own intervals are.
     same = retrieved(reference, right)
     mine, equal = uncertainties(
-        [partial(figures, own), partial(figures, same)], partial(figures, best), 60, 40, seed=0
+        [partial(figures, own), partial(figures, same)],
+        partial(figures, best),
+        np.arange(60) % 40,
+        40,
+        seed=0,
     )
     assert equal.losses["r1_text_to_video"].value == 0
     assert (equal.losses["r1_loss"].low, equal.losses["r1_loss"].high) == (0, 0)
@@ -163,7 +167,9 @@ def test_losses_are_paired():
 
 def test_the_loss_of_both_ways_has_the_interval_of_the_worse():
     best, own, *_ = noisy_rows()
-    (found,) = uncertainties([partial(figures, own)], partial(figures, best), 60, 40, seed=0)
+    (found,) = uncertainties(
+        [partial(figures, own)], partial(figures, best), np.arange(60) % 40, 40, seed=0
+    )
     ways = [found.losses[f"r1_{way}"] for way in WAYS]
     assert found.losses["r1_loss"] == max(ways, key=lambda one: one.value)
 
@@ -175,7 +181,9 @@ def test_a_loss_by_chance_is_seldom_called_real():
     for seed in range(100):
         ranked = [[np.where(rng.random(80) < 0.5, 1.0, 9.0) for _ in range(2)] for _ in range(2)]
         best, own = (Queries({"rank": text}, {"rank": video}) for text, video in ranked)
-        (found,) = uncertainties([partial(figures, own)], partial(figures, best), 80, 80, seed)
+        (found,) = uncertainties(
+            [partial(figures, own)], partial(figures, best), np.arange(80), 80, seed
+        )
         real += found.losses["r1_loss"].low > 0
     assert real <= 12  # 5% expected: two directions, each below its interval in 2.5%
 
@@ -183,7 +191,9 @@ def test_a_loss_by_chance_is_seldom_called_real():
 def test_a_worse_rank_is_a_loss():
     best = Queries({"rank": np.array([1.0, 1.0, 1.0])}, {"rank": np.array([1.0, 1.0, 1.0])})
     worse = Queries({"rank": np.array([4.0, 4.0, 4.0])}, {"rank": np.array([1.0, 1.0, 1.0])})
-    (found,) = uncertainties([partial(figures, worse)], partial(figures, best), 3, 3, seed=0)
+    (found,) = uncertainties(
+        [partial(figures, worse)], partial(figures, best), np.arange(3), 3, seed=0
+    )
     assert found.losses["median_rank_text_to_video"].value == 3
     assert found.losses["r1_loss"].is_real
     assert not found.losses["r1_video_to_text"].is_real
@@ -193,7 +203,8 @@ def test_the_same_seed_gives_the_same_intervals():
     best, own, *_ = noisy_rows()
     row, reference = partial(figures, own), partial(figures, best)
     one, other, third = (
-        uncertainties([row], reference, 60, 40, seed=seed)[0].intervals for seed in (3, 3, 4)
+        uncertainties([row], reference, np.arange(60) % 40, 40, seed=seed)[0].intervals
+        for seed in (3, 3, 4)
     )
     assert one == other
     assert one != third

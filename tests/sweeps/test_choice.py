@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from cimtool.errors import CimError
 from cimtool.sweeps.bench import Outcome
-from cimtool.sweeps.choice import cheapest, comparable, front, parse_budget
+from cimtool.sweeps.choice import Choice, cheapest, check_budget, comparable, front, parse_budget
 
 Made = Callable[..., Outcome]
+SAME = ["ideal, 128x128"] * 9
 FAILED = Outcome("it failed")
 
 
@@ -23,13 +25,13 @@ def test_a_front_has_what_nothing_beats_cheapest_first(made: Made) -> None:
         FAILED,
         made(0.2, arrays=15),
     ]
-    assert front(outcomes, "arrays") == [0, 5, 1]
+    assert front(outcomes, "arrays", SAME) == [0, 5, 1]
 
 
 def test_points_that_are_the_same_are_both_there(made: Made) -> None:
     outcomes = [made(0.2, arrays=10), made(0.2, arrays=10), made(0.2, arrays=11)]
-    assert front(outcomes, "arrays") == [0, 1]
-    assert front([FAILED], "arrays") == []
+    assert front(outcomes, "arrays", SAME) == [0, 1]
+    assert front([FAILED], "arrays", SAME) == []
 
 
 def test_energies_that_lack_more_are_not_compared(made: Made) -> None:
@@ -39,10 +41,10 @@ def test_energies_that_lack_more_are_not_compared(made: Made) -> None:
         made(0.1),
         made(0.1, energy_pj=10.0, energy_missing="digital"),
     ]
-    assert comparable(outcomes, "energy_pj") == [1, 3]
-    assert front(outcomes, "energy_pj") == [1, 3]
+    assert comparable(outcomes, "energy_pj", SAME) == [[1, 3]]
+    assert front(outcomes, "energy_pj", SAME) == [1, 3]
     whole = made(0.5, energy_pj=50.0)
-    assert comparable([*outcomes, whole], "energy_pj") == [4]
+    assert comparable([*outcomes, whole], "energy_pj", SAME) == [[4]]
 
 
 def test_the_cheapest_is_by_energy_where_it_is_known(made: Made) -> None:
@@ -52,13 +54,13 @@ def test_the_cheapest_is_by_energy_where_it_is_known(made: Made) -> None:
         made(0.05, energy_pj=2.0, arrays=9),
         FAILED,
     ]
-    found = cheapest(outcomes, {"logit_rmse": 0.2})
+    found = cheapest(outcomes, {"logit_rmse": 0.2}, SAME)
     assert found is not None
     assert (found.index, found.cost, found.within) == (2, "energy_pj", 2)
-    tight = cheapest(outcomes, {"logit_rmse": 0.2, "r1_loss": 0.005})
+    tight = cheapest(outcomes, {"logit_rmse": 0.2, "r1_loss": 0.005}, SAME)
     assert tight is not None
     assert tight.within == 1
-    assert cheapest(outcomes, {"logit_rmse": 0.01}) is None
+    assert cheapest(outcomes, {"logit_rmse": 0.01}, SAME) is None
 
 
 def test_the_cheapest_is_by_conversions_or_arrays_where_energies_say_nothing(made: Made) -> None:
@@ -66,18 +68,40 @@ def test_the_cheapest_is_by_conversions_or_arrays_where_energies_say_nothing(mad
         made(0.1, energy_pj=1.0, conversions=200, arrays=9),
         made(0.1, conversions=100, arrays=10),
     ]
-    found = cheapest(outcomes, {"r1_loss": 1.0})
+    found = cheapest(outcomes, {"r1_loss": 1.0}, SAME)
     assert found is not None
     assert (found.index, found.cost) == (1, "conversions")
     digital = made(0.1, conversions=0, arrays=3)
-    found = cheapest([*outcomes, digital], {"r1_loss": 1.0})
+    found = cheapest([*outcomes, digital], {"r1_loss": 1.0}, SAME)
     assert found is not None
     assert (found.index, found.cost) == (2, "arrays")
 
 
+def test_arrays_of_other_hardware_are_not_compared(made: Made) -> None:
+    outcomes = [made(0.1, arrays=9), made(0.3, arrays=1), made(0.2, arrays=10)]
+    units = ["ideal, 128x128", "ideal, 512x64", "ideal, 128x128"]
+    assert comparable(outcomes, "arrays", units) == [[0, 2], [1]]
+    assert front(outcomes, "arrays", units) == [0, 1]
+    assert cheapest(outcomes, {"logit_rmse": 1.0}, units) == Choice(None, None, 3)
+    within = cheapest(outcomes, {"logit_rmse": 0.25}, units)
+    assert within == Choice(0, "conversions", 2), "what is too far off does not matter"
+    known = [made(0.1, energy_pj=5.0), made(0.3, energy_pj=2.0)]
+    assert cheapest(known, {"logit_rmse": 1.0}, units) == Choice(1, "energy_pj", 2)
+
+
+def test_a_point_whose_median_die_is_over_the_budget_is_not_within(made: Made) -> None:
+    dies = (
+        {"time": "0 s", "r1_loss": {"median": 0.02}},
+        {"time": "1 d", "r1_loss": {"median": 0.3}},
+    )
+    outcomes = [replace(made(0.1, arrays=1), dies=dies), made(0.1, arrays=2)]
+    assert cheapest(outcomes, {"r1_loss": 0.1}, SAME) == Choice(1, "conversions", 1)
+    assert cheapest(outcomes, {"r1_loss": 0.3}, SAME) == Choice(0, "conversions", 2)
+
+
 def test_of_equal_costs_the_least_drift_is_taken(made: Made) -> None:
     outcomes = [made(0.2), made(0.1), made(0.1)]
-    found = cheapest(outcomes, {"logit_rmse": 1.0})
+    found = cheapest(outcomes, {"logit_rmse": 1.0}, SAME)
     assert found is not None
     assert found.index == 1
 
@@ -95,10 +119,15 @@ def test_a_budget_is_read() -> None:
         (["r1_los=0.1"], 'metric "r1_los" is not known: .*did you mean "r1_loss"'),
         (["r1_loss"], "expected METRIC=VALUE"),
         (["r1_loss=x"], 'r1_loss: "x" is no number'),
-        (["r1_loss=nan"], "r1_loss: nan is not finite"),
+        (["r1_loss=nan"], "r1_loss: nan is no finite number"),
         (["r1_loss=1", "r1_loss=2"], "given twice"),
     ],
 )
 def test_a_wrong_budget_is_refused(texts: list[str], message: str) -> None:
     with pytest.raises(CimError, match=message):
         parse_budget(texts)
+
+
+def test_a_limit_that_is_no_number_is_refused() -> None:
+    with pytest.raises(CimError, match=r"--budget r1_loss: '0\.1' is no finite number"):
+        check_budget({"r1_loss": "0.1"})  # type: ignore[dict-item]

@@ -13,6 +13,7 @@ import pytest
 
 from cimtool import cli
 from cimtool.emit.bundle import read_bundle
+from cimtool.ir.heads.cosine import Cosine
 from cimtool.sweeps.command import toml_text
 from cimtool.sweeps.results import Sweep
 from cimtool.training.demo_data import DemoFiles
@@ -50,6 +51,19 @@ def test_the_command_compiles_the_point(
     assert bundle.settings == point.build.settings
     assert bundle.target.name == point.build.target.name
     assert bundle.target.array == point.build.target.array
+
+
+def test_the_command_names_the_head(sweep_small: RunSweep, tmp_path: Path) -> None:
+    found = sweep_small(
+        tmp_path / "s", {"weight_bits": [6]}, poly=None, head="cosine", budget={"r1_loss": 1.0}
+    )
+    assert (found.reference, list(found.baselines)) == ("cosine", ["cosine"])
+    metrics = found.outcomes[0].metrics
+    assert metrics["logit_rmse"] == pytest.approx(metrics["float_rmse"])
+    assert metrics["float_rmse"] > 0
+    assert found.chosen is not None
+    assert cli.run([*shlex.split(found.chosen.command)[1:], "-o", str(tmp_path / "bundle")]) == 0
+    assert read_bundle(tmp_path / "bundle").model.head == Cosine()
 
 
 def test_arrays_have_no_command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cimtool.errors import CimError
@@ -145,3 +146,30 @@ def test_there_is_one_target() -> None:
     (point,) = points(read_grid({"weight_bits": [4]}), ideal, None)
     assert point.build is not None
     assert point.build.target is ideal
+
+
+def test_values_of_numpy_and_paths_are_plain_ones(tmp_path: Path) -> None:
+    bits, again = read_grid({"weight_bits": np.array([4, 8]), "adc_bits": [np.int64(6)]})  # type: ignore[dict-item,list-item]
+    assert (bits.values, again.values) == ((4, 8), (6,))
+    assert {type(value) for value in (*bits.values, *again.values)} == {int}
+    file = tmp_path / "mine.toml"
+    file.write_text('base = "ideal"\nname = "mine"\ntitle = "mine"\n')
+    (axis,) = read_grid({"target": [file]})  # type: ignore[list-item]
+    assert axis.values == (str(file),)
+    (point,) = points((axis,), None, None)
+    assert (point.unit.split(",")[0], point.named) == (str(file), {"target": str(file)})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (8, "weight_bits: 8 is no list; expected a list of values"),
+        ("4,8", "weight_bits: '4,8' is no list"),
+        (None, "weight_bits: None is no list"),
+        ([4, None], "weight_bits: None is no value; expected a number"),
+        ([[4]], r"weight_bits: \[4\] is no value"),
+    ],
+)
+def test_values_that_are_none_are_refused(values: Any, message: str) -> None:
+    with pytest.raises(CimError, match=message):
+        read_grid({"weight_bits": values})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from cimtool.sweeps.bench import Outcome
 from cimtool.sweeps.choice import COSTS
 from cimtool.sweeps.grid import points, read_grid
 from cimtool.sweeps.page import pareto_page, points_table
+from cimtool.sweeps.render import marks_of, notes_of_points
 from cimtool.sweeps.results import Chosen, Sweep
 
 Made = Callable[..., Outcome]
@@ -86,11 +88,11 @@ def test_what_is_not_comparable_is_said_to_be_left_out(swept: Sweep) -> None:
 
 def test_the_table_marks_the_fronts(swept: Sweep) -> None:
     table = points_table(swept)
-    assert [head.title for head in table.heads][:3] == ["point", "weight_bits", "RMSE"]
+    assert [head.title for head in table.heads][:4] == ["point", "front", "weight_bits", "RMSE"]
     assert [line.style for line in table.lines] == ["result", "result", "", ""]
-    assert [line.cells[-1].text for line in table.lines] == [
-        "energy a query, arrays",
-        "conversions a query, arrays",
+    assert [line.cells[1].text for line in table.lines] == [
+        "energy, arrays",
+        "conversions, arrays",
         "",
         "",
     ]
@@ -101,13 +103,74 @@ def test_the_choice_is_on_the_page(swept: Sweep) -> None:
     from cimtool.sweeps.choice import cheapest
 
     budget = {"logit_rmse": 0.6}
-    chosen = Chosen(budget, cheapest(swept.outcomes, budget), "cimtool compile --target ideal")
+    chosen = Chosen(
+        budget, cheapest(swept.outcomes, budget, swept.units), "cimtool compile --target ideal"
+    )
     page = pareto_page(sweep_of(list(swept.outcomes), chosen=chosen))
     assert "cheapest of 2 points within logit_rmse=0.6: point 1" in page
     assert "next: cimtool compile --target ideal" in page
     assert "Within the budget" not in pareto_page(swept)
 
 
+def test_points_on_other_hardware_have_a_picture_of_their_own(made: Made) -> None:
+    axes = read_grid({"target": ["ideal", "isaac-rram-128"]})
+    found = sweep_of(
+        [made(rmse, latency_ns=None) for rmse in (0.5, 0.1)],
+        axes=axes,
+        points=points(axes, None, None),
+    )
+    page = pareto_page(found)
+    assert page.count("<svg") == 5, "one of energy, two of conversions, two of arrays"
+    assert "Only points on isaac-rram-128, 128x128 arrays" in page
+    assert found.fronts == {"energy_pj": [], "conversions": [0, 1], "arrays": [0, 1]}
+
+
+def test_the_page_says_what_was_swept(swept: Sweep) -> None:
+    page = pareto_page(replace(swept, files=(("folder/model.pth", "12ab"),)))
+    assert "<dt>target</dt><dd>ideal</dd>" in page
+    assert "<dt>model.pth</dt><dd>SHA-256 12ab</dd>" in page
+    (shared,) = re.findall("<dt>settings of all points</dt><dd>(.*)</dd>", page)
+    assert "cell_bits=8, " in shared
+    assert "weight_bits" not in shared
+
+
+def test_figures_that_are_not_there_sort_last(swept: Sweep) -> None:
+    *_, failed = points_table(swept).lines
+    assert [cell.key for cell in failed.cells[3:]] == ["NaN"] * 7
+
+
 def test_a_sweep_where_all_failed_has_a_page_too(made: Made) -> None:
     page = pareto_page(sweep_of([Outcome("first"), Outcome("second")], baselines={}))
     assert "point 1 failed: second" in page
+
+
+def test_points_that_are_the_same_are_marked_once_and_named(made: Made) -> None:
+    found = sweep_of([made(0.5, latency_ns=None) for _ in range(3)])
+    assert marks_of(found).fronts == ["conversions, arrays", "as point 0", "as point 0"]
+    assert [line.style for line in points_table(found).lines] == ["result", "", ""]
+    assert "points 0, 1, 2 give the same scores" in pareto_page(found)
+
+
+def test_energies_that_lack_more_stand_in_brackets_beside_their_coverage(made: Made) -> None:
+    rest = {"latency_ns": None}
+    known = made(0.5, energy_pj=9.0, energy_coverage=0.9, **rest)
+    small = made(0.5, energy_pj=1.0, energy_coverage=0.4, energy_missing="converters", **rest)
+    found = sweep_of([known, small])
+    assert marks_of(found).energies == ["9 pJ", "(> 1 pJ)"]
+    titles = [head.title for head in points_table(found).heads]
+    assert [line.cells[titles.index("of it known")].text for line in points_table(found).lines] == [
+        "90%",
+        "40%",
+    ]
+    assert any("in brackets" in note for note in notes_of_points(found))
+    alone = sweep_of([known])
+    assert "of it known" not in [head.title for head in points_table(alone).heads]
+    assert notes_of_points(alone) == []
+
+
+def test_a_warning_of_points_is_told_once(made: Made) -> None:
+    warned = replace(made(0.5, latency_ns=None), notes=("warning: few levels", "other"))
+    found = sweep_of(
+        [made(0.25, latency_ns=None), warned, replace(warned, metrics=made(1).metrics)]
+    )
+    assert notes_of_points(found) == ["warning: few levels (points 1, 2)"]

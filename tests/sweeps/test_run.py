@@ -20,6 +20,7 @@ from cimtool.simulator import Simulator
 from cimtool.sweeps import bench, run
 from cimtool.sweeps.folder import POINTS, REFERENCES, Folder
 from cimtool.sweeps.references import Yardstick
+from cimtool.sweeps.render import sweep_text
 from cimtool.sweeps.results import Sweep
 from cimtool.sweeps.run import PointsFailed, die_request
 from cimtool.training.demo_data import DemoFiles
@@ -94,7 +95,7 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
 def test_the_reference_is_the_exact_score(swept: Sweep) -> None:
     assert swept.reference == "exact"
     assert list(swept.baselines) == ["polynomial", "Monte Carlo (K=10)"]
-    assert swept.baselines["polynomial"]["polynomial_rmse"] == 0
+    assert swept.baselines["polynomial"]["float_rmse"] == 0
     assert swept.baselines["polynomial"]["logit_rmse"] > 0
     drifts = [outcome.metrics["logit_rmse"] for outcome in swept.outcomes]
     assert len(set(drifts)) == len(drifts), "settings that change nothing would say nothing"
@@ -227,6 +228,33 @@ def test_a_folder_of_something_else_is_refused(sweep_small: RunSweep, tmp_path: 
     with pytest.raises(CimError, match="exists and holds no sweep, so nothing is written there"):
         sweep_small(tmp_path, {"weight_bits": [4]})
     assert contents(tmp_path) == {"notes.txt": b"mine"}
+
+
+def test_layers_that_the_model_lacks_are_refused_first(
+    sweep_small: RunSweep, tmp_path: Path
+) -> None:
+    with pytest.raises(CimError, match=r'--grid layers."text.nope".weight_bits: matches no layer'):
+        sweep_small(tmp_path / "s", {'layers."text.nope".weight_bits': [4]})
+    assert not (tmp_path / "s").exists()
+
+
+def test_files_of_an_earlier_grid_and_budget_go(sweep_small: RunSweep, tmp_path: Path) -> None:
+    budget = {"logit_rmse": 100.0}
+    sweep_small(tmp_path, {"target.rows_active": [64]}, budget=budget)
+    assert (tmp_path / "chosen-target.toml").is_file()
+    sweep_small(tmp_path, {"weight_bits": [8]}, budget=budget, table="parquet")
+    assert not (tmp_path / "chosen-target.toml").exists()
+    assert {file.name for file in tmp_path.glob("results.*")} == {"results.json", "results.parquet"}
+
+
+def test_no_comparable_cost_names_no_point(sweep_small: RunSweep, tmp_path: Path) -> None:
+    grid = {"array": ["64x64", "128x128"]}
+    found = sweep_small(tmp_path, grid, target="ideal", budget={"logit_rmse": 100.0})
+    assert found.to_json()["budget"] == {
+        "limits": {"logit_rmse": 100.0}, "point": None, "cheapest_by": None, "within": 2,
+        "command": None,
+    }  # fmt: skip
+    assert "2 points within logit_rmse=100: none is named, for no cost" in sweep_text(found, str)
 
 
 def test_calibration_rows_are_not_evaluated(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -10,12 +11,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from cimtool.errors import CimError
 from cimtool.sweeps import workers
+from cimtool.sweeps.bench import Outcome
 from cimtool.sweeps.results import Sweep
 
 RunSweep = Callable[..., Sweep]
@@ -104,6 +108,26 @@ def test_an_address_that_does_not_answer_is_told(
     with pytest.raises(CimError, match=f"--dask {address}: no scheduler answered within"):
         sweep_small(tmp_path / "s", GRID, dask=address)
     assert not (tmp_path / "s").exists()
+
+
+def test_a_caller_with_a_loop_at_work_is_served(
+    sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "CONNECT_SECONDS", 0.5)
+
+    async def notebook() -> None:
+        sweep_small(tmp_path / "s", GRID, dask=f"tcp://127.0.0.1:{free_port()}")
+
+    with pytest.raises(CimError, match="no scheduler answered within"):
+        asyncio.run(notebook())
+
+
+def test_a_worker_with_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = SimpleNamespace(status="finished", result=lambda: ("0.0.1", "digest", Outcome()))
+    client = SimpleNamespace(scatter=Mock(), submit=Mock(return_value=done), loop=None)
+    monkeypatch.setattr("distributed.as_completed", lambda futures, loop: futures)
+    with pytest.raises(CimError, match=r"a worker has cimtool 0\.0\.1; expected "):
+        list(workers.on_cluster(None, {"digest": None}, client, "tcp://x:1"))  # type: ignore[arg-type,dict-item]
 
 
 def test_what_answers_but_is_no_scheduler_is_told(

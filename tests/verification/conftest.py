@@ -14,7 +14,8 @@ from cimtool.dies import NoiseOptions
 from cimtool.emit.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.models import Trunk, TwoBranch
+from cimtool.training.models.trunk import Trunk
+from cimtool.training.models.two_branch import TwoBranch
 from cimtool.verification.references import References
 from cimtool.verification.report import Report
 from cimtool.verification.run import verify_bundle

@@ -51,6 +51,19 @@ def test_the_table_has_a_column_a_bundle(found: Comparison) -> None:
     assert "coarse" in text
 
 
+def test_two_heads_stand_side_by_side(
+    make_bundle: MakeBundle, bundle: Bundle, data: Embeddings
+) -> None:
+    point = make_bundle("point", None, head="cosine")
+    found = compare_bundles([bundle, point], data)
+    assert found.differing == {"score": ("polynomial", "cosine")}
+    text = comparison_table(found)
+    lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
+    first, second = (report.compiled_rows for report in found.reports)
+    assert lines["step: polynomial or cosine"][-2:] == [f"{first[0].step_rmse:.4f}", "-"]
+    assert lines["step: quantized"][-2:] == [f"{rows[3].step_rmse:.4f}" for rows in (first, second)]
+
+
 def test_json_holds_every_report(found: Comparison) -> None:
     read = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert read["bundles"] == ["small", "coarse"]

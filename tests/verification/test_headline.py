@@ -31,23 +31,38 @@ def rows(surrogate: float, quantized: float, converters: float) -> list[Row]:
 
 def against_samples(table: list[Row], scatter: Scatter | None = SAMPLED, score: str = "logit"):  # type: ignore[no-untyped-def]
     faults = surrogate_faults(table[0], scatter, score, 0.0)
-    return headline([Row(MONTE_CARLO), *table], MONTE_CARLO, scatter, score, faults, 0.0)
+    return headline([Row(MONTE_CARLO), *table], MONTE_CARLO, scatter, score, faults, "polynomial")
 
 
 def against_exact(table: list[Row], scatter: Scatter = EXACT):  # type: ignore[no-untyped-def]
     faults = surrogate_faults(table[0], scatter, "logit", 0.0)
     return headline(
-        [Row("exact"), Row(MONTE_CARLO), *table], "exact", scatter, "logit", faults, 0.0
+        [Row("exact"), Row(MONTE_CARLO), *table],
+        "exact",
+        scatter,
+        "logit",
+        faults,
+        "polynomial",
     )
 
 
 def test_against_samples_the_cause_is_the_largest_step_after_the_polynomial() -> None:
-    found = against_samples(rows(5.0, 0.05, 0.14))
+    found = against_samples(rows(0.3, 0.05, 0.14))
     assert (found.cause, found.cause_before) == ("converters fitted", "quantized")
     assert found.cause_rmse == 0.14
     assert (found.compiled_rmse, found.relative_rmse) == (0.15, 0.15 / 1.5)
-    assert found.surrogate_rmse == 5.0
+    assert found.surrogate_rmse == 0.3
     assert "within the scatter" in found.sentences[1]
+
+
+def test_against_samples_a_broken_surrogate_is_not_blamed_on_hardware() -> None:
+    found = against_samples(rows(2.17, 3.0, 0.14))
+    assert found.surrogate_broken
+    assert (found.cause, found.cause_before) == ("polynomial", MONTE_CARLO)
+    assert (
+        "The surrogate is BROKEN: the float polynomial is 2.17 from the Monte Carlo (K=10) score, "
+        "and all that the compiler did adds 0.15."
+    ) in found.sentences
 
 
 def test_against_the_exact_score_the_surrogate_is_a_step_too() -> None:
@@ -140,6 +155,14 @@ def test_where_nothing_changes_nothing_is_the_cause() -> None:
     ("loss", "said"),
     [
         (Change(0.02, 0.01, 0.03), "R@1 LOSES more than other queries could explain: 2.0 points"),
+        (
+            Change(-0.02, -0.03, -0.01),
+            "R@1 GAINS more than other queries could explain: 2.0 points (1.0 to 3.0).",
+        ),
+        (
+            Change(-0.0001, -0.0002, 0.0001),
+            "The loss of R@1 is within what other queries would change: 0.0 points (0.0 to 0.0).",
+        ),
         (Change(0.02, -0.01, 0.05), "The loss of R@1 is within what other queries would change"),
     ],
 )
@@ -162,6 +185,11 @@ def test_a_surrogate_is_blamed_only_beyond_what_sampling_explains() -> None:
     (exact,) = faults(0.75, EXACT)
     assert "0.75 (logit RMSE) from the exact score, 3.0 times Monte Carlo's own error" in exact
     assert faults(2.0, None) == ()
+    # With many more samples the bound is still what ten of them scatter.
+    assert EXACT.rmse is not None
+    many = replace(EXACT, samples=100 * EXACT.samples, rmse=EXACT.rmse / 10)
+    assert faults(0.49, many) == ()
+    assert faults(0.75, many)
 
 
 @pytest.mark.parametrize(
@@ -184,12 +212,12 @@ def test_a_surrogate_that_amplifies_is_the_cause_of_what_comes_after() -> None:
     (said,) = faults(0.1, EXACT, jitter=40.0)
     assert "where ed or vd is 0.1% of its range off, its logit changes by 40, more than" in said
     table = rows(0.1, 900.0, 0.0)
-    found = headline([Row("exact"), *table], "exact", EXACT, "logit", (said,), 40.0)
+    found = headline([Row("exact"), *table], "exact", EXACT, "logit", (said,), "polynomial")
     assert (found.cause, found.surrogate_broken) == ("polynomial", True)
 
 
 def test_points_have_no_scatter() -> None:
     still = Scatter(10, 0.0)
     (said,) = faults(0.2, still)
-    assert "from the Monte Carlo score, which has no scatter: a loss" in said
+    assert "from the Monte Carlo score, which has no scatter: lost" in said
     assert faults(0.0, still) == ()

@@ -17,10 +17,18 @@ from cimtool.verification.margins import (
 )
 
 
+def moved(scores: np.ndarray, sigma: float) -> np.ndarray:
+    """Scores with an error of this RMSE that has no mean in any row or column."""
+    rows, columns = np.indices(scores.shape)
+    error = np.where(np.minimum(rows, columns) < 2, np.where((rows + columns) % 2, -1.0, 1.0), 0.0)
+    error[2:, :] = error[:, 2:] = 0.0
+    return scores + error * sigma * np.sqrt(scores.size / 4)
+
+
 def test_a_lead_beyond_three_sigma_is_safe_and_a_lag_is_lost() -> None:
     # Rows lead by 10, trail by 10 and lead by 1; columns have one right text each.
     scores = np.array([[10.0, 0.0, 0.0], [10.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    text, video = margins(scores, 1.0, np.arange(3))
+    text, video = margins(scores, moved(scores, 1.0), np.arange(3))
     assert text.sigma == pytest.approx(np.sqrt(2))
     assert text.sigma * SIGMAS < 10
     assert (text.leads, text.trails, text.open) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
@@ -30,17 +38,32 @@ def test_a_lead_beyond_three_sigma_is_safe_and_a_lag_is_lost() -> None:
 
 def test_the_best_of_several_right_texts_counts() -> None:
     scores = np.array([[9.0, 0.0], [1.0, 0.0], [2.0, 0.0]])
-    _, video = margins(scores, 0.1, np.array([0, 0, 1]))
+    _, video = margins(scores, moved(scores, 0.1), np.array([0, 0, 1]))
     assert (video.leads, video.trails) == (0.5, 0)  # 9 beats 2; of 0 and 0 neither leads
 
 
 def test_a_video_that_all_texts_share_has_no_wrong_text() -> None:
-    found = margins(np.array([[1.0, 0.0], [2.0, 3.0]]), 0.1, np.array([0, 0]))
+    scores = np.array([[1.0, 0.0], [2.0, 3.0]])
+    found = margins(scores, scores, np.array([0, 0]))
     assert [one.way for one in found] == ["text_to_video"]
 
 
+def test_an_error_of_whole_texts_reorders_texts_not_videos() -> None:
+    rng = np.random.default_rng(0)
+    scores = np.eye(40) * 3 + rng.normal(size=(40, 40)) * 0.1
+    compiled = scores + rng.normal(size=(40, 1)) * 5
+    text, video = margins(scores, compiled, np.arange(40))
+    assert text.sigma == pytest.approx(0, abs=1e-12)
+    assert text.leads == 1
+    assert video.sigma == pytest.approx(np.sqrt(2) * np.std(compiled - scores))
+    assert video.open == 1
+    back, forth = margins(scores.T, compiled.T, np.arange(40))
+    assert (back.sigma, forth.sigma) == pytest.approx((video.sigma, text.sigma))
+
+
 def test_without_an_error_every_order_stands() -> None:
-    text, _ = margins(np.array([[1.0, 0.0], [1.0, 0.0]]), 0.0, np.arange(2))
+    scores = np.array([[1.0, 0.0], [1.0, 0.0]])
+    text, _ = margins(scores, scores, np.arange(2))
     assert (text.leads, text.trails, text.open) == (0.5, 0.5, 0)
 
 
@@ -55,7 +78,7 @@ def test_recall_in_a_smaller_gallery_is_the_mean_over_all_of_that_size() -> None
                 1 + sum(scores[0, j] > scores[0, 3] for j in drawn) <= k
                 for drawn in combinations(others, size - 1)
             ])  # fmt: skip
-            assert recall_in(rank, np.array([6]), size, k) == pytest.approx(expected)
+            assert recall_in(rank, np.array([6]), np.ones(1), size, k) == pytest.approx(expected)
 
 
 def test_a_curve_ends_at_the_recall_of_the_whole_gallery() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +14,15 @@ from cimtool import api
 from cimtool.dies import NoiseOptions
 from cimtool.errors import CimError
 from cimtool.reference.bootstrap import Samples
-from cimtool.reference.queries import Queries
+from cimtool.reference.queries import Queries, figures
+from cimtool.verification.answers import survival_sentence, verdict
 from cimtool.verification.noisy import over_dies
 from cimtool.verification.render import markdown, terminal_table
+from cimtool.verification.run import _advice, with_dies
+from cimtool.verification.sensitivity import advice
 
 DIES = NoiseOptions(trials=4, time="1h")
+HEAD: Any = SimpleNamespace(surrogate="polynomial", remedy="fit another polynomial")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,8 @@ def die(i: int) -> Queries:
 
 def test_errors_are_bad_when_high_and_recall_when_low() -> None:
     once = Samples.once(100, 100)
-    worst = over_dies([die(i) for i in range(21)], 5.0, once)
+    dies = lambda samples: [figures(die(i), samples) for i in range(21)]  # noqa: E731
+    worst = over_dies(dies, 5.0, once)
     expected = {
         "step_rmse": 1.9,
         "logit_rmse": 1.9,
@@ -57,14 +64,14 @@ def test_errors_are_bad_when_high_and_recall_when_low() -> None:
     }
     for name, value in expected.items():
         assert worst[name] == pytest.approx([value]), name
-    median = over_dies([die(i) for i in range(21)], 50.0, once)
+    median = over_dies(dies, 50.0, once)
     assert median["step_rmse"] == pytest.approx([1.0])
     assert "cosine_gap" not in median
 
 
 def test_the_report_has_a_row_of_the_median_die_and_one_of_the_worst(report: object) -> None:
     found = report.found  # type: ignore[attr-defined]
-    assert [one.stage for one in found.shown[-2:]] == ["noisy 1 h, median", "noisy 1 h, 5th %"]
+    assert [one.stage for one in found.shown[-2:]] == ["noisy 1 h, median", "noisy 1 h, worst"]
     assert found.rows[-1].stage == "ONNX Runtime"
     median, worst = found.noisy[-1].rows
     assert worst.intervals["logit_rmse"].holds(worst.drift.logit_rmse)
@@ -79,7 +86,7 @@ def test_every_form_of_the_report_shows_them(report: object) -> None:
     page = (report.folder / "report.html").read_text()  # type: ignore[attr-defined]
     for text in (terminal_table(found, 200), markdown(found), page):
         assert "noisy 1 h, median" in text
-        assert "noisy 1 h, 5th %" in text
+        assert "noisy 1 h, worst" in text
         assert "On 4 dies read 1 h after programming" in " ".join(text.split())
     values = found.to_json()["noisy"][-1]
     assert (values["trials"], values["seconds"], values["compensation"]) == (4, 3600.0, "none")
@@ -92,6 +99,52 @@ def test_the_headline_says_what_the_chip_keeps(report: object) -> None:
     assert "read 1 h after programming" in said
     assert "keeps" in said
     assert "of the noise-free R@1" in said
+
+
+def test_what_the_dies_lose_is_said_first(report: object) -> None:
+    found = report.found  # type: ignore[attr-defined]
+    worst = max((one.median for one in found.noisy), key=lambda row: row.losses["r1_loss"].value)
+    assert survival_sentence(found).startswith(f"On a chip ({worst.stage}) it ")
+    assert f"{100 * worst.losses['r1_loss'].value:.1f} [" in survival_sentence(found)
+    assert verdict(found) == "bits agree, no limit was set"
+
+
+def test_noise_that_adds_more_than_any_step_is_the_cause(report: object) -> None:
+    found = report.found  # type: ignore[attr-defined]
+    first = replace(found.headline, cause="quantized", cause_rmse=0.0, surrogate_broken=False)
+    noisy = with_dies(first, found.noisy, found.final, "logit")
+    late = found.noisy[-1].median
+    assert (noisy.cause, noisy.cause_before) == (late.stage, "ONNX Runtime")
+    assert noisy.cause_rmse == late.step_rmse
+    assert f"Noise of the devices adds more than any step: RMSE {late.step_rmse:.4g}." in (
+        noisy.sentences
+    )
+    (said,) = _advice(HEAD, noisy, found.sensitivity, found.noisy)
+    assert "try another --compensation than none" in said
+    quiet = with_dies(replace(first, cause_rmse=1e9), found.noisy, found.final, "logit")
+    assert quiet.cause == "quantized"
+    broken = with_dies(replace(first, surrogate_broken=True), found.noisy, found.final, "logit")
+    assert broken.cause == "quantized"
+
+
+def test_a_surrogate_is_advised_on_where_it_dominates(report: object) -> None:
+    found = report.found  # type: ignore[attr-defined]
+    tie = replace(
+        found.headline, cause="polynomial", surrogate_broken=False, surrogate_rmse=0.10,
+        compiled_rmse=0.09,
+    )  # fmt: skip
+    fit = "fit another polynomial: no setting of the hardware mends the surrogate"
+    assert _advice(HEAD, tie, found.sensitivity, ()) == (advice(found.sensitivity),)
+    assert _advice(HEAD, replace(tie, surrogate_rmse=0.19), found.sensitivity, ()) == (fit,)
+    assert _advice(HEAD, replace(tie, surrogate_broken=True), found.sensitivity, ()) == (fit,)
+
+
+def test_of_few_dies_the_worst_is_told_and_of_many_the_worst_twentieth(report: object) -> None:
+    one = report.found.noisy[-1]  # type: ignore[attr-defined]
+    (few,) = one.sentences(report.found.final, "logit")  # type: ignore[attr-defined]
+    assert "; the worst of them is " in few
+    (many,) = replace(one, trials=20, percentile=5.0).sentences(report.found.final, "logit")  # type: ignore[attr-defined]
+    assert "one die in twenty is worse than" in many
 
 
 def test_limits_are_of_the_noise_free_model(analog: object, data: object, report: object) -> None:

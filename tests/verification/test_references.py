@@ -7,6 +7,7 @@ from cimtool.emit.bundle import Bundle
 from cimtool.errors import CimError
 from cimtool.progress import silent
 from cimtool.reference.exact import log_match_probability
+from cimtool.reference.metrics import on_grid
 from cimtool.reference.statistics import Gaussians
 from cimtool.verification.references import References
 
@@ -35,8 +36,18 @@ def test_the_exact_scores_are_those_of_each_pair(bundle: Bundle) -> None:
     assert known is not None
     assert known.exact is not None
     log_p, log_1mp = log_match_probability(text.mu[2], text.s[2], video.mu[4], video.s[4], 0.1, 0.0)
-    assert known.exact[2, 4] == pytest.approx(log_p - log_1mp, rel=1e-9)
+    grid = 2.0**-30 * np.abs(known.exact).max()
+    assert known.exact[2, 4] == pytest.approx(log_p - log_1mp, abs=grid)
     assert known.monte_carlo.shape == (6, 5)
+
+
+def test_references_are_on_the_grid_of_ties(bundle: Bundle) -> None:
+    """As all other rows are: equal items tie in the reference too."""
+    known = References().of(items(0), items(1), bundle.model, silent)
+    assert known is not None
+    assert known.exact is not None
+    for scores in (known.exact, known.monte_carlo):
+        np.testing.assert_array_equal(scores, on_grid(scores))
 
 
 def test_the_same_items_are_computed_once(bundle: Bundle) -> None:

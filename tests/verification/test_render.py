@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cimtool.verification.answers import survival_sentence
 from cimtool.verification.render import WIDTH, markdown, terminal_table
 from cimtool.verification.report import Report
 
@@ -43,8 +44,12 @@ def test_what_is_not_known_says_so(unknown_report: Report) -> None:
 def test_markdown_answers_first_and_folds_the_rest(report: Report) -> None:
     text = markdown(report)
     first, rest = text.split("## Drift")
-    assert f"**{report.headline.sentences[0]}**" in first
-    assert first.startswith(f"# {report.bundle}: passed")
+    assert f"**{survival_sentence(report)}.**" in first
+    assert report.headline.sentences[0] in first
+    assert first.startswith(f"# {report.bundle}: all checks hold")
+    assert markdown(replace(report, limits=())).startswith(
+        f"# {report.bundle}: bits agree, no limit was set"
+    )
     assert "| compiled model |" in first
     assert all(f"Next: {one.partition(',')[0]}" in first.replace("\\", "") for one in report.advice)
     assert len(first.splitlines()) < 30
@@ -57,7 +62,7 @@ def test_markdown_answers_first_and_folds_the_rest(report: Report) -> None:
 def test_markdown_says_what_failed(report: Report) -> None:
     limit = replace(report.limits[0], limit=0.0)
     text = markdown(replace(report, limits=(limit,)))
-    assert text.startswith(f"# {report.bundle}: failed")
+    assert text.startswith(f"# {report.bundle}: 1 check failed")
     assert f"* **{limit.sentence()}**".replace("_", "\\_") in text
 
 
@@ -66,3 +71,26 @@ def test_names_are_no_markup(report: Report) -> None:
     assert "<img" not in text
     assert "# &lt;img src=x> \\*a\\* \\|b\\|" in text
     assert "\\[c\\](d)" in text
+
+
+def test_warnings_stand_under_the_headline_and_what_is_not_modelled_last(report: Report) -> None:
+    changed = replace(report, notes=("warning: look", "not modelled: x"), unmodelled=("x",))
+    lines = terminal_table(changed, 200).splitlines()
+    warning, first = lines.index("warning: look"), lines.index(f"Next: {report.advice[0]}.")
+    assert report.headline.sentences[-1] == lines[warning - 1]
+    assert warning < first
+    assert lines[-1] == "not modelled: x"
+    assert lines.count("not modelled: x") == 1
+
+
+def test_saturation_that_is_not_there_is_one_line(report: Report) -> None:
+    inside = tuple(replace(one, outside=0.0) for one in report.domains)
+    unclipped = tuple(replace(one, clipped=0.0) for one in report.stored)
+    text = terminal_table(replace(report, domains=inside, stored=unclipped), 200)
+    assert text.count("no pair is outside the domain of the compiled score") == 1
+    assert "saturate" not in text
+    assert "stored values: none is clipped" in text
+    beyond = (replace(inside[0], outside=0.25), *inside[1:])
+    text = terminal_table(replace(report, domains=beyond), 200)
+    assert text.count(": 25.000% of the pairs are outside and saturate") == 1
+    assert "no pair is outside" not in text

@@ -40,6 +40,7 @@ def test_json_holds_the_table(report: Report) -> None:
 def test_numbers_have_six_digits_and_no_infinity() -> None:
     assert plain({"a": (1 / 3, float("inf"), 7)}) == {"a": [0.333333, None, 7]}
     assert rounded(123456789.0) == 123457000.0
+    assert str(rounded(-0.0)) == "0.0"
 
 
 def test_files_are_written_beside_others(report: Report, tmp_path: Path) -> None:

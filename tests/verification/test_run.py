@@ -18,12 +18,12 @@ from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embedding
 from cimtool.reference.queries import LIMITS
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.loop import encode
-from cimtool.training.models import TwoTower
 from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
+from cimtool.training.towers import TwoTower
 from cimtool.verification.references import References
 from cimtool.verification.render import terminal_table
 from cimtool.verification.report import VerificationFailed
-from cimtool.verification.run import _all_equal, verify_bundle
+from cimtool.verification.run import all_equal, verify_bundle
 
 from .conftest import (
     POLYNOMIAL,
@@ -94,7 +94,9 @@ def test_more_samples_scatter_less(bundle: Bundle, data: Embeddings) -> None:
     assert many.scatter is not None
     assert many.scatter.standard_error < few.scatter.standard_error / 2
     assert many.scatter.rmse is None
-    assert many.headline.cause == "quantized"
+    assert few.headline.cause == "quantized"
+    # However little so many samples scatter: that is no fault of the polynomial.
+    assert (many.headline.cause, many.headline.surrogate_broken) == ("quantized", False)
 
 
 def test_monte_carlo_is_as_far_from_the_exact_score_as_its_standard_error_says(
@@ -140,7 +142,7 @@ def test_without_a_and_b_drift_is_against_the_polynomial(
     assert polynomial.drift is None
     assert report.reference.name == "polynomial"
     assert report.final.drift is not None
-    assert report.metrics["logit_rmse"] == report.final.polynomial_rmse
+    assert report.metrics["logit_rmse"] == report.final.float_rmse
     assert any("a and b are not known" in note for note in report.notes)
 
 
@@ -217,7 +219,36 @@ def test_a_fit_to_clipped_labels_costs_in_its_own_row_alone(
     assert report.headline.surrogate_broken
 
 
-def test_compiled_scores_that_are_all_equal_are_a_warning(bundle: Bundle, data: Embeddings) -> None:
+def test_a_two_branch_polynomial_of_raw_statistics_gets_a_hint(make_bundle: MakeBundle) -> None:
+    raw = Polynomial(2, (-0.1, 0.005, 0.0, 0.0, 0.0), 0.0, a=0.1, b=0.0, K=10)
+    own = replace(raw, scale_ed=1 / D, scale_vd=1 / D**2)
+    rows = pairs(64, D)
+    said = f"layout two-branch: the polynomial is of ed/{D} and vd/{D**2}, "
+    for polynomial, broken in ((raw, True), (own, False)):
+        made = make_bundle(f"statistics-{broken}", polynomial, two_branch, calibration=rows)
+        assert any(note.startswith(said) for note in made.manifest["notes"])
+        report = verify_bundle(made, read_data(pairs(240, D, seed=7), made.model))
+        assert report.headline.surrogate_broken == broken
+        assert any(f"warning: {said}" in note for note in report.notes) == broken
+
+
+def test_rows_that_are_all_the_same_are_not_blamed_on_the_polynomial(bundle: Bundle) -> None:
+    same = {name: np.repeat(x, 40, axis=0) for name, x in pairs(1, seed=7).items()}
+    report = verify_bundle(bundle, embeddings_of(same, "same.npz"))
+    alike = "same.npz: all pairs have the same ed and vd"
+    assert report.notes[0] == f"warning: {alike}, so every pair gets the same score"
+    assert report.advice == (f"measure on other data: {alike}",)
+    assert not any("fit another" in note for note in report.notes)
+
+
+def test_rows_that_overflow_are_refused_by_file(bundle: Bundle) -> None:
+    rows = pairs(40, seed=7)
+    huge = embeddings_of({name: 1e6 * x for name, x in rows.items()}, "huge.npz")
+    with pytest.raises(CimError, match=r"^huge\.npz: text rows are too large: s is beyond float64"):
+        verify_bundle(bundle, huge)
+
+
+def test_compiled_scores_that_areall_equal_are_a_warning(bundle: Bundle, data: Embeddings) -> None:
     same = np.repeat(data.text[:1], len(data.text), axis=0)
     report = verify_bundle(bundle, replace(data, text=same))
     assert not any("the polynomial is constant" in note for note in report.notes)
@@ -238,13 +269,13 @@ def test_compiled_scores_that_are_all_equal_are_a_warning(bundle: Bundle, data: 
     ],
 )
 def test_what_ranks_nothing(scores: np.ndarray, said: str) -> None:
-    (sentence,) = _all_equal(scores)
+    (sentence,) = all_equal(scores)
     assert re.search(said, sentence)
 
 
 @pytest.mark.parametrize("scores", [[[1.0]], [[1.0], [2.0]], [[1.0, 1.0], [2.0, 3.0]]])
 def test_what_ranks_something(scores: list[list[float]]) -> None:
-    assert _all_equal(np.array(scores)) == []
+    assert all_equal(np.array(scores)) == []
 
 
 def test_a_limit_that_is_exceeded_fails_after_the_report_is_written(
@@ -321,7 +352,7 @@ def test_two_texts_and_two_videos(bundle: Bundle) -> None:
 
 @pytest.mark.skipif(not FLICKR.exists(), reason="the shared data is not here")
 def test_five_hundred_captions_of_a_hundred_images(make_bundle: MakeBundle) -> None:
-    from cimtool.training.models import TwoBranch
+    from cimtool.training.models.two_branch import TwoBranch
 
     def wide() -> torch.nn.Module:
         torch.manual_seed(0)
