@@ -1,0 +1,71 @@
+"""`cimtool evaluate`: how well embeddings, trained models and bundles retrieve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cimtool import api
+from cimtool.cli.group import AtLeast, Command
+from cimtool.cli.options import (
+    FILE,
+    calibration_rows_option,
+    embeddings_files,
+    embeddings_option,
+    head_option,
+)
+from cimtool.cli.output import Output, table_text
+from cimtool.evaluation.render import sentences, table_rows
+
+ONNX = ".onnx"
+
+
+@click.command(cls=Command)
+@click.argument("what", metavar="[WHAT]...", type=FILE, nargs=-1)
+@embeddings_option("--data", "Embeddings to evaluate on")
+@head_option
+@click.option("--poly", type=FILE, metavar="FILE", help="The polynomial of a checkpoint.")
+@click.option("--a", type=float, metavar="X", help="In sigmoid(b - a D), of a checkpoint.")
+@click.option("--b", type=float, metavar="X", help="In sigmoid(b - a D), of a checkpoint.")
+@click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML).")
+@click.option(
+    "--leave-one-out", is_flag=True, help="Right is what has the same label; row i is no answer."
+)
+@click.option(
+    "--resamples", type=AtLeast(2), default=1000, show_default=True, help="For the intervals."
+)
+@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of the resamples.")
+@calibration_rows_option
+@click.pass_obj
+def command(
+    out: Output, /, what: tuple[Path, ...], paths: tuple[Path, ...], **options: Any
+) -> None:
+    """Say how well embeddings, trained models and bundles retrieve.
+
+    WHAT is a checkpoint (or two ONNX files, text first), computed in float, or a bundle, computed
+    on the bit-accurate simulator; without any the embeddings themselves are compared. Several are
+    put side by side, with their differences to the first.
+    """
+    data = embeddings_files(paths, "--data")
+    found = api.evaluate(data, *_paired(what), say=out.say, **options)
+    text = [table_text(table_rows(found)), "", *sentences(found)]
+    out.result(found.to_json(), "\n".join(text))
+
+
+def _paired(what: tuple[Path, ...]) -> list[Path | tuple[Path, Path]]:
+    """What is to be evaluated, each two ONNX files that follow one another as a pair."""
+    found: list[Path | tuple[Path, Path]] = []
+    rest = list(what)
+    while rest:
+        first = rest.pop(0)
+        if first.suffix != ONNX:
+            found.append(first)
+        elif rest and rest[0].suffix == ONNX:
+            found.append((first, rest.pop(0)))
+        else:
+            raise click.UsageError(
+                f"{first}: one ONNX file is one projector; expected two, text first"
+            )
+    return found

@@ -1,0 +1,52 @@
+"""`cimtool evaluate` as a user meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool.training.demo_data import DemoFiles
+
+Run = Callable[..., Any]
+
+
+def test_it_prints_a_table_of_the_raw_embeddings(cimtool: Run, small_trunk: DemoFiles) -> None:
+    ran = cimtool("evaluate", "--data", small_trunk.eval, "--resamples", 20)
+    assert (ran.status, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert "embeddings (embeddings, cosine)" in lines[0]
+    assert lines[1].startswith("text to video: R@1, %")
+    assert "95% of 20 resamples" in ran.out
+
+
+def test_one_object_of_a_bundle_beside_its_model(
+    cimtool: Run, small_trunk: DemoFiles, small_bundle: Path
+) -> None:
+    ran = cimtool(
+        "evaluate", small_trunk.projectors, small_bundle, "--poly", small_trunk.poly,
+        "--data", small_trunk.eval, "--resamples", 20, "--json",
+    )  # fmt: skip
+    found = ran.json
+    assert [one["kind"] for one in found["scores"]] == ["float", "compiled"]
+    figure = found["scores"][1]["figures"]["r1_text_to_video"]
+    assert set(figure) == {"value", "low", "high", "difference"}
+    assert set(figure["difference"]) == {"value", "low", "high"}
+    assert found["queries"] == {"text_to_video": 40, "video_to_text": 40}
+
+
+def test_items_of_one_modality_come_as_rows(cimtool: Run, tmp_path: Path) -> None:
+    file = tmp_path / "rows.npz"
+    rng = np.random.default_rng(0)
+    np.savez(file, rows=rng.normal(size=(30, 4)), labels=np.arange(30) % 3)
+    ran = cimtool("evaluate", "--data", file, "--head", "euclidean", "--resamples", 20)
+    assert "an item does not find itself" in ran.out
+    assert "mAP@50, %" in ran.out
+
+
+def test_one_onnx_file_is_half_a_model(cimtool: Run, tmp_path: Path) -> None:
+    ran = cimtool("evaluate", tmp_path / "text.onnx", "--data", tmp_path / "rows.npz")
+    assert ran.status == 2
+    assert "one ONNX file is one projector; expected two, text first" in ran.sentence

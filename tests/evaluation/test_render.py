@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cimtool.evaluation.render import sentences, table_rows
+from cimtool.evaluation.run import evaluate_subjects
+from cimtool.evaluation.subjects import raw_subject
+from cimtool.loading.embeddings import embeddings_of
+
+
+def rows(n: int = 60, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    text = rng.normal(size=(n, 8))
+    return {"text": text, "video": text + rng.normal(size=text.shape)}
+
+
+def test_the_table_has_a_line_a_figure_and_stars_what_is_real() -> None:
+    near = raw_subject(embeddings_of(rows()), "cosine")
+    noise = {**rows(), "video": rows(seed=9)["video"]}
+    far = replace(raw_subject(embeddings_of(noise), "euclidean"), name="noise")
+    found = evaluate_subjects([near, far], False, 200, 0, lambda text: None)
+    head, *lines = table_rows(found)
+    assert head == ["", "embeddings (embeddings, cosine)", "noise (embeddings, euclidean)",
+                    "less the first"]  # fmt: skip
+    by_label = {line[0]: line[1:] for line in lines}
+    assert len(by_label) == 11
+    assert by_label["text to video: R@10, %"][2].startswith("-")
+    assert by_label["text to video: R@10, %"][2].endswith("] *")
+    assert by_label["text to video: mean rank"][2].startswith("+")
+    assert any("60 texts and 60 videos are queries" in one for one in sentences(found))

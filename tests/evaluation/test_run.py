@@ -1,0 +1,153 @@
+"""Evaluations of embeddings, trained models and bundles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cimtool
+from cimtool.errors import CimError
+from cimtool.evaluation import run
+from cimtool.evaluation.run import Score
+from cimtool.evaluation.subjects import raw_subject
+from cimtool.loading.embeddings import embeddings_of
+from cimtool.training.demo_data import DemoFiles
+from cimtool.verification.report import Report
+
+WAYS = ("text_to_video", "video_to_text")
+
+
+def rows(n: int = 60, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    text = rng.normal(size=(n, 8))
+    return {"text": text, "video": text + rng.normal(size=text.shape)}
+
+
+def classes(n: int = 60) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    labels = np.arange(n) % 4
+    return {"rows": rng.normal(size=(4, 8))[labels] + rng.normal(size=(n, 8)), "labels": labels}
+
+
+@pytest.fixture(scope="module")
+def labelled(small_trunk: DemoFiles) -> dict[str, Any]:
+    arrays = dict(np.load(small_trunk.eval))
+    return arrays | {"labels": np.arange(len(arrays["text"])) % 5}
+
+
+@pytest.fixture(scope="module")
+def report(small_bundle: Path, labelled: dict[str, Any], tmp_path_factory: Any) -> Report:
+    return cimtool.verify(small_bundle, labelled, report=tmp_path_factory.mktemp("report"))
+
+
+def same_as(row: Any, score: Score) -> None:
+    """The figures and the intervals are those of a row of the drift table, to the last bit."""
+    for way in WAYS:
+        recall = getattr(row.retrieval, way)
+        for name in ("r1", "r5", "r10", "median_rank"):
+            assert score.figures[f"{name}_{way}"] == getattr(recall, name)
+        assert score.figures[f"map_{way}"] == getattr(row.mean_precision, way)
+    assert score.figures["cosine_gap"] == row.cosine_gap
+    shared = set(row.intervals) & set(score.intervals)
+    assert len(shared) == 11
+    assert {name: row.intervals[name] for name in shared} == {
+        name: score.intervals[name] for name in shared
+    }
+
+
+def test_figures_are_those_of_verify(
+    small_bundle: Path, small_trunk: DemoFiles, labelled: dict[str, Any], report: Report
+) -> None:
+    found = cimtool.evaluate(labelled, small_trunk.projectors, small_bundle, poly=small_trunk.poly)
+    trained, compiled = found.scores
+    assert (trained.kind, compiled.kind, compiled.name) == ("float", "compiled", report.bundle)
+    same_as(next(row for row in report.rows if row.stage == report.surrogate), trained)
+    same_as(report.final, compiled)
+    assert "only 40 texts are queries: below 200, R@1 means little" in found.notes
+
+
+def test_differences_are_paired_with_the_first(small_trunk: DemoFiles, small_bundle: Path) -> None:
+    found = cimtool.evaluate(
+        small_trunk.eval, small_bundle, small_bundle, small_trunk.projectors, poly=small_trunk.poly
+    )
+    first, same, other = found.scores
+    assert [one.name for one in found.scores[:2]] == [
+        "small@isaac-rram-128 (1)", "small@isaac-rram-128 (2)",
+    ]  # fmt: skip
+    assert first.differences == {}
+    assert all((d.value, d.low, d.high) == (0, 0, 0) for d in same.differences.values())
+    for name, change in other.differences.items():
+        assert change.value == pytest.approx(other.figures[name] - first.figures[name])
+        assert change.low <= change.value <= change.high
+    assert any(change.value for change in other.differences.values())
+
+
+def test_raw_embeddings_by_cosine_and_by_distance() -> None:
+    data = rows()
+    text, video = data["text"].astype(np.float32), data["video"].astype(np.float32)
+    text, video = text.astype(np.float64), video.astype(np.float64)
+    unit = [one / np.linalg.norm(one, axis=1, keepdims=True) for one in (text, video)]
+    distances = ((text[:, None] - video) ** 2).sum(axis=2)
+    for head, scores in (("cosine", unit[0] @ unit[1].T), ("euclidean", -distances)):
+        (found,) = cimtool.evaluate(data, head=head, resamples=2).scores
+        ranks = [1 + sum(row > row[i]) for i, row in enumerate(scores)]
+        assert found.figures["r1_text_to_video"] == np.mean([rank <= 1 for rank in ranks])
+        assert found.figures["mean_rank_text_to_video"] == pytest.approx(np.mean(ranks))
+        assert found.head == head
+
+
+def test_items_of_one_modality_leave_themselves_out() -> None:
+    found = cimtool.evaluate(classes(), resamples=20)
+    assert found.leave_one_out
+    data = classes()
+    twice = {"text": data["rows"], "video": data["rows"], "labels": data["labels"]}
+    assert not cimtool.evaluate(twice, resamples=2).leave_one_out
+    again = cimtool.evaluate(twice, leave_one_out=True, resamples=20)
+    assert again.scores == found.scores
+    (score,) = found.scores
+    assert 0.5 < score.figures["r1_text_to_video"] < 1
+    assert score.figures["r1_video_to_text"] == score.figures["r1_text_to_video"]
+
+
+def test_the_seed_decides_the_intervals() -> None:
+    first, again, other = (cimtool.evaluate(rows(), seed=seed, resamples=50) for seed in (0, 0, 1))
+    assert first == again
+    assert first.scores[0].figures == other.scores[0].figures
+    assert first.scores[0].intervals != other.scores[0].intervals
+
+
+def test_warnings_of_the_model_are_notes() -> None:
+    subject = replace(raw_subject(embeddings_of(rows()), "cosine"), warnings=("it leaks",))
+    found = run.evaluate_subjects([subject], False, 2, 0, lambda text: None)
+    assert "embeddings: it leaks" in found.notes
+    assert found.scores[0].warnings == ("it leaks",)
+
+
+def test_constant_scores_are_said() -> None:
+    data = {"text": np.ones((5, 3)), "video": np.ones((5, 3))}
+    found = cimtool.evaluate(data, resamples=2)
+    assert any("every pair gets the same score" in note for note in found.notes)
+    assert found.scores[0].figures["r1_text_to_video"] == 0  # ties count against
+
+
+@pytest.mark.parametrize("mapping", ["in-memory", "hybrid"])
+def test_a_gallery_in_the_memory(small_trunk: DemoFiles, tmp_path: Path, mapping: str) -> None:
+    bundle = cimtool.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        target="isaac-rram-128", output=tmp_path / "b", score_mapping=mapping,
+        shortlist=12 if mapping == "hybrid" else None,
+    )  # fmt: skip
+    held = cimtool.program(bundle.folder, small_trunk.eval).bundle.folder
+    report = cimtool.verify(held, small_trunk.eval, report=tmp_path / "report")
+    (score,) = cimtool.evaluate(small_trunk.eval, held).scores
+    assert report.final.retrieval is not None
+    for way in WAYS:
+        assert score.figures[f"r1_{way}"] == getattr(report.final.retrieval, way).r1
+    assert score.figures["cosine_gap"] == report.final.cosine_gap
+    first = {name: values[:-1] for name, values in np.load(small_trunk.eval).items()}
+    with pytest.raises(CimError, match="39 videos are not the gallery of 40 items"):
+        cimtool.evaluate(first, held)

@@ -1,0 +1,77 @@
+"""What can be evaluated, and in which words the rest is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import cimtool
+from cimtool.errors import CimError
+from cimtool.training.demo_data import DemoFiles
+
+
+def rows(n: int = 60, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    text = rng.normal(size=(n, 8))
+    return {"text": text, "video": text + rng.normal(size=text.shape)}
+
+
+def test_a_checkpoint_that_changes_nothing_scores_as_the_embeddings_do(tmp_path: Path) -> None:
+    same = {"fc.weight": torch.eye(8), "fc.bias": torch.zeros(8)}
+    content = {"text_proj": same, "video_proj": same, "activation": "none", "head": "cosine"}
+    torch.save(content, tmp_path / "same.pth")
+    found = cimtool.evaluate(rows(), tmp_path / "same.pth", resamples=2)
+    (score,) = found.scores
+    (raw,) = cimtool.evaluate(rows(), resamples=2).scores
+    assert (score.name, score.kind, score.head) == ("same", "float", "cosine")
+    assert score.figures == pytest.approx(raw.figures)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "sentence"),
+    [
+        ({"text": np.ones((3, 2)), "video": np.ones((3, 4))}, {}, "cannot be compared; expected"),
+        ({"text": np.ones((3, 2)), "video": np.ones((2, 2))}, {}, "text_to_video is missing"),
+        ({"rows": np.ones((3, 2))}, {}, "labels is missing, the class of each item"),
+        ({"text": np.ones((1, 2)), "video": np.ones((1, 2))}, {}, "one row alone ranks nothing"),
+        (rows(), {"head": "cosin"}, 'did you mean "cosine"'),
+        (rows(), {"head": "csd"}, "expected cosine or euclidean for raw embeddings"),
+        (rows(), {"poly": "p.json"}, "--poly says the score of trained projectors, and raw"),
+        (rows(), {"resamples": 1}, "--resamples is 1; expected at least 2"),
+        (rows(), {"seed": -1}, "--seed is -1; expected 0 to"),
+        ({"text": np.zeros((3, 2)), "video": np.ones((3, 2))}, {}, "row 0 of text is all zeros"),
+    ],
+)
+def test_what_cannot_be_evaluated(
+    data: Mapping[str, Any], options: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(CimError, match=sentence):
+        cimtool.evaluate(data, **options)
+
+
+def test_a_bundle_has_its_score_and_refuses_its_calibration_rows(
+    small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    with pytest.raises(CimError, match=r"--head says the score .* a bundle has its score"):
+        cimtool.evaluate(small_trunk.eval, small_bundle, head="cosine")
+    with pytest.raises(CimError, match="expected unseen rows, or --allow-calibration-rows"):
+        cimtool.evaluate(small_trunk.calibration, small_bundle)
+    found = cimtool.evaluate(
+        small_trunk.calibration, small_bundle, allow_calibration_rows=True, resamples=2
+    )
+    assert found.texts == 96
+
+
+def test_a_folder_that_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match=str(tmp_path)):
+        cimtool.evaluate(rows(), tmp_path)
+
+
+def test_a_bundle_for_other_rows(small_bundle: Path) -> None:
+    with pytest.raises(CimError, match="text rows have 8 numbers; projectors expects 24"):
+        cimtool.evaluate(rows(), small_bundle)
