@@ -49,6 +49,7 @@ from cimtool.named import nearest
 from cimtool.toml_files import Location, Table, dotted, read_toml, validated
 
 Calibrator = Literal["minmax", "percentile", "mse"]
+WeightRounding = Literal["nearest", "gptq"]
 ScoreMapping = Literal["digital", "in-memory", "hybrid"]
 
 
@@ -92,6 +93,7 @@ class Overrides(Table):
     unused_rows: UnusedRows | None = None
     accumulator_bits: AccumulatorBits | None = None
     calibrator: Calibrator | None = None
+    weight_rounding: WeightRounding | None = None
     equalise: bool | None = None
     bias_correction: bool | None = None
     score_mapping: ScoreMapping | None = None
@@ -140,6 +142,7 @@ class Settings(Table):
     unused_rows: UnusedRows = "off"
     accumulator_bits: AccumulatorBits
     calibrator: Calibrator = "minmax"
+    weight_rounding: WeightRounding = "nearest"
     equalise: bool = True
     bias_correction: bool = True
     score_mapping: ScoreMapping = "digital"

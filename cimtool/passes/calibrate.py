@@ -6,19 +6,20 @@ last bits of a CPU's sums.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from cimtool.arrays import Array, FloatArray
 from cimtool.errors import CimError
+from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import integer_limits
 from cimtool.ir.program import Graph, Program, Range
-from cimtool.ir.source import L2Normalize
+from cimtool.ir.source import L2Normalize, LayerNorm
 from cimtool.passes.fold import FLOAT_OPS
 from cimtool.passes.step import Job, Pass
-from cimtool.settings import Calibrator
+from cimtool.settings import Settings
 from cimtool.simulator import Simulator
 
 SIGNIFICANT_BITS = 10
@@ -26,7 +27,21 @@ SMALLEST_EXPONENT = -1074
 """float64 holds multiples of 2 to this."""
 
 PERCENTILE = 99.99
-MSE_CANDIDATES = 40
+
+INPUT_MARGIN = 1.25
+"""Inputs may leave their calibrated range by a quarter, as ed and vd may, before they are clipped.
+
+A few hundred rows do not show a channel's largest value. On real embeddings clipping what unseen
+rows add cost more than finer steps gained. Where clipping is weighed, inputs are taken to be larger
+by as much.
+"""
+
+PROFILE = np.arange(-10, 33) / 4
+"""log2 of what the largest code stands for, by the largest magnitude that a channel was seen with:
+below 0 values are clipped."""
+
+PROFILE_ROWS = 512
+"""Calibration rows that a profile of errors is made from."""
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -77,25 +92,41 @@ def _span(lows: FloatArray, highs: FloatArray) -> Range:
 
 
 def _ranges(graph: Graph, values: dict[str, Array], job: Job) -> dict[str, Range]:
-    limit = LIMITS[job.settings.calibrator]
     ranges = {}
     for name, value in values.items():
         lo, hi = value.min(axis=0), value.max(axis=0)
-        clip = limit(value, job.settings.activation_bits)
-        ranges[name] = Range(
-            *outward(np.clip(lo, -clip, clip), np.clip(hi, -clip, clip)),
-            outward(np.zeros(1), np.square(value).mean(axis=0))[1],
-        )
+        energy = outward(np.zeros(1), np.square(value).mean(axis=0))[1]
+        ranges[name] = Range(*outward(lo, hi), energy)
+    if job.settings.calibrator == "percentile":
+        _narrowed(graph, values, ranges)
+    if job.settings.calibrator == "mse":
+        ranges |= _profiles(graph, values, ranges, job.settings)
     for node in graph.nodes:
-        if isinstance(node.op, L2Normalize):
-            energy = np.square(values[node.inputs[0]]).sum(axis=-1)
+        if isinstance(node.op, L2Normalize | LayerNorm):
+            energy = node.op.energy(values[node.inputs[0]])
             ranges[norm_energy(node.name)] = _span(energy, energy)
     return ranges
 
 
 def norm_energy(name: str) -> str:
-    """Under which name the squared row norm before an L2 normalisation is calibrated."""
+    """Under which name the square of what a normalisation divides rows by is calibrated."""
     return f"{name}.energy"
+
+
+def stored_error(name: str, bits: int) -> str:
+    """Under which name `energy` [steps of PROFILE, channels] is what storing a value errs.
+
+    Only the calibrator `mse` measures it, of what layers read.
+    """
+    return f"{name}.{bits}-bit"
+
+
+def calibration_key(settings: Settings) -> Hashable:
+    """What of the settings decides the ranges: equal keys calibrate alike."""
+    if settings.calibrator != "mse":
+        return settings.calibrator
+    own = tuple((layer.pattern, layer.activation_bits) for layer in settings.layers)
+    return (settings.calibrator, settings.input_bits, settings.activation_bits, own)
 
 
 def outward(lo: Array, hi: Array) -> tuple[FloatArray, FloatArray]:
@@ -108,34 +139,43 @@ def outward(lo: Array, hi: Array) -> tuple[FloatArray, FloatArray]:
     return bounds[0], bounds[1]
 
 
-def _no_limit(value: Array, bits: int) -> float:
-    return np.inf
+def _narrowed(graph: Graph, values: Mapping[str, Array], ranges: dict[str, Range]) -> None:
+    """Leave the rarest out of the ranges of what layers alone read: nothing else may be clipped."""
+    for name in {node.inputs[0] for node in graph.nodes if isinstance(node.op, Mvm)}:
+        if all(isinstance(node.op, Mvm) for node in graph.nodes if name in node.inputs):
+            clip = float(np.percentile(np.abs(values[name]), PERCENTILE))
+            seen = ranges[name]
+            bounds = outward(np.clip(seen.lo, -clip, clip), np.clip(seen.hi, -clip, clip))
+            ranges[name] = Range(*bounds, seen.energy)
 
 
-def _percentile_limit(value: Array, bits: int) -> float:
-    return float(np.percentile(np.abs(value), PERCENTILE))
+def _profiles(
+    graph: Graph, values: Mapping[str, Array], ranges: Mapping[str, Range], settings: Settings
+) -> dict[str, Range]:
+    """What storing each layer's input in that layer's bits errs, at every step of PROFILE."""
+    found: dict[str, Range] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, Mvm):
+            (name,) = node.inputs
+            own = settings.of_layer(graph.layer(node))
+            bits = own.input_bits if name == "x" else own.activation_bits
+            if stored_error(name, bits) not in found:
+                margin = INPUT_MARGIN if name == "x" else 1.0
+                rows = margin * values[name][:PROFILE_ROWS]
+                found[stored_error(name, bits)] = _profile(rows, ranges[name], bits)
+    return found
 
 
-def _mse_limit(value: Array, bits: int) -> float:
-    """The clipping magnitude whose rounding and clipping error at `bits` bits is least."""
-    magnitude = np.abs(value).ravel()
-    top = float(magnitude.max())
-    if top == 0:
-        return 0.0
-    _, largest = integer_limits(bits, bool(value.min() < 0))
-    best, least = top, np.inf
-    for share in np.linspace(1.0, 0.2, MSE_CANDIDATES):
-        step = share * top / largest
-        error = np.square(np.minimum(np.rint(magnitude / step), largest) * step - magnitude).sum()
-        if error < least:
-            best, least = share * top, float(error)
-    return best
+def _profile(value: Array, seen: Range, bits: int) -> Range:
+    """Mean square error [steps, channels] of rounding and clipping a value [n, channels]."""
+    _, largest = integer_limits(bits, bool(seen.lo.min() < 0))
+    top = np.maximum(np.abs(seen.lo), np.abs(seen.hi))
+    errors = []
+    for exponent in PROFILE:
+        step = np.where(top > 0, top, 1.0) * 2.0**exponent / largest
+        codes = np.clip(np.rint(value / step), -largest, largest)
+        errors.append(np.square(codes * step - value).mean(axis=0))
+    return Range(seen.lo, seen.hi, outward(np.zeros(1), np.array(errors))[1])
 
-
-LIMITS: dict[Calibrator, Callable[[Array, int], float]] = {
-    "minmax": _no_limit,
-    "percentile": _percentile_limit,
-    "mse": _mse_limit,
-}
 
 CALIBRATE = Pass("calibrated", "calibrating ranges", calibrate, FLOAT_OPS)

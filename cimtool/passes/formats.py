@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cimtool.arrays import Array, FloatArray
 from cimtool.ir.arithmetic import Mvm, Store, scalar
 from cimtool.ir.format import integer_limits
-from cimtool.ir.program import Graph
+from cimtool.ir.program import Graph, Range
 from cimtool.ir.types import Type
+from cimtool.passes.calibrate import INPUT_MARGIN, PROFILE, stored_error
+from cimtool.settings import Settings
 
 EQUALISE_LIMIT = 8
 """Channels are equalised over at most 2^8 between the finest and the coarsest."""
@@ -18,18 +21,15 @@ EQUALISE_LIMIT = 8
 EQUALISE_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Candidates for how much of a channel's range goes into its scale, the rest into the weights."""
 
+CLIP_SHARES = tuple(2.0 ** (-k / 8) for k in range(17))
+INPUT_SHARES = (1.0, 0.5, 0.25)
+"""Candidates for how much of the range a format keeps, where errors were measured."""
+
 WEIGHT_LEVELS = 127
-"""Largest weight integer that the choice of equalisation assumes."""
-
-INPUT_MARGIN = 1.25
-"""Inputs may leave their calibrated range by a quarter, as ed and vd may, before they are clipped.
-
-A few hundred rows do not show a channel's largest value. On real embeddings clipping what unseen
-rows add cost more than finer steps gained.
-"""
+"""Largest weight integer that the choice of equalisation assumes, where no errors were measured."""
 
 FEATURE_MARGIN = 1.125
-"""Mu may by an eighth: its one scale already covers the widest of all dimensions."""
+"""Mu may leave its range by an eighth: its one scale covers the widest of all dimensions."""
 
 SCALE_BITS = 10
 """The scale of mu has so many significant bits: its fourth power is exact, so units divide."""
@@ -104,10 +104,11 @@ def _rounded_up(scale: float) -> float:
     return float(np.ceil(scale / step) * step)
 
 
-def layer_input_format(graph: Graph, node_name: str, store: Store, equalise: bool) -> Format:
+def layer_input_format(graph: Graph, node_name: str, store: Store, settings: Settings) -> Format:
     """Format of a value that layers read: one scale, times a power of two a channel if equalised.
 
-    Among the candidates the one whose expected rounding noise at the readers' outputs is least.
+    Among the candidates the one whose expected noise at the readers' outputs is least, from
+    rounding weights too: in 8 bits, or where errors were measured in the bits of each reader.
     """
     known = graph.types[node_name]
     top = np.array(magnitude(known), ndmin=1)
@@ -115,20 +116,43 @@ def layer_input_format(graph: Graph, node_name: str, store: Store, equalise: boo
     if power_of_two:
         top = INPUT_MARGIN * top
     plain = _scaled(top, np.zeros(top.shape, np.int64), store.bits, known.signed, power_of_two)
-    users = [node.op for node in graph.nodes if node_name in node.inputs]
-    readers = [op for op in users if isinstance(op, Mvm)]
-    if not equalise or not readers or top.size == 1:
-        return plain
+    users = [node for node in graph.nodes if node_name in node.inputs]
     source = graph.by_name[node_name].inputs[0]
+    profile = graph.ranges.get(stored_error(source, store.bits))
+    readers = []
+    for node in users:
+        if isinstance(node.op, Mvm):
+            bits = settings.of_layer(graph.layer(node)).weight_bits
+            levels = WEIGHT_LEVELS if profile is None else integer_limits(bits, True)[1]
+            readers.append((node.op.weight, levels))
+    if not readers or top.size == 1 or not (settings.equalise or profile):
+        return plain
     energy = graph.ranges[source].energy if source in graph.ranges else top**2 / 3
-    exponents = _equalising_exponents(top, readers)
-    if power_of_two:
-        exponents += _covering_exponents(top, plain.hi)
+    exponents = []
+    if settings.equalise:
+        exponents = _equalising_exponents(top, [weight for weight, _ in readers])
+        if power_of_two:
+            exponents += _covering_exponents(top, plain.hi)
     candidates = [plain] + [
         _scaled(top, exponent, store.bits, known.signed, power_of_two) for exponent in exponents
     ]
-    carried = len(users) > len(readers)
-    return min(candidates, key=lambda fmt: _rounding_noise(fmt, energy, readers, carried))
+    # A value that is carried past the layers, into a residual sum, brings its error there as it is.
+    gains = np.full(top.shape, float(len(users) > len(readers)))
+    for weight, _ in readers:
+        gains += np.square(weight).sum(axis=1)
+    found = []
+    for candidate in candidates:
+        weights = _weight_noise(candidate, energy, readers)  # the same for every share
+        for share in _shares(power_of_two, profile):
+            fmt = replace(candidate, scale=candidate.scale * share)
+            found.append((weights + float((gains * _stored_noise(fmt, profile)).sum()), fmt))
+    return min(found, key=lambda one: one[0])[1]
+
+
+def _shares(power_of_two: bool, profile: Range | None) -> tuple[float, ...]:
+    if profile is None:
+        return (1.0,)
+    return INPUT_SHARES if power_of_two else CLIP_SHARES
 
 
 def _scaled(
@@ -139,38 +163,52 @@ def _scaled(
     return Format(fmt.lo, fmt.hi, fmt.scale * np.ldexp(1.0, exponent))
 
 
-def _rounding_noise(
-    fmt: Format, energy: FloatArray, readers: list[Mvm], carried: bool = False
+def _weight_noise(
+    fmt: Format, energy: FloatArray, readers: Sequence[tuple[FloatArray, int]]
 ) -> float:
-    """Expected squared error at the readers' outputs from rounding inputs and 8-bit weights.
+    """Expected squared error at the readers' outputs from rounding weights, scaled a column.
 
-    A uniform rounding error has variance step^2 / 12; weights are scaled a column. A value that is
-    `carried` past the layers, into a residual sum, brings its own rounding there as it is.
+    `readers` are the weights of each and the largest integer that they are rounded to.
     """
-    total = float(np.square(fmt.scale).sum() / 12) if carried else 0.0
-    for reader in readers:
-        effective = reader.weight * fmt.scale[:, None]
-        inputs = np.square(effective).sum() / 12
-        steps = np.abs(effective).max(axis=0) / WEIGHT_LEVELS
-        weights = np.square(steps).sum() / 12 * (energy / fmt.scale**2).sum()
-        total += float(inputs + weights)
+    total = 0.0
+    for weight, levels in readers:
+        steps = np.abs(weight * fmt.scale[:, None]).max(axis=0) / levels
+        total += float(np.square(steps).sum() / 12 * (energy / fmt.scale**2).sum())
     return total
 
 
-def _equalising_exponents(top: FloatArray, readers: list[Mvm]) -> list[Array]:
+def _stored_noise(fmt: Format, profile: Range | None) -> FloatArray:
+    """Expected squared error [channels] of storing a value: step^2 / 12, or as `profile` says."""
+    own: FloatArray = np.square(fmt.scale) / 12 if profile is None else _profiled(fmt, profile)
+    return own
+
+
+def _profiled(fmt: Format, profile: Range) -> FloatArray:
+    """Mean square error [channels] of storing a value in a format, between steps of PROFILE."""
+    top = np.maximum(np.abs(profile.lo), np.abs(profile.hi))
+    reach = np.log2(np.where(top > 0, fmt.scale * fmt.hi / np.where(top > 0, top, 1.0), 1.0))
+    place = np.clip((reach - PROFILE[0]) / (PROFILE[1] - PROFILE[0]), 0, len(PROFILE) - 1)
+    below = np.minimum(place.astype(np.int64), len(PROFILE) - 2)
+    channels = np.arange(len(top))
+    near, far = profile.energy[below, channels], profile.energy[below + 1, channels]
+    found: FloatArray = near + (place - below) * (far - near)
+    return found
+
+
+def _equalising_exponents(top: FloatArray, weights: Sequence[FloatArray]) -> list[Array]:
     """Powers of two a channel that balance ranges against weights, from little to full."""
     strength = np.zeros(top.shape)
-    for reader in readers:
-        column = np.abs(reader.weight).max(axis=0)
-        relative = np.abs(reader.weight) / np.where(column > 0, column, 1.0)
+    for weight in weights:
+        column = np.abs(weight).max(axis=0)
+        relative = np.abs(weight) / np.where(column > 0, column, 1.0)
         strength = np.maximum(strength, relative.max(axis=1))
     live = (top > 0) & (strength > 0)
     if not live.any():
         return []
-    ranges, weights = (np.log2(np.where(live, x, 1.0)) for x in (top, strength))
+    ranges, strengths = (np.log2(np.where(live, x, 1.0)) for x in (top, strength))
     found = []
     for share in EQUALISE_SHARES:
-        balance = share * ranges - (1 - share) * weights
+        balance = share * ranges - (1 - share) * strengths
         balance = np.floor(balance - balance[live].max() + 0.5)
         found.append(np.where(live, np.maximum(balance, -EQUALISE_LIMIT), 0).astype(np.int64))
     return found

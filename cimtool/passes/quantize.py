@@ -14,6 +14,7 @@ import numpy as np
 
 from cimtool.arrays import Array, FloatArray
 from cimtool.errors import CimError
+from cimtool.hardware.kernels import prepare
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
 from cimtool.ir.format import Ratio, integer_limits, ratio, round_half_up
 from cimtool.ir.integer import Dequantize, Quantize, Requant
@@ -31,6 +32,7 @@ from cimtool.passes.formats import (
     value_format,
 )
 from cimtool.passes.lower import MAC_OPS
+from cimtool.passes.rounding import least_error_weights
 from cimtool.passes.step import Job, Pass
 
 INTEGER_OPS = (MAC_OPS - {Store}) | {Quantize, Requant, Dequantize}
@@ -76,6 +78,7 @@ class _Quantizer:
     job: Job
     scales: SharedScales
     narrowed: dict[tuple[str, str], str] = field(default_factory=dict)
+    rows: dict[str, Array] = field(default_factory=dict)
 
     def rule(self, node: Node) -> Rule:
         """Pick the rule for a node of the lowered graph."""
@@ -98,7 +101,7 @@ class _Quantizer:
         settings = self.job.settings
         known = self.source.types[node.inputs[0]]
         if op.role in ("input", "activation"):
-            fmt = layer_input_format(self.source, node.name, op, settings.equalise)
+            fmt = layer_input_format(self.source, node.name, op, settings)
         elif op.role in ("mu", "s", "s_self"):
             fmt = feature_format(op, settings.feature_bits, self.scales)
         else:
@@ -123,8 +126,28 @@ class _Quantizer:
         room = np.abs(op.bias) / (1 << min(settings.accumulator_bits, 40) - 3)
         scale = np.maximum(scale, room)
         scale = np.maximum(scale, (scale.max() or 1.0) * COLUMN_FLOOR)
-        weight = np.clip(round_half_up(effective / scale), -largest, largest)
+        target = effective / scale
+        if settings.weight_rounding == "gptq":
+            seen = self.seen(builder, inputs[0])
+            weight = least_error_weights(target, seen, largest, settings.bias_correction)
+        else:
+            weight = np.clip(round_half_up(target), -largest, largest)
         return builder.add(node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs)
+
+    def seen(self, builder: Builder, name: str) -> Array:
+        """A value of the graph so far on the calibration rows, computed once for all readers."""
+        if name not in self.rows:
+            self.rows[name] = self._computed(builder, name)
+        return self.rows[name]
+
+    def _computed(self, builder: Builder, name: str) -> Array:
+        if name == "x":
+            return self.job.rows(self.source.name)
+        if name in self.rows:
+            return self.rows[name]
+        node = builder.by_name[name]
+        known = tuple(builder.types[i] for i in node.inputs)
+        return prepare(node.op, known)(*(self._computed(builder, i) for i in node.inputs))
 
     def clip(self, builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
         """Limits in units of the value, per channel where its scale is."""

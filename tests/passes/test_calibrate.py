@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from cimtool.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Program
-from cimtool.passes.calibrate import LIMITS, calibrate, norm_energy, outward
+from cimtool.passes.calibrate import (
+    INPUT_MARGIN,
+    PROFILE,
+    calibrate,
+    calibration_key,
+    norm_energy,
+    outward,
+    stored_error,
+)
 from cimtool.passes.fold import fold
 from cimtool.simulator import Simulator
 
@@ -80,52 +88,69 @@ def test_the_norm_before_a_normalisation_is_seen(models: SimpleNamespace) -> Non
     assert seen.hi >= energy.max()
 
 
-def test_a_percentile_leaves_out_the_rarest(models: SimpleNamespace) -> None:
-    value = np.append(np.linspace(-1, 1, 100_001), 50.0)
-    assert LIMITS["minmax"](value, 8) == np.inf
-    assert 0.99 < LIMITS["percentile"](value, 8) < 1.01
+def test_a_percentile_narrows_what_layers_alone_read(models: SimpleNamespace) -> None:
+    plain, narrow = (
+        calibrated(models, models.small, models.data, calibrator=c)
+        for c in ("minmax", "percentile")
+    )
+    for name, seen in narrow.text.ranges.items():
+        widest = [np.maximum(-r.lo, r.hi).max() for r in (seen, plain.text.ranges[name])]
+        if name in ("x", "relu1", "relu2"):
+            assert widest[0] < widest[1], name
+        else:
+            assert widest[0] == widest[1], name
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-def test_the_mse_limit_beats_the_full_range_where_there_are_outliers(bits: int) -> None:
-    rng = np.random.default_rng(0)
-    value = np.append(rng.normal(size=20_000), [-9.0, 9.0])
-    limit = LIMITS["mse"](value, bits)
-    largest = 2 ** (bits - 1) - 1
-
-    def error(top: float) -> float:
-        step = top / largest
-        codes = np.clip(np.rint(value / step), -largest, largest)
-        return float(np.square(codes * step - value).sum())
-
-    assert limit < 9.0
-    assert error(limit) < error(9.0)
-    assert all(error(limit) <= error(top) * 1.05 for top in np.linspace(2, 9, 30))
+def test_a_value_that_is_read_elsewhere_too_keeps_its_range(models: SimpleNamespace) -> None:
+    plain, narrow = (
+        calibrated(models, models.branches, models.unit, calibrator=c)
+        for c in ("minmax", "percentile")
+    )
+    np.testing.assert_array_equal(narrow.text.ranges["x"].hi, plain.text.ranges["x"].hi)
 
 
-def test_the_mse_limit_of_zeros_is_zero() -> None:
-    assert LIMITS["mse"](np.zeros(4), 8) == 0.0
-
-
-@pytest.mark.parametrize("calibrator", ["percentile", "mse"])
-def test_a_channel_beyond_the_limit_has_a_range_in_order(
-    models: SimpleNamespace, calibrator: str
-) -> None:
+def test_a_channel_beyond_the_percentile_has_a_range_in_order(models: SimpleNamespace) -> None:
     data = models.data.copy()
     data[:, :, 3] += 50.0
-    made = calibrated(models, models.small, data, calibrator=calibrator)
+    made = calibrated(models, models.small, data, calibrator="percentile")
     for graph in made.graphs:
         for name, seen in graph.ranges.items():
             assert np.all(seen.lo <= seen.hi), name
 
 
-def test_clipped_ranges_are_narrower(models: SimpleNamespace) -> None:
-    plain, clipped = (
-        calibrated(models, models.small, models.data, calibrator=c, activation_bits=4)
-        for c in ("minmax", "mse")
+def test_mse_measures_what_each_layer_input_errs_in_its_own_bits(models: SimpleNamespace) -> None:
+    made = calibrated(
+        models, models.small, models.data, calibrator="mse", activation_bits=5, input_bits=7
     )
-    spans = [np.max(p.text.ranges["relu1"].hi) for p in (plain, clipped)]
-    assert spans[1] < spans[0]
+    rows = models.data[0].astype(np.float32).astype(np.float64)
+    for name, bits, signed in (("x", 7, True), ("relu1", 5, False)):
+        seen = made.text.ranges[stored_error(name, bits)]
+        value = (
+            INPUT_MARGIN * rows
+            if name == "x"
+            else Simulator(made).values("text", rows, [name])[name]
+        )
+        largest = 2 ** (bits - signed) - 1
+        top = np.maximum(-seen.lo, seen.hi)
+        step = np.where(top > 0, top, 1.0) * 2.0 ** PROFILE[6] / largest
+        codes = np.clip(np.rint(value / step), -largest, largest)
+        errors = np.square(codes * step - value).mean(axis=0)
+        assert (seen.energy[6] >= errors * (1 - 1e-9)).all()
+        assert (seen.energy[6] <= errors * (1 + 2.0**-9)).all()
+    assert stored_error("mu", 5) not in made.text.ranges
+
+
+def test_what_decides_the_ranges(models: SimpleNamespace) -> None:
+    def key(**flags: object) -> object:
+        return calibration_key(models.job(*models.data, **flags).settings)
+
+    assert key(activation_bits=4) == key(activation_bits=8)
+    assert key(calibrator="percentile") != key()
+    mse = key(calibrator="mse", activation_bits=4)
+    assert mse != key(calibrator="mse", activation_bits=8)
+    assert mse == key(calibrator="mse", activation_bits=4, weight_bits=4)
+    own = {"text.fc2": {"activation_bits": 6}}
+    assert mse != key(calibrator="mse", activation_bits=4, layers=own)
 
 
 def test_what_overflows_is_refused_by_name(models: SimpleNamespace) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.heads import plus
-from cimtool.ir.program import Builder, Graph
+from cimtool.ir.program import Builder, Graph, Range
 from cimtool.ir.types import real
+from cimtool.passes.calibrate import PROFILE, stored_error
 from cimtool.passes.formats import (
     Format,
     covering,
@@ -19,6 +23,7 @@ from cimtool.passes.formats import (
     shared_scales,
     value_format,
 )
+from cimtool.settings import resolve
 
 
 @given(st.floats(1e-30, 1e30))
@@ -67,7 +72,19 @@ def layer(residual: bool) -> Graph:
 
 
 def input_format(residual: bool, equalise: bool = True) -> Format:
-    return layer_input_format(layer(residual), "x.stored", STORED, equalise)
+    settings = resolve(load_target("ideal"), None, {"equalise": equalise})
+    return layer_input_format(layer(residual), "x.stored", STORED, settings)
+
+
+def profiled_format(weight_bits: int, error_of_clipping: float) -> Format:
+    """The format of the layer's input where each step of PROFILE was seen to err so much."""
+    steps = TOPS * 2.0 ** PROFILE[:, None] / 127
+    clipped = PROFILE[:, None] < 0
+    seen = Range(-TOPS, TOPS, steps**2 / 12 + clipped * error_of_clipping)
+    ranges = {"x": Range(-TOPS, TOPS, TOPS**2 / 3), stored_error("x", 8): seen}
+    graph = replace(layer(False), ranges=ranges)
+    settings = resolve(load_target("ideal"), None, {"weight_bits": weight_bits})
+    return layer_input_format(graph, "x.stored", STORED, settings)
 
 
 @pytest.mark.parametrize("equalise", [False, True])
@@ -81,6 +98,17 @@ def test_inputs_may_leave_their_calibrated_range_by_a_quarter(equalise: bool) ->
 def test_a_value_that_goes_past_its_layers_is_kept_finely() -> None:
     scales = [np.broadcast_to(input_format(residual).scale, 2) for residual in (False, True)]
     assert scales[1][1] < scales[0][1]
+
+
+def test_what_clipping_errs_decides_how_much_is_clipped() -> None:
+    narrow, wide = (profiled_format(8, error) for error in (0.0, 1.0))
+    assert narrow.hi * narrow.scale[0] < 1.0
+    assert wide.hi * wide.scale[0] >= 1.0
+
+
+def test_weights_of_few_bits_decide_how_far_channels_are_equalised() -> None:
+    spread = [fmt.scale[0] / fmt.scale[1] for fmt in (profiled_format(b, 1.0) for b in (2, 16))]
+    assert spread[0] != spread[1]
 
 
 def test_mu_may_leave_its_calibrated_range_by_an_eighth() -> None:

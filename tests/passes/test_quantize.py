@@ -214,3 +214,54 @@ def test_rounding_variances_that_are_alike_costs_vd_next_to_nothing(
     exact = (8 * fine * fine).sum(axis=1)  # mu is the same on both sides
     plain = (4 * fine * fine + 4 * s * s).sum(axis=1)
     assert np.abs(found - exact).max() < np.abs(plain - exact).max() / 4
+
+
+def rmse(made: Made) -> float:
+    return float(np.sqrt(np.square(made.error()[0]).mean()))
+
+
+def test_gptq_errs_less_where_inputs_have_much_in_common(models: SimpleNamespace) -> None:
+    rng = np.random.default_rng(5)
+    data = rng.normal(size=(2, 300, 3)) @ rng.normal(size=(3, models.data.shape[2]))
+    data += 0.1 * rng.normal(size=data.shape)
+    bits = {"weight_bits": 3, "activation_bits": 8, "feature_bits": 12}
+    found = {
+        name: rmse(make(models.small, models.job(*data, weight_rounding=name, **bits)))
+        for name in ("nearest", "gptq")
+    }
+    assert found["gptq"] < 0.9 * found["nearest"]
+
+
+def test_gptq_keeps_the_scale_and_the_limits_of_weights(models: SimpleNamespace) -> None:
+    plain, rounded = (
+        make(models.small, models.job(*models.data, weight_bits=4, weight_rounding=name))
+        for name in ("nearest", "gptq")
+    )
+    moved = 0
+    for node in rounded.program.text.nodes:
+        if isinstance(node.op, Mvm):
+            other = plain.program.text.by_name[node.name].op
+            assert isinstance(other, Mvm)
+            np.testing.assert_array_equal(node.op.scale, other.scale)
+            assert np.abs(node.op.weight).max() <= 7
+            moved += int((node.op.weight != other.weight).sum())
+    assert moved
+
+
+def test_mse_clips_where_what_a_layer_computes_gains_by_it(models: SimpleNamespace) -> None:
+    fine = {"weight_bits": 16, "input_bits": 16, "accumulator_bits": 48, "activation_bits": 3}
+    units, errors = [], []
+    for name in ("minmax", "mse"):
+        made = make(models.small, models.job(*models.data, calibrator=name, equalise=False, **fine))
+        stored = made.program.text.types["relu1.stored"].unit
+        units.append(stored.max())
+        codes, exact = (
+            Simulator(program).values("text", made.job.text, [value])[value]
+            for program, value in ((made.program, "relu1.stored"), (made.lowered, "relu1"))
+        )
+        layer = made.lowered.text.by_name["fc2"].op
+        assert isinstance(layer, Mvm)
+        error = (codes * stored - exact) @ layer.weight
+        errors.append(float(np.square(error - error.mean(axis=0)).mean()))
+    assert units[1] < units[0]
+    assert errors[1] < errors[0]

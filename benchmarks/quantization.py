@@ -1,0 +1,97 @@
+"""What calibrators and weight rounding gain: bits by method by model, against the float score.
+
+    python benchmarks/quantization.py --clip PAIRS.npz [--seed N] --demo demo-cache/HASH [--items N]
+
+Models and data are those of benchmarks/accuracy.py. What is measured is the quantized program,
+before converters are fitted.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy import TARGET, Case, clip_cases, demo_case
+from harness import parser, report, use_threads
+
+from cimtool.arrays import Array
+from cimtool.compilation import calibration_rows, trained_model
+from cimtool.hardware.target import load_target
+from cimtool.inputs import read_data
+from cimtool.ir.program import Program
+from cimtool.passes.calibrate import CALIBRATE
+from cimtool.passes.fold import FOLD
+from cimtool.passes.lower import LOWER
+from cimtool.passes.quantize import QUANTIZE
+from cimtool.passes.step import Job, Pass
+from cimtool.pipeline import run_passes
+from cimtool.progress import silent
+from cimtool.reference.metrics import top1_agreement
+from cimtool.settings import resolve
+from cimtool.simulator import Simulator
+
+BITS = ((4, 4), (4, 8), (6, 6), (8, 8))
+METHODS = (("minmax", "nearest"), ("minmax", "gptq"), ("mse", "nearest"), ("mse", "gptq"))
+
+
+def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
+    """One row for each choice of bits and method; what calibrates alike is calibrated once."""
+    text, video = case.unseen.text[:items], case.unseen.image[:items]
+    a, b = case.sigmoid.get("a"), case.sigmoid.get("b")
+    model = trained_model(case.projectors, case.poly, a, b, None, silent)
+    rows = calibration_rows(read_data(case.calibration, model), [])
+    target = load_target(TARGET)
+
+    def scores(program: Program) -> Array:
+        found = Simulator(program)
+        return found.score(found.encode("text", text), found.encode("video", video))
+
+    def passed(passes: Sequence[Pass], program: Program, flags: dict[str, object]) -> Program:
+        job = Job(resolve(target, None, flags), *rows, silent)
+        return run_passes(passes, program, job, silent)[-1].program
+
+    folded = passed((FOLD,), model.program, {})
+    reference = scores(model.program)
+    lowered: dict[object, Program] = {}
+    for weight_bits, bits in BITS:
+        for calibrator, rounding in METHODS:
+            flags = {"calibrator": calibrator, "weight_rounding": rounding}
+            own = {"weight_bits": weight_bits, "input_bits": bits, "activation_bits": bits}
+            if (calibrator, bits) not in lowered:
+                lowered[calibrator, bits] = passed((CALIBRATE, LOWER), folded, flags | own)
+            found = scores(passed((QUANTIZE,), lowered[calibrator, bits], flags | own))
+            yield {
+                "model": case.name,
+                "weights": weight_bits,
+                "activations": bits,
+                **flags,
+                "logit RMSE": float(np.sqrt(np.square(found - reference).mean())),
+                "top-1 %": 100 * top1_agreement(found, reference),
+            }
+
+
+def main() -> None:
+    options = parser(str(__doc__), rounds=1)
+    options.add_argument("--clip", type=Path, metavar="NPZ", help="text, image, text_to_image")
+    options.add_argument("--seed", type=int, default=0, help="of the split and of the training")
+    options.add_argument("--demo", type=Path, metavar="FOLDER", help="made by `cimtool demo`")
+    options.add_argument("--items", type=int, default=300, help="rows of each modality")
+    given = options.parse_args()
+    if given.clip is None and given.demo is None:
+        options.error("expected --clip, --demo or both")
+    use_threads()
+    rows: list[dict[str, Any]] = []
+    if given.clip is not None:
+        with tempfile.TemporaryDirectory(prefix="cimtool-benchmark-") as folder:
+            for case in clip_cases(given.clip, given.seed, Path(folder)):
+                rows += measured(case, given.items)
+    if given.demo is not None:
+        rows += measured(demo_case(given.demo, given.items), given.items)
+    report("quantization", rows, given.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""`cimtool tune`: every mistake in one sentence, and nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cimtool.training.demo_data import DemoFiles
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"budget": "logit_rmse=little"}, '--budget logit_rmse: "little" is no number'),
+        ({"budget": "rmse=1"}, '--budget metric "rmse" is not known'),
+        ({"cost": "array"}, '"array" is not one of arrays, conversions, energy'),
+        ({"target": "idael"}, 'did you mean "ideal"?'),
+        ({"weight-rounding": "gtpq"}, "gptq"),
+        ({"budget": "logit_rmse"}, "--budget logit_rmse: expected METRIC=VALUE, such as"),
+        ({"budget": "logit_rmse=nan"}, "--budget logit_rmse: nan is no finite number"),
+        ({"budget": "logit_rmse=1e-9"}, "--budget logit_rmse=1e-09: the highest bits give 0."),
+        ({"projectors": "none.pth"}, "none.pth: there is no such file"),
+        ({"poly": "none.json"}, "none.json: there is no such file"),
+        ({"calibration": "none.npz"}, "none.npz: there is no such file"),
+        ({"data": "none"}, "none: there is no such file"),
+        ({"settings": "none.toml"}, "none.toml: there is no such file"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    changed: dict[str, str],
+    sentence: str,
+    cimtool: Callable[..., Any],
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+) -> None:
+    options: dict[str, object] = {
+        "projectors": small_trunk.projectors,
+        "poly": small_trunk.poly,
+        "calibration": small_trunk.calibration,
+        "data": small_trunk.eval,
+        "target": "ideal",
+        "budget": "logit_rmse=1",
+        "output": tmp_path / "bits.toml",
+    }
+    flat = [part for key, value in (options | changed).items() for part in (f"--{key}", value)]
+    ran = cimtool("tune", *flat)
+    assert (ran.status, ran.out) == (2, "")
+    assert sentence in ran.sentence
+    assert not list(tmp_path.iterdir())

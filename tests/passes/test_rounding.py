@@ -1,0 +1,100 @@
+"""Weight rounding: the output errs less than with the nearest integers, the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cimtool.ir.format import round_half_up
+from cimtool.passes.rounding import least_error_weights, second_moments, shrinkage
+from cimtool.training.demo_data import DemoFiles
+
+N, K, COLUMNS, LIMIT = 400, 40, 12, 7
+
+Rng = np.random.Generator
+
+
+def correlated(rng: Rng, count: int) -> np.ndarray:
+    """Integer rows in which a few directions hold most of the energy, far from zero."""
+    mixing = np.random.default_rng(9).normal(size=(5, K))
+    rows = rng.normal(size=(count, 5)) @ mixing * 20 + rng.normal(size=(count, K)) * 4
+    return np.rint(rows + 15).astype(np.int64)
+
+
+def error(rows: np.ndarray, difference: np.ndarray, centred: bool) -> float:
+    errors = rows @ difference
+    return float(np.square(errors - errors.mean(axis=0) * centred).mean())
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_the_output_of_unseen_rows_errs_less(centred: bool) -> None:
+    rng = np.random.default_rng(0)
+    rows, unseen = correlated(rng, N), correlated(rng, N)
+    target = rng.normal(size=(K, COLUMNS)) * 3
+    nearest = np.clip(round_half_up(target), -LIMIT, LIMIT)
+    found = least_error_weights(target, rows, LIMIT, centred)
+    assert found.dtype == np.int64
+    assert np.abs(found).max() <= LIMIT
+    errors = [error(unseen, q - target, centred) for q in (found, nearest)]
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_inputs_that_have_nothing_in_common_are_rounded_to_the_nearest() -> None:
+    rows = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * 8
+    target = np.array([[2.4, -7.6], [0.5, 9.0]])
+    found = least_error_weights(target, rows, LIMIT, centred=True)
+    assert found.tolist() == [[2, -7], [1, 7]]
+
+
+def test_rows_of_zeros_are_rounded_to_the_nearest() -> None:
+    found = least_error_weights(np.array([[1.2], [-0.6]]), np.zeros((3, 2), int), LIMIT, True)
+    assert found.tolist() == [[1], [-1]]
+
+
+def test_few_rows_are_believed_less_than_many() -> None:
+    rng = np.random.default_rng(1)
+    chance, many = (rng.integers(-9, 10, size=(n, K)) for n in (20, 2000))
+    assert shrinkage(chance, True) > 0.7
+    shares = [shrinkage(correlated(rng, n), True) for n in (10, 100, 1000)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[2] < 0.02
+    assert shrinkage(many, True) > 0.7
+
+
+def test_second_moments_are_exact() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.integers(-(2**15), 2**15, size=(64, 5))
+    np.testing.assert_array_equal(second_moments(rows, False), (rows.T @ rows).astype(np.float64))
+    centred = rows - rows.mean(axis=0)
+    np.testing.assert_allclose(second_moments(rows, True), centred.T @ centred, rtol=1e-12)
+
+
+def test_the_number_of_threads_changes_no_byte(medium_trunk: DemoFiles, tmp_path: Path) -> None:
+    files = medium_trunk
+    options = {
+        "projectors": files.projectors,
+        "poly": files.poly,
+        "calibration": files.calibration,
+        "target": "isaac-rram-128",
+        "weight-bits": 4,
+        "calibrator": "mse",
+        "weight-rounding": "gptq",
+    }
+    flat = [str(part) for key, value in options.items() for part in (f"--{key}", value)]
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    contents = []
+    for threads in ("1", "2"):
+        place = tmp_path / threads
+        subprocess.run(
+            [sys.executable, "-m", "cimtool", "compile", *flat, "-o", str(place)],
+            env=os.environ | dict.fromkeys(names, threads),
+            capture_output=True, timeout=300, check=True,
+        )  # fmt: skip
+        contents.append({path.name: path.read_bytes() for path in place.iterdir()})
+    assert contents[0] == contents[1]
+    assert contents[0]

@@ -1,0 +1,145 @@
+"""Tuning: bits come off within the budget, and the file compiles to what was said."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.cli.output import table_text
+from cimtool.errors import CimError
+from cimtool.loading.embeddings import Embeddings
+from cimtool.training.demo_data import DemoFiles
+from cimtool.tuning.render import tuned_text
+from cimtool.tuning.run import BudgetMissed, Tuned, halves, settings_text
+
+BUDGET = 1.0
+
+
+def tune(files: DemoFiles, output: Path, **changed: Any) -> Tuned:
+    options: dict[str, Any] = {
+        "calibration": files.calibration,
+        "data": files.eval,
+        "target": "isaac-rram-128",
+        "budget": {"logit_rmse": BUDGET},
+        "cost": "conversions",
+        "output": output,
+    }
+    try:
+        return api.tune(files.projectors, files.poly, **(options | changed))
+    except BudgetMissed as missed:
+        return missed.tuned
+
+
+@pytest.fixture(scope="module")
+def tuned(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+    return tune(small_trunk, tmp_path_factory.mktemp("tuned") / "bits.toml")
+
+
+def test_it_costs_less_and_holds_the_budget_where_it_was_chosen(tuned: Tuned) -> None:
+    assert tuned.chosen["logit_rmse"] <= BUDGET
+    assert tuned.chosen_cost["conversions"] < tuned.start_cost["conversions"]
+    for step in tuned.steps:
+        assert step.kept == (step.error is None and step.metrics["logit_rmse"] <= BUDGET)
+    costs = [step.cost["conversions"] for step in tuned.steps if step.kept]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_compile_takes_the_file_and_gives_what_was_measured(
+    tuned: Tuned, small_trunk: DemoFiles
+) -> None:
+    files = small_trunk
+    with np.load(files.eval) as rows:
+        others = {name: rows[name][1::2] for name in rows.files}
+    built = api.prepare(
+        files.projectors,
+        files.poly,
+        calibration=files.calibration,
+        target="isaac-rram-128",
+        settings=tuned.written,
+    )
+    for layer, bits in tuned.bits.items():
+        own = built.settings.of_layer(layer)
+        assert (own.weight_bits, own.activation_bits) == tuple(bits.values())
+    found = tune(
+        files,
+        tuned.written.with_name("again.toml"),
+        data={name: np.repeat(value, 2, axis=0) for name, value in others.items()},
+        settings=tuned.written,
+        budget={"logit_rmse": 100.0},
+        cost="energy",
+    )
+    assert found.start["logit_rmse"] == pytest.approx(tuned.held_out["logit_rmse"], rel=1e-12)
+
+
+def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
+    text = tuned_text(tuned, table_text)
+    assert f"least conversions for logit_rmse <= {BUDGET:g}" in text
+    assert "chosen, held-out rows" in text
+    assert f"wrote {tuned.written}" in text
+    assert {"bits", "steps", "held_out", "missed"} <= set(tuned.to_json())
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"budget": {"logit_rmse": 1e-9}}, "--budget logit_rmse=1e-09: the highest bits give"),
+        ({"budget": {"logit_rms": 1.0}}, 'did you mean "logit_rmse"?'),
+        ({"budget": {}}, "--budget is missing"),
+        ({"target": "ideal", "cost": "conversions"}, "--cost conversions: target ideal converts"),
+        ({"output": Path("bits.json")}, "bits.json: is written as .toml"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    change: dict[str, Any], sentence: str, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with pytest.raises(CimError) as caught:
+        tune(small_trunk, **({"output": tmp_path / "bits.toml"} | change))
+    assert sentence in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_budget_that_held_out_rows_miss_is_said(tuned: Tuned) -> None:
+    missed = BudgetMissed(
+        Tuned(**(vars(tuned) | {"held_out": {"logit_rmse": 2.0}, "budget": {"logit_rmse": 1.0}}))
+    )
+    assert str(missed).endswith("tune for a smaller one, or with more rows")
+    assert "logit_rmse is 2, over the budget" in str(missed)
+    assert missed.exit_status == 1
+
+
+def test_halves_share_no_video() -> None:
+    right = np.array([0, 1, 2, 3, 4, 4, 1])
+    rows = np.arange(7, dtype=np.float32)[:, None], np.arange(5, dtype=np.float32)[:, None]
+    first, second = halves(Embeddings(*rows, right, right * 10))
+    assert first.video.ravel().tolist() == [0, 2, 4]
+    assert second.video.ravel().tolist() == [1, 3]
+    for part in (first, second):
+        assert part.labels is not None
+        np.testing.assert_array_equal(part.video[part.right].ravel() * 10, part.labels)
+
+
+@pytest.mark.parametrize(
+    ("right", "videos", "counts"),
+    [([0, 1], 2, "2 texts and 2 videos"), ([0, 0, 2, 3], 4, "4 texts and 4 videos")],
+)
+def test_a_half_that_ranks_nothing_is_refused(right: list[int], videos: int, counts: str) -> None:
+    rows = (np.zeros((count, 1), np.float32) for count in (len(right), videos))
+    with pytest.raises(CimError, match=rf"^e\.npz: {counts} leave a half, .* ranks nothing"):
+        halves(Embeddings(*rows, np.array(right), file="e.npz"))
+
+
+def test_the_file_keeps_what_was_given_and_ends_with_the_layers() -> None:
+    given = {
+        "calibrator": "mse",
+        "layers": {"text.fc1": {"adc_bits": 6}, "text.*": {"adc_bits": 7}},
+    }
+    text = settings_text(given, {"text.fc1": {"weight_bits": 5, "activation_bits": 8}})
+    read = tomllib.loads(text)
+    assert list(read["layers"]) == ["text.*", "text.fc1"]
+    assert read["layers"]["text.fc1"] == {"adc_bits": 6, "weight_bits": 5, "activation_bits": 8}
+    assert read["calibrator"] == "mse"
