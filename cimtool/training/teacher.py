@@ -1,68 +1,194 @@
-"""The teacher's labels: Monte Carlo matching probabilities of aligned pairs, in log space."""
+"""The teacher's labels: matching probabilities of pairs, Monte Carlo or exact, in log space."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_expit, logsumexp
 
 from cimtool.arrays import FloatArray, IntArray
+from cimtool.errors import CimError
+from cimtool.hardware.kernels.compiled import map_rows
+from cimtool.progress import Say, silent
+from cimtool.reference.exact import OutOfReach, log_match_probability
 from cimtool.reference.montecarlo import draw
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 
-BLOCK = 256  # pairs at once: 40 MB of samples at d = 1024, K = 10
+# Pairs that a thread takes at once, whose samples stay in its cache (3 MB at d = 1024, K = 10), and
+# pairs between two lines of progress.
+AT_ONCE = 16
+REPORTED = 1 << 14
+
+COLUMNS = ("ed", "vd", "log_p", "log_1mp", "standard_error")
+"""What is computed for each pair, in the order of `Labels`."""
+
+Rows = tuple[IntArray, IntArray]
+"""The text row and the video row of each pair, both [n]."""
 
 
 @dataclass(frozen=True)
 class Sigmoid:
-    """What the teacher computes: `E[sigmoid(b - a D)]` from `K` samples a side."""
+    """What the teacher computes: `E[sigmoid(b - a D)]` from `K` samples a side.
+
+    Raises CimError where a is not above 0, a or b is not finite, or K is below 2: one sample has no
+    standard error.
+    """
 
     a: float = 0.1
     b: float = 0.0
     K: int = 10
 
+    def __post_init__(self) -> None:
+        if not 0 < self.a < math.inf:
+            raise CimError(f"a is {self.a}; expected a finite number above 0")
+        if not math.isfinite(self.b):
+            raise CimError(f"b is {self.b}; expected a finite number")
+        if self.K < 2:
+            raise CimError(f"samples is {self.K}; a standard error needs at least 2")
+
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Statistics and labels of pairs, each `[n]` float64."""
+    """Statistics and labels of pairs, each `[n]` float64.
+
+    `standard_error` is that of the logit, 0 for exact labels; None where it is not known.
+    """
 
     ed: FloatArray
     vd: FloatArray
     log_p: FloatArray
     log_1mp: FloatArray
+    standard_error: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.ed)
 
     @property
     def logit(self) -> FloatArray:
         """`log p - log(1-p)`, `[n]`: never clipped, so finite where p itself underflows."""
         return self.log_p - self.log_1mp
 
+    def of(self, pairs: IntArray) -> Labels:
+        """Return the labels of some pairs, by their numbers."""
+        error = None if self.standard_error is None else self.standard_error[pairs]
+        return Labels(self.ed[pairs], self.vd[pairs], self.log_p[pairs], self.log_1mp[pairs], error)
+
 
 def teacher_labels(text: Gaussians, video: Gaussians, sigmoid: Sigmoid, seed: int = 0) -> Labels:
-    """Label the aligned pairs of `text` and `video`, every pair with samples of its own."""
-    log_p, log_1mp = np.empty(len(text)), np.empty(len(text))
-    for start in range(0, len(text), BLOCK):
-        rows = np.arange(start, min(start + BLOCK, len(text)))
-        z_t = draw(text[rows], "text", rows, sigmoid.K, seed)
-        z_v = draw(video[rows], "video", rows, sigmoid.K, seed)
-        x = sigmoid.b - sigmoid.a * _squared_distances(z_t, z_v)
-        pairs = 2 * np.log(sigmoid.K)
-        log_p[rows] = logsumexp(log_expit(x), axis=(1, 2)) - pairs
-        log_1mp[rows] = logsumexp(log_expit(-x), axis=(1, 2)) - pairs
-    return Labels(expected_distance(text, video), distance_variance(text, video), log_p, log_1mp)
+    """Label the aligned pairs of `text` and `video` as `monte_carlo_labels` does."""
+    rows = np.arange(len(text))
+    return monte_carlo_labels(text, video, (rows, rows), sigmoid, seed)
+
+
+def monte_carlo_labels(
+    text: Gaussians,
+    video: Gaussians,
+    pairs: Rows,
+    sigmoid: Sigmoid,
+    seed: int = 0,
+    say: Say = silent,
+) -> Labels:
+    """Label `pairs` by Monte Carlo, every pair with samples of its own.
+
+    They are keyed by (seed, modality, number of the pair), so the same whatever runs beside it. The
+    standard error is the two-sample one, sqrt(var(row means)/K + var(column means)/K), since the
+    K*K terms share samples; the delta method carries it to the logit. Raises CimError naming the
+    rows of a pair whose statistics or labels are not finite.
+    """
+
+    def label(own_t: Gaussians, own_v: Gaussians, numbers: IntArray) -> tuple[FloatArray, ...]:
+        z_t = draw(own_t, "text", numbers, sigmoid.K, seed)
+        z_v = draw(own_v, "video", numbers, sigmoid.K, seed)
+        return _means_of_sigmoids(sigmoid.b - sigmoid.a * _squared_distances(z_t, z_v))
+
+    return _labelled(text, video, pairs, label, say)
+
+
+def exact_labels(
+    text: Gaussians, video: Gaussians, pairs: Rows, a: float, b: float, say: Say = silent
+) -> Labels:
+    """Label `pairs` by the exact probability; CimError naming the rows where one is not reached."""
+
+    def label(own_t: Gaussians, own_v: Gaussians, numbers: IntArray) -> tuple[FloatArray, ...]:
+        try:
+            found = log_match_probability(own_t.mu, own_t.s, own_v.mu, own_v.s, a, b)
+        except OutOfReach as error:
+            raise CimError(f"{_named(pairs, numbers[error.pair])}: {error}") from None
+        return *found, np.zeros(len(numbers))
+
+    return _labelled(text, video, pairs, label, say)
+
+
+def _labelled(
+    text: Gaussians,
+    video: Gaussians,
+    pairs: Rows,
+    label: Callable[[Gaussians, Gaussians, IntArray], tuple[FloatArray, ...]],
+    say: Say,
+) -> Labels:
+    """Label blocks of pairs in threads; no array is as long as all pairs times d."""
+    i, j = pairs
+    count = len(i)
+    out = np.empty((len(COLUMNS), count))
+    for start in range(0, count, REPORTED):
+        stop = min(start + REPORTED, count)
+
+        def some(block: slice, start: int = start) -> None:
+            numbers = np.arange(start + block.start, start + block.stop)
+            own_t, own_v = text[i[numbers]], video[j[numbers]]
+            with np.errstate(all="ignore"):  # what overflows is not finite, and named below
+                out[0, numbers] = expected_distance(own_t, own_v)
+                out[1, numbers] = distance_variance(own_t, own_v)
+                _require_finite(out[:2], pairs, numbers)
+                out[2:, numbers] = label(own_t, own_v, numbers)
+            _require_finite(out, pairs, numbers)
+
+        map_rows(some, stop - start, AT_ONCE)
+        if count > REPORTED:
+            say(f"labels: {stop:,} of {count:,} pairs")
+    return Labels(*out)
+
+
+def _require_finite(columns: FloatArray, pairs: Rows, numbers: IntArray) -> None:
+    """Raise CimError naming the first of the pairs `numbers` that has a value not finite."""
+    bad = ~np.isfinite(columns[:, numbers])
+    if bad.any():
+        first = int(np.argmax(bad.any(axis=0)))
+        column = int(np.argmax(bad[:, first]))
+        value = columns[column, numbers[first]]
+        raise CimError(
+            f"{_named(pairs, numbers[first])}: {COLUMNS[column]} comes to {value:g}; expected "
+            "Gaussians whose statistics and labels float64 holds"
+        )
+
+
+def _named(pairs: Rows, number: int) -> str:
+    i, j = pairs
+    return f"text row {i[number]} and video row {j[number]}"
 
 
 def mixed_pairs(
-    rows: int, pairs: int, matched: float = 0.5, seed: int = 0
-) -> tuple[IntArray, IntArray]:
+    rows: int,
+    pairs: int,
+    matched: float = 0.5,
+    seed: int = 0,
+    right: IntArray | None = None,
+    videos: int | None = None,
+) -> Rows:
     """Return text and video rows of `pairs` random pairs, a share `matched` of them right pairs.
 
-    The rest pair any text with any video. The score ranks all pairs, of which nearly all are
-    wrong: a teacher of mostly right pairs would leave their range to extrapolation.
+    `right` [rows] is the right one of `videos` for each text; by default there are as many, and row
+    i is right for text i. The rest pair any text with any video. The score ranks all pairs, of
+    which nearly all are wrong: a teacher of mostly right pairs leaves their range to extrapolation.
     """
     rng = np.random.default_rng(seed)
     text = rng.integers(rows, size=pairs)
-    video = np.where(rng.random(pairs) < matched, text, rng.integers(rows, size=pairs))
+    match = text if right is None else right[text]
+    others = rows if videos is None else videos
+    video = np.where(rng.random(pairs) < matched, match, rng.integers(others, size=pairs))
     return text, video
 
 
@@ -74,3 +200,16 @@ def _squared_distances(z_t: FloatArray, z_v: FloatArray) -> FloatArray:
     own_x, own_y = np.square(x).sum(axis=2), np.square(y).sum(axis=2)
     distances: FloatArray = own_x[:, :, None] + own_y[:, None, :] - 2 * x @ y.transpose(0, 2, 1)
     return distances
+
+
+def _means_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return log p, log(1-p) and the standard error of the logit, each [n], of x [n, K, K]."""
+    K = x.shape[1]
+    up, down = log_expit(x), log_expit(-x)
+    log_p, log_1mp = (logsumexp(terms, axis=(1, 2)) - 2 * np.log(K) for terms in (up, down))
+    # d logit / dp = 1 / (p (1-p)): the relative error of the smaller one over the larger one.
+    small_p = log_p < log_1mp
+    smaller, larger = np.where(small_p, (log_p, log_1mp), (log_1mp, log_p))
+    terms = np.exp(np.where(small_p[:, None, None], up, down) - smaller[:, None, None])
+    variance = sum(terms.mean(axis=axis).var(axis=1, ddof=1) for axis in (1, 2)) / K
+    return log_p, log_1mp, np.sqrt(variance) / np.exp(larger)

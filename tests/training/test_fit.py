@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,16 @@ from hypothesis import strategies as st
 
 from cimtool.arrays import FloatArray
 from cimtool.errors import CimError
-from cimtool.reference.surrogate import Polynomial
-from cimtool.training.fit import fit_polynomial, save_polynomial
+from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.training.fit import (
+    FLOOR,
+    condition,
+    fit_logit,
+    fit_polynomial,
+    noise_weights,
+    polynomial_text,
+    save_polynomial,
+)
 from cimtool.training.teacher import Labels, Sigmoid
 
 
@@ -75,3 +85,108 @@ def test_a_saved_polynomial_reads_back_to_the_same_bits(tmp_path: Path) -> None:
     read = json.loads((tmp_path / "poly.json").read_text())
     assert Polynomial(**read | {"coeff": tuple(read["coeff"])}) == fitted
     assert (read["a"], read["b"], read["K"], read["fit_logit"]) == (0.2, 1.0, 6, True)
+
+
+@pytest.mark.parametrize("degree", range(1, 7))
+def test_every_degree_finds_a_polynomial_of_its_own(degree: int) -> None:
+    ed, vd, _ = sample(300.0, 60.0)
+    u, v = (ed - 300) / 60, (vd - 60) / 20
+    logit = -30 + sum(0.5 * u**i * v**j for i, j in exponents(degree))
+    fitted = fit_logit(labels(ed, vd, logit), degree, 1e-9)
+    assert (fitted.degree, fitted.a, fitted.K) == (degree, None, None)
+    np.testing.assert_allclose(fitted.evaluate(ed, vd), logit, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "degree", "alpha", "sentence"),
+    [
+        (800, 0, 0.1, "degree is 0; expected 1 to 6"),
+        (800, 7, 0.1, "degree is 7; expected 1 to 6"),
+        (800, 4, -1.0, "alpha is -1.0; expected a finite number, 0 or more"),
+        (800, 4, math.inf, "alpha is inf; expected a finite number, 0 or more"),
+        (14, 4, 0.1, "there are 14 pairs to fit; a polynomial of degree 4 has 15 coefficients"),
+        (0, 1, 0.1, "there are 0 pairs to fit; a polynomial of degree 1 has 3 coefficients"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(
+    pairs: int, degree: int, alpha: float, sentence: str
+) -> None:
+    some = labels(*(values[:pairs] for values in sample(300.0, 60.0)))
+    with pytest.raises(CimError, match=f"^{sentence}"):
+        fit_logit(some, degree, alpha)
+
+
+def test_labels_that_are_all_the_same_are_refused() -> None:
+    ed, vd, _ = sample(300.0, 60.0)
+    with pytest.raises(CimError, match=r"labels are all -13\.8155 \(logit\); expected"):
+        fit_logit(labels(ed, vd, np.full_like(ed, -13.81551)))
+
+
+def test_what_varies_by_rounding_alone_does_not_vary() -> None:
+    ed, vd, logit = sample(300.0, 60.0)
+    rounding = 1e-15 * np.random.default_rng(0).uniform(-1, 1, len(ed))
+    with pytest.raises(CimError, match=r"labels are all -13 \(logit\); expected"):
+        fit_logit(labels(ed, vd, -13 * (1 + rounding)))
+    with pytest.raises(CimError, match=r"labels are all \S+ \(logit\); expected"):
+        fit_logit(Labels(ed, vd, np.log(0.5) * (1 + rounding), np.full_like(ed, np.log(0.5))))
+    with pytest.raises(CimError, match=r"ed is \S+ for all of the teacher's pairs"):
+        fit_logit(labels(300 * (1 + rounding), vd, logit), degree=1)
+
+
+def test_a_pair_of_weight_2_counts_as_two() -> None:
+    ed, vd, logit = (values[:30] for values in sample(300.0, 60.0))
+    twice = (np.concatenate([x, x[:10]]) for x in (ed, vd, logit))
+    weights = np.repeat([2.0, 1.0], [10, 20])
+    weighted = fit_logit(labels(ed, vd, logit), 2, 1e-9, weights)
+    np.testing.assert_allclose(
+        weighted.evaluate(ed, vd), fit_logit(labels(*twice), 2, 1e-9).evaluate(ed, vd), atol=1e-6
+    )
+
+
+def test_weights_follow_the_noise_that_is_usual_at_ed_and_vd() -> None:
+    ed, vd, logit = sample(300.0, 60.0)
+    error = np.exp(ed / 100)
+    known = replace(labels(ed, vd, logit), standard_error=error)
+    weights = noise_weights(known)
+    assert weights is not None
+    np.testing.assert_allclose(weights * error**2, (weights * error**2)[0], rtol=1e-4)
+    assert weights.mean() == pytest.approx(1)
+    assert noise_weights(labels(ed, vd, logit)) is None
+    assert noise_weights(replace(known, standard_error=np.zeros_like(ed))) is None
+
+
+def test_an_error_that_goes_with_the_label_does_not_pull_the_fit() -> None:
+    ed, vd, logit = sample(300.0, 60.0)
+    chance = np.random.default_rng(4).normal(size=len(ed)) * 0.2
+    known = Labels(ed, vd, logit + chance, np.zeros_like(ed), np.exp(2 * chance))
+    off = fit_logit(known, weights=noise_weights(known)).evaluate(ed, vd) - logit
+    assert abs(off.mean()) < 0.02
+    by_own = fit_logit(known, weights=np.exp(-4 * chance)).evaluate(ed, vd) - logit
+    assert by_own.mean() < -0.1
+
+
+def test_no_weight_grows_without_bound() -> None:
+    ed, vd, logit = sample(300.0, 60.0)
+    tiny = replace(labels(ed, vd, logit), standard_error=np.where(ed < 300, 1e-12, FLOOR / 1e3))
+    weights = noise_weights(tiny)
+    assert weights is not None
+    np.testing.assert_allclose(weights, 1, rtol=1e-5)
+
+
+def test_the_condition_number_is_that_of_the_centred_features() -> None:
+    u = np.linspace(-1, 1, 101)
+    some = labels(300 + u, np.full(101, 7.0), u)
+    assert condition(some, 1) == pytest.approx(1)
+    features = np.stack([u / u.std(), (u / u.std()) ** 2], axis=1)
+    features -= features.mean(axis=0)
+    assert condition(some, 2) == pytest.approx(np.linalg.cond(features))
+    heavy = np.where(u > 0.5, 1e4, 1.0)
+    assert condition(some, 2, heavy) > 3 * condition(some, 2)
+
+
+def test_the_domain_stands_in_the_file() -> None:
+    ed, vd, logit = sample(300.0, 60.0)
+    fitted = fit_logit(labels(ed, vd, logit))
+    text = polynomial_text(fitted, {"ed": (240.0, 360.0), "vd": (40.0, 80.0)})
+    assert json.loads(text)["domain"] == {"ed": [240.0, 360.0], "vd": [40.0, 80.0]}
+    assert "domain" not in json.loads(polynomial_text(fitted))

@@ -1,0 +1,48 @@
+"""`cimtool fit`: the polynomial that stands for a teacher's logits."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cimtool import api
+from cimtool.cli.group import Command
+from cimtool.cli.options import FILE
+from cimtool.cli.output import Output, table_text
+from cimtool.training.fit_page import error_rows, facts, fit_values, headline, report_names
+
+
+@click.command(cls=Command)
+@click.argument("teacher", metavar="TEACHER", type=FILE)
+@click.option("--degree", type=int, default=4, show_default=True, help="1 to 6.")
+@click.option(
+    "--alpha", type=float, default=1e-3, show_default=True, help="Ridge's, on standard features."
+)
+@click.option("--scale-ed", type=float, metavar="X", help="Divides ed [default: the teacher's].")
+@click.option("--scale-vd", type=float, metavar="X", help="Divides vd [default: the teacher's].")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the held-out pairs.")
+@click.option(
+    "-o", "--output", type=FILE, metavar="JSON", default="poly.json", show_default=True,
+    help="Where the polynomial goes.",
+)  # fmt: skip
+@click.option("--report", type=FILE, metavar="DIR", help="Where its report goes (beside it).")
+@click.pass_obj
+def command(
+    out: Output, /, teacher: Path, output: Path, report: Path | None, **options: Any
+) -> None:
+    """Fit the polynomial that stands for a teacher's logits.
+
+    A tenth of the pairs is held out to check it; the report is <name>.fit.html and .json. Layout
+    two-branch divides ed by d and vd by d^2: its teacher says so, or --scale-ed and --scale-vd do.
+    """
+    found = api.fit(teacher, output=output, report=report, say=out.say, **options)
+    written = [output, *((report or output.parent) / name for name in report_names(output))]
+    lines = [headline(found), "", table_text(error_rows(found)), ""]
+    lines += [f"{name}: {value}" for name, value in facts(found)]
+    lines += ["", *(f"* {note}" for note in found.notes), f"wrote {', '.join(map(str, written))}"]
+    next_ = f"cimtool compile --projectors FILE --poly {shlex.quote(str(output))}"
+    lines.append(f"next: {next_} --calibration NPZ --target NAME")
+    out.result({**fit_values(found), "written": written}, "\n".join(lines))

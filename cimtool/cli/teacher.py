@@ -1,0 +1,83 @@
+"""`cimtool teacher`: pairs labelled with the probability that a polynomial is to stand for."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from cimtool import api
+from cimtool.cli.group import Command, OneOf
+from cimtool.cli.options import FILE, embeddings_files, embeddings_option, projectors_option
+from cimtool.cli.output import Output
+from cimtool.training.teacher_file import Teacher
+
+
+@click.command(cls=Command)
+@projectors_option(required=False)
+@click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML).")
+@embeddings_option("--data", "Embeddings to draw pairs from", required=False)
+@click.option(
+    "--gaussians", type=FILE, metavar="NPZ", help="In their place: text_mu, text_logvar, video_..."
+)
+@click.option("--pairs", type=int, default=300_000, show_default=True, help="Pairs drawn.")
+@click.option("--matched", type=float, default=0.9, show_default=True, help="Share of right pairs.")
+@click.option("--labels", type=OneOf(["mc", "exact"]), default="mc", show_default=True)
+@click.option("--samples", type=int, metavar="K", help="Samples a side of Monte Carlo (10).")
+@click.option("--a", type=float, default=0.1, show_default=True, help="In sigmoid(b - a D).")
+@click.option("--b", type=float, default=0.0, show_default=True, help="In sigmoid(b - a D).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of pairs and samples.")
+@click.option(
+    "-o", "--output", type=FILE, metavar="NPZ", default="teacher.npz", show_default=True,
+    help="Where the teacher goes.",
+)  # fmt: skip
+@click.pass_obj
+def command(out: Output, /, paths: tuple[Path, ...], output: Path, **options: Any) -> None:
+    """Label pairs with the probability that the polynomial is to stand for.
+
+    Pairs come from a checkpoint run on embeddings, or from means and log-variances. Labels are
+    log-probabilities, by Monte Carlo or exact, and never clipped.
+    """
+    data = embeddings_files(paths, "--data") if paths else None
+    made = api.teacher(data=data, output=output, say=out.say, **options)
+    out.result(_values(made, output), _text(made, output))
+
+
+def _values(made: Teacher, output: Path) -> dict[str, Any]:
+    labels = made.labels
+    ranges = {"ed": labels.ed, "vd": labels.vd, "logit": labels.logit}
+    return {
+        "pairs": len(made),
+        "matched": float(np.mean(made.matched)) if made.matched is not None else None,
+        "labels": made.kind,
+        "K": made.K,
+        "a": made.a,
+        "b": made.b,
+        "seed": made.seed,
+        "divisors": {"ed": made.scale_ed, "vd": made.scale_vd},
+        "ranges": {name: [x.min(), x.max()] for name, x in ranges.items()},
+        "standard_error": _noise(made),
+        "written": [output],
+    }
+
+
+def _noise(made: Teacher) -> float | None:
+    """Root mean square standard error of the labels."""
+    error = made.labels.standard_error
+    return None if error is None else float(np.sqrt(np.mean(np.square(error))))
+
+
+def _text(made: Teacher, output: Path) -> str:
+    values = _values(made, output)
+    how = "exact labels" if made.kind == "exact" else f"Monte Carlo labels, K = {made.K}"
+    lines = [f"{len(made):,} pairs, {values['matched']:.1%} of them right ones; {how}", ""]
+    lines += [f"{name:5} {low:.6g} to {high:.6g}" for name, (low, high) in values["ranges"].items()]
+    if made.kind == "mc":
+        lines.append(
+            f"standard error of a label: {values['standard_error']:.3g} (root mean square)"
+        )
+    name = shlex.quote(str(output))
+    return "\n".join([*lines, "", f"wrote {output}", f"next: cimtool fit {name}"])

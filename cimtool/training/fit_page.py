@@ -1,0 +1,170 @@
+"""What a fit leaves beside the polynomial: a page with errors and a picture, and the figures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool.files import replace_texts
+from cimtool.reference.surrogate import exponents
+from cimtool.report.charts import Points, scatter
+from cimtool.report.page import render
+from cimtool.report.tables import Cell, Head, Line, Table
+from cimtool.training.fit import polynomial_text
+from cimtool.training.fit_teacher import GROUPS, Errors, Fit
+
+PACKAGE = "cimtool.training"
+PAGE = "fit.html"
+
+DRAWN = 1000
+"""Held-out pairs of a group in the picture, at most."""
+
+
+def report_names(poly: Path) -> tuple[str, str]:
+    """Return the names of the page and of its figures for the polynomial in `poly`."""
+    return f"{poly.stem}.fit.html", f"{poly.stem}.fit.json"
+
+
+def write_fit(fit: Fit, poly: Path, report: Path | None = None) -> None:
+    """Write the polynomial, and its report into `report` (default: beside it).
+
+    Raises CimError where a place cannot be written.
+    """
+    figures = json.dumps(fit_values(fit), indent=2) + "\n"
+    texts = dict(zip(report_names(poly), (fit_page(fit), figures), strict=True))
+    replace_texts(report or poly.parent, texts, "the report")
+    polynomial = polynomial_text(fit.polynomial, fit.domain)
+    replace_texts(poly.parent, {poly.name: polynomial}, "the polynomial")
+
+
+def fit_values(fit: Fit) -> dict[str, Any]:
+    """The figures of a fit as plain values."""
+    teacher = fit.teacher
+    return {
+        "degree": fit.polynomial.degree,
+        "alpha": fit.alpha,
+        "fitted_pairs": fit.fitted,
+        "held_out_pairs": len(fit.held),
+        "clipped_pairs": teacher.clipped,
+        "errors": [asdict(one) for one in fit.errors],
+        "condition": fit.condition,
+        "domain": fit.domain,
+        "divisors": {"ed": fit.scale_ed, "vd": fit.scale_vd},
+        "teacher": {
+            "labels": teacher.kind,
+            "a": teacher.a,
+            "b": teacher.b,
+            "K": teacher.K,
+            "seed": teacher.seed,
+        },
+        "notes": list(fit.notes),
+    }
+
+
+def headline(fit: Fit) -> str:
+    """One sentence: how far the polynomial is from the labels of the held-out pairs."""
+    whole = fit.errors[0]
+    against = "the exact logit" if fit.teacher.kind == "exact" else "their labels"
+    text = (
+        f"On {whole.pairs:,} held-out pairs the polynomial of degree {fit.polynomial.degree} is "
+        f"{whole.rmse:.3g} (RMSE, logit) from {against}, at worst {whole.worst:.3g}"
+    )
+    if whole.noise:
+        text += f"; the labels' own standard error is {whole.noise:.3g}"
+    return text + "."
+
+
+def error_rows(fit: Fit) -> list[tuple[str, ...]]:
+    """The table of errors, its heads first, as texts."""
+    return [
+        ("held-out pairs", "count", "RMSE", "bias", "worst", "label noise"),
+        *((one.group, *(cell.text for cell in _cells(one))) for one in fit.errors),
+    ]
+
+
+def fit_page(fit: Fit) -> str:
+    """The page as one HTML document."""
+    return render(
+        PACKAGE,
+        PAGE,
+        title=f"Polynomial of degree {fit.polynomial.degree} for {Path(fit.teacher.file).name}",
+        headline=headline(fit),
+        notes=fit.notes,
+        errors=_error_table(fit),
+        chart=_picture(fit),
+        caption=f"Label against fit, logits, of at most {DRAWN:,} held-out pairs a group.",
+        facts=facts(fit),
+        coefficients=_coefficients(fit),
+    )
+
+
+def facts(fit: Fit) -> list[tuple[str, str]]:
+    """How it was fitted, as names and texts."""
+    teacher, polynomial = fit.teacher, fit.polynomial
+    made = {"mc": "Monte Carlo", "exact": "exact", None: "not known how"}[teacher.kind]
+    known = {"a": teacher.a, "b": teacher.b, "K": teacher.K}
+    of = ", ".join(f"{name} = {value:g}" for name, value in known.items() if value is not None)
+    found = [
+        ("labels", f"{made}; {of}" if of else made),
+        ("pairs", f"{fit.fitted:,} fitted, {len(fit.held):,} held out"),
+        ("ridge", f"alpha = {fit.alpha:g} on standardised features"),
+        ("condition number", f"{fit.condition:.2g}"),
+    ]
+    for name, scale in (("ed", fit.scale_ed), ("vd", fit.scale_vd)):
+        low, high = fit.domain[name]
+        by = f" / {scale:g}" if scale != 1 else ""
+        found.append((f"domain of {name}{by}", f"{low:.6g} to {high:.6g}"))
+    found.append(
+        ("file's features", f"ed / {polynomial.scale_ed:g} and vd / {polynomial.scale_vd:g}")
+    )
+    return found
+
+
+def _error_table(fit: Fit) -> Table:
+    heads = (
+        Head("held-out pairs"),
+        Head("count", "held-out labels; a pair that was drawn again has another label"),
+        Head("RMSE", "root mean square of fit less label, logits"),
+        Head("bias", "mean of fit less label"),
+        Head("worst", "the largest distance of a fit from its label"),
+        Head("label noise", "root mean square standard error of the labels; 0 for exact ones"),
+    )
+    lines = tuple(Line((Cell(one.group), *_cells(one))) for one in fit.errors)
+    return Table("Errors on held-out pairs", heads, lines)
+
+
+def _cells(one: Errors) -> tuple[Cell, ...]:
+    noise = "not known" if one.noise is None else f"{one.noise:.4g}"
+    return (
+        Cell(f"{one.pairs:,}", one.pairs),
+        Cell(f"{one.rmse:.4g}", one.rmse),
+        Cell(f"{one.bias:+.4g}", one.bias),
+        Cell(f"{one.worst:.4g}", one.worst),
+        Cell(noise, float("nan") if one.noise is None else one.noise),
+    )
+
+
+def _picture(fit: Fit) -> str:
+    matched = fit.matched
+    named = [(GROUPS[0], np.ones(len(fit.held), bool))]
+    if matched is not None:
+        named = [(GROUPS[1], matched), (GROUPS[2], ~matched)]
+    points = np.stack([fit.held.logit, fit.values], axis=1)
+    groups = [Points(name, points[mask][:DRAWN].tolist()) for name, mask in named if mask.any()]
+    return scatter(groups, "label (logit)", "fit (logit)", headline(fit))
+
+
+def _coefficients(fit: Fit) -> Table:
+    polynomial = fit.polynomial
+    terms = [
+        " ".join(f"{name}^{n}" if n > 1 else name for name, n in (("ed", i), ("vd", j)) if n)
+        for i, j in exponents(polynomial.degree)
+    ]
+    rows = [("constant", polynomial.bias), *zip(terms, polynomial.coeff, strict=True)]
+    lines = tuple(Line((Cell(name), Cell(f"{value:.9g}", value))) for name, value in rows)
+    heads = (Head("term", numeric=False), Head("coefficient"))
+    return Table("Of the features in the file", heads, lines)

@@ -1,0 +1,191 @@
+"""Fits a teacher's surrogate and checks it on pairs that the fit did not see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from cimtool.arrays import BoolArray, FloatArray, IntArray
+from cimtool.errors import CimError
+from cimtool.progress import Say, silent
+from cimtool.reference.surrogate import Polynomial, Range
+from cimtool.training.band import Band
+from cimtool.training.fit import ALPHA, condition, fit_logit, noise_weights
+from cimtool.training.teacher import Labels
+from cimtool.training.teacher_file import Teacher
+
+HELD = 0.1
+"""The share of distinct pairs that the fit does not see."""
+
+GROUPS = ("all pairs", "right pairs", "wrong pairs")
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far the fit is from labels it did not see, in logits: fit less label.
+
+    `noise` is the root mean square standard error of these labels, None where it is not known.
+    """
+
+    group: str
+    pairs: int
+    rmse: float
+    bias: float
+    worst: float
+    noise: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted polynomial, and how it does on held-out pairs.
+
+    `domain` is the range of the polynomial's own statistics over the `fitted` pairs; `held` are the
+    held-out labels, `values` [n] what the polynomial gives for them, `matched` [n] which are right
+    pairs, None where that is not known.
+    """
+
+    teacher: Teacher
+    polynomial: Polynomial
+    alpha: float
+    scale_ed: float
+    scale_vd: float
+    domain: dict[str, Range]
+    condition: float
+    fitted: int
+    held: Labels
+    values: FloatArray
+    matched: BoolArray | None
+    errors: tuple[Errors, ...]
+    notes: tuple[str, ...]
+
+
+def fit_teacher(
+    teacher: Teacher,
+    degree: int = 4,
+    alpha: float = ALPHA,
+    scale_ed: float | None = None,
+    scale_vd: float | None = None,
+    seed: int = 0,
+    say: Say = silent,
+) -> Fit:
+    """Fit a polynomial of `degree` to nine tenths of a teacher's pairs, check it on the others.
+
+    A pair that was drawn several times is in one part only. ed and vd are divided by `scale_ed` and
+    `scale_vd` first (default: the teacher's own). Pairs weigh what `noise_weights` says. The same
+    pairs give the same bits. Raises CimError as `fit_logit` does, naming the teacher's file.
+    """
+    for name, scale in (("--scale-ed", scale_ed), ("--scale-vd", scale_vd)):
+        if scale is not None and not 0 < scale < np.inf:
+            raise CimError(f"{name} is {scale:g}; expected a finite number above 0")
+    if seed < 0:
+        raise CimError(f"seed is {seed}; expected 0 or more")
+    scales = scale_ed or teacher.scale_ed, scale_vd or teacher.scale_vd
+    known = teacher.labels
+    labels = replace(known, ed=known.ed / scales[0], vd=known.vd / scales[1])
+    seen, unseen = _parts(labels, seed)
+    fitted = labels.of(seen)
+    say(f"fitting {len(seen):,} pairs, degree {degree}")
+    try:
+        # One thread: sums over the pairs would else depend on how many there are.
+        with threadpool_limits(limits=1, user_api="blas"):
+            weights = noise_weights(fitted)
+            polynomial = fit_logit(fitted, degree, alpha, weights)
+            number = condition(fitted, degree, weights)
+    except CimError as error:
+        raise CimError(f"{teacher.file}: {error}") from None
+    held = labels.of(unseen)
+    values = polynomial.evaluate(held.ed, held.vd)
+    matched = None if teacher.matched is None else teacher.matched[unseen]
+    return Fit(
+        teacher=teacher,
+        polynomial=replace(polynomial, a=teacher.a, b=teacher.b, K=teacher.K),
+        alpha=alpha,
+        scale_ed=scales[0],
+        scale_vd=scales[1],
+        domain={"vd": _range(fitted.vd), **Band.of(fitted.ed, fitted.vd).domain()},
+        condition=number,
+        fitted=len(seen),
+        held=held,
+        values=values,
+        matched=matched,
+        errors=_errors(held, values, matched),
+        notes=_notes(teacher),
+    )
+
+
+def _parts(labels: Labels, seed: int) -> tuple[IntArray, IntArray]:
+    """Numbers of the pairs to fit and to hold out; equal (ed, vd) are one pair drawn again."""
+    if not len(labels):
+        none = np.arange(0)
+        return none, none
+    distinct, which = np.unique(labels.ed + 1j * labels.vd, return_inverse=True)
+    order = np.random.default_rng(seed).permutation(len(distinct))
+    chosen = np.zeros(len(distinct), bool)
+    chosen[order[: max(1, round(HELD * len(distinct)))]] = len(distinct) > 1
+    held = chosen[which]
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _range(values: FloatArray) -> Range:
+    return float(values.min()), float(values.max())
+
+
+def _errors(held: Labels, values: FloatArray, matched: BoolArray | None) -> tuple[Errors, ...]:
+    masks = [np.ones(len(held), bool)]
+    if matched is not None:
+        masks += [matched, ~matched]
+    found = []
+    for group, mask in zip(GROUPS, masks, strict=False):
+        if mask.any():
+            off = (values - held.logit)[mask]
+            error = held.standard_error
+            noise = None if error is None else float(np.sqrt(np.mean(error[mask] ** 2)))
+            rmse = float(np.sqrt(np.mean(off**2)))
+            found.append(
+                Errors(group, len(off), rmse, float(off.mean()), float(np.abs(off).max()), noise)
+            )
+    return tuple(found)
+
+
+def _offset(labels: Labels) -> float:
+    """The mean of E[label] less the exact logit, to second order: (p - 1/2) error^2 (Jensen)."""
+    if labels.standard_error is None:
+        return 0.0
+    p = np.exp(labels.log_p)
+    return float(np.mean((p - 0.5) * np.square(labels.standard_error)))
+
+
+def _notes(teacher: Teacher) -> tuple[str, ...]:
+    notes = []
+    if teacher.clipped:
+        share = teacher.clipped / (teacher.clipped + len(teacher))
+        notes.append(
+            f"warning: {teacher.clipped:,} labels ({share:.1%}) are probabilities clipped at 1e-6 "
+            "and were left out: where they were, the fit extrapolates"
+        )
+    if teacher.probabilities:
+        notes.append(
+            "warning: all of y lies in [0, 1] and is taken for probabilities; if it holds logits, "
+            "give log_p and log_1mp beside it"
+        )
+    if teacher.kind == "mc":
+        notes.append(
+            "the labels are Monte Carlo, so the errors hold their noise too; how far the fit is "
+            "from the exact logit does not show in this file (cimtool teacher --labels exact)"
+        )
+        if known := _offset(teacher.labels):
+            notes.append(
+                f"as a logarithm of a mean, such a label is off the exact logit by {known:+.2g} on "
+                "average, to second order; the fit follows the labels, and larger K or exact "
+                "labels mend it"
+            )
+    elif teacher.kind is None:
+        notes.append(
+            "how the labels were made is not known, so how far the fit is from the exact logit is "
+            "not either"
+        )
+    if teacher.a is None or teacher.b is None:
+        notes.append("a and b are not in the file; give `compile` --a and --b")
+    return tuple(notes)

@@ -1,0 +1,199 @@
+"""What a teacher draws its pairs from: both modalities' Gaussians, and which video is right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.errors import CimError
+from cimtool.hardware.kernels.compiled import side_by_side
+from cimtool.inputs import Data, File, read_data
+from cimtool.loading.embeddings import TRUTH
+from cimtool.loading.model import ProjectorFiles, load_projectors
+from cimtool.loading.npy import npz_names, read_npz
+from cimtool.named import nearest
+from cimtool.progress import Say
+from cimtool.reference.statistics import Gaussians
+from cimtool.simulator import ROW_BLOCK, Simulator
+from cimtool.training.teacher import Rows, mixed_pairs
+
+ARRAYS = ("text_mu", "text_logvar", "video_mu", "video_logvar")
+"""The arrays of a file of Gaussians, [n, d] and [m, d]; `text_to_video` [n] may stand beside."""
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """Gaussians of both modalities; `right` [n] is the row of the right video of each text.
+
+    `scale_ed` and `scale_vd` are what the model's layout divides the statistics by; `file` is
+    where the items come from, for messages. With `alone` texts and videos are the same items;
+    `labels` [n] are their classes, None where unknown.
+    """
+
+    text: Gaussians
+    video: Gaussians
+    right: IntArray
+    scale_ed: float = 1.0
+    scale_vd: float = 1.0
+    file: str = "gaussians"
+    labels: IntArray | None = None
+    alone: bool = False
+
+    def drawn(self, pairs: int, matched: float, seed: int) -> Rows:
+        """Draw text and video rows of so many pairs, a share `matched` of them right ones.
+
+        For items of one modality these are two of a class. Raises CimError where that is to be
+        drawn and no class is known to have two.
+        """
+        texts, videos = len(self.text), len(self.video)
+        if not self.alone:
+            return mixed_pairs(texts, pairs, matched, seed, self.right, videos)
+        rows = mixed_pairs(texts, pairs, 0.0, seed)
+        return self._of_a_class(rows, matched, seed) if matched else rows
+
+    def matched(self, rows: Rows) -> BoolArray:
+        """Say of each pair, [n], whether it is a right one: never an item with itself."""
+        text, video = rows
+        if not self.alone:
+            return np.equal(self.right[text], video)
+        if self.labels is None:
+            return np.zeros(len(text), bool)
+        return np.equal(self.labels[text], self.labels[video]) & np.not_equal(text, video)
+
+    def _of_a_class(self, rows: Rows, matched: float, seed: int) -> Rows:
+        """Put two items of one class in the place of a share `matched` of the pairs."""
+        if self.labels is None:
+            raise CimError(
+                f"{self.file}: labels is missing, so which items belong together is not known; "
+                "expected labels [n], or --matched 0"
+            )
+        order = np.argsort(self.labels, kind="stable")
+        _, first, size = np.unique(self.labels[order], return_index=True, return_counts=True)
+        of = np.repeat(np.arange(len(size)), size)
+        places = np.flatnonzero(size[of] > 1)
+        if not len(places):
+            raise CimError(
+                f"{self.file}: no two items share a class; expected some, or --matched 0"
+            )
+        rng = np.random.default_rng((seed, 1))
+        chosen = rng.random(len(rows[0])) < matched
+        place = rng.choice(places, size=len(chosen))
+        start, count = first[of[place]], size[of[place]]
+        other = start + (place - start + rng.integers(1, count)) % count
+        return np.where(chosen, order[place], rows[0]), np.where(chosen, order[other], rows[1])
+
+
+def model_items(projectors: ProjectorFiles, data: Data, layer_map: Path | None, say: Say) -> Items:
+    """Run projectors, as real numbers, on embeddings of any form.
+
+    Raises CimError where file, layer map or embeddings are wrong, the embeddings do not say which
+    video is right, or a variance is not finite.
+    """
+    model = load_projectors(projectors, layer_map)
+    rows = read_data(data, model)
+    right = rows.right
+    say(f"encoding {len(rows.text)} texts and {len(rows.video)} videos")
+    simulator = Simulator(model.program)
+    text, video = (
+        _encoded(simulator, m, x) for m, x in (("text", rows.text), ("video", rows.video))
+    )
+    return Items(text, video, right, *model.divisors, rows.file, rows.labels, rows.alone)
+
+
+def _encoded(simulator: Simulator, modality: str, rows: Array) -> Gaussians:
+    """Encode blocks of one height, each by one thread: the same bits whatever their number."""
+
+    def encode(start: int) -> tuple[Array, Array]:
+        found = simulator.encode(modality, rows[start : start + ROW_BLOCK])
+        return found["mu"], found["s"]
+
+    blocks = side_by_side(encode, range(0, len(rows), ROW_BLOCK))
+    mu, s = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    for name, values in ((f"{modality} mu", mu), (f"{modality} variance", s)):
+        if not np.isfinite(values).all():
+            raise CimError(f"the model's {name} is not finite; expected finite numbers")
+    return Gaussians(mu, s)
+
+
+def gaussian_items(gaussians: File | Mapping[str, Array]) -> Items:
+    """Take arrays by name, or those of an `.npz`: ARRAYS, and `text_to_video` where there is one.
+
+    Raises CimError where an array is missing, is not [rows, d] of finite numbers, or the shapes do
+    not meet.
+    """
+    names = (*ARRAYS, *TRUTH)
+    if isinstance(gaussians, Mapping):
+        where, values, held = "gaussians", dict(gaussians), list(gaussians)
+    else:
+        path = Path(gaussians)
+        where, values, held = str(path), read_npz(path, names), npz_names(path)
+    for name in ARRAYS:
+        if name not in values:
+            raise CimError(
+                f"{where}: {name} is missing; it holds {', '.join(held[:8]) or 'nothing'}"
+                f"{nearest(name, held)}"
+            )
+    text, video = (_gaussians(values, m, where) for m in ("text", "video"))
+    if text.d != video.d:
+        raise CimError(
+            f"{where}: text_mu has {text.d} dimensions and video_mu {video.d}; expected one d"
+        )
+    return Items(text, video, _right(values, where, len(text), len(video)), file=where)
+
+
+def _gaussians(values: Mapping[str, Array], modality: str, where: str) -> Gaussians:
+    mu, logvar = (
+        _matrix(values[f"{modality}_{k}"], where, f"{modality}_{k}") for k in ("mu", "logvar")
+    )
+    if mu.shape != logvar.shape:
+        raise CimError(
+            f"{where}: {modality}_mu has shape {list(mu.shape)} and {modality}_logvar "
+            f"{list(logvar.shape)}; expected one shape"
+        )
+    with np.errstate(over="ignore"):
+        s = np.exp(logvar)
+    if not np.isfinite(s).all():
+        raise CimError(
+            f"{where}: {modality}_logvar holds {logvar.max():g}, whose exp is beyond float64; "
+            "expected logarithms of variances"
+        )
+    return Gaussians(mu, s)
+
+
+def _matrix(value: Array, where: str, name: str) -> FloatArray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu" or array.ndim != 2 or 0 in array.shape:
+        raise CimError(
+            f"{where}: {name} is of {array.dtype} and shape {list(array.shape)}; expected numbers, "
+            "[rows, d]"
+        )
+    finite = np.isfinite(array).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        bad = array[row][~np.isfinite(array[row])][0]
+        raise CimError(f"{where}: row {row} of {name} holds {bad}; expected finite numbers")
+    return array.astype(np.float64)
+
+
+def _right(values: Mapping[str, Array], where: str, texts: int, videos: int) -> IntArray:
+    key = next((name for name in TRUTH if name in values), None)
+    if key is None:
+        if texts != videos:
+            raise CimError(
+                f"{where}: {texts} texts and {videos} videos, and text_to_video is missing, which "
+                "says which video row is right for each text"
+            )
+        return np.arange(texts)
+    right = np.asarray(values[key])
+    if right.dtype.kind not in "iu" or right.shape != (texts,):
+        raise CimError(
+            f"{where}: {key} is of {right.dtype} and shape {list(right.shape)}; expected integers, "
+            f"[{texts}], one per text"
+        )
+    if right.min() < 0 or right.max() >= videos:
+        raise CimError(f"{where}: {key} holds a row that is not 0 to {videos - 1}, a video's")
+    return right.astype(np.int64)

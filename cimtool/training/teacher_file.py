@@ -1,0 +1,227 @@
+"""A teacher: labelled pairs with all that is known of them; made from items, kept as an `.npz`."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import log_expit, logit
+
+from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.errors import CimError
+from cimtool.files import replace_files
+from cimtool.loading.checkpoint import require_suffix
+from cimtool.loading.npy import npz_names, read_npz
+from cimtool.named import nearest
+from cimtool.progress import Say, silent
+from cimtool.training.items import Items
+from cimtool.training.teacher import Labels, Sigmoid, exact_labels, monte_carlo_labels
+
+Kind = Literal["mc", "exact"]
+
+COLUMNS = ("ed", "vd", "y", "log_p", "log_1mp", "standard_error", "text", "video", "matched")
+"""Arrays of a teacher's file that have a value a pair, [n]."""
+
+NUMBERS = ("a", "b", "K", "seed", "scale_ed", "scale_vd")
+
+CLIP = 1.05e-6
+"""A probability this near 0 or 1 counts as clipped: at 1e-6, as float32 may have rounded it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    """Labels of pairs in raw ed and vd, and where they come from; None is what is not known.
+
+    `kind` is how they were made, with `K` samples a side (None for exact ones). `scale_ed` and
+    `scale_vd` are what the layout's polynomial wants the statistics divided by. `text`, `video` [n]
+    are the rows of each pair, `matched` [n] says where they belong together. `clipped` more pairs
+    of the file have a label that only bounds the true one, and are left out. `probabilities` says
+    that the file's labels were taken for such, as all of them lie in [0, 1].
+    """
+
+    labels: Labels
+    kind: Kind | None = None
+    a: float | None = None
+    b: float | None = None
+    K: int | None = None
+    seed: int | None = None
+    scale_ed: float = 1.0
+    scale_vd: float = 1.0
+    text: IntArray | None = None
+    video: IntArray | None = None
+    matched: BoolArray | None = None
+    clipped: int = 0
+    probabilities: bool = False
+    file: str = "the teacher"
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def check_pairs(pairs: int, matched: float, seed: int) -> None:
+    """Raise CimError where there is no pair, the share is not 0 to 1, or no seed in [0, 2^64)."""
+    if pairs < 1:
+        raise CimError(f"pairs is {pairs}; expected at least 1")
+    if not 0 <= matched <= 1:
+        raise CimError(f"matched is {matched}; expected a share, 0 to 1")
+    if not 0 <= seed < 2**64:
+        raise CimError(f"seed is {seed}; expected 0 to 2^64 - 1")
+
+
+def make_teacher(
+    items: Items, pairs: int, matched: float, kind: Kind, sigmoid: Sigmoid, seed: int = 0,
+    say: Say = silent,
+) -> Teacher:  # fmt: skip
+    """Draw `pairs` pairs of items, a share `matched` of them right ones, and label them.
+
+    Raises CimError as `check_pairs` and `items.drawn` do, and naming file and rows of a pair whose
+    statistics or labels are not finite, or whose exact probability is not reached.
+    """
+    check_pairs(pairs, matched, seed)
+    text, video = items.text, items.video
+    rows = items.drawn(pairs, matched, seed)
+    say(f"labelling {pairs:,} pairs of {len(text)} texts and {len(video)} videos")
+    try:
+        if kind == "exact":
+            labels = exact_labels(text, video, rows, sigmoid.a, sigmoid.b, say)
+        else:
+            labels = monte_carlo_labels(text, video, rows, sigmoid, seed, say)
+    except CimError as error:
+        raise CimError(f"{items.file}: {error}") from None
+    return Teacher(
+        labels,
+        kind,
+        sigmoid.a,
+        sigmoid.b,
+        None if kind == "exact" else sigmoid.K,
+        seed,
+        items.scale_ed,
+        items.scale_vd,
+        *rows,
+        items.matched(rows),
+    )
+
+
+def write_teacher(teacher: Teacher, file: Path) -> None:
+    """Write a teacher that `make_teacher` made; the same one gives the same bytes.
+
+    Raises CimError where the place cannot be written.
+    """
+    labels = teacher.labels
+    arrays: dict[str, Any] = {"ed": labels.ed, "vd": labels.vd, "y": labels.logit}
+    arrays |= {"log_p": labels.log_p, "log_1mp": labels.log_1mp}
+    arrays |= {"standard_error": labels.standard_error, "labels": teacher.kind}
+    arrays |= {name: getattr(teacher, name) for name in ("text", "video", "matched", *NUMBERS)}
+    arrays["K"] = teacher.K or 0
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    replace_files(file.parent, {file.name: buffer.getvalue()}, "the teacher")
+
+
+def read_teacher(path: Path) -> Teacher:
+    """Read a teacher's `.npz`: this tool's, or any with `ed`, `vd` and `y`.
+
+    Without `log_p` and `log_1mp`, `y` is the logit, or where all of it is in [0, 1] the
+    probability (`probabilities` says so): pairs whose probability was clipped at 1e-6 are then left
+    out and counted. Raises CimError for an array that is missing, not numbers, not finite, or of
+    another length.
+    """
+    where = str(path)
+    require_suffix(path, "a teacher", (".npz",))
+    values = read_npz(path, (*COLUMNS, *NUMBERS, "labels"))
+    held = npz_names(path)
+    for name in ("ed", "vd", "y"):
+        if name not in values:
+            raise CimError(
+                f"{where}: {name} is missing; it holds {', '.join(held[:8]) or 'nothing'}"
+                f"{nearest(name, held)}"
+            )
+    columns = {name: _column(values[name], where, name) for name in COLUMNS if name in values}
+    for name, column in columns.items():
+        if len(column) != len(columns["ed"]):
+            raise CimError(
+                f"{where}: ed has {len(columns['ed'])} pairs and {name} {len(column)}; expected as "
+                "many"
+            )
+    numbers = {name: _number(values[name], where, name) for name in NUMBERS if name in values}
+    labels, kept = _labels(columns, where)
+    kind = str(values.get("labels", ""))
+    return Teacher(
+        labels.of(kept),
+        kind=kind if kind in ("mc", "exact") else None,  # type: ignore[arg-type]
+        a=numbers.get("a"),
+        b=numbers.get("b"),
+        K=int(numbers.get("K", 0)) or None,
+        seed=int(numbers["seed"]) if "seed" in numbers else None,
+        scale_ed=numbers.get("scale_ed", 1.0),
+        scale_vd=numbers.get("scale_vd", 1.0),
+        text=_whole(columns, "text", kept),
+        video=_whole(columns, "video", kept),
+        matched=columns["matched"][kept] > 0 if "matched" in columns else None,
+        clipped=len(columns["ed"]) - len(kept),
+        probabilities=_are_probabilities(columns),
+        file=where,
+    )
+
+
+def _column(value: Array, where: str, name: str) -> FloatArray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub" or array.size != max(array.shape, default=0):
+        raise CimError(
+            f"{where}: {name} is of {array.dtype} and shape {list(array.shape)}; expected numbers, "
+            "one a pair"
+        )
+    column = array.reshape(-1).astype(np.float64)
+    good = np.isfinite(column)
+    if not good.all():
+        pair = int(np.argmin(good))
+        raise CimError(f"{where}: {name} of pair {pair} is {column[pair]}; expected finite numbers")
+    if name == "standard_error" and (column < 0).any():
+        raise CimError(f"{where}: standard_error holds {column.min()}; expected 0 or more")
+    return column
+
+
+def _number(value: Array, where: str, name: str) -> float:
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        raise CimError(f"{where}: {name} is {array.tolist()!r}; expected one finite number")
+    number = float(array.reshape(-1)[0])
+    if name in ("a", "scale_ed", "scale_vd") and number <= 0:
+        raise CimError(f"{where}: {name} is {number:g}; expected a number above 0")
+    return number
+
+
+def _whole(columns: Mapping[str, FloatArray], name: str, kept: IntArray) -> IntArray | None:
+    return columns[name][kept].astype(np.int64) if name in columns else None
+
+
+def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:
+    """Whether nothing but `y` is there to tell, and all of it lies in [0, 1]."""
+    if "log_p" in columns and "log_1mp" in columns:
+        return False
+    y = columns["y"]
+    return bool(len(y)) and y.min() >= 0 and y.max() <= 1
+
+
+def _labels(columns: Mapping[str, FloatArray], where: str) -> tuple[Labels, IntArray]:
+    """The labels of all pairs, and the numbers of those that were not clipped."""
+    ed, vd, y = (columns[name] for name in ("ed", "vd", "y"))
+    error = columns.get("standard_error")
+    everything = np.arange(len(y))
+    if "log_p" in columns and "log_1mp" in columns:
+        return Labels(ed, vd, columns["log_p"], columns["log_1mp"], error), everything
+    if not _are_probabilities(columns):
+        return Labels(ed, vd, log_expit(y), log_expit(-y), error), everything
+    kept = np.flatnonzero((y > CLIP) & (y < 1 - CLIP))
+    if not len(kept):
+        raise CimError(
+            f"{where}: all {len(y)} labels are probabilities clipped at 1e-6, of which no logit is "
+            "left; make a teacher with `cimtool teacher`, which never clips"
+        )
+    safe = logit(np.clip(y, CLIP, 1 - CLIP))
+    # A standard error beside probabilities would be the probability's own: not the logit's.
+    return Labels(ed, vd, log_expit(safe), log_expit(-safe)), kept

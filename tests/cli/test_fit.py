@@ -1,0 +1,151 @@
+"""`cimtool fit`: what it prints and writes, what `compile` takes, every mistake in one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.loading.model import load_model
+from cimtool.loading.polynomial import read_polynomial
+from cimtool.training.demo_data import DemoFiles
+from cimtool.training.teacher_file import read_teacher
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def teacher(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("teacher") / "t.npz"
+    api.teacher(small_trunk.projectors, small_trunk.eval, pairs=600, labels="exact", output=file)
+    return file
+
+
+def test_a_fit_prints_its_errors_and_writes_three_files(
+    cimtool: Run, teacher: Path, tmp_path: Path
+) -> None:
+    ran = cimtool("fit", teacher, "-o", tmp_path / "p.json")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.startswith("On ")
+    assert "held-out pairs the polynomial of degree 4 is " in ran.out
+    assert "wrong pairs" in ran.out
+    assert "labels: exact; a = 0.1, b = 0" in ran.out
+    assert f"next: cimtool compile --projectors FILE --poly {tmp_path}/p.json" in ran.out
+    assert {file.name for file in tmp_path.iterdir()} == {"p.json", "p.fit.html", "p.fit.json"}
+
+
+def test_json_is_what_is_written(cimtool: Run, teacher: Path, tmp_path: Path) -> None:
+    poly, report = tmp_path / "p.json", tmp_path / "report"
+    found = cimtool(
+        "fit", teacher, "-o", poly, "--report", report, "--degree", 2, "--alpha", 0.5, "--json"
+    ).json
+    names = [poly, report / "p.fit.html", report / "p.fit.json"]
+    assert found.pop("written") == list(map(str, names))
+    assert all(name.is_file() for name in names)
+    assert found == json.loads(names[2].read_text())
+    assert (found["degree"], found["alpha"]) == (2, 0.5)
+
+
+def test_compile_takes_the_fit(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, teacher: Path, tmp_path: Path
+) -> None:
+    poly = tmp_path / "p.json"
+    assert cimtool("fit", teacher, "-o", poly).status == 0
+    assert cimtool(*compiling(small_trunk, tmp_path / "bundle", poly=poly)).status == 0
+    model = load_model(small_trunk.projectors, poly)
+    assert (model.a, model.b, model.samples) == (0.1, 0, None)
+
+
+def test_a_two_branch_model_scores_by_its_fit(
+    cimtool: Run, small_two_branch: DemoFiles, tmp_path: Path
+) -> None:
+    files = small_two_branch
+    file, poly = tmp_path / "t.npz", tmp_path / "p.json"
+    given = ("--labels", "exact", "--pairs", 500, "--matched", 0.5, "-o", file)
+    ran = cimtool("teacher", "--projectors", files.projectors, "--data", files.eval, *given)
+    assert ran.status == 0
+    found = cimtool("fit", file, "-o", poly, "--json").json
+    assert found["divisors"] == {"ed": 16, "vd": 256}
+    labels = read_teacher(file).labels
+    logits = load_model(files.projectors, poly).head.polynomial.evaluate(labels.ed, labels.vd)
+    assert np.sqrt(np.mean(np.square(logits - labels.logit))) < 0.01
+
+
+def test_a_teacher_of_clipped_probabilities(cimtool: Run, tmp_path: Path) -> None:
+    ed = np.linspace(20, 250, 400)
+    y = np.clip(1 / (1 + np.exp(0.1 * ed)), 1e-6, 1 - 1e-6).astype(np.float32)
+    np.savez(tmp_path / "t.npz", ed=ed, vd=np.sin(ed), y=y)
+    ran = cimtool("fit", tmp_path / "t.npz", "-o", tmp_path / "p.json", "--degree", 1)
+    assert ran.status == 0
+    clipped = int((ed > 10 * np.log(1e6)).sum())
+    assert f"* warning: {clipped} labels ({clipped / 400:.1%}) are probabilities clipped" in ran.out
+    assert "a and b are not in the file; give `compile` --a and --b" in ran.out
+    fitted = read_polynomial(tmp_path / "p.json")
+    np.testing.assert_allclose(fitted.evaluate(ed, np.sin(ed)), -0.1 * ed, atol=0.1)
+
+
+def changed(teacher: Path, folder: Path, **arrays: object) -> Path:
+    """The teacher with some arrays replaced, or left out where they are None."""
+    with np.load(teacher) as held:
+        values: dict[str, Any] = dict(held) | arrays
+    file = folder / "changed.npz"
+    np.savez(file, **{name: value for name, value in values.items() if value is not None})
+    return file
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"ed": None}, "changed.npz: ed is missing; it holds vd, y, "),
+        ({"vd": np.zeros(599)}, "changed.npz: ed has 600 pairs and vd 599; expected as many"),
+        ({"video": np.zeros(3)}, "changed.npz: ed has 600 pairs and video 3; expected as many"),
+        ({"log_p": np.full(600, np.nan)}, "changed.npz: log_p of pair 0 is nan; expected finite"),
+        ({"ed": np.full(600, 7.0)}, "changed.npz: ed is 7.0 for all of the teacher's pairs"),
+        (
+            {"log_p": np.full(600, -13.0), "log_1mp": np.zeros(600)},
+            "changed.npz: the teacher's labels are all -13 (logit); expected labels that vary",
+        ),
+    ],
+)
+def test_teachers_that_cannot_be_fitted(
+    cimtool: Run, teacher: Path, arrays: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    file = changed(teacher, tmp_path, **arrays)
+    ran = cimtool("fit", file, "-o", tmp_path / "made" / "p.json")
+    assert (ran.status, ran.out) == (2, "")
+    assert sentence in ran.sentence
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--degree", 7), "t.npz: degree is 7; expected 1 to 6"),
+        (("--degree", 0), "t.npz: degree is 0; expected 1 to 6"),
+        (("--alpha", -1), "t.npz: alpha is -1.0; expected a finite number, 0 or more"),
+        (("--scale-ed", 0), "--scale-ed is 0; expected a finite number above 0"),
+        (("--scale-vd", "nan"), "--scale-vd is nan; expected a finite number above 0"),
+        (("--seed", -1), "seed is -1; expected 0 or more"),
+        (("-o", "p.npz"), "p.npz: is written as .json; expected a name that ends so"),
+    ],
+)
+def test_mistakes(
+    cimtool: Run, teacher: Path, options: tuple[object, ...], sentence: str, tmp_path: Path
+) -> None:
+    ran = cimtool("fit", teacher, "-o", tmp_path / "p.json", *options)
+    assert (ran.status, ran.out) == (2, "")
+    assert sentence in ran.sentence
+    assert not list(tmp_path.iterdir())
+
+
+def test_too_few_pairs(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> None:
+    file = tmp_path / "few.npz"
+    api.teacher(small_trunk.projectors, small_trunk.eval, pairs=12, output=file)
+    ran = cimtool("fit", file, "-o", tmp_path / "p.json")
+    assert ran.status == 2
+    assert "pairs to fit; a polynomial of degree 4 has 15 coefficients" in ran.sentence
