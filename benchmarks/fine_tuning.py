@@ -1,0 +1,201 @@
+"""What fine-tuning with the hardware in the loop gains a 4-bit build, on pairs that it never saw.
+
+    python benchmarks/fine_tuning.py --demo demo-cache/HASH [--data NPZ] [--clip PAIRS.npz]
+                                     [--noise-model NAME [--noise-in-loop]] [--epochs N] ...
+
+Logits are compared with those of the model that fine-tuning started from, in float. The demo's
+model learns from the rows of `--data` (default: the demo folder's train.npz), made where the file
+is missing: those that it was trained on (2 minutes). The two-branch models of `accuracy.py` learn
+from the half of `--clip` that they were trained on. With `--noise-model` both builds are measured
+on `--dies` too, of another seed than those in the loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy import Case, clip_cases, demo_case
+from harness import parser, report, use_threads
+
+from cimtool.api import prepare
+from cimtool.arrays import Array
+from cimtool.compilation import Compilation
+from cimtool.dies import arrays_of
+from cimtool.hardware.noise.program import Conditions, on_die
+from cimtool.hardware.noise.spec import load_noise
+from cimtool.reference.queries import WAYS, figures, retrieval, retrieved, uncertainties
+from cimtool.simulator import Simulator
+from cimtool.training.corpus import collect_pairs, installed_sources
+from cimtool.training.demo_data import DemoSettings
+from cimtool.training.features import Features
+from cimtool.training.hardware.fine_tune import DieNoise, fine_tune
+from cimtool.training.hardware.loop import FineTuning
+
+TARGET = "isaac-rram-128"
+BITS = {"weight_bits": 4, "input_bits": 4, "activation_bits": 4}
+DIE_SEED = 1000
+"""The dies that are measured are of this seed, those in the loop of the run's."""
+
+
+def training_rows(file: Path) -> None:
+    """Make the rows that the demo's model was trained on, from the same sources."""
+    settings = DemoSettings(epochs=0)
+    pairs = collect_pairs(installed_sources())
+    order = np.random.default_rng(settings.seed).permutation(len(pairs))[settings.eval_rows :]
+    rows = {}
+    for name, side in (("text", "text"), ("video", "code")):
+        documents = [getattr(pairs[i], side) for i in order]
+        features = Features.fit(documents, settings.width, settings.seed)
+        rows[name] = features.transform(documents)
+    np.savez(file, **rows)
+
+
+def recalls(logits: Array, right: Array) -> tuple[float, float]:
+    """R@10 in per cent, from texts and from videos, whose best text counts."""
+    found = retrieval(logits, right)
+    return 100 * found.text_to_video.r10, 100 * found.video_to_text.r10
+
+
+def figures_of(case: Case, name: str, logits: Array, wanted: Array) -> dict[str, Any]:
+    """One row: how far the logits of a build are from those wanted, and what it finds."""
+    off = logits - wanted
+    text, video = recalls(logits, case.unseen.right)
+    return {
+        "model": case.name,
+        "build": name,
+        "logit RMSE": float(np.sqrt(np.square(off).mean())),
+        "bias": float(off.mean()),
+        "R@10 t>v %": text,
+        "R@10 v>t %": video,
+    }
+
+
+def gains(plain: Array, tuned: Array, right: Array) -> str:
+    """What fine-tuning gained in R@10, paired by query, with the intervals of a report."""
+    before, after = (partial(figures, retrieved(logits, right)) for logits in (plain, tuned))
+    (found,) = uncertainties([after], before, right, plain.shape[1], seed=0)
+    parts = []
+    for way in WAYS:
+        lost = found.losses[f"r10_{way}"]
+        low, high = -100 * lost.high, -100 * lost.low
+        parts.append(
+            f"{way.replace('_', ' ')} {-100 * lost.value:+.1f} ({low:+.1f} to {high:+.1f})"
+        )
+    return "gained by fine-tuning, points of R@10: " + ", ".join(parts)
+
+
+def on_dies(case: Case, built: Compilation, wanted: Array, options: argparse.Namespace) -> Array:
+    """Logit RMSE and R@10 both ways [dies, 3] of a build on dies."""
+    noise = load_noise(options.noise_model)
+    conditions = Conditions(noise, noise.seconds(None), seed=DIE_SEED)
+    text, right = case.unseen.text[: options.die_items], case.unseen.right[: options.die_items]
+    own = np.unique(right, return_inverse=True)
+    found = []
+    for index in range(options.dies):
+        program = on_die(
+            built.stages[-1].program,
+            conditions,
+            index,
+            lambda layer, bits: arrays_of(built.settings.of_layer(layer), bits),
+        ).program
+        logits = Simulator(program).scores(text, case.unseen.image[own[0]])
+        off = logits - wanted[: len(text), own[0]]
+        found.append((float(np.sqrt(np.square(off).mean())), *recalls(logits, own[1])))
+    return np.array(found)
+
+
+def die_rows(case: Case, name: str, found: Array) -> Iterator[dict[str, Any]]:
+    """The median of each figure over dies, its mean, and the worst in twenty."""
+    worst = np.percentile(found, (95, 5, 5), axis=0).diagonal()
+    kinds = {"median": np.median(found, axis=0), "mean": found.mean(axis=0), "worst in 20": worst}
+    for title, (rmse, text, video) in kinds.items():
+        yield {
+            "model": case.name,
+            "build": f"{name}, dies: {title}",
+            "logit RMSE": float(rmse),
+            "bias": "",
+            "R@10 t>v %": float(text),
+            "R@10 v>t %": float(video),
+        }
+
+
+def tuned_file(case: Case, data: Path, options: argparse.Namespace, folder: Path) -> Path:
+    """The fine-tuned checkpoint: the one that is given, else a new one."""
+    if options.tuned is not None:
+        return Path(options.tuned)
+    noise = DieNoise(options.noise_model) if options.noise_in_loop else None
+    tuning = FineTuning(options.epochs, options.batch, options.learning_rate, options.seed)
+    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **BITS}
+    found = fine_tune(
+        case.projectors, case.poly, data=data, options=tuning, noise=noise, say=print, **given
+    )
+    file = folder / "fine-tuned.pth"
+    file.write_bytes(found.to_bytes())
+    return file
+
+
+def measured(
+    case: Case, data: Path, options: argparse.Namespace, folder: Path
+) -> tuple[list[dict[str, Any]], str]:
+    """Float, the plain build and the fine-tuned one, and both on dies; and the paired gain."""
+    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **BITS}
+    files = {"compiled": case.projectors, "fine-tuned": tuned_file(case, data, options, folder)}
+    builds = {name: prepare(file, case.poly, **given) for name, file in files.items()}
+    rows = case.unseen.text, case.unseen.image
+    wanted = Simulator(builds["compiled"].stages[0].program).scores(*rows)
+    found = [figures_of(case, "float", wanted, wanted)]
+    logits = {}
+    for name, built in builds.items():
+        logits[name] = Simulator(built.stages[-1].program).scores(*rows)
+        found.append(figures_of(case, name, logits[name], wanted))
+        if options.noise_model:
+            found += die_rows(case, name, on_dies(case, built, wanted, options))
+    return found, gains(logits["compiled"], logits["fine-tuned"], case.unseen.right)
+
+
+def main() -> None:
+    options = parser(str(__doc__), rounds=1)
+    options.add_argument("--demo", type=Path, metavar="FOLDER", help="made by `cimtool demo`")
+    options.add_argument("--data", type=Path, metavar="NPZ", help="the demo's rows to learn from")
+    options.add_argument("--items", type=int, default=1500, help="of the demo's evaluation rows")
+    options.add_argument("--clip", type=Path, metavar="NPZ", help="text, image, text_to_image")
+    options.add_argument("--tuned", type=Path, metavar="PTH", help="measure this, tune nothing")
+    options.add_argument("--noise-model", metavar="NAME|TOML", help="measure on dies of it too")
+    options.add_argument("--noise-in-loop", action="store_true", help="and fine-tune with them")
+    options.add_argument("--dies", type=int, default=20)
+    options.add_argument("--die-items", type=int, default=400, help="texts that dies are asked")
+    options.add_argument("--epochs", type=int, default=FineTuning.epochs)
+    options.add_argument("--batch", type=int, default=FineTuning.batch)
+    options.add_argument("--learning-rate", type=float, default=FineTuning.learning_rate)
+    options.add_argument("--seed", type=int, default=0)
+    given = options.parse_args()
+    use_threads()
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="cimtool-benchmark-") as name:
+        folder = Path(name)
+        cases: list[tuple[Case, Path]] = []
+        if given.demo is not None:
+            case = demo_case(given.demo, given.items)
+            data = given.data or given.demo / "train.npz"
+            if not data.exists():
+                training_rows(data)
+            cases.append((case, data))
+        if given.clip is not None:
+            clip = clip_cases(given.clip, given.seed, folder)
+            cases += [(case, case.calibration) for case in clip]
+        for case, data in cases:
+            found, gain = measured(case, data, given, folder)
+            rows += found
+            notes.append(f"{case.name}: {gain}")
+    report("fine_tuning", rows, given.json, notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""`cimtool train --hardware`: its options, and what it prints."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cimtool import api
+from cimtool.cli.noise import noise_request
+from cimtool.cli.options import FILE, embeddings_files, flag, head_option, settings_options
+from cimtool.cli.output import Output
+from cimtool.training.hardware.folder import FineTunedFolder, headline
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+TRAINING = ("validation", "held_out", "model", "loss", "weight_decay", "device", "texts", "resume")
+"""Options of `train` that mean nothing with --hardware."""
+
+COMMON = ("poly", "start", "epochs", "batch", "learning_rate", "seed")
+OPTIONS = (
+    click.option("--hardware", metavar="TARGET", help="Fine-tune --start for this target."),
+    click.option(
+        "--calibration",
+        type=FILE,
+        metavar="FILE",
+        multiple=True,
+        help="With --hardware: what the result is compiled with.",
+    ),
+    head_option,
+    click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers."),
+    click.option("--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D)."),
+    click.option("--b", type=float, metavar="X", help="The teacher's b."),
+    click.option("--noise", is_flag=True, help="Dies in the loop, with the target's noise."),
+    click.option("--noise-model", metavar="NAME|TOML", help="A noise model in its place."),
+    click.option("--time", metavar="TIME", help="When the dies are read: 30s, 10m, 1h, 1d, 1y."),
+    click.option("--settings", type=FILE, metavar="FILE", help="Settings of the build (TOML)."),
+    settings_options,
+)
+
+
+def hardware_options(function: FunctionT) -> FunctionT:
+    """Add --hardware and what goes with it."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a training and those of the hardware, of all that the command was given.
+
+    Raises a usage error for one that is given where it means nothing.
+    """
+    plain = {name: given[name] for name in (*COMMON, *TRAINING)}
+    hardware = {name: value for name, value in given.items() if name not in plain}
+    if given["hardware"] is None:
+        stray, why = _first_given(hardware), "is about the hardware; expected --hardware with it"
+    else:
+        stray, why = (
+            _first_given({name: plain[name] for name in TRAINING}),
+            ("is not for --hardware, which trains on the model's own logits; expected it without"),
+        )
+    if stray is not None:
+        option = {"texts": "--set", "layer_map": "--map"}.get(stray, flag(stray))
+        raise click.UsageError(f"{option} {why}")
+    return plain, hardware
+
+
+def _first_given(options: dict[str, Any]) -> str | None:
+    return next((n for n, v in options.items() if v not in (None, False, ())), None)
+
+
+def fine_tune(
+    out: Output, data: tuple[Path, ...], output: Path, plain: dict[str, Any], own: dict[str, Any]
+) -> None:
+    """Fine-tune, and print the result."""
+    for name, value in (("--start", plain["start"]), ("--calibration", own["calibration"])):
+        if not value:
+            raise click.UsageError(f"{name} is missing; expected it with --hardware")
+    asked = {name: own.pop(name) for name in ("noise", "time", "noise_model", "calibration")}
+    noise = noise_request(
+        asked["noise"], plain["seed"], None, asked["time"], None, asked["noise_model"]
+    )
+    common = {name: plain[name] for name in COMMON if name != "start"}
+    found = api.fine_tune(
+        plain["start"],
+        data=embeddings_files(data, "--data"),
+        calibration=embeddings_files(asked["calibration"], "--calibration"),
+        target=own.pop("hardware"),
+        noise=noise,
+        output=output,
+        say=out.step,
+        **common,
+        **own,
+    )
+    values = {"epochs": [asdict(one) for one in found.history], "written": list(found.files)}
+    out.result(values, _text(found))
+
+
+def _text(found: FineTunedFolder) -> str:
+    written = ", ".join(map(str, found.files))
+    name = shlex.quote(str(found.files[0]))
+    return "\n".join(
+        [
+            headline(found.history),
+            "",
+            f"wrote {written}",
+            f"next: cimtool compile --projectors {name} with the same --poly, --calibration, "
+            "target and settings",
+        ]
+    )

@@ -1,0 +1,119 @@
+"""The folder of a fine-tuning: the checkpoint, its history and a page of curves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cimtool.errors import CimError
+from cimtool.files import replace_files
+from cimtool.report.charts import Points, curves
+from cimtool.report.page import render
+from cimtool.report.svg import tick_text
+from cimtool.report.tables import Cell, Head, Line, Table
+from cimtool.training.hardware.fine_tune import FineTuned
+from cimtool.training.hardware.loop import Epoch, best_epoch
+from cimtool.training.trainer import Diverged
+
+BEST, HISTORY, PAGE = "model.pth", "history.json", "training.html"
+TEMPLATE = "fine_tuning.html"
+
+
+@dataclass(frozen=True)
+class FineTunedFolder:
+    """Where a fine-tuned model lies, and what each epoch came to, the start first."""
+
+    folder: Path
+    history: tuple[Epoch, ...]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What was written."""
+        return tuple(self.folder / name for name in (BEST, HISTORY, PAGE))
+
+
+def check_folder(folder: Path) -> None:
+    """Raise CimError, before long work, for a file or a folder with an earlier run."""
+    if folder.exists() and not folder.is_dir():
+        raise CimError(f"{folder}: is a file; expected a folder, or none")
+    found = [name for name in (BEST, HISTORY) if (folder / name).exists()]
+    if found:
+        raise CimError(
+            f"{folder}: holds {', '.join(found)} of an earlier run; expected another folder"
+        )
+
+
+def write_folder(tuned: FineTuned, settings: Mapping[str, Any], folder: Path) -> FineTunedFolder:
+    """Write the best weights and how they came to be; `settings` are plain values by name.
+
+    Raises Diverged, with all of it written, where training stopped early.
+    """
+    best = best_epoch(tuned.history)
+    kept = f"epoch {best.number}" if best.number else "the start"
+    stopped = tuned.stopped
+    if stopped is not None:
+        stopped = f"{stopped}; {folder / BEST} keeps {kept}, the best before"
+    values = {
+        "settings": dict(settings),
+        "best_epoch": best.number,
+        "stopped": stopped,
+        "epochs": [asdict(epoch) for epoch in tuned.history],
+    }
+    files = {
+        BEST: tuned.to_bytes(),
+        HISTORY: (json.dumps(values, indent=2) + "\n").encode(),
+        PAGE: _page(settings, tuned.history, stopped).encode(),
+    }
+    replace_files(folder, files, "the fine-tuned model")
+    if stopped is not None:
+        raise Diverged(stopped)
+    return FineTunedFolder(folder, tuned.history)
+
+
+def headline(history: Sequence[Epoch]) -> str:
+    """One sentence: the best epoch, and what it gained."""
+    best, start = best_epoch(history), history[0].rmse
+    if not best.number:
+        return (
+            f"None of {history[-1].number} epochs is better than the start, whose compiled logit "
+            f"RMSE is {start:.4g} on held-out rows; it was kept."
+        )
+    return (
+        f"Best of {history[-1].number} epochs is epoch {best.number}: compiled logit RMSE "
+        f"{best.rmse:.4g} on held-out rows, {start:.4g} before."
+    )
+
+
+def _page(settings: Mapping[str, Any], history: Sequence[Epoch], stopped: str | None) -> str:
+    errors = [(epoch.number, epoch.rmse) for epoch in history]
+    losses = [(epoch.number, epoch.loss) for epoch in history if epoch.loss is not None]
+    return render(
+        "cimtool.training",
+        TEMPLATE,
+        title=f"{settings['start']} fine-tuned for {settings['hardware']}",
+        headline=headline(history),
+        stopped=stopped,
+        errors=_curve("RMSE", errors, "compiled logit RMSE"),
+        loss=_curve("loss", losses, "mean loss of the epoch") if losses else None,
+        epochs=_table(history),
+        facts=[(name, "none" if v is None else str(v)) for name, v in settings.items()],
+    )
+
+
+def _curve(name: str, points: Sequence[tuple[int, float]], title: str) -> str:
+    label = f"{title}: {name} ends at {tick_text(points[-1][1])}"
+    return curves([Points(name, list(points))], "epoch", title, label, tick_text, log_x=False)
+
+
+def _table(history: Sequence[Epoch]) -> Table:
+    best = best_epoch(history)
+    lines = []
+    for epoch in history:
+        loss = Cell("") if epoch.loss is None else Cell(f"{epoch.loss:.4g}", epoch.loss)
+        cells = Cell(str(epoch.number), epoch.number), loss, Cell(f"{epoch.rmse:.4g}", epoch.rmse)
+        lines.append(Line(cells, "result" if epoch is best else ""))
+    heads = Head("epoch"), Head("loss"), Head("compiled logit RMSE")
+    return Table("Epochs; the best is bold", heads, tuple(lines))

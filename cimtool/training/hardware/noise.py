@@ -1,0 +1,79 @@
+"""What a noise model makes of integer weights and of their sums, as moments to draw from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cimtool.arrays import Array, FloatArray
+from cimtool.hardware.crossbar import Crossbar, encode_weights, input_cycles
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.noise.die import Devices, Die
+from cimtool.hardware.noise.program import Conditions
+from cimtool.training.hardware.plan import PERFECT, Errors, tensor
+
+SAMPLES = 4096
+"""Devices that are drawn for each digit to know their mean error and its variance."""
+
+
+def layer_errors(
+    op: CrossbarMvm, conditions: Conditions | None, on_off_ratio: float | None
+) -> Errors:
+    """How a layer errs: its converters alone, or on dies of the conditions its cells as well.
+
+    Programming, drift, 1/f and read noise are drawn as independent normal errors of each weight;
+    stuck cells, wires and converters' own errors are not. A conversion rounds by an error of
+    variance step^2 / 12.
+    """
+    steps = op.steps
+    if conditions is None:
+        return PERFECT if op.exact else Errors(None, _rounding(op, steps))
+    if op.crossbar.adc_bits is not None:
+        steps = tuple(step or 0 for step in steps)  # a lossless converter rounds noise
+    mean, variance = _digit_errors(conditions, op.crossbar, on_off_ratio)
+    off, spread = _weight_errors(op.weight, op.crossbar, mean, variance)
+    return Errors((tensor(off.T), tensor(spread.T)), _rounding(op, steps))
+
+
+def _digit_errors(
+    conditions: Conditions, crossbar: Crossbar, on_off_ratio: float | None
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of a cell's error by the digit that it holds, in digits."""
+    noise, top = conditions.noise, crossbar.cell_maximum
+    devices = Devices(noise, top, on_off_ratio, Die(conditions.seed, 0, conditions.seconds))
+    digits = np.repeat(np.arange(top + 1)[:, None], SAMPLES, axis=1)
+    conducting = devices.conductances(digits, "fine-tuning") / devices.unit
+    off = conducting - devices.asked(digits) / devices.unit
+    variance = off.var(axis=1)
+    if noise.read is not None:
+        variance += noise.read.sigma**2 / noise.devices * np.square(conducting).mean(axis=1)
+    return off.mean(axis=1), variance
+
+
+def _weight_errors(
+    weight: Array, crossbar: Crossbar, mean: FloatArray, variance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and deviation [K, N] of the errors of integer weights, in their unit."""
+    off, spread = np.zeros(weight.shape), np.zeros(weight.shape)
+    paired = crossbar.encoding == "differential" and crossbar.adc_on == "difference"
+    for cells in encode_weights(weight, crossbar):
+        worth = np.empty(weight.shape)
+        for group, flipped in zip(crossbar.groups(len(weight)), cells.flipped, strict=True):
+            worth[group] = np.where(flipped, -1.0, 1.0) * cells.sign * (1 << cells.shift)
+        for sign in (1, -1) if paired else (1,):
+            held = np.maximum(sign * cells.digits, 0)
+            off += sign * worth * mean[held]
+            spread += worth**2 * variance[held]
+    return off, np.sqrt(spread)
+
+
+def _rounding(op: CrossbarMvm, steps: tuple[int | None, ...]) -> float:
+    """The deviation of a layer's integer sums that comes from rounding in its converters."""
+    slices = encode_weights(op.weight[:, :1], op.crossbar)
+    conversions = len(op.crossbar.groups(len(op.weight)))
+    drive = sum(4.0**shift for shift, _, _ in input_cycles(op.crossbar))
+    total = sum(
+        4.0 ** (step + cells.shift)
+        for cells, step in zip(slices, steps, strict=True)
+        if step is not None
+    )
+    return float(np.sqrt(conversions * drive * total / 12))

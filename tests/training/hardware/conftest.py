@@ -1,0 +1,36 @@
+"""What fine-tuning starts from: a 4-bit build of a small model, ready to be compiled again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cimtool.compilation import trained_model
+from cimtool.hardware.noise.program import Conditions
+from cimtool.hardware.target import load_target
+from cimtool.inputs import read_data
+from cimtool.passes.step import Job
+from cimtool.progress import silent
+from cimtool.settings import resolve
+from cimtool.training.demo_data import DemoFiles
+from cimtool.training.hardware.compiled import Compiler
+
+BITS = {"weight_bits": 4, "input_bits": 4, "activation_bits": 4}
+
+
+def make_compiler(
+    files: DemoFiles, conditions: Conditions | None = None, **flags: object
+) -> Compiler:
+    """The compiler of a small model for 4 bits on `isaac-rram-128`."""
+    settings = resolve(load_target("isaac-rram-128"), None, BITS | flags)
+    poly = files.poly if files.poly.exists() else None
+    model = trained_model(files.projectors, poly, None, None, None, silent)
+    data = read_data(files.calibration, model)
+    return Compiler(model.program, Job(settings, data.text, data.video, silent), conditions)
+
+
+@pytest.fixture
+def compiler_of() -> Callable[..., Compiler]:
+    """`make_compiler`, for tests to choose the model and the noise."""
+    return make_compiler
