@@ -29,8 +29,9 @@ from cimtool.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.fit import fit_polynomial
 from cimtool.training.loop import TrainSettings, encode, train_towers
-from cimtool.training.models import TwoBranch, TwoTower, two_branch_checkpoint
+from cimtool.training.models.two_branch import TwoBranch, two_branch_checkpoint
 from cimtool.training.teacher import Labels, Sigmoid
+from cimtool.training.towers import TwoTower
 from cimtool.verification.drift import Row, Table, truth_of
 from cimtool.verification.headline import points_text
 

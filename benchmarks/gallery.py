@@ -17,7 +17,7 @@ import cimtool
 from cimtool.emit.bundle import Bundle
 from cimtool.reference.surrogate import Polynomial
 from cimtool.scores import best_scores
-from cimtool.training.models import Trunk
+from cimtool.training.models.trunk import Trunk
 
 QUERIES, TOP = 1000, 10
 GALLERIES = ((64, 1_000_000), (1024, 100_000))

@@ -19,8 +19,9 @@ from cimtool.emit.bundle import Bundle
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.fit import fit_polynomial, save_polynomial
 from cimtool.training.loop import encode, save_projectors
-from cimtool.training.models import Trunk, TwoTower
+from cimtool.training.models.trunk import Trunk
 from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
+from cimtool.training.towers import TwoTower
 
 WIDTH, HIDDEN, D = 1024, 2048, 1024
 CALIBRATION, ITEMS = 512, 1500

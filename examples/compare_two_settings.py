@@ -17,7 +17,7 @@ from torch import nn
 
 import cimtool
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.models import Trunk
+from cimtool.training.models.trunk import Trunk
 from cimtool.verification.compare import comparison_table
 
 WIDTH, HIDDEN, D = 32, 64, 16
@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
         for bits in (8, 4)
     ]
 
-    # Both against the same Monte Carlo scores; "step: ..." says which pass the loss comes from.
+    # Both against the exact score; "step: ..." says which pass the loss comes from.
     found = cimtool.compare([bundle.folder for bundle in bundles], evaluation)
     print(comparison_table(found))
 

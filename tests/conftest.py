@@ -12,8 +12,9 @@ from cimtool import api
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.fit import fit_polynomial, save_polynomial
 from cimtool.training.loop import TrainSettings, encode, save_projectors, train
-from cimtool.training.models import TwoBranch, TwoTower, two_branch_checkpoint
+from cimtool.training.models.two_branch import TwoBranch, two_branch_checkpoint
 from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
+from cimtool.training.towers import TwoTower
 
 TRAINING, CALIBRATION, EVALUATION = 512, 96, 40
 NOISE = 0.5
@@ -76,6 +77,7 @@ def _pairs(width: int) -> tuple[Rows, Rows]:
 
 
 def _save_data(files: DemoFiles, text: Rows, video: Rows) -> None:
+    np.savez(files.train, text=text[:TRAINING], video=video[:TRAINING])
     np.savez(files.calibration, text=text[:CALIBRATION], video=video[:CALIBRATION])
     np.savez(files.eval, text=text[TRAINING:], video=video[TRAINING:])
 

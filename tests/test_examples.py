@@ -52,6 +52,27 @@ def test_compare_two_settings(
     assert times > 2, "four bits less make the rounding error of weights 16 times larger"
 
 
+def test_train_by_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(180) % 3
+    rows = {
+        name: rng.dirichlet(np.ones(6), size=3)[labels] + 0.05 * rng.random((180, 6))
+        for name in ("image", "text")
+    }
+    split = np.where(np.arange(180) < 120, "train", "test")
+    np.savez(tmp_path / "set.npz", label=labels, split=split, **rows)
+    arguments = ["train_by_labels.py", str(tmp_path), str(tmp_path / "set.npz")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    runpy.run_path(str(EXAMPLES / arguments[0]), run_name="__main__")
+    with np.load(tmp_path / "train.npz") as held, np.load(tmp_path / "test.npz") as unseen:
+        np.testing.assert_allclose(held["image"].mean(axis=0), 0, atol=1e-5)
+        assert (len(held["text"]), len(unseen["text"])) == (120, 60)
+    *_, in_float, _, _, last = capsys.readouterr().out.splitlines()
+    assert float(in_float.split()[-1]) > 0.9, "three classes far apart are told apart"
+    assert last.startswith("hermes-pcm-14nm: mAP image to text")
+    assert last.endswith("; values that differ: 0")
+
+
 @pytest.fixture
 def without_cimtool(tmp_path: Path) -> dict[str, str]:
     """An environment in which `import cimtool` fails."""
@@ -85,3 +106,28 @@ def test_use_the_onnx_files_alone(
     simulated = api.load(small_bundle).scores(small_trunk.eval)
     assert scores.dtype == simulated.dtype == np.float32
     np.testing.assert_array_equal(scores, simulated)
+
+
+def test_train_on_a_polynomial(
+    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    name = "train_on_a_polynomial.py"
+    demo = small_trunk.eval.parent
+    monkeypatch.setattr(sys, "argv", [name, str(tmp_path), str(demo)])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert "epoch 2 of 2: loss " in printed
+    assert printed.endswith("values that differ: 0\n")
+    assert (tmp_path / "trained@isaac-rram-128" / "report.html").is_file()
+
+
+def test_autoencode_digits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    run_example("autoencode_digits.py", tmp_path, monkeypatch)
+    printed = capsys.readouterr().out
+    recalls = [float(line.split("R@1 ")[1].rstrip("%")) for line in printed.splitlines()[-3:-1]]
+    assert "float: R@1" in printed
+    assert min(recalls) > 95
+    assert abs(recalls[0] - recalls[1]) < 1
+    assert printed.endswith("values that differ: 0\n")

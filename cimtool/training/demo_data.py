@@ -20,10 +20,10 @@ from cimtool.training.corpus import PACKAGES, Pair, collect_pairs, installed_sou
 from cimtool.training.features import Features
 from cimtool.training.fit import fit_polynomial, save_polynomial
 from cimtool.training.loop import TrainSettings, encode, save_projectors, train
-from cimtool.training.models import TwoTower
 from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
+from cimtool.training.towers import TwoTower
 
-FORMAT = 2  # raised when the same settings come to mean other artefacts
+FORMAT = 3  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = (
     "numpy",
@@ -55,6 +55,7 @@ class DemoFiles:
 
     projectors: Path
     poly: Path
+    train: Path
     calibration: Path
     eval: Path
 
@@ -64,14 +65,14 @@ class DemoFiles:
         return cls(
             projectors=folder / "projectors.pth",
             poly=folder / "poly.json",
+            train=folder / "train.npz",
             calibration=folder / "calibration.npz",
             eval=folder / "eval.npz",
         )
 
     def missing(self) -> list[str]:
         """Return the names of the files that are not there."""
-        paths = (self.projectors, self.poly, self.calibration, self.eval)
-        return [path.name for path in paths if not path.is_file()]
+        return [path.name for path in vars(self).values() if not path.is_file()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +159,7 @@ def _make(
     save_projectors(towers, files.projectors)
     progress(f"fitting the polynomial to {settings.teacher_pairs} Monte Carlo labels")
     _fit(towers, split, settings, files.poly)
+    _save_rows(files.train, *split.train)
     _save_rows(files.eval, *split.eval)
     _save_rows(files.calibration, *_unevaluated(split, settings.calibration_rows))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +12,14 @@ import torch
 from torch import Tensor
 
 from cimtool.arrays import Array
-from cimtool.errors import CimError
 from cimtool.reference.statistics import Gaussians
-from cimtool.training.losses import all_pairs_ed, info_nce, variance_regulariser
-from cimtool.training.models import Trunk, TwoTower
+from cimtool.training.loss import Task
+from cimtool.training.losses.info_nce import InfoNce
+from cimtool.training.models.trunk import Trunk
+from cimtool.training.optimisation import Optimisation
+from cimtool.training.pairs import Pairs, check_batches
+from cimtool.training.towers import TwoTower
+from cimtool.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class TrainSettings:
     hidden: int = 2048
     width: int = 1024
     seed: int = 0
+
+    @property
+    def optimisation(self) -> Optimisation:
+        """The optimizer's part."""
+        return Optimisation(self.epochs, self.batch, self.learning_rate, self.weight_decay)
 
 
 def train(
@@ -62,64 +70,28 @@ def train_towers(
 
     Of the settings, `hidden` and `width` are not looked at.
     """
-    if len(text) < settings.batch:
-        raise CimError(
-            f"training needs at least one batch of {settings.batch} rows, but there are {len(text)}"
-        )
+    pairs = Pairs.aligned(text, video)
+    check_batches(pairs, settings.batch, 0)
+    loss = InfoNce(a=settings.a, tau=settings.temperature)
+    task = Task(text.shape[1], video.shape[1], settings.width)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        towers = make()
-        optimizer = torch.optim.AdamW(
-            towers.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-        )
-        rows = torch.from_numpy(text), torch.from_numpy(video)
+        trainer = Trainer.start(make(), loss.objective(task), settings.optimisation)
         for epoch in range(settings.epochs):
             start = time.perf_counter()
-            loss = _epoch(towers, optimizer, rows, settings)
+            found = trainer.epoch(pairs, settings.batch)
             took = time.perf_counter() - start
-            progress(f"epoch {epoch + 1} of {settings.epochs}: loss {loss:.3f}, {took:.1f} s")
-    return towers.eval()
-
-
-def _epoch(
-    towers: TwoTower,
-    optimizer: torch.optim.Optimizer,
-    rows: tuple[Tensor, Tensor],
-    settings: TrainSettings,
-) -> float:
-    """Go once over the rows in random order and return the mean loss."""
-    text, video = rows
-    order = torch.randperm(len(text))
-    # A last, short batch is left out: BatchNorm's statistics and the loss depend on the size.
-    starts = range(0, len(text) - settings.batch + 1, settings.batch)
-    total = 0.0
-    for start in starts:
-        batch = order[start : start + settings.batch]
-        loss = _loss(towers, text[batch], video[batch], settings)
-        optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        optimizer.step()
-        total += loss.item()
-    mean = total / len(starts)
-    if not math.isfinite(mean):
-        raise CimError(f"training diverged: the loss is {mean}; try a smaller learning rate")
-    return mean
-
-
-def _loss(towers: TwoTower, text: Tensor, video: Tensor, settings: TrainSettings) -> Tensor:
-    mu_t, logvar_t, mu_v, logvar_v = towers(text, video)
-    logits = -settings.a * all_pairs_ed(mu_t, logvar_t.exp(), mu_v, logvar_v.exp())
-    return info_nce(logits, settings.temperature) + variance_regulariser(
-        mu_t, logvar_t, mu_v, logvar_v
-    )
+            progress(f"epoch {epoch + 1} of {settings.epochs}: loss {found.loss:.3f}, {took:.1f} s")
+    return trainer.towers.eval()
 
 
 def encode(towers: TwoTower, text: Array, video: Array) -> tuple[Gaussians, Gaussians]:
     """Return the Gaussians of the rows of `text` and `video`, computed in eval mode."""
     towers.eval()
     with torch.no_grad():
-        mu_t, logvar_t, mu_v, logvar_v = towers(torch.from_numpy(text), torch.from_numpy(video))
-    return _gaussians(mu_t, logvar_t), _gaussians(mu_v, logvar_v)
+        items = towers(torch.from_numpy(text), torch.from_numpy(video))
+    of_text, of_video = (_gaussians(*one.gaussian) for one in items)
+    return of_text, of_video
 
 
 def _gaussians(mu: Tensor, logvar: Tensor) -> Gaussians:

@@ -51,7 +51,7 @@ def test_artefacts_fit_together_and_are_made_once(tmp_path: Path, sources: list[
     assert {key.split(".")[0] for key in state} == {"text_proj", "video_proj"}
     poly = json.loads(files.poly.read_text())
     assert (poly["degree"], len(poly["coeff"]), poly["a"], poly["K"]) == (2, 5, 0.1, 10)
-    for path, rows in ((files.calibration, 20), (files.eval, 10)):
+    for path, rows in ((files.train, 70), (files.calibration, 20), (files.eval, 10)):
         with np.load(path) as held:
             assert {key: held[key].shape for key in held} == {"text": (rows, 8), "video": (rows, 8)}
             assert {held[key].dtype for key in held} == {np.dtype(np.float32)}

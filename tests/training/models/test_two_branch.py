@@ -2,21 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
-from cimtool.training.models import Trunk, TwoBranch, TwoTower, two_branch_checkpoint
-
-
-def test_trunk_has_the_layers_and_the_start_of_the_layout() -> None:
-    towers = TwoTower(Trunk(6, 8, 4), Trunk(6, 8, 4))
-    shapes = {key: tuple(tensor.shape) for key, tensor in towers.state_dict().items()}
-    assert all(key.startswith(("text_proj.", "video_proj.")) for key in shapes)
-    weights = [shape for key, shape in shapes.items() if key.endswith("weight")]
-    one = [(8, 6), (8,), (8, 8), (8,), (4, 8), (4, 8)]
-    assert weights == one * 2
-    assert (towers.text_proj.state_dict()["logvar.bias"] == -3.0).all()
-    mu, logvar = towers.eval().text_proj(torch.randn(3, 6))
-    assert mu.shape == logvar.shape == (3, 4)
+from cimtool.errors import CimError
+from cimtool.training.models.two_branch import TwoBranch, TwoBranchModel, two_branch_checkpoint
+from cimtool.training.towers import TwoTower
 
 
 def test_two_branch_follows_its_layout() -> None:
@@ -53,3 +44,18 @@ def test_a_two_branch_checkpoint_loads_with_weights_only(tmp_path: Path) -> None
     assert loaded["poly"]["coeff"].tolist() == [0.1, -1 / 3]
     assert (loaded["poly"]["degree"], loaded["poly"]["bias"]) == (1, 0.5)
     TwoBranch(6, 8).load_state_dict(loaded["text_proj"])
+
+
+def test_the_model_builds_what_its_options_say_and_reads_them_back() -> None:
+    towers = TwoBranchModel(hidden=8).build(6, 6)
+    assert towers(torch.randn(3, 6), torch.randn(2, 6))[1].mu.shape == (2, 6)
+    state = {key: value.numpy() for key, value in towers.text_proj.state_dict().items()}
+    assert TwoBranchModel.options_of(state) == {"hidden": 8}
+    assert TwoBranchModel.options_of({}) == {}
+
+
+def test_bad_options_and_widths() -> None:
+    with pytest.raises(CimError, match=r"model.dropout is 1; expected 0 or more, and below 1"):
+        TwoBranchModel(dropout=1.0)
+    with pytest.raises(CimError, match="text rows have 6 numbers and video rows 5; model"):
+        TwoBranchModel().build(6, 5)

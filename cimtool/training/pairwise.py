@@ -1,12 +1,9 @@
-"""Scores of all pairs of a batch and the losses on them, differentiable."""
+"""The statistics of all pairs of a batch, differentiable, by matrix products."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional
-
-VARIANCE_WEIGHT = 0.001
 
 
 def all_pairs_ed(mu_t: Tensor, s_t: Tensor, mu_v: Tensor, s_v: Tensor) -> Tensor:
@@ -26,25 +23,3 @@ def all_pairs_vd(mu_t: Tensor, s_t: Tensor, mu_v: Tensor, s_v: Tensor) -> Tensor
         [4.0 * s_v, 4.0 * s_v, 4.0 * mu_v.square(), -8.0 * mu_v, -8.0 * mu_v * s_v], dim=1
     )
     return own_t[:, None] + own_v[None, :] + left @ right.T
-
-
-def info_nce(logits: Tensor, temperature: float) -> Tensor:
-    """Return symmetric InfoNCE of `logits [n, n]` whose right pairs are the diagonal.
-
-    The two directions are added, each a mean over the batch.
-    """
-    scaled = logits / temperature
-    right = torch.arange(len(logits), device=logits.device)
-    return functional.cross_entropy(scaled, right) + functional.cross_entropy(scaled.T, right)
-
-
-def variance_regulariser(
-    mu_t: Tensor, logvar_t: Tensor, mu_v: Tensor, logvar_v: Tensor, weight: float = VARIANCE_WEIGHT
-) -> Tensor:
-    """Return `weight / (2 n d) sum(mu^2 + s - log s - 1)` over both modalities: a KL to N(0, 1)."""
-    rows, width = mu_t.shape
-    total = sum(
-        (mu.square() + logvar.exp() - logvar - 1.0).sum()
-        for mu, logvar in ((mu_t, logvar_t), (mu_v, logvar_v))
-    )
-    return torch.as_tensor(total) * (weight / (2 * rows * width))

@@ -1,42 +1,20 @@
-"""The projectors that train here: embeddings `[n, in]` to `mu` and `logvar`, each `[n, d]`."""
+"""Model `two-branch`: a perceptron for the residual of mu and one for logvar, on unit rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LOGVAR_START = -3.0
-
-
-class Trunk(nn.Module):
-    """One projector of layout `trunk`: Linear-BatchNorm-ReLU twice, then two linear heads.
-
-    The document of the polynomial surrogate gives 1024-2048-2048-1024 (its step 5).
-    """
-
-    def __init__(self, width_in: int = 1024, hidden: int = 2048, width: int = 1024) -> None:
-        super().__init__()
-        self.trunk = nn.Sequential(
-            nn.Linear(width_in, hidden),
-            nn.BatchNorm1d(hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.BatchNorm1d(hidden),
-            nn.ReLU(),
-        )
-        self.mu = nn.Linear(hidden, width)
-        self.logvar = nn.Linear(hidden, width)
-        # Small variances to begin with: the means must be able to part before noise drowns them.
-        nn.init.constant_(self.logvar.bias, LOGVAR_START)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return `mu` and `logvar` of the rows of `x`."""
-        hidden = self.trunk(x)
-        return self.mu(hidden), self.logvar(hidden)
+from cimtool.arrays import Array
+from cimtool.errors import CimError
+from cimtool.training.model import Model
+from cimtool.training.options import positive
+from cimtool.training.towers import TwoTower
 
 
 class TwoBranch(nn.Module):
@@ -69,17 +47,36 @@ def _perceptron(width: int, hidden: int, dropout: float) -> nn.Sequential:
     )
 
 
-class TwoTower(nn.Module):
-    """A text and a video projector; its state dict has the prefixes `text_proj.`, `video_proj.`."""
+@dataclass(frozen=True)
+class TwoBranchModel(Model, name="two-branch"):
+    """Perceptrons of `hidden` units on rows of unit norm; as many dimensions as the rows have."""
 
-    def __init__(self, text_proj: nn.Module, video_proj: nn.Module) -> None:
-        super().__init__()
-        self.text_proj = text_proj
-        self.video_proj = video_proj
+    layout: ClassVar[str] = "two-branch"
 
-    def forward(self, text: Tensor, video: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return `mu_t, logvar_t, mu_v, logvar_v`."""
-        return (*self.text_proj(text), *self.video_proj(video))
+    hidden: int = 2048
+    dropout: float = 0.1
+    logvar_start: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive(self, "hidden")
+        if not 0 <= self.dropout < 1:
+            raise CimError(f"model.dropout is {self.dropout:g}; expected 0 or more, and below 1")
+
+    def build(self, text: int, video: int) -> TwoTower:
+        """Return two branches for each modality; CimError where the rows differ in width."""
+        if text != video:
+            raise CimError(
+                f'text rows have {text} numbers and video rows {video}; model "two-branch" expects '
+                "as many of both"
+            )
+        shape = text, self.hidden, self.dropout, self.logvar_start
+        return TwoTower(TwoBranch(*shape), TwoBranch(*shape))
+
+    @classmethod
+    def options_of(cls, text: Mapping[str, Array]) -> dict[str, Any]:
+        """The units of the perceptron of mu."""
+        first = text.get("mu_proj.0.weight")
+        return {} if first is None else {"hidden": first.shape[0]}
 
 
 def two_branch_checkpoint(

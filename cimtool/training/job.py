@@ -1,0 +1,238 @@
+"""A run before it begins: everything that it depends on, checked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cimtool.errors import CimError
+from cimtool.files import sha256
+from cimtool.hardware.device import device_of
+from cimtool.inputs import Data, embeddings_in
+from cimtool.loading import layouts  # noqa: F401  (importing the folder registers its classes)
+from cimtool.loading.embeddings import Embeddings, with_unit_rows
+from cimtool.loading.layout import Layout
+from cimtool.training.held_out import HELD_OUT, Split, split, with_validation
+from cimtool.training.loss import Loss, find_loss
+from cimtool.training.model import Model, find_model
+from cimtool.training.optimisation import Optimisation
+from cimtool.training.options import by_kind, with_options
+from cimtool.training.pairs import Pairs, check_batches
+from cimtool.training.start import Start, read_start
+from cimtool.training.surrogate import Surrogate, read_surrogate, surrogate_of
+
+MODEL = "trunk"
+"""The model where neither --model nor --start says one."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a caller asks for; None leaves it to the loss, to `start`, or to what is usual.
+
+    `options` are fields of the model and the loss by `model.<field>` and `loss.<field>`.
+    """
+
+    model: str | None = None
+    loss: str | None = None
+    poly: Path | None = None
+    start: Path | None = None
+    epochs: int | None = None
+    batch: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    held_out: float | None = None
+    seed: int = 0
+    device: str = "cpu"
+    options: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What is trained on what; `settings` are plain values that decide every byte of the result.
+
+    `files` names what `settings` holds a digest of: data, validation, poly and start.
+    """
+
+    model: Model
+    loss: Loss
+    optimisation: Optimisation
+    seed: int
+    device: torch.device
+    pairs: Pairs
+    held: Pairs
+    start: Start | None
+    surrogate: Surrogate | None
+    settings: Mapping[str, Any]
+    files: Mapping[str, str | None]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def layout(self) -> type[Layout]:
+        """The layout that the model is saved in."""
+        return Layout.named(self.model.layout, "layout")
+
+
+def make_job(data: Data, validation: Data | None, wanted: Wanted) -> Job:
+    """Read what is asked for; CimError, one sentence, for whatever does not fit."""
+    if not 0 <= wanted.seed < 2**63:
+        raise CimError(f"--seed is {wanted.seed}; expected 0 to 2^63 - 1")
+    device = device_of(wanted.device)
+    options = by_kind(wanted.options or {})
+    start = None if wanted.start is None else read_start(wanted.start)
+    model = _model(wanted, start, options["model"])
+    loss = _loss(wanted, start, options["loss"])
+    if loss.needs_variance and not model.has_variance:
+        raise CimError(
+            f'loss "{loss.name}" needs a variance, and model "{model.name}" has none; expected '
+            "another of either"
+        )
+    optimisation = _optimisation(wanted, loss)
+    unit = Layout.named(model.layout, "layout").unit_rows
+    rows = _rows(data, unit)
+    held_rows = None if validation is None else _rows(validation, unit)
+    for one in (rows, held_rows):
+        if one is not None:
+            _require_items(one, model)
+    if loss.needs_labels and rows.labels is None:
+        raise CimError(
+            f'{rows.file}: labels is missing, the class of each text, which loss "{loss.name}" '
+            "needs"
+        )
+    digest = _digest(rows)
+    pairs, held, part = _parts(rows, held_rows, wanted, start, digest)
+    check_batches(pairs, optimisation.batch, loss.per_class)
+    surrogate = _surrogate(wanted, loss, start)
+    settings = {
+        "model": model.name,
+        **{f"model.{name}": value for name, value in asdict(model).items()},
+        "loss": loss.name,
+        **{f"loss.{name}": value for name, value in asdict(loss).items()},
+        **asdict(optimisation),
+        "seed": wanted.seed,
+        "device": wanted.device,
+        "held_out": None if part is None else part.share,
+        "split_seed": None if part is None else part.seed,
+        "data": digest,
+        "validation": None if held_rows is None else _digest(held_rows),
+        "poly": None if wanted.poly is None else sha256(wanted.poly),
+        "start": None if wanted.start is None else sha256(wanted.start),
+    }
+    files = {
+        "data": rows.file,
+        "validation": None if held_rows is None else held_rows.file,
+        "poly": None if wanted.poly is None else str(wanted.poly),
+        "start": None if wanted.start is None else str(wanted.start),
+    }
+    return Job(
+        model, loss, optimisation, wanted.seed, device, pairs, held, start, surrogate, settings,
+        files, _left_out(len(rows.text) - len(pairs), held_rows),
+    )  # fmt: skip
+
+
+def _left_out(pairs: int, held: Embeddings | None) -> tuple[str, ...]:
+    """A sentence where pairs of the data also validate."""
+    if held is None or not pairs:
+        return ()
+    return (f"{pairs} pairs that are also in {held.file} were left out of training.",)
+
+
+def _require_items(rows: Embeddings, model: Model) -> None:
+    if model.one_modality and not rows.alone:
+        raise CimError(
+            f'{rows.file}: holds text and video, and model "{model.name}" has one encoder; '
+            "expected items of one modality, rows [n, in] with labels [n]"
+        )
+    if rows.alone and rows.labels is None:
+        raise CimError(
+            f"{rows.file}: labels is missing, without which all that each of its rows can find is "
+            "itself; expected rows [n, in] with labels [n]"
+        )
+
+
+def _model(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Model:
+    name = wanted.model or (MODEL if start is None else start.model())
+    kind = find_model(name)
+    known = {} if start is None else _options_of(kind, start)
+    return with_options(kind, "model", name, {**known, **options})
+
+
+def _options_of(kind: type[Model], start: Start) -> dict[str, Any]:
+    """The options that show in the weights of a checkpoint, or stand beside them by name."""
+    said = {one.name: start.content[one.name] for one in fields(kind) if one.name in start.content}
+    return {**kind.options_of(start.text.arrays), **said}
+
+
+def _loss(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Loss:
+    has_poly = wanted.poly is not None or (start is not None and start.poly is not None)
+    name = wanted.loss or ("info-nce-poly" if has_poly else "info-nce")
+    kind = find_loss(name)
+    if wanted.poly is not None and not kind.needs_polynomial:
+        raise CimError(f'--poly is given, and loss "{name}" has no polynomial; expected none')
+    return with_options(kind, "loss", name, options)
+
+
+def _optimisation(wanted: Wanted, loss: Loss) -> Optimisation:
+    usual = asdict(loss.optimisation)
+    given = {name: getattr(wanted, name) for name in usual}
+    return Optimisation(**usual | {k: v for k, v in given.items() if v is not None})
+
+
+def _rows(data: Data, unit: bool) -> Embeddings:
+    rows = embeddings_in(data)
+    return with_unit_rows(rows) if unit else rows
+
+
+def _parts(
+    rows: Embeddings, held: Embeddings | None, wanted: Wanted, start: Start | None, digest: str
+) -> tuple[Pairs, Pairs, Split | None]:
+    if held is None:
+        part = _part(wanted, start, digest)
+        return *split(rows, part.share, part.seed), part
+    if wanted.held_out is not None:
+        raise CimError("--held-out and --validation are both given; expected one of them")
+    return *with_validation(rows, held), None
+
+
+def _part(wanted: Wanted, start: Start | None, digest: str) -> Split:
+    """What is held out: that of the run that made `start` on the same data, else what is wanted.
+
+    Of any other part that run has seen most pairs.
+    """
+    share = HELD_OUT if wanted.held_out is None else wanted.held_out
+    before = None if start is None else start.split(digest)
+    if before is None:
+        return Split(share, wanted.seed)
+    if wanted.held_out is not None and share != before.share:
+        raise CimError(
+            f"--held-out is {share:g}, and {wanted.start} held out {before.share:g} of the same "
+            "data and was trained on the rest; expected the same, or none"
+        )
+    return before
+
+
+def _surrogate(wanted: Wanted, loss: Loss, start: Start | None) -> Surrogate | None:
+    """The polynomial that was given, or else the one inside `start`."""
+    if not loss.needs_polynomial:
+        return None
+    if wanted.poly is not None:
+        return read_surrogate(wanted.poly)
+    if start is not None and start.poly is not None:
+        return surrogate_of(start.poly, f"{wanted.start}: poly")
+    raise CimError(
+        f'loss "{loss.name}" needs a polynomial; expected --poly FILE, as `cimtool fit` writes it'
+    )
+
+
+def _digest(rows: Embeddings) -> str:
+    found = hashlib.sha256()
+    for array in (rows.text, rows.video, rows.right, rows.labels):
+        if array is not None:
+            found.update(str((array.shape, array.dtype.str)).encode())
+            found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()

@@ -1,0 +1,76 @@
+"""Model `trunk`: two hidden layers with BatchNorm, then a linear head each for mu and logvar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from cimtool.arrays import Array
+from cimtool.training.model import Model
+from cimtool.training.options import positive
+from cimtool.training.towers import TwoTower
+
+LOGVAR_START = -3.0
+
+
+class Trunk(nn.Module):
+    """One projector of layout `trunk`: Linear-BatchNorm-ReLU twice, then two linear heads.
+
+    The document of the polynomial surrogate gives 1024-2048-2048-1024 (its step 5).
+    """
+
+    def __init__(
+        self,
+        width_in: int = 1024,
+        hidden: int = 2048,
+        width: int = 1024,
+        logvar_start: float = LOGVAR_START,
+    ) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(
+            nn.Linear(width_in, hidden),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+        )
+        self.mu = nn.Linear(hidden, width)
+        self.logvar = nn.Linear(hidden, width)
+        # Small variances to begin with: the means must be able to part before noise drowns them.
+        nn.init.constant_(self.logvar.bias, logvar_start)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `mu` and `logvar` of the rows of `x`."""
+        hidden = self.trunk(x)
+        return self.mu(hidden), self.logvar(hidden)
+
+
+@dataclass(frozen=True)
+class TrunkModel(Model, name="trunk"):
+    """Projectors of `hidden` units a layer to `width` dimensions, from small variances."""
+
+    layout: ClassVar[str] = "trunk"
+
+    hidden: int = 2048
+    width: int = 1024
+    logvar_start: float = LOGVAR_START
+
+    def __post_init__(self) -> None:
+        positive(self, "hidden", "width")
+
+    def build(self, text: int, video: int) -> TwoTower:
+        """Return a trunk for each modality, text first."""
+        shape = self.hidden, self.width, self.logvar_start
+        return TwoTower(Trunk(text, *shape), Trunk(video, *shape))
+
+    @classmethod
+    def options_of(cls, text: Mapping[str, Array]) -> dict[str, Any]:
+        """Both extents of the head of mu."""
+        if "mu.weight" not in text:
+            return {}
+        width, hidden = text["mu.weight"].shape
+        return {"hidden": hidden, "width": width}

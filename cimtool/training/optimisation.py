@@ -1,0 +1,26 @@
+"""How any model and loss are optimised: AdamW over so many epochs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cimtool.errors import CimError
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """AdamW's settings; CimError for one that is out of range. `batch` counts pairs."""
+
+    epochs: int = 10
+    batch: int = 64
+    learning_rate: float = 1e-4
+    weight_decay: float = 1e-4
+
+    def __post_init__(self) -> None:
+        for name, value, low in (("epochs", self.epochs, 1), ("batch", self.batch, 2)):
+            if value < low:
+                raise CimError(f"--{name} is {value}; expected at least {low}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise CimError(f"--learning-rate is {self.learning_rate:g}; expected more than 0")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise CimError(f"--weight-decay is {self.weight_decay:g}; expected 0 or more")

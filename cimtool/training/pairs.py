@@ -1,0 +1,128 @@
+"""The pairs that a run trains on, and how batches are drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cimtool.arrays import Array, IntArray
+from cimtool.errors import CimError
+from cimtool.loading.embeddings import Embeddings
+from cimtool.training.loss import Batch
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Texts [n, in] with their videos [m, in], float32: video `right[i]` belongs to text i.
+
+    `labels` [n], 0 to classes - 1, are the classes of texts and so of pairs; None where unknown.
+    With `alone` texts and videos are the same items.
+    """
+
+    text: Tensor
+    video: Tensor
+    right: Tensor
+    labels: Tensor | None = None
+    alone: bool = False
+
+    @classmethod
+    def aligned(cls, text: Array, video: Array) -> Pairs:
+        """Take rows of which row i belongs to row i."""
+        return cls(torch.from_numpy(text), torch.from_numpy(video), torch.arange(len(text)))
+
+    @classmethod
+    def of(cls, rows: Embeddings, texts: IntArray) -> Pairs:
+        """Take some of the texts of embeddings with their videos; CimError where truth is unknown.
+
+        Classes are numbered over all texts of the embeddings.
+        """
+        labels = None
+        if rows.labels is not None:
+            classes = np.unique(rows.labels, return_inverse=True)[1]
+            labels = torch.from_numpy(classes[texts])
+        videos, right = np.unique(rows.right[texts], return_inverse=True)
+        return cls(
+            torch.from_numpy(rows.text[texts]),
+            torch.from_numpy(rows.video[videos]),
+            torch.from_numpy(right),
+            labels,
+            rows.alone,
+        )
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    @property
+    def shared(self) -> bool:
+        """Whether some texts share a video."""
+        return len(self.video) < len(self.text)
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are; 0 where they are not known."""
+        return 0 if self.labels is None else int(self.labels.max()) + 1
+
+    def batch(self, rows: Tensor) -> Batch:
+        """The pairs of these texts."""
+        videos = self.right[rows]
+        return Batch(
+            self.text[rows],
+            self.video[videos],
+            videos if self.shared else None,
+            None if self.labels is None else self.labels[rows],
+        )
+
+
+def draw_batches(pairs: Pairs, size: int, per_class: int) -> Iterator[Tensor]:
+    """Yield the texts of each batch of an epoch, `[size]` rows, drawn from torch's generator.
+
+    With `per_class` a batch is made of groups of so many pairs of one class. What does not fill a
+    batch, or a group, is left out: BatchNorm's statistics and the losses depend on the size.
+    """
+    order = torch.randperm(len(pairs))
+    if per_class:
+        order = _grouped(order, pairs, per_class)
+    for start in range(0, len(order) - size + 1, size):
+        yield order[start : start + size]
+
+
+def _grouped(order: Tensor, pairs: Pairs, per_class: int) -> Tensor:
+    """The rows of `order` in groups of one class, each class in turn as long as it lasts.
+
+    A batch has as many groups of each class where the number of classes divides that of its groups.
+    """
+    if pairs.labels is None:
+        raise CimError("class-stratified batches need labels, and there are none")
+    groups, turns = [], []
+    for label in range(pairs.classes):
+        mine = order[pairs.labels[order] == label]
+        whole = len(mine) // per_class * per_class
+        groups.append(mine[:whole].reshape(-1, per_class))
+        turns.append(torch.arange(len(groups[-1])))
+    shuffled = torch.randperm(sum(map(len, groups)))
+    in_turn = torch.argsort(torch.cat(turns)[shuffled], stable=True)
+    return torch.cat(groups)[shuffled[in_turn]].reshape(-1)
+
+
+def check_batches(pairs: Pairs, size: int, per_class: int) -> None:
+    """Raise CimError unless there is a batch of this size, and its groups fill it."""
+    if len(pairs) < size:
+        raise CimError(
+            f"training needs at least one batch of {size} rows, but there are {len(pairs)}"
+        )
+    if not per_class:
+        return
+    if size % per_class:
+        raise CimError(f"--batch is {size}; expected a multiple of {per_class}, pairs of a class")
+    labels = torch.zeros(0, dtype=torch.int64) if pairs.labels is None else pairs.labels
+    counts = torch.bincount(labels)
+    groups = int((counts // per_class).sum())
+    if groups * per_class < size:
+        raise CimError(
+            f"the classes give {groups} groups of {per_class} pairs; expected at least "
+            f"{size // per_class} for a batch of {size}"
+        )

@@ -1,0 +1,66 @@
+"""Items of one kind, found by their class: a variational autoencoder of handwritten digits.
+
+    python examples/autoencode_digits.py [FOLDER]
+
+The digits come with scikit-learn. FOLDER/train.npz and FOLDER/test.npz get `rows` and `labels`,
+the form of data of one modality.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+import cimtool
+
+TARGET = "isaac-rram-128"
+
+
+def write_digits(folder: Path) -> tuple[Path, Path]:
+    """Write 1,000 digits to train on and 797 to test with; pixels from 0 to 1."""
+    folder.mkdir(parents=True, exist_ok=True)
+    digits = load_digits()
+    rows = (digits.data / 16).astype(np.float32)
+    order = np.random.default_rng(0).permutation(len(rows))
+    for name, part in (("train", order[:1000]), ("test", order[1000:])):
+        np.savez(folder / f"{name}.npz", rows=rows[part], labels=digits.target[part])
+    return folder / "train.npz", folder / "test.npz"
+
+
+def main(folder: Path) -> None:
+    train, test = write_digits(folder)
+
+    # 1. Train. Triplets of each batch draw items of a class together, in the space of a code from
+    # which a decoder makes the digit again. The decoder is not part of what is saved.
+    run = cimtool.train(
+        train,
+        folder / "digits",
+        model="variational-autoencoder",
+        loss="triplet",
+        resume=True,
+        say=print,
+    )
+    projectors = run.folder / "model.pth"
+
+    # 2. Compile. The score is -a ed of the Gaussians that the encoder gives (head csd).
+    bundle = cimtool.compile(
+        projectors, calibration=train, target=TARGET, output=folder / f"digits@{TARGET}"
+    )
+
+    # 3. Evaluate: is the nearest other digit of the same class? In float, and on the simulator.
+    found = cimtool.evaluate(test, projectors, bundle.folder)
+    for score in found.scores:
+        print(f"{score.kind}: R@1 {score.figures['r1_text_to_video']:.1%}")
+
+    # 4. Verify that simulator and ONNX Runtime agree to the last bit; fifty digits are enough.
+    with np.load(test) as held:
+        few = {name: held[name][:50] for name in ("rows", "labels")}
+    report = cimtool.verify(bundle.folder, few)
+    print(f"values that differ: {sum(one.differing for one in report.bits)}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if sys.argv[1:] else Path("exports/examples"))

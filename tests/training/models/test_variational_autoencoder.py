@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cimtool.errors import CimError
+from cimtool.ir.heads import encoder
+from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.layer_map import LayerMap
+from cimtool.loading.model import load_model, read_towers
+from cimtool.loading.weights import find_weights
+from cimtool.simulator import run
+from cimtool.training.models.variational_autoencoder import VariationalAutoencoder
+
+
+@pytest.mark.parametrize("hidden", ["9-8", "9", "none"])
+def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str) -> None:
+    torch.manual_seed(0)
+    model = VariationalAutoencoder(hidden=hidden, width=5, activation="tanh", a=0.5)
+    towers = model.build(6, 6)
+    saved = {name: getattr(towers, name).state_dict() for name in ("text_proj", "video_proj")}
+    torch.save({**saved, "head": model.head, **model.deployed()}, tmp_path / "m.pth")
+    held = read_checkpoint(tmp_path / "m.pth")
+    layout, (tower, _) = read_towers(held)
+    assert layout.name == model.layout
+    rows = torch.randn(3, 6)
+    found = run(encoder("text", tower), {"x": rows.double().numpy()})
+    mu, logvar = (one.detach().numpy() for one in towers.text_tower(rows).gaussian)
+    np.testing.assert_allclose(found["mu"], mu, atol=1e-6)
+    np.testing.assert_allclose(found["s"], np.exp(logvar), rtol=1e-5)
+    text, _ = find_weights(held, LayerMap())
+    options = VariationalAutoencoder.options_of(text.arrays)
+    assert options == {"hidden": hidden, "width": 5}
+    assert VariationalAutoencoder.options_of({}) == {}
+    loaded = load_model(tmp_path / "m.pth")
+    assert loaded.head.name == "csd"
+    assert (loaded.a, loaded.b) == (0.5, 0.0)
+
+
+def test_variances_begin_small_and_the_decoder_takes_points() -> None:
+    torch.manual_seed(0)
+    towers = VariationalAutoencoder(hidden="9", width=5).build(6, 6)
+    code, _ = towers(torch.randn(4, 6), torch.randn(4, 6))
+    assert code.gaussian[1].mean().item() == pytest.approx(-3.0, abs=0.5)
+    assert towers.decoder(code.mu).shape == (4, 6)
+
+
+def test_options_out_of_range() -> None:
+    with pytest.raises(CimError, match=r"model\.a is 0; expected more than 0"):
+        VariationalAutoencoder(a=0.0)
+    with pytest.raises(CimError, match=r"model\.width is 0; expected more than 0"):
+        VariationalAutoencoder(width=0)

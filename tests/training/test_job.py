@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cimtool.arrays import Array
+from cimtool.errors import CimError
+from cimtool.training.job import Job, Wanted, make_job
+from cimtool.training.models.trunk import TrunkModel
+from cimtool.training.optimisation import Optimisation
+
+TEXT = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
+ROWS = {"text": TEXT, "video": TEXT[:, :5]}
+POLY = '{"degree": 1, "coeff": [-0.1, 0.0], "bias": 0}'
+
+
+def job(rows: dict[str, Array] = ROWS, **wanted: Any) -> Job:
+    return make_job(rows, None, Wanted(**{"batch": 16, **wanted}))
+
+
+@pytest.fixture
+def poly(tmp_path: Path) -> Path:
+    path = tmp_path / "poly.json"
+    path.write_text(POLY)
+    return path
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Path:
+    path = tmp_path / "start.pth"
+    torch.save(TrunkModel(hidden=8, width=4).build(6, 5).state_dict(), path)
+    return path
+
+
+def test_what_is_not_said_is_the_losss_own(poly: Path) -> None:
+    usual = make_job(ROWS, None, Wanted())
+    assert (usual.model.name, usual.loss.name) == ("trunk", "info-nce")
+    on_poly = make_job(ROWS, None, Wanted(poly=poly))
+    assert on_poly.loss.name == "info-nce-poly"
+    assert on_poly.optimisation == Optimisation(10, 64, 5e-6, 1e-4)
+    assert on_poly.settings["loss.tau"] == 0.07
+    assert on_poly.settings["loss.variance"] == 0.001
+
+
+def test_settings_tell_data_apart() -> None:
+    other = ROWS | {"video": TEXT[:, 1:]}
+    assert job().settings["data"] == job().settings["data"] != job(other).settings["data"]
+
+
+def test_a_start_says_model_and_widths(start: Path) -> None:
+    found = job(start=start)
+    assert found.model == TrunkModel(hidden=8, width=4)
+    assert job(start=start, options={"model.logvar_start": -1.0}).model.hidden == 8  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"model": "trunc"}, 'did you mean "trunk"?'),
+        ({"loss": "info-nse"}, 'loss "info-nse" is not known'),
+        ({"loss": "info-nce-poly"}, 'loss "info-nce-poly" needs a polynomial; expected --poly'),
+        ({"options": {"loss.tao": 1}}, 'did you mean "tau"'),
+        ({"batch": 81}, "training needs at least one batch of 81 rows, but there are 72"),
+        ({"batch": 1}, "--batch is 1; expected at least 2"),
+        ({"epochs": 0}, "--epochs is 0; expected at least 1"),
+        ({"learning_rate": 0.0}, "--learning-rate is 0; expected more than 0"),
+        ({"weight_decay": -1.0}, "--weight-decay is -1; expected 0 or more"),
+        ({"seed": -1}, "--seed is -1; expected 0 to 2^63 - 1"),
+        ({"seed": 2**63}, "--seed is 9223372036854775808; expected 0 to 2^63 - 1"),
+        ({"device": "tpu"}, '--device is "tpu"; expected cpu, cuda or cuda:N'),
+        ({"device": "cuda:99"}, '--device is "cuda:99"; this machine has'),
+        ({"held_out": 0.0}, "--held-out is 0; expected a share between 0 and 1"),
+    ],
+)
+def test_bad_settings(wanted: dict[str, Any], message: str) -> None:
+    with pytest.raises(CimError) as error:
+        job(**wanted)
+    assert message in str(error.value)
+
+
+def test_one_modality_with_other_rows(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match="80 texts and 79 videos, and text_to_video is missing"):
+        job(ROWS | {"video": TEXT[:79]})
+
+
+def test_a_polynomial_that_the_loss_has_no_use_for(poly: Path) -> None:
+    with pytest.raises(CimError, match='--poly is given, and loss "info-nce" has no polynomial'):
+        job(loss="info-nce", poly=poly)
+
+
+def test_validation_and_held_out() -> None:
+    with pytest.raises(CimError, match="--held-out and --validation are both given"):
+        make_job(ROWS, ROWS, Wanted(held_out=0.1, batch=16))
+    other = {name: rows + 1 for name, rows in ROWS.items()}
+    assert len(make_job(ROWS, other, Wanted(batch=16)).held) == 80
+
+
+def trained(path: Path, settings: Mapping[str, Any], **content: Any) -> Path:
+    towers = TrunkModel(hidden=8, width=4).build(6, 5).state_dict()
+    torch.save({"model": towers, "config": dict(settings), **content}, path)
+    return path
+
+
+def test_the_part_that_a_start_held_out_stays_held_out(tmp_path: Path) -> None:
+    before = job(seed=5, held_out=0.2)
+    on = job(start=trained(tmp_path / "on.pth", before.settings), seed=1)
+    assert torch.equal(on.held.text, before.held.text)
+    assert not torch.equal(on.held.text, job(seed=1, held_out=0.2).held.text)
+    further = job(start=trained(tmp_path / "further.pth", on.settings), seed=2, held_out=0.2)
+    assert torch.equal(further.held.text, before.held.text)
+    with pytest.raises(CimError, match=r"--held-out is 0.1, and .*on.pth held out 0.2 of the same"):
+        job(start=tmp_path / "on.pth", held_out=0.1)
+    other = ROWS | {"video": TEXT[:, 1:]}
+    assert torch.equal(
+        job(other, start=tmp_path / "on.pth", seed=1).held.text, job(seed=1).held.text
+    )
+
+
+def test_a_start_that_was_trained_on_all_of_the_data(tmp_path: Path) -> None:
+    other = {name: rows + 1 for name, rows in ROWS.items()}
+    before = make_job(ROWS, other, Wanted(batch=16))
+    start = trained(tmp_path / "start.pth", before.settings)
+    with pytest.raises(CimError, match=r"start.pth: was trained on all of --data, .* --validation"):
+        job(start=start)
+    assert len(make_job(ROWS, other, Wanted(batch=16, start=start)).held) == 80
+
+
+def test_a_start_with_a_polynomial_is_trained_on_it(tmp_path: Path) -> None:
+    start = trained(tmp_path / "start.pth", {}, poly=json.loads(POLY))
+    found = job(start=start)
+    assert found.loss.name == "info-nce-poly"
+    assert found.surrogate is not None
+    assert found.surrogate.polynomial.coeff == (-0.1, 0.0)
+    assert job(start=start, loss="info-nce").surrogate is None
+
+
+def test_items_of_one_modality_need_labels() -> None:
+    labels = np.arange(80) % 4
+    with pytest.raises(CimError, match=r"embeddings: labels is missing, .* itself; expected rows"):
+        job({"rows": TEXT})
+    with pytest.raises(CimError, match=r"labels is missing, .* itself"):
+        make_job({"rows": TEXT, "labels": labels}, {"rows": TEXT + 1}, Wanted(batch=16))
+    assert job({"rows": TEXT, "labels": labels}).pairs.alone

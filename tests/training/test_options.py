@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from cimtool.errors import CimError
+from cimtool.training.losses.info_nce import InfoNce
+from cimtool.training.models.two_branch import TwoBranchModel
+from cimtool.training.options import by_kind, parse_options, with_options
+
+
+def test_texts_become_values_of_the_fields() -> None:
+    options = by_kind(parse_options(["loss.tau = 0.5", "model.hidden=16", "model.dropout=0"]))
+    assert with_options(InfoNce, "loss", "info-nce", options["loss"]).tau == 0.5
+    model = with_options(TwoBranchModel, "model", "two-branch", options["model"])
+    assert (model.hidden, model.dropout) == (16, 0.0)
+    assert isinstance(model.hidden, int)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tau", '--set "tau": expected model.KEY=VALUE or loss.KEY=VALUE'),
+        ("tau=1", 'option "tau" is not known; expected model.KEY or loss.KEY'),
+        ("los.tau=1", 'option "los.tau" is not known'),
+        ("loss.tao=1", 'loss.tao is no option of loss "info-nce": a, tau, variance; did you mean'),
+        ("loss.tau=hot", "loss.tau is hot; expected a finite number"),
+        ("loss.tau=nan", "loss.tau is nan; expected a finite number"),
+        ("loss.tau=0", "loss.tau is 0; expected more than 0"),
+        ("loss.variance=-1", "loss.variance is -1; expected 0 or more"),
+    ],
+)
+def test_bad_options(text: str, message: str) -> None:
+    with pytest.raises(CimError) as error:
+        with_options(InfoNce, "loss", "info-nce", by_kind(parse_options([text]))["loss"])
+    assert message in str(error.value)
+
+
+def test_a_fraction_of_a_unit() -> None:
+    with pytest.raises(CimError, match=r"model.hidden is 1.5; expected an integer"):
+        with_options(TwoBranchModel, "model", "two-branch", {"hidden": 1.5})

@@ -1,0 +1,209 @@
+"""Runs into a folder: what they leave, how they go on after a kill, and how they stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import cimtool
+from cimtool.errors import CheckFailed, CimError
+from cimtool.loading.model import load_model
+from cimtool.simulator import Simulator
+from cimtool.training.demo_data import DemoFiles
+from cimtool.training.history import recalls_of
+from cimtool.training.job import Wanted, make_job
+from cimtool.training.run import Run
+
+SMALL = {"model.hidden": 32, "model.width": 8}
+SETTINGS: dict[str, Any] = {"batch": 16, "learning_rate": 3e-3, "epochs": 4, "options": SMALL}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    text = rng.standard_normal((160, 12)).astype(np.float32)
+    video = (text @ rng.standard_normal((12, 10))).astype(np.float32)
+    path = tmp_path_factory.mktemp("rows") / "rows.npz"
+    np.savez(path, text=text, video=video)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return cimtool.train(data, tmp_path_factory.mktemp("run") / "whole", **SETTINGS)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_best_epoch_is_kept_with_its_history_and_page(whole: Run) -> None:
+    assert set(contents(whole.folder)) == {"model.pth", "last.pth", "history.json", "training.html"}
+    history = json.loads((whole.folder / "history.json").read_text())
+    assert [epoch["number"] for epoch in history["epochs"]] == [0, 1, 2, 3, 4]
+    assert history["epochs"][0]["loss"] is None
+    losses = [epoch["loss"] for epoch in history["epochs"][1:]]
+    assert losses == sorted(losses, reverse=True)
+    merits = [epoch.merit for epoch in whole.history]
+    assert whole.best.merit == max(merits) > merits[0]
+    kept = torch.load(whole.folder / "model.pth", weights_only=True)
+    assert kept["epoch"] == history["best_epoch"] == merits.index(max(merits))
+    assert (kept["head"], kept["a"], kept["b"]) == ("pcme-poly", 0.1, 0.0)
+    page = (whole.folder / "training.html").read_text()
+    assert page.count("<svg") == 2
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+
+
+def test_the_same_run_gives_the_same_bytes_and_leaves_the_random_state(
+    data: Path, whole: Run, tmp_path: Path
+) -> None:
+    before = torch.get_rng_state()
+    again = cimtool.train(data, tmp_path / "again", **SETTINGS)
+    assert contents(again.folder) == contents(whole.folder)
+    assert torch.equal(before, torch.get_rng_state())
+    other = cimtool.train(data, tmp_path / "other", **SETTINGS, seed=1)
+    assert contents(other.folder)["model.pth"] != contents(whole.folder)["model.pth"]
+
+
+KILLED = """
+import os, signal, sys, cimtool
+def say(line):
+    if line.startswith("epoch 3"):
+        os.kill(os.getpid(), signal.SIGKILL)
+cimtool.train(sys.argv[1], sys.argv[2], batch=16, learning_rate=3e-3, epochs=4, say=say,
+              options={"model.hidden": 32, "model.width": 8})
+"""
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
+    data: Path, whole: Run, tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, data, folder], env=environment, timeout=120, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    saved = torch.load(folder / "last.pth", weights_only=True)
+    assert saved["epoch"] == 2
+    said: list[str] = []
+    resumed = cimtool.train(data, folder, **SETTINGS, resume=True, say=said.append)
+    assert said[0] == "going on after epoch 2"
+    assert len(said) == 3
+    assert resumed.history == whole.history
+    assert contents(folder) == contents(whole.folder)
+
+
+def test_more_epochs_go_on_from_the_last_one(data: Path, whole: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "longer"
+    cimtool.train(data, folder, **SETTINGS | {"epochs": 2}, resume=True)
+    cimtool.train(data, folder, **SETTINGS, resume=True)
+    assert contents(folder)["model.pth"] == contents(whole.folder)["model.pth"]
+    assert contents(folder)["history.json"] == contents(whole.folder)["history.json"]
+
+
+def test_a_folder_of_another_run(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    cimtool.train(data, folder, **SETTINGS | {"epochs": 1})
+    before = contents(folder)
+    with pytest.raises(CimError, match=r"holds model.pth, last.pth, history.json of an earlier"):
+        cimtool.train(data, folder, **SETTINGS)
+    changed = SETTINGS | {"options": SMALL | {"loss.tau": 0.5}}
+    with pytest.raises(CimError, match=r"last.pth: was trained with loss.tau = 0.7, and is asked"):
+        cimtool.train(data, folder, **changed, resume=True)
+    assert contents(folder) == before
+    (folder / "last.pth").write_bytes(b"broken")
+    with pytest.raises(CimError, match=r"last.pth: is not what a run wrote; expected another"):
+        cimtool.train(data, folder, **SETTINGS, resume=True)
+
+
+def test_a_loss_that_diverges_stops_and_keeps_the_best(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(CheckFailed, match=r"epoch 1: training diverged: the loss is .*model.pth"):
+        cimtool.train(data, folder, **SETTINGS | {"learning_rate": 1e6})
+    history = json.loads((folder / "history.json").read_text())
+    assert "training diverged" in history["stopped"]
+    assert "training diverged" in (folder / "training.html").read_text()
+    kept = torch.load(folder / "model.pth", weights_only=True)
+    assert kept["epoch"] == history["best_epoch"] == 0
+    assert all(torch.isfinite(tensor).all() for tensor in kept["text_proj"].values())
+
+
+def test_epochs_are_ranked_as_the_deployed_polynomial_ranks(data: Path, tmp_path: Path) -> None:
+    """Here it turns round beyond its band, so that the farthest video of all is the first."""
+    poly = tmp_path / "poly.json"
+    domain = {"ed": [0.0, 0.5], "vd_line": [0.0, 0.0], "vd_beside_line": [0.0, 1e6]}
+    coeff = [-1.0, 0.0, 1.0, 0.0, 0.0]
+    poly.write_text(json.dumps({"degree": 2, "coeff": coeff, "bias": 0.0, "domain": domain}))
+    run = cimtool.train(data, tmp_path / "run", **SETTINGS, poly=poly)
+    assert run.outgrew_polynomial
+    held = make_job(data, None, Wanted(batch=16, poly=poly)).held
+    rows = {"text": held.text.numpy(), "video": held.video.numpy()}
+    scores = Simulator(load_model(run.folder / "model.pth").program).scores(**rows)
+    found = recalls_of(scores, held)
+    assert found == pytest.approx(run.best.recalls)
+
+
+def test_texts_that_share_a_video_train(data: Path, tmp_path: Path) -> None:
+    with np.load(data) as held:
+        text, video = held["text"], held["video"]
+    rows = {"text": np.vstack([text, text + 0.01]), "video": video}
+    right = np.tile(np.arange(160), 2)
+    run = cimtool.train(rows | {"text_to_video": right}, tmp_path / "run", **SETTINGS)
+    assert run.best.number > 0
+
+
+def test_trained_on_a_polynomial_it_compiles_alone(
+    small_trunk: DemoFiles, data: Path, whole: Run, tmp_path: Path
+) -> None:
+    model = whole.folder / "model.pth"
+    teacher = cimtool.teacher(model, data, labels="exact", pairs=3000, matched=0.5)
+    fit = cimtool.fit(teacher, output=tmp_path / "poly.json")
+    settings = SETTINGS | {"options": {}, "learning_rate": 1e-3, "start": model}
+    run = cimtool.train(data, tmp_path / "run", **settings, poly=tmp_path / "poly.json")
+    outside = [epoch.watched["outside"] for epoch in run.history[1:]]
+    assert all(0 <= share < 0.5 for share in outside)
+    assert run.history[-1].loss < run.history[1].loss  # type: ignore[operator]
+    kept = torch.load(run.folder / "model.pth", weights_only=True)
+    assert kept["poly"]["coeff"].tolist() == list(fit.polynomial.coeff)
+    bundle = cimtool.compile(
+        run.folder / "model.pth", calibration=data, target="isaac-rram-128",
+        output=tmp_path / "bundle",
+    )  # fmt: skip
+    report = cimtool.verify(bundle.folder, data, allow_calibration_rows=True)
+    assert sum(one.differing for one in report.bits) == 0
+    on = cimtool.train(data, tmp_path / "on", **settings | {"start": run.folder / "model.pth"},
+                       loss="info-nce-poly")  # fmt: skip
+    assert on.history[0].recalls == run.best.recalls
+
+
+def test_two_branch_trains_on_unit_rows(data: Path, tmp_path: Path) -> None:
+    with np.load(data) as held:
+        text = held["text"]
+    settings = SETTINGS | {"options": {"model.hidden": 16, "loss.a": 5.0}}
+    rows = {"text": text, "video": 3 * text[:, ::-1]}
+    run = cimtool.train(rows, tmp_path / "run", model="two-branch", **settings)
+    assert run.best.merit > run.history[0].merit
+    on = cimtool.train(rows, tmp_path / "on", **settings | {"options": {}, "epochs": 1},
+                       start=run.folder / "model.pth")  # fmt: skip
+    assert on.history[0].recalls == run.best.recalls
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_run_on_cuda_goes_on_to_the_same_bytes(data: Path, tmp_path: Path) -> None:
+    on_cuda = {**SETTINGS, "device": "cuda"}
+    whole = cimtool.train(data, tmp_path / "whole", **on_cuda)
+    cimtool.train(data, tmp_path / "cut", **{**on_cuda, "epochs": 2})
+    cut = cimtool.train(data, tmp_path / "cut", resume=True, **on_cuda)
+    assert contents(cut.folder) == contents(whole.folder)
+    weights = torch.load(whole.folder / "model.pth", weights_only=True)["text_proj"]
+    assert {str(tensor.device) for tensor in weights.values()} == {"cpu"}
