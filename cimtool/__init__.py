@@ -7,7 +7,10 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-API = ("compile", "load", "program", "simulate", "verify", "compare", "sweep", "cost")
+API = (
+    *("compile", "load", "program", "simulate", "verify", "compare", "sweep", "tune", "cost"),
+    *("teacher", "fit", "train", "fine_tune", "evaluate"),
+)
 """The functions of `cimtool.api`, loaded on first use: importing the package costs nothing."""
 
 

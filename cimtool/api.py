@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cimtool.arrays import Array
 from cimtool.compilation import (
@@ -16,24 +17,32 @@ from cimtool.compilation import (
 )
 from cimtool.emit.bundle import Gallery, check_place
 from cimtool.errors import CimError
-from cimtool.files import sha256
+from cimtool.files import check_output, sha256
 from cimtool.inputs import Data, files_of, read_data, read_text
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.modality import modality_file, modality_rows
+from cimtool.loading.model import projector_files
 from cimtool.matcher import Matcher, load, open_bundle
 from cimtool.progress import Say, silent
 from cimtool.scores import best_scores, check_scores_file, hybrid_scores, write_scores
 
 if TYPE_CHECKING:
-    from torch import nn
-
+    from cimtool.compilation import Projectors
     from cimtool.costs.estimate import Estimate
     from cimtool.dies import NoiseOptions
+    from cimtool.evaluation.run import Evaluation
     from cimtool.hardware.target import Target
     from cimtool.programmed import Programming
     from cimtool.reference.surrogate import Polynomial
     from cimtool.sweeps.grid import Grid
     from cimtool.sweeps.results import Sweep, TableFormat
+    from cimtool.training.fit_teacher import Fit
+    from cimtool.training.hardware.folder import FineTunedFolder
+    from cimtool.training.run import Run
+    from cimtool.training.teacher_file import Kind as LabelKind
+    from cimtool.training.teacher_file import Teacher
+    from cimtool.tuning.knobs import CostName
+    from cimtool.tuning.run import Tuned
     from cimtool.verification.compare import Comparison
     from cimtool.verification.references import Kind
     from cimtool.verification.report import Report
@@ -44,12 +53,18 @@ __all__ = (
     "compare",
     "compile",
     "cost",
+    "evaluate",
+    "fine_tune",
+    "fit",
     "load",
     "prepare",
     "program",
     "read_data",
     "simulate",
     "sweep",
+    "teacher",
+    "train",
+    "tune",
     "verify",
 )
 
@@ -253,7 +268,7 @@ def cost(
 
 
 def sweep(
-    projectors: Path | str | tuple[nn.Module, nn.Module],
+    projectors: Projectors,
     poly: Path | str | Polynomial | None = None,
     *,
     calibration: Data,
@@ -264,6 +279,7 @@ def sweep(
     a: float | None = None,
     b: float | None = None,
     layer_map: Path | str | None = None,
+    head: str | None = None,
     trials: int | None = None,
     times: Sequence[str] = (),
     seed: int = 0,
@@ -299,13 +315,292 @@ def sweep(
     file = Path(settings) if settings else None
     all_points = points(axes, target, file)
     named = Path(layer_map) if layer_map else None
-    model = trained_model(projectors, poly, a, b, named, say)
+    model = trained_model(projectors, poly, a, b, named, say, head)
     rows = read_data(calibration, model)
     read = read_data(data, model)
     check_evaluation(model, rows, read, allow_calibration_rows)
     files, sources = files_of(calibration), None
-    if isinstance(projectors, Path | str) and files and not isinstance(target, Target):
-        sources = Sources(Path(projectors), poly, files, file, a, b, named)
+    named_files = projector_files(projectors)
+    if named_files is not None and files and not isinstance(target, Target):
+        sources = Sources(named_files, poly, files, file, a, b, named, head)
     plan = Plan(axes, all_points, dies, budget or {}, table, jobs, dask, sources)
     place = Path(output) if output else Path("exports") / f"{model.name}.sweep"
     return run_sweep(model, rows, read, plan, place, say)
+
+
+def tune(
+    projectors: Projectors,
+    poly: Path | str | Polynomial | None = None,
+    *,
+    calibration: Data,
+    data: Data,
+    target: str | Target,
+    budget: Mapping[str, float],
+    cost: CostName = "arrays",
+    settings: Path | str | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    layer_map: Path | str | None = None,
+    head: str | None = None,
+    allow_calibration_rows: bool = False,
+    output: Path | str | None = None,
+    say: Say = silent,
+    **flags: object,
+) -> Tuned:
+    """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
+
+    Bits come off those that target, `settings` and `flags` say. They are chosen on every second
+    video of `data` with its texts and measured on the others. The file goes to `output` (default
+    `exports/<model>@<target>.settings.toml`). Raises CimError where the highest bits miss the
+    budget, BudgetMissed (a CheckFailed) where the chosen ones miss it on the held-out rows.
+    """
+    from cimtool.hardware.target import Target, load_target
+    from cimtool.settings import resolve
+    from cimtool.sweeps.choice import check_budget
+    from cimtool.sweeps.run import check_evaluation
+    from cimtool.toml_files import read_toml
+    from cimtool.tuning.run import Job, run_tune
+
+    if not budget:
+        raise CimError("--budget is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
+    check_budget(budget)
+    chosen = target if isinstance(target, Target) else load_target(target)
+    file = Path(settings) if settings else None
+    resolved = resolve(chosen, file, flags)
+    given = {name: value for name, value in flags.items() if value is not None}
+    given = (read_toml(file) if file else {}) | given
+    named = Path(layer_map) if layer_map else None
+    model = trained_model(projectors, poly, a, b, named, say, head)
+    place = Path(output or Path("exports") / f"{model.name}@{chosen.name}.settings.toml")
+    check_output(place, ".toml")
+    rows, read = read_data(calibration, model), read_data(data, model)
+    check_evaluation(model, rows, read, allow_calibration_rows)
+    job = Job(chosen, resolved, given, budget, cost)
+    return run_tune(model, rows, read, job, place, say)
+
+
+def teacher(
+    projectors: Path | str | tuple[Path | str, Path | str] | None = None,
+    data: Data | None = None,
+    *,
+    gaussians: Path | str | Mapping[str, Array] | None = None,
+    layer_map: Path | str | None = None,
+    pairs: int = 300_000,
+    matched: float = 0.9,
+    labels: LabelKind = "mc",
+    samples: int | None = None,
+    a: float = 0.1,
+    b: float = 0.0,
+    seed: int = 0,
+    output: Path | str | None = None,
+    say: Say = silent,
+) -> Teacher:
+    """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
+
+    Pairs are of `data` run through `projectors` (a checkpoint, two ONNX files), or of `gaussians`:
+    arrays `text_mu`, `text_logvar` [n, d], `video_mu`, `video_logvar` [m, d] by name or in an
+    `.npz`. Labels are Monte Carlo of `samples` a side (default: 10) or exact. Written to `output`
+    where it is given.
+    """
+    from cimtool.training.items import gaussian_items, model_items
+    from cimtool.training.teacher import Sigmoid
+    from cimtool.training.teacher_file import check_pairs, make_teacher, write_teacher
+
+    if (projectors is None) == (gaussians is None):
+        given = "neither is" if gaussians is None else "both are"
+        raise CimError(f"--projectors and --gaussians: {given} given; expected one of them")
+    if (projectors is None) != (data is None):
+        raise CimError("--data is what --projectors are run on; expected both or neither")
+    if labels == "exact" and samples is not None:
+        raise CimError("--samples is given; exact labels have none (--labels mc)")
+    sigmoid = Sigmoid(a, b, 10 if samples is None else samples)
+    check_pairs(pairs, matched, seed)
+    if output is not None:
+        check_output(Path(output), ".npz")
+    files = projector_files(projectors)
+    if files is not None and data is not None:
+        named = Path(layer_map) if layer_map else None
+        items = model_items(files, data, named, say)
+    else:
+        if layer_map is not None:
+            raise CimError("--map names layers of --projectors; expected it with them")
+        items = gaussian_items(gaussians or {})
+    made = make_teacher(items, pairs, matched, labels, sigmoid, seed, say)
+    if output is not None:
+        write_teacher(made, Path(output))
+    return made
+
+
+def fit(
+    teacher: Path | str | Teacher,
+    *,
+    degree: int = 4,
+    alpha: float = 1e-3,
+    scale_ed: float | None = None,
+    scale_vd: float | None = None,
+    seed: int = 0,
+    output: Path | str | None = None,
+    report: Path | str | None = None,
+    say: Say = silent,
+) -> Fit:
+    """Fit the polynomial that stands for a teacher's logits, and check it on held-out pairs.
+
+    ed and vd are divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With
+    `output` the polynomial is written there, and its report into `report` (default: beside it).
+    """
+    from cimtool.training.fit_page import write_fit
+    from cimtool.training.fit_teacher import fit_teacher
+    from cimtool.training.teacher_file import Teacher, read_teacher
+
+    if output is not None:
+        check_output(Path(output), ".json")
+    known = teacher if isinstance(teacher, Teacher) else read_teacher(Path(teacher))
+    found = fit_teacher(known, degree, alpha, scale_ed, scale_vd, seed, say)
+    if output is not None:
+        write_fit(found, Path(output), Path(report) if report else None)
+    return found
+
+
+def train(
+    data: Data,
+    output: Path | str,
+    *,
+    validation: Data | None = None,
+    model: str | None = None,
+    loss: str | None = None,
+    poly: Path | str | None = None,
+    start: Path | str | None = None,
+    epochs: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float | None = None,
+    held_out: float | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    say: Say = silent,
+) -> Run:
+    """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
+
+    Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
+    keeps the best. `model` (trunk, or that of `start`) and `loss` (info-nce-poly with `poly` or one
+    in `start`, else info-nce) are names; `options` their fields by `model.<field>` and
+    `loss.<field>`. `device` is `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own.
+    Raises Diverged (a CheckFailed) where the loss stops being finite.
+    """
+    from cimtool.training.job import Wanted, make_job
+    from cimtool.training.run import run_job
+
+    wanted = Wanted(
+        model=model,
+        loss=loss,
+        poly=Path(poly) if poly else None,
+        start=Path(start) if start else None,
+        epochs=epochs,
+        batch=batch,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        held_out=held_out,
+        seed=seed,
+        device=device or "cpu",
+        options=options,
+    )
+    return run_job(make_job(data, validation, wanted), Path(output), resume, say)
+
+
+def fine_tune(
+    projectors: Path | str,
+    poly: Path | str | None = None,
+    *,
+    data: Data,
+    calibration: Data,
+    target: str | Target,
+    output: Path | str,
+    epochs: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    seed: int = 0,
+    noise: NoiseOptions | None = None,
+    settings: Path | str | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    layer_map: Path | str | None = None,
+    head: str | None = None,
+    say: Say = silent,
+    **flags: object,
+) -> FineTunedFolder:
+    """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
+
+    It learns to give its own float logits again once it is compiled, on rows of `data`; all else is
+    as in `compile`. With `noise` dies are in the loop. Kept is what errs least on held-out rows.
+    Raises Diverged (a CheckFailed), with that kept, where the loss stops being finite.
+    """
+    from cimtool.training.hardware.fine_tune import DieNoise
+    from cimtool.training.hardware.fine_tune import fine_tune as tuned_by
+    from cimtool.training.hardware.folder import check_folder, write_folder
+    from cimtool.training.hardware.loop import FineTuning
+
+    check_folder(Path(output))
+    asked: dict[str, Any] = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    options = FineTuning(seed=seed, **asked)
+    found = tuned_by(
+        projectors,
+        poly,
+        data=data,
+        calibration=calibration,
+        target=target,
+        options=options,
+        noise=None if noise is None else DieNoise(noise.model, noise.time),
+        settings=settings,
+        a=a,
+        b=b,
+        layer_map=layer_map,
+        head=head,
+        say=say,
+        **flags,
+    )
+    name = target if isinstance(target, str) else target.name
+    given = {name: value for name, value in flags.items() if value is not None}
+    facts = {"start": str(projectors), "hardware": name, **asdict(options), **given}
+    if noise is not None:
+        facts |= {"noise": str(noise.model or "the target's"), "time": noise.time}
+    return write_folder(found, facts, Path(output))
+
+
+def evaluate(
+    data: Data,
+    *what: Projectors,
+    head: str | None = None,
+    poly: Path | str | None = None,
+    a: float | None = None,
+    b: float | None = None,
+    layer_map: Path | str | None = None,
+    leave_one_out: bool = False,
+    resamples: int = 1000,
+    seed: int = 0,
+    allow_calibration_rows: bool = False,
+    say: Say = silent,
+) -> Evaluation:
+    """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
+
+    A bundle is the path of its folder; `head`, `poly`, `a`, `b` and `layer_map` are of projectors,
+    `head` also of the embeddings (cosine or euclidean). With `leave_one_out`, or where `data` are
+    items of one modality (`rows`), right is what has an item's label, the item itself left out.
+    Differences are to the first of several.
+    """
+    from cimtool.evaluation.run import check_sampling, evaluate_subjects
+    from cimtool.evaluation.subjects import Options, subjects_of
+
+    check_sampling(resamples, seed)
+    options = Options(
+        head,
+        Path(poly) if poly else None,
+        a,
+        b,
+        Path(layer_map) if layer_map else None,
+        allow_calibration_rows,
+    )
+    subjects = subjects_of(data, what, options, say)
+    return evaluate_subjects(subjects, leave_one_out, resamples, seed, say)

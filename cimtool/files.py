@@ -10,11 +10,22 @@ from pathlib import Path
 
 from cimtool.errors import CimError
 
+PARTIAL = ".partial-"
+"""How the name of a folder begins that holds files until all of them are written."""
+
 
 def sha256(file: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_output(file: Path, suffix: str) -> None:
+    """Raise CimError, before long work, where `file` is a folder or does not end in `suffix`."""
+    if file.suffix != suffix:
+        raise CimError(f"{file}: is written as {suffix}; expected a name that ends so")
+    if file.is_dir():
+        raise CimError(f"{file}: is a folder; expected a file")
 
 
 def unwritable(place: Path, error: OSError) -> CimError:
@@ -36,7 +47,7 @@ def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as partial:
+        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as partial:
             for name, content in files.items():
                 (Path(partial) / name).write_bytes(content)
             for name in files:

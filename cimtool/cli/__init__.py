@@ -23,8 +23,13 @@ COMMANDS = {
     "verify": "Say what each stage cost, and check every implementation bit for bit.",
     "compare": "Put the drift of several bundles side by side.",
     "sweep": "Compile for every point of a grid, and say what each drifts and costs.",
+    "tune": "Choose the bits of each layer at the lowest cost within a budget.",
     "cost": "Say what a bundle takes of its target: arrays, time, energy and area.",
     "export": "Hand a bundle's files to other tools.",
+    "teacher": "Label pairs with the probability that the polynomial is to stand for.",
+    "fit": "Fit the polynomial that stands for a teacher's logits.",
+    "train": "Train projectors, or fine-tune them for a target.",
+    "evaluate": "Say how well embeddings, trained models and bundles retrieve.",
     "inspect": "Say what a checkpoint, bundle, target, data or ONNX file holds.",
     "targets": "List, show and check hardware targets.",
 }

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from cimtool.cli.output import Output
 from cimtool.verification.render import terminal_table
-from cimtool.verification.report import VerificationFailed
+from cimtool.verification.report import Report, VerificationFailed
+
+
+def report_text(report: Report, width: int, written: Sequence[Path]) -> str:
+    """The report for a terminal, and which files hold it."""
+    said = [terminal_table(report, width)]
+    if written:
+        said += ["", f"wrote {', '.join(map(str, written))}"]
+    return "\n".join(said)
 
 
 @contextmanager
-def failures_shown(out: Output) -> Iterator[None]:
-    """Print the report of a VerificationFailed that passes through."""
+def failures_shown(out: Output, written: Sequence[Path] = ()) -> Iterator[None]:
+    """Print the report of a VerificationFailed that passes through, and where it is `written`."""
     try:
         yield
     except VerificationFailed as failed:
-        out.result(failed.report.to_json(), terminal_table(failed.report, out.width))
+        values: dict[str, Any] = failed.report.to_json()
+        out.result(
+            values | {"written": list(written)} if written else values,
+            report_text(failed.report, out.width, written),
+        )
         raise

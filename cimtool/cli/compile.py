@@ -11,7 +11,14 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import Command
-from cimtool.cli.options import FILE, embeddings_files, embeddings_option, settings_options
+from cimtool.cli.options import (
+    FILE,
+    embeddings_files,
+    embeddings_option,
+    head_option,
+    projectors_option,
+    settings_options,
+)
 from cimtool.cli.output import Output, converters_text, table_text
 from cimtool.costs.render import layout_lines
 from cimtool.emit.bundle import Bundle, check_place
@@ -19,8 +26,9 @@ from cimtool.placement import Layout, Placement, layout, placements
 
 
 @click.command(cls=Command)
-@click.option("--projectors", type=FILE, metavar="FILE", required=True, help="The checkpoint.")
+@projectors_option()
 @click.option("--poly", type=FILE, metavar="FILE", help="The polynomial, where it is not in there.")
+@head_option
 @embeddings_option("--calibration", "Embeddings that decide the ranges")
 @click.option("--target", metavar="NAME|FILE", required=True, help="The hardware.")
 @click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the bundle goes.")
@@ -58,6 +66,7 @@ def command(
             "dry_run": dry_run,
             "model": compiled.model.name,
             "layout": compiled.model.layout,
+            "head": compiled.model.head.name,
             "target": compiled.target.name,
             "settings": compiled.settings.to_json(),
             "layers": [layer.to_json() for layer in layers],
@@ -74,7 +83,10 @@ def _text(
 ) -> str:
     model, settings = compiled.model, compiled.settings
     size = "without limit" if settings.rows is None else f"of {settings.rows}x{settings.columns}"
-    lines = [f"{model.name} (layout {model.layout}) on {compiled.target.name}", ""]
+    lines = [
+        f"{model.name} (layout {model.layout}, head {model.head.name}) on {compiled.target.name}",
+        "",
+    ]
     lines += [layer_table(layers), "", f"arrays {size}: {layout_lines(plan)[0]}"]
     lines += [*layout_lines(plan)[1:], ""]
     lines += [f"* {note}" for note in compiled.notes]

@@ -81,6 +81,16 @@ class Command(click.Command):
             raise
 
 
+class FilePath(click.Path):
+    """A file or folder; an empty text is none, though a path would take it for the current one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return `value` as a path; BadParameter for an empty one."""
+        if value == "":
+            self.fail("is empty; expected a file or folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class AtLeast(click.ParamType[int]):
     """An integer of at least `lowest`; the error for anything else is one clause."""
 

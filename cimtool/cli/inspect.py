@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from cimtool.cli.group import Command
+from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.loading.inspect import format_facts, inspect
 
 
 @click.command(cls=Command)
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE", type=FILE)
 @click.pass_obj
 def command(out: Output, file: Path) -> None:
     """Say what a checkpoint, bundle, target, data or ONNX file holds."""

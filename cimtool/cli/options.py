@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
-from cimtool.cli.group import OneOf
+from cimtool.cli.group import FilePath, OneOf
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-FILE = click.Path(path_type=Path)
+FILE = FilePath(path_type=Path)
 
 # Settings by name: what stands for the value, and the help. `cimtool.settings` checks the values.
 SETTINGS = {
@@ -35,6 +35,7 @@ SETTINGS = {
     "unused_rows": ("NAME", "Whether rows without weights are off or driven."),
     "accumulator_bits": ("N", "Bits within which every sum must be proved to fit."),
     "calibrator": ("NAME", "How ranges are chosen: minmax, percentile or mse."),
+    "weight_rounding": ("NAME", "How weights become integers: nearest or gptq."),
     "score_mapping": ("NAME", "Where a gallery is scored: digital, in-memory or hybrid."),
     "shortlist": ("L", "Items that a hybrid score takes from the memory and scores exactly."),
 }
@@ -70,6 +71,31 @@ def settings_options(function: FunctionT) -> FunctionT:
     return function
 
 
+def projectors_option(required: bool = True) -> Callable[[FunctionT], FunctionT]:
+    """Add --projectors: one checkpoint or, given twice, a pair of files; None where not given."""
+
+    def one_or_two(
+        context: click.Context, option: click.Parameter, given: tuple[Path, ...]
+    ) -> Path | tuple[Path, Path] | None:
+        return embeddings_files(given, "--projectors") if given else None
+
+    return click.option(
+        "--projectors",
+        type=FILE,
+        metavar="FILE",
+        multiple=True,
+        required=required,
+        callback=one_or_two,
+        help="The checkpoint (or twice, .onnx: text, then video).",
+    )
+
+
+def head_option(function: FunctionT) -> FunctionT:
+    """Add --head: the score function by name."""
+    help_ = "The score: pcme-poly, csd, cosine or euclidean, where the checkpoint names none."
+    return click.option("--head", metavar="NAME", help=help_)(function)
+
+
 def embeddings_option(
     name: str, help_: str, required: bool = True
 ) -> Callable[[FunctionT], FunctionT]:
@@ -86,7 +112,7 @@ def embeddings_option(
 
 
 def embeddings_files(paths: tuple[Path, ...], option: str) -> Path | tuple[Path, Path]:
-    """What an `embeddings_option` was given: one file or a pair."""
+    """What an option that may be given twice was given: one file or a pair."""
     if len(paths) > 2:
         raise click.UsageError(f"{option} is given {len(paths)} times; expected once or twice")
     return paths[0] if len(paths) == 1 else (paths[0], paths[1])

@@ -10,7 +10,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import AtLeast, Command, OneOf
-from cimtool.cli.options import FILE, embeddings_files
+from cimtool.cli.options import FILE, embeddings_files, head_option, projectors_option
 from cimtool.cli.output import Output, table_text
 from cimtool.sweeps.choice import parse_budget
 from cimtool.sweeps.grid import parse_grid
@@ -35,8 +35,9 @@ def _embeddings(name: str, target: str, help_: str) -> Callable[[FunctionT], Fun
 
 
 @click.command(cls=Command)
-@click.option("--projectors", type=FILE, metavar="FILE", required=True, help="The checkpoint.")
+@projectors_option()
 @click.option("--poly", type=FILE, metavar="FILE", help="The polynomial, where it is not in there.")
+@head_option
 @_embeddings("--calibration", "calibration", "Embeddings that decide the ranges")
 @_embeddings("--data", "data", "Embeddings to measure on")
 @click.option(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.cli.checked import failures_shown
+from cimtool.cli.checked import failures_shown, report_text
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.noise import noise_options, noise_request
 from cimtool.cli.options import (
@@ -21,7 +21,6 @@ from cimtool.cli.options import (
 from cimtool.cli.output import Output
 from cimtool.verification.files import REPORT_FILES
 from cimtool.verification.limits import parse_limits
-from cimtool.verification.render import terminal_table
 
 
 @click.command(cls=Command)
@@ -57,7 +56,8 @@ def command(
     top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
     """
     limits = parse_limits(max_drift)
-    with failures_shown(out):
+    written = [(report or bundle) / name for name in REPORT_FILES]
+    with failures_shown(out, written):
         found = api.verify(
             bundle,
             embeddings_files(paths, "--data"),
@@ -70,9 +70,4 @@ def command(
             allow_calibration_rows=allow_calibration_rows,
             say=out.say,
         )
-    folder = report or bundle
-    written = [folder / name for name in REPORT_FILES]
-    out.result(
-        {**found.to_json(), "written": written},
-        f"{terminal_table(found, out.width)}\n\nwrote {', '.join(map(str, written))}",
-    )
+    out.result({**found.to_json(), "written": written}, report_text(found, out.width, written))

@@ -529,3 +529,31 @@ def test_bad_test_vectors(
     for part in expected:
         assert part in ran.sentence
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"head": "cosin"},
+            '--head "cosin" is not known: cosine, csd, euclidean, pcme-poly; did y',
+        ),
+        ({"head": "cosine"}, '--poly is given, and head "cosine" has no polynomial; expected none'),
+        ({"head": "csd", "poly": None}, 'does not say a and b, which head "csd" needs'),
+        ({"head": "euclidean", "poly": None, "a": 0.1}, '--a is given, and the score of head "eu'),
+    ],
+)
+def test_a_head_that_does_not_fit(
+    refused: Callable[..., str], options: dict[str, object], said: str
+) -> None:
+    assert said in refused(**options)
+
+
+@pytest.mark.parametrize("option", ["--data", "--report"])
+def test_an_empty_path_is_refused_by_name(
+    option: str, cimtool: Callable[..., Any], small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    given = {"--data": small_trunk.eval, "--report": "r"} | {option: ""}
+    ran = cimtool("verify", small_bundle, *(part for pair in given.items() for part in pair))
+    assert (ran.status, ran.out) == (2, "")
+    assert f"Invalid value for '{option}': is empty; expected a file or folder" in ran.sentence

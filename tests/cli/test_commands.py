@@ -209,11 +209,13 @@ def test_a_drift_over_its_limit_is_status_1_after_the_whole_report(
     assert over.sentence.startswith("logit_rmse is ")
     assert over.sentence.endswith("the limit is 1e-09")
     assert "converters fitted" in over.out
+    assert f"wrote {tmp_path / 'report.json'}, " in over.out
     found = json.loads((tmp_path / "report.json").read_text())
     assert found["passed"] is False
     as_json = cimtool(*arguments, "--max-drift", "logit_rmse=1e-9", "--json")
     assert as_json.status == 1
     assert json.loads(as_json.out)["failures"] == found["failures"]
+    assert json.loads(as_json.out)["written"][0] == str(tmp_path / "report.json")
 
 
 def test_compare_puts_bundles_side_by_side(
