@@ -6,7 +6,8 @@
 For each seed: projectors trained on -a ed (loss info-nce); a polynomial of degree 4 fitted to exact
 labels of that model; projectors of the same start trained for as many epochs, at the same rate and
 temperature, on the polynomial's logits (info-nce-poly); and the first ones trained on with the
-defaults of info-nce-poly (for --tuning epochs; 0: not at all). R@10 is of the last epoch on held-out pairs, the mean of both ways.
+defaults of info-nce-poly (for --tuning epochs; 0: not at all). R@10 is of the last epoch on
+held-out pairs, the mean of both ways.
 """
 
 from __future__ import annotations
