@@ -11,3 +11,6 @@ Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+FLOAT_BITS = 53
+"""Whole numbers of so many bits are exact in float64."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cimtool.arrays import IntArray
-from cimtool.hardware.crossbar import Crossbar, Slice, unit_cells, zero_digits
+from cimtool.hardware.crossbar import Crossbar, Slice, perfect, unit_cells, zero_digits
 
 
 def column_bounds(cells: Slice, crossbar: Crossbar) -> tuple[IntArray, IntArray]:
@@ -15,11 +15,13 @@ def column_bounds(cells: Slice, crossbar: Crossbar) -> tuple[IntArray, IntArray]
     """
     height = cells.digits.shape[0]
     lo, hi = crossbar.digit_limits
-    conducts = (cells.digits << crossbar.fraction_bits) + crossbar.column_leak
-    positive, negative = np.maximum(conducts, 0), np.minimum(conducts, 0)
-    groups = crossbar.groups(height)
-    up = np.stack([positive[group].sum(axis=0) for group in groups])
-    down = np.stack([negative[group].sum(axis=0) for group in groups])
+    conducts, groups = perfect(cells, crossbar).digits, crossbar.groups(height)
+    total = np.stack([conducts[group].sum(axis=0) for group in groups])
+    down = np.zeros_like(total)
+    if conducts.min(initial=0) < 0:
+        negative = np.minimum(conducts, 0)
+        down = np.stack([negative[group].sum(axis=0) for group in groups])
+    up = total - down
     idle = crossbar.column_leak * crossbar.idle_rows(height)[:, None]
     zero = zero_digits(crossbar)
     return up * lo + down * hi + idle * zero.min(), up * hi + down * lo + idle * zero.max()

@@ -302,9 +302,16 @@ def unit_cells(rows: int, crossbar: Crossbar) -> Slice:
 def perfect_cells(weight: IntArray, crossbar: Crossbar) -> Cells:
     """The cells of integer weights [K, N] as the contract has them, every device perfect."""
     fraction, leak = crossbar.fraction_bits, crossbar.column_leak
-    slices = encode_weights(weight, crossbar)
-    conducting = tuple(replace(s, digits=(s.digits << fraction) + leak) for s in slices)
-    return Cells(conducting, fraction, leak)
+    slices = tuple(perfect(stored, crossbar) for stored in encode_weights(weight, crossbar))
+    return Cells(slices, fraction, leak)
+
+
+def perfect(stored: Slice, crossbar: Crossbar) -> Slice:
+    """What stored digits conduct on perfect devices."""
+    fraction, leak = crossbar.fraction_bits, crossbar.column_leak
+    if not fraction and not leak:
+        return stored
+    return replace(stored, digits=(stored.digits << fraction) + leak)
 
 
 def correction(weight: IntArray, crossbar: Crossbar) -> IntArray:

@@ -14,7 +14,7 @@ from cimtool.hardware.crossbar import (
     encode_inputs,
     encode_weights,
     input_cycles,
-    perfect_cells,
+    perfect,
     unit_cells,
     zero_digits,
 )
@@ -65,16 +65,16 @@ class Sums:
 def slice_candidates(op: CrossbarMvm, x: IntArray) -> Iterator[Candidates | None]:
     """What each slice's candidates err for inputs `x` [n, K]; None where provably lossless."""
     crossbar, sums = op.crossbar, Sums(op, x)
-    cells = perfect_cells(op.weight, crossbar)
-    for stored, perfect in zip(encode_weights(op.weight, crossbar), cells.slices, strict=True):
+    for stored in encode_weights(op.weight, crossbar):
         if lossless(stored, crossbar):
             yield None
             continue
         bound = max(int(np.abs(edge).max()) for edge in column_bounds(stored, crossbar))
-        seen = max(int(np.abs(part).max()) for part in sums.of_slice(perfect.digits, bound))
+        conducts = perfect(stored, crossbar).digits
+        seen = max(int(np.abs(part).max()) for part in sums.of_slice(conducts, bound))
         steps = _steps(op, seen)
         errors = np.zeros((len(steps), len(x), op.weight.shape[1]), np.int64)
-        for part, flipped in zip(sums.of_slice(perfect.digits, bound), stored.flipped, strict=True):
+        for part, flipped in zip(sums.of_slice(conducts, bound), stored.flipped, strict=True):
             factor = np.where(flipped, -stored.sign, stored.sign) << stored.shift
             _add_errors(op, part, bound, sums.counts, factor, steps, errors)
         yield Candidates(steps[0], errors)

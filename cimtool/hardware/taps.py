@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
+from cimtool.arrays import FLOAT_BITS, Array, IntArray
 from cimtool.hardware.bounds import column_bounds
 from cimtool.hardware.crossbar import (
     Slice,
@@ -18,9 +18,6 @@ from cimtool.hardware.crossbar import (
     zero_digits,
 )
 from cimtool.hardware.mvm import CrossbarMvm
-
-FLOAT_BITS = 53
-"""Whole numbers of so many bits are exact in float64."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
+from cimtool.arrays import FLOAT_BITS, Array, IntArray
 from cimtool.hardware.fitting import Candidates, slice_candidates, unit_candidates
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.format import Ratio, shortened
@@ -25,8 +25,6 @@ from cimtool.passes.tile import CROSSBAR_OPS
 
 FIT_ROWS = 64
 """Calibration rows whose column sums decide a converter's step."""
-FLOAT_BITS = 53
-"""Whole numbers of so many bits are exact in float64."""
 MEAN_BITS = 40
 """Bits kept of an error before rows are counted and columns weighted, which takes 16 or so more."""
 WEIGHT_STEPS = 255

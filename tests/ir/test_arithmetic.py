@@ -147,6 +147,24 @@ def test_bounds_of_a_layer_are_reached() -> None:
     np.testing.assert_array_equal(hi, corners.max(axis=0))
 
 
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 29), st.integers(1, 29))
+def test_bounds_of_a_layer_are_exact_at_any_size(seed: int, bits: int, weight_bits: int) -> None:
+    rng = np.random.default_rng(seed)
+    width, outputs = rng.integers(1, 9, 2)
+    lo, hi = np.sort(rng.integers(-(2**bits), 2**bits, (2, width), endpoint=True), axis=0)
+    weight = rng.integers(-(2**weight_bits), 2**weight_bits, (width, outputs), endpoint=True)
+    bias = rng.integers(-(2**weight_bits), 2**weight_bits, outputs)
+    found = mvm_bounds(weight, bias, integer(("n", int(width)), lo, hi, 1.0))
+    for column in range(outputs):
+        products = [
+            sorted((int(w) * int(a), int(w) * int(b)))
+            for w, a, b in zip(weight[:, column], lo, hi, strict=True)
+        ]
+        for end in (0, 1):
+            assert found[end][column] == sum(p[end] for p in products) + int(bias[column])
+
+
 def test_a_value_times_itself_is_never_negative() -> None:
     x, y = (integer(("n", 2), -3, 5, 1.0) for _ in "xy")
     assert Mul().infer(x, x).lo == 0
