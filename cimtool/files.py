@@ -21,11 +21,16 @@ def sha256(file: Path) -> str:
 
 
 def check_output(file: Path, suffix: str) -> None:
-    """Raise CimError, before long work, where `file` is a folder or does not end in `suffix`."""
+    """Raise CimError, before long work, where `file` cannot become a file that ends in `suffix`."""
     if file.suffix != suffix:
         raise CimError(f"{file}: is written as {suffix}; expected a name that ends so")
     if file.is_dir():
         raise CimError(f"{file}: is a folder; expected a file")
+    place = next(place for place in file.absolute().parents if place.exists())
+    if not place.is_dir():
+        raise CimError(f"{file}: cannot be written ({place} is a file); expected a folder")
+    if not os.access(place, os.W_OK):
+        raise CimError(f"{file}: cannot be written ({place} is read-only)")
 
 
 def unwritable(place: Path, error: OSError) -> CimError:
