@@ -74,7 +74,7 @@ class ModelCard:
     text_width: int
     video_width: int
     dimension: int
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the manifest."""
@@ -84,7 +84,7 @@ class ModelCard:
     def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
         """Read what `to_json` returned."""
         head = Head.from_json(values["head"], "head")
-        return cls(**{**values, "head": head, "warnings": tuple(values.get("warnings", ()))})
+        return cls(**{**values, "head": head, "warnings": tuple(values["warnings"])})
 
 
 @dataclass(frozen=True)
