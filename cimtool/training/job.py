@@ -196,6 +196,8 @@ def _parts(
         return *split(rows, part.share, part.seed), part
     if wanted.held_out is not None:
         raise CimError("--held-out and --validation are both given; expected one of them")
+    if start is not None and start.trained_on(_digest(held)):
+        raise CimError(f"{held.file}: {wanted.start} was trained on it; expected unseen pairs")
     return *with_validation(rows, held), None
 
 

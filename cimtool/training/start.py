@@ -43,12 +43,16 @@ class Start:
         found = self.content.get("config")
         return found if isinstance(found, Mapping) else {}
 
+    def trained_on(self, digest: str) -> bool:
+        """Whether that run trained on the data with this digest, or on a part of them."""
+        return self.config.get("data") == digest
+
     def split(self, digest: str) -> Split | None:
         """How that run held out a part of the data with this digest; None if it had other data.
 
         Raises CimError where it trained on all of them.
         """
-        if self.config.get("data") != digest:
+        if not self.trained_on(digest):
             return None
         share, seed = self.config.get("held_out"), self.config.get("split_seed")
         if isinstance(share, float) and isinstance(seed, int):

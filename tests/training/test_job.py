@@ -129,6 +129,8 @@ def test_a_start_that_was_trained_on_all_of_the_data(tmp_path: Path) -> None:
     with pytest.raises(CimError, match=r"start.pth: was trained on all of --data, .* --validation"):
         job(start=start)
     assert len(make_job(ROWS, other, Wanted(batch=16, start=start)).held) == 80
+    with pytest.raises(CimError, match=r"start.pth was trained on it; expected unseen pairs"):
+        make_job(other, ROWS, Wanted(batch=16, start=start))
 
 
 def test_a_start_with_a_polynomial_is_trained_on_it(tmp_path: Path) -> None:
