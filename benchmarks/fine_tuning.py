@@ -1,12 +1,11 @@
 """What fine-tuning with the hardware in the loop gains a 4-bit build, on pairs that it never saw.
 
-    python benchmarks/fine_tuning.py --demo demo-cache/HASH [--data NPZ] [--clip PAIRS.npz]
+    python benchmarks/fine_tuning.py --demo demo-cache/HASH [--clip PAIRS.npz]
                                      [--noise-model NAME [--noise-in-loop]] [--epochs N] ...
 
 Logits are compared with those of the model that fine-tuning started from, in float. The demo's
-model learns from the rows of `--data` (default: the demo folder's train.npz), made where the file
-is missing: those that it was trained on (2 minutes). The two-branch models of `accuracy.py` learn
-from the half of `--clip` that they were trained on. With `--noise-model` both builds are measured
+model learns from the rows that it was trained on, the two-branch models of `accuracy.py` from the
+half of `--clip` that they were trained on. With `--noise-model` both builds are measured
 on `--dies` too, of another seed than those in the loop.
 """
 
@@ -31,9 +30,6 @@ from cimtool.hardware.noise.program import Conditions, on_die
 from cimtool.hardware.noise.spec import load_noise
 from cimtool.reference.queries import WAYS, figures, retrieval, retrieved, uncertainties
 from cimtool.simulator import Simulator
-from cimtool.training.corpus import collect_pairs, installed_sources
-from cimtool.training.demo_data import DemoSettings
-from cimtool.training.features import Features
 from cimtool.training.hardware.fine_tune import DieNoise, fine_tune
 from cimtool.training.hardware.loop import FineTuning
 
@@ -41,19 +37,6 @@ TARGET = "isaac-rram-128"
 BITS = {"weight_bits": 4, "input_bits": 4, "activation_bits": 4}
 DIE_SEED = 1000
 """The dies that are measured are of this seed, those in the loop of the run's."""
-
-
-def training_rows(file: Path) -> None:
-    """Make the rows that the demo's model was trained on, from the same sources."""
-    settings = DemoSettings(epochs=0)
-    pairs = collect_pairs(installed_sources())
-    order = np.random.default_rng(settings.seed).permutation(len(pairs))[settings.eval_rows :]
-    rows = {}
-    for name, side in (("text", "text"), ("video", "code")):
-        documents = [getattr(pairs[i], side) for i in order]
-        features = Features.fit(documents, settings.width, settings.seed)
-        rows[name] = features.transform(documents)
-    np.savez(file, **rows)
 
 
 def recalls(logits: Array, right: Array) -> tuple[float, float]:
@@ -162,7 +145,6 @@ def measured(
 def main() -> None:
     options = parser(str(__doc__), rounds=1)
     options.add_argument("--demo", type=Path, metavar="FOLDER", help="made by `cimtool demo`")
-    options.add_argument("--data", type=Path, metavar="NPZ", help="the demo's rows to learn from")
     options.add_argument("--items", type=int, default=1500, help="of the demo's evaluation rows")
     options.add_argument("--clip", type=Path, metavar="NPZ", help="text, image, text_to_image")
     options.add_argument("--tuned", type=Path, metavar="PTH", help="measure this, tune nothing")
@@ -183,10 +165,7 @@ def main() -> None:
         cases: list[tuple[Case, Path]] = []
         if given.demo is not None:
             case = demo_case(given.demo, given.items)
-            data = given.data or given.demo / "train.npz"
-            if not data.exists():
-                training_rows(data)
-            cases.append((case, data))
+            cases.append((case, given.demo / "train.npz"))
         if given.clip is not None:
             clip = clip_cases(given.clip, given.seed, folder)
             cases += [(case, case.calibration) for case in clip]
