@@ -1,7 +1,7 @@
 """What fine-tuning with the hardware in the loop gains a 4-bit build, on pairs that it never saw.
 
     python benchmarks/fine_tuning.py --demo demo-cache/HASH [--clip PAIRS.npz]
-                                     [--noise-model NAME [--noise-in-loop]] [--epochs N] ...
+                                     [--noise-model NAME [--noise-in-loop]] [--input-bits N] ...
 
 Logits are compared with those of the model that fine-tuning started from, in float. The demo's
 model learns from the rows that it was trained on, the two-branch models of `accuracy.py` from the
@@ -34,7 +34,6 @@ from cimtool.training.hardware.fine_tune import DieNoise, fine_tune
 from cimtool.training.hardware.loop import FineTuning
 
 TARGET = "isaac-rram-128"
-BITS = {"weight_bits": 4, "input_bits": 4, "activation_bits": 4}
 DIE_SEED = 1000
 """The dies that are measured are of this seed, those in the loop of the run's."""
 
@@ -108,13 +107,18 @@ def die_rows(case: Case, name: str, found: Array) -> Iterator[dict[str, Any]]:
         }
 
 
+def bits(options: argparse.Namespace) -> dict[str, int]:
+    """The bits of the build."""
+    return {"weight_bits": 4, "input_bits": options.input_bits, "activation_bits": 4}
+
+
 def tuned_file(case: Case, data: Path, options: argparse.Namespace, folder: Path) -> Path:
     """The fine-tuned checkpoint: the one that is given, else a new one."""
     if options.tuned is not None:
         return Path(options.tuned)
     noise = DieNoise(options.noise_model) if options.noise_in_loop else None
     tuning = FineTuning(options.epochs, options.batch, options.learning_rate, options.seed)
-    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **BITS}
+    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **bits(options)}
     found = fine_tune(
         case.projectors, case.poly, data=data, options=tuning, noise=noise, say=print, **given
     )
@@ -127,7 +131,7 @@ def measured(
     case: Case, data: Path, options: argparse.Namespace, folder: Path
 ) -> tuple[list[dict[str, Any]], str]:
     """Float, the plain build and the fine-tuned one, and both on dies; and the paired gain."""
-    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **BITS}
+    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **bits(options)}
     files = {"compiled": case.projectors, "fine-tuned": tuned_file(case, data, options, folder)}
     builds = {name: prepare(file, case.poly, **given) for name, file in files.items()}
     rows = case.unseen.text, case.unseen.image
@@ -152,6 +156,7 @@ def main() -> None:
     options.add_argument("--noise-in-loop", action="store_true", help="and fine-tune with them")
     options.add_argument("--dies", type=int, default=20)
     options.add_argument("--die-items", type=int, default=400, help="texts that dies are asked")
+    options.add_argument("--input-bits", type=int, default=4, help="the other bits are 4")
     options.add_argument("--epochs", type=int, default=FineTuning.epochs)
     options.add_argument("--batch", type=int, default=FineTuning.batch)
     options.add_argument("--learning-rate", type=float, default=FineTuning.learning_rate)

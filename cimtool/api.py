@@ -350,9 +350,9 @@ def tune(
     """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
 
     Bits come off those that target, `settings` and `flags` say. They are chosen on every second
-    video of `data` with its texts and measured on the others. The file goes to `output` (default
-    `exports/<model>@<target>.settings.toml`). Raises CimError where the highest bits miss the
-    budget, BudgetMissed (a CheckFailed) where the chosen ones miss it on the held-out rows.
+    video of `data` with its texts; steps that miss the budget on the others are taken back. The
+    file goes to `output` (default `exports/<model>@<target>.settings.toml`). Raises CimError where
+    the highest bits miss the budget on either half.
     """
     from cimtool.hardware.target import Target, load_target
     from cimtool.settings import resolve

@@ -20,7 +20,6 @@ from cimtool.cli.output import Output, table_text
 from cimtool.sweeps.choice import parse_budget
 from cimtool.tuning.knobs import ORDER
 from cimtool.tuning.render import tuned_text
-from cimtool.tuning.run import BudgetMissed
 
 
 @click.command(cls=Command)
@@ -77,20 +76,15 @@ def command(
     """Choose the bits of each layer at the lowest cost within a budget.
 
     Starts from the bits of target and settings and takes off where the error grows least for what
-    is saved, each choice compiled and checked on half of --data; the other half says what was
-    reached. The file is for compile --settings. Metrics: logit_rmse, top1_agreement_loss, r1_loss,
-    r5_loss, r10_loss (fractions, the worse of both directions). Ends with status 1 where the
-    budget does not hold on the other half.
+    is saved, each choice compiled and checked on half of --data. Steps that do not hold on the
+    other half are taken back. The file is for compile --settings. Metrics: logit_rmse,
+    top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
     """
-    try:
-        found = api.tune(
-            calibration=embeddings_files(calibration, "--calibration"),
-            data=embeddings_files(data, "--data"),
-            budget=parse_budget(budget),
-            say=out.say,
-            **options,
-        )
-    except BudgetMissed as missed:
-        out.result(missed.tuned.to_json(), tuned_text(missed.tuned, table_text))
-        raise
+    found = api.tune(
+        calibration=embeddings_files(calibration, "--calibration"),
+        data=embeddings_files(data, "--data"),
+        budget=parse_budget(budget),
+        say=out.say,
+        **options,
+    )
     out.result(found.to_json(), tuned_text(found, table_text))

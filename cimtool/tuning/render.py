@@ -26,7 +26,6 @@ def tuned_text(found: Tuned, table: Callable[[Rows], str]) -> str:
     ]
     bits = [("layer", "weight bits", "activation bits")]
     bits += [(k, str(v["weight_bits"]), str(v["activation_bits"])) for k, v in found.bits.items()]
-    held = f"over the budget: {', '.join(found.missed)}" if found.missed else "within the budget"
     return "\n".join(
         [
             f"{found.model} on {found.target}: least {found.cost} for {limits}, "
@@ -37,12 +36,21 @@ def tuned_text(found: Tuned, table: Callable[[Rows], str]) -> str:
             table(bits),
             "",
             *(f"{name}: {_costs(found, name)}" for name in ("arrays", "conversions", "energy")),
-            f"held-out rows: {held}",
+            *_taken_back(found),
             "",
             f"wrote {found.written}",
             f"next: cimtool compile --settings {found.written} ...",
         ]
     )
+
+
+def _taken_back(found: Tuned) -> list[str]:
+    """That steps missed the budget on held-out rows, if any did."""
+    if not found.taken_back:
+        return []
+    kept = sum(step.kept for step in found.steps)
+    steps = "step" if found.taken_back == 1 else f"{found.taken_back} steps"
+    return [f"the last {steps} of {kept} kept were taken back: over the budget on held-out rows"]
 
 
 def _costs(found: Tuned, name: str) -> str:

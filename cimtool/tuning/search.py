@@ -118,7 +118,7 @@ def walk(
         if not moves:
             return steps
         outcome = measure(bits)
-        kept = outcome.error is None and holds(outcome)
+        kept = holds(outcome)
         cost = walking.hardware.cost(bits)
         steps.append(Step(tuple(moves), cost, outcome.metrics, outcome.error, kept))
         say(f"{len(moves)} moves, {len(steps)}. check: {'kept' if kept else 'not kept'}")
