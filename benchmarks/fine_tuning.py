@@ -1,7 +1,7 @@
 """What fine-tuning with the hardware in the loop gains a 4-bit build, on pairs that it never saw.
 
     python benchmarks/fine_tuning.py --demo demo-cache/HASH [--clip PAIRS.npz]
-                                     [--noise-model NAME [--noise-in-loop]] [--input-bits N] ...
+                                     [--noise-model NAME [--noise-in-loop]] [--calibrator NAME] ...
 
 Logits are compared with those of the model that fine-tuning started from, in float. The demo's
 model learns from the rows that it was trained on, the two-branch models of `accuracy.py` from the
@@ -107,9 +107,10 @@ def die_rows(case: Case, name: str, found: Array) -> Iterator[dict[str, Any]]:
         }
 
 
-def bits(options: argparse.Namespace) -> dict[str, int]:
-    """The bits of the build."""
-    return {"weight_bits": 4, "input_bits": options.input_bits, "activation_bits": 4}
+def build(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of both builds."""
+    own = {"input_bits": options.input_bits, "calibrator": options.calibrator}
+    return {"weight_bits": 4, "activation_bits": 4, **own}
 
 
 def tuned_file(case: Case, data: Path, options: argparse.Namespace, folder: Path) -> Path:
@@ -118,7 +119,7 @@ def tuned_file(case: Case, data: Path, options: argparse.Namespace, folder: Path
         return Path(options.tuned)
     noise = DieNoise(options.noise_model) if options.noise_in_loop else None
     tuning = FineTuning(options.epochs, options.batch, options.learning_rate, options.seed)
-    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **bits(options)}
+    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **build(options)}
     found = fine_tune(
         case.projectors, case.poly, data=data, options=tuning, noise=noise, say=print, **given
     )
@@ -131,7 +132,7 @@ def measured(
     case: Case, data: Path, options: argparse.Namespace, folder: Path
 ) -> tuple[list[dict[str, Any]], str]:
     """Float, the plain build and the fine-tuned one, and both on dies; and the paired gain."""
-    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **bits(options)}
+    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **build(options)}
     files = {"compiled": case.projectors, "fine-tuned": tuned_file(case, data, options, folder)}
     builds = {name: prepare(file, case.poly, **given) for name, file in files.items()}
     rows = case.unseen.text, case.unseen.image
@@ -157,6 +158,7 @@ def main() -> None:
     options.add_argument("--dies", type=int, default=20)
     options.add_argument("--die-items", type=int, default=400, help="texts that dies are asked")
     options.add_argument("--input-bits", type=int, default=4, help="the other bits are 4")
+    options.add_argument("--calibrator", default="minmax")
     options.add_argument("--epochs", type=int, default=FineTuning.epochs)
     options.add_argument("--batch", type=int, default=FineTuning.batch)
     options.add_argument("--learning-rate", type=float, default=FineTuning.learning_rate)
