@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.arrays import Array
-from cimtool.ir.integer import Dequantize
+from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import Type
@@ -37,7 +37,7 @@ class Runner:
     def __init__(self, graph: Graph, fast: bool = True, device: str | None = None):
         self.graph = graph
         types = graph.types
-        self._enter: Callable[[Any], Any] = _as_it_is
+        self._enter: Callable[[Any], Any] = _as_it_is if _quantizes(graph) else _as_float64
         self._leave: Callable[[Any], Array] = _as_it_is
         prepare: Callable[..., Callable[..., Any]]
         if device is not None:
@@ -121,6 +121,15 @@ def _steps(node: Node, kernel: Callable[..., Any]) -> list[Step]:
 
 def _as_it_is(value: Any) -> Any:
     return value
+
+
+def _as_float64(value: Array) -> Array:
+    return value.astype(np.float64, copy=False) if value.dtype.kind == "f" else value
+
+
+def _quantizes(graph: Graph) -> bool:
+    """Whether the inputs are rounded to integers, which the contract does on float32."""
+    return any(isinstance(node.op, Quantize) for node in graph.nodes)
 
 
 def _as_int64(value: Array) -> Array:

@@ -37,7 +37,13 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
             f"{data.file}: labels is missing, the class of each item; expected it, for an item "
             "does not find itself"
         )
-    if len(np.unique(data.labels)) == len(data.labels):
+    classes = len(np.unique(data.labels))
+    if classes == 1:
+        raise CimError(
+            f"{data.file}: the label of every item is {data.labels[0]}; expected two classes or "
+            "more"
+        )
+    if classes == len(data.labels):
         raise CimError(
             f"{data.file}: no two items share a label; expected classes of several items, for an "
             "item does not find itself"

@@ -54,10 +54,12 @@ def _difference(score: Score, name: str) -> str:
 
 def _number(value: float, name: str, sign: str = "") -> str:
     if name == "cosine_gap":
-        return f"{value:{sign}.4f}"
-    if "rank" in name:
-        return f"{value:{sign}.1f}"
-    return f"{100 * value:{sign}.1f}"
+        return _rounded(value, 4, sign)
+    return _rounded(value if "rank" in name else 100 * value, 1, sign)
+
+
+def _rounded(value: float, digits: int, sign: str) -> str:
+    return f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
 
 
 def sentences(found: Evaluation) -> list[str]:

@@ -25,9 +25,10 @@ from cimtool.reference.queries import (
     ranking_figures,
     uncertainties,
 )
-from cimtool.simulator import Simulator
+from cimtool.simulator import Features, Simulator
 from cimtool.verification.drift import GAP_DECIMALS
 from cimtool.verification.evaluate import encode, real_means
+from cimtool.verification.references import trained_features, within_float64
 from cimtool.verification.run import all_equal, few_queries
 
 FORMAT_VERSION = 1
@@ -137,10 +138,15 @@ def _queries(
     data = subject.data
     say(f"{name}: encoding {len(data.text)} texts and {len(data.video)} videos")
     simulator = Simulator(subject.program)
-    features = encode(simulator, data)
-    means = _means(subject, *real_means(subject.program, features))
+    trained = trained_features(Simulator(subject.trained), data)
+    if subject.program is subject.trained:
+        features, means = trained, real_means(subject.trained, trained)
+    else:
+        features = encode(simulator, data)
+        means = _moved_back(subject, trained, *real_means(subject.program, features))
     say(f"{name}: scoring {len(data.text)} x {len(data.video)} pairs")
-    scores: FloatArray = simulator.score(features["text"], features["video"])
+    with within_float64(data):
+        scores: FloatArray = simulator.score(features["text"], features["video"])
     if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
         raise CimError(
             f"{name}: a score of {data.file} is not finite; the model is out of float64's range"
@@ -151,14 +157,13 @@ def _queries(
         found = found_by_label(scores, *means, data.labels)
     else:
         found = found_by_pairs(scores, *means, data)
-    return found, all_equal(scores)
+    return found, all_equal(scores, "scores")
 
 
-def _means(subject: Subject, text: Array, video: Array) -> tuple[Array, Array]:
-    """The means, moved back to where training left what they share: compiled ones lack it."""
-    if subject.program is subject.trained:
-        return text, video
-    trained = encode(Simulator(subject.trained), subject.data)
+def _moved_back(
+    subject: Subject, trained: Mapping[str, Features], text: Array, video: Array
+) -> tuple[Array, Array]:
+    """Compiled means, moved back to where training left what they share, which they lack."""
     offset = common_mean(*real_means(subject.trained, trained)) - common_mean(text, video)
     return text + offset, video + offset
 

@@ -149,7 +149,7 @@ def _add(
     table.add(stage, scores, *real_means(program, features))
 
 
-def real_means(program: Program, features: dict[str, Features]) -> tuple[Array, Array]:
+def real_means(program: Program, features: Mapping[str, Features]) -> tuple[Array, Array]:
     """`mu` of both modalities as real numbers, [n, d] and [m, d]."""
     means = []
     for graph in (program.text, program.video):

@@ -186,7 +186,7 @@ class References:
 def within_float64(data: Embeddings) -> Iterator[None]:
     """Names the file of rows for which the trained program overflows, in place of warnings."""
     try:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             yield
     except CimError as error:
         raise CimError(f"{data.file}: its rows are too large for the model: {error}") from None
@@ -201,6 +201,13 @@ def trained_features(trained: Simulator, data: Embeddings) -> dict[str, Features
         found: dict[str, Features] = {m: trained.encode(m, getattr(data, m)) for m in MODALITIES}
     for modality, features in found.items():
         for name, values in features.items():
+            if np.isnan(values).any():
+                row = int(np.argmax(np.isnan(values).reshape(len(values), -1).any(axis=1)))
+                raise CimError(
+                    f"{data.file}: {modality} row {row} has no {name}: a norm or a spread that it "
+                    "is divided by is 0, or beyond float64; expected rows such as the model was "
+                    "trained on"
+                )
             if not np.isfinite(values).all():
                 raise CimError(
                     f"{data.file}: {modality} rows are too large: {name} is beyond float64; "

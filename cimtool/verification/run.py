@@ -207,7 +207,7 @@ def _advice(
             "the devices cost most: no bits of a layer mend that; try another --compensation than "
             f"{noisy[-1].compensation}, other cell_bits, or another target",
         )
-    return (advice(sensitive),)
+    return (advice(sensitive, head.measure),)
 
 
 def pairs_alike(statistics: Mapping[str, Span]) -> bool:
@@ -369,19 +369,19 @@ def check_gallery(bundle: Bundle, data: Embeddings) -> None:
     )
 
 
-def all_equal(scores: FloatArray) -> list[str]:
-    """A sentence where the compiled scores [n, m] are constant, over all pairs or within queries.
+def all_equal(scores: FloatArray, what: str = "compiled scores") -> list[str]:
+    """A sentence where scores [n, m] are constant, over all pairs or within queries.
 
     Queries are texts, then videos; one with a single item to rank says nothing.
     """
     if scores.size > 1 and np.ptp(scores) == 0:
-        return ["the compiled scores are constant: every pair gets the same score"]
+        return [f"the {what} are constant: every pair gets the same score"]
     found = []
     for axis, queries in ((1, "texts"), (0, "videos")):
         share = float(np.mean(np.ptp(scores, axis=axis) == 0))
         if scores.shape[axis] > 1 and share > MOST:
             found.append(
-                f"the compiled scores are all equal within {share:.1%} of the queries ({queries}), "
+                f"the {what} are all equal within {share:.1%} of the queries ({queries}), "
                 "so they rank nothing there"
             )
     return found

@@ -188,17 +188,17 @@ def _listed(model: _Model) -> Iterator[tuple[str, Kind, int | None, frozenset[st
     yield "score", "score", None, frozenset({"score"})
 
 
-def advice(found: Sensitivity) -> str:
+def advice(found: Sensitivity, score: str = "logit") -> str:
     """Which setting to change next, in a sentence; no setting where no part stands out."""
     worst = found.worst
     measured = f"(from the lowered model, on {found.texts} texts x {found.videos} videos)"
     if not found.rmse or worst.left_float_rmse > (1 - WORTHWHILE) * found.rmse:
         return (
-            f"no single part dominates the error: without what {_called(worst)} costs, the logit "
+            f"no single part dominates the error: without what {_called(worst)} costs, the {score} "
             f"RMSE of {found.rmse:.3g} would be {worst.left_float_rmse:.3g} {measured}"
         )
     return (
-        f"{_called(worst)} costs most: without its error the logit RMSE would be "
+        f"{_called(worst)} costs most: without its error the {score} RMSE would be "
         f"{worst.left_float_rmse:.3g} in place of {found.rmse:.3g} {measured}; "
         f"{_remedy(found, worst)}"
     )

@@ -151,3 +151,57 @@ def test_a_gallery_in_the_memory(small_trunk: DemoFiles, tmp_path: Path, mapping
     first = {name: values[:-1] for name, values in np.load(small_trunk.eval).items()}
     with pytest.raises(CimError, match="39 videos are not the gallery of 40 items"):
         cimtool.evaluate(first, held)
+
+
+def test_scores_are_float64_where_no_layer_comes_before_them() -> None:
+    rng = np.random.default_rng(0)
+    text = (300 * rng.normal(size=8) + 0.1 * rng.normal(size=(100, 8))).astype(np.float32)
+    video = (text + 0.02 * rng.normal(size=text.shape)).astype(np.float32)
+    real = [one.astype(np.float64) for one in (text, video)]
+    distances = ((real[0][:, None] - real[1]) ** 2).sum(axis=2)
+    ranks = [1 + sum(row < row[i]) for i, row in enumerate(distances)]
+    (found,) = cimtool.evaluate(
+        {"text": text, "video": video}, head="euclidean", resamples=2
+    ).scores
+    assert found.figures["mean_rank_text_to_video"] == np.mean(ranks)
+    assert found.figures["r1_text_to_video"] == np.mean([rank == 1 for rank in ranks])
+
+
+def test_equal_cosines_are_ties_whatever_the_length_of_a_row() -> None:
+    rng = np.random.default_rng(0)
+    text = rng.integers(1, 50, size=(30, 8)).astype(np.float32)
+    video = np.concatenate([text, 3 * text])  # three times as long: the same direction
+    data = {"text": text, "video": video, "text_to_video": np.arange(30)}
+    (found,) = cimtool.evaluate(data, head="cosine", resamples=2).scores
+    assert found.figures["r1_text_to_video"] == 0
+    assert found.figures["mean_rank_text_to_video"] == 2
+    (tiny,) = cimtool.evaluate(
+        {name: rows * np.float32(1e-30) for name, rows in (("text", text), ("video", text))},
+        head="cosine",
+        resamples=2,
+    ).scores
+    assert tiny.figures["r1_text_to_video"] == 1
+
+
+def test_one_class_and_equal_scores_are_said() -> None:
+    with pytest.raises(
+        CimError, match="the label of every item is 3; expected two classes or more"
+    ):
+        cimtool.evaluate({"rows": rows()["text"], "labels": np.full(60, 3)})
+    same = np.ones((4, 8))
+    found = cimtool.evaluate({"text": same, "video": same}, resamples=2)
+    assert "embeddings: the scores are constant: every pair gets the same score" in found.notes
+
+
+def test_rows_that_cannot_be_normalised_are_named(tmp_path: Path) -> None:
+    pairs = {name: value.astype(np.float32) for name, value in rows().items()}
+    options = {"model": "cross-attention", "loss": "clip", "epochs": 1, "batch": 16}
+    trained = cimtool.train(pairs, tmp_path / "run", **options).folder / "model.pth"
+    bundle = cimtool.compile(trained, calibration=pairs, target="ideal", output=tmp_path / "b")
+    other = rows(seed=5)
+    other["video"][7] = 0.0
+    for what in (trained, bundle.folder):
+        with pytest.raises(CimError, match="video row 7 has no mu: a norm or a spread that it is"):
+            cimtool.evaluate(other, what)
+    with pytest.raises(CimError, match="video row 7 has no mu"):
+        cimtool.verify(bundle.folder, other)

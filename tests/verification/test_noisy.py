@@ -22,7 +22,9 @@ from cimtool.verification.run import _advice, with_dies
 from cimtool.verification.sensitivity import advice
 
 DIES = NoiseOptions(trials=4, time="1h")
-HEAD: Any = SimpleNamespace(surrogate="polynomial", remedy="fit another polynomial")
+HEAD: Any = SimpleNamespace(
+    surrogate="polynomial", remedy="fit another polynomial", measure="logit"
+)
 
 
 @pytest.fixture(scope="module")
