@@ -93,7 +93,7 @@ def fine_tune(
         target=own.pop("hardware"),
         noise=noise,
         output=output,
-        say=out.step,
+        say=out.say,
         **common,
         **own,
     )

@@ -59,7 +59,7 @@ def command(out: Output, /, paths: tuple[Path, ...], output: Path, **options: An
         return
     texts = plain.pop("texts")
     data = embeddings_files(paths, "--data")
-    run = api.train(data, output, options=parse_options(texts), say=out.step, **plain)
+    run = api.train(data, output, options=parse_options(texts), say=out.say, **plain)
     out.result(_values(run), _text(run))
 
 

@@ -22,8 +22,11 @@ ALPHA = 1e-3
 # What a label may be off, in logits, beside its standard error: no weight grows without bound.
 FLOOR = 0.01
 
+LARGEST = 1e100
+"""Statistics and labels stay below it: their squares, and sums of these, are then finite."""
+
 ROUNDING = 1e-9
-"""What ed and labels that are the same may differ by, of their magnitude: exact labels err less."""
+"""What statistics or labels that are the same may differ by, of their magnitude."""
 
 # What the change to raw coefficients may cost, in logits.
 EXPORT_TOLERANCE = 1e-6
@@ -39,12 +42,12 @@ class _Standard:
 
     @classmethod
     def of(cls, values: FloatArray) -> _Standard:
-        spread = float(values.std())
-        if spread == 0:
-            spread = 1.0  # a statistic that never varies: its features are all zero
+        spread, mean = float(values.std()), float(values.mean())
+        if np.ptp(values) <= ROUNDING * np.abs(values).max():
+            spread = math.inf  # it does not vary but for rounding: its features are all zero
         # The next power of two: the division is exact and the features are at most 1.
         scale = 2.0 ** math.ceil(math.log2(max(float(np.abs(values).max()), 1e-300)))
-        return cls(float(values.mean()), spread, scale)
+        return cls(mean, spread, scale)
 
     def standardised(self, values: FloatArray) -> FloatArray:
         """Return (values - mean) / spread."""
@@ -70,7 +73,7 @@ def fit_logit(
     alpha is negative, there are fewer pairs than coefficients, labels are not finite, they or
     ed vary by no more than ROUNDING, or the rewritten coefficients lose more than EXPORT_TOLERANCE.
     """
-    _check(labels, degree, alpha)
+    check_labels(labels, degree, alpha)
     ed, vd = _Standard.of(labels.ed), _Standard.of(labels.vd)
     u, v = ed.standardised(labels.ed), vd.standardised(labels.vd)
     ridge = Ridge(alpha=alpha, solver="svd").fit(_monomials(u, v, degree), labels.logit, weights)
@@ -85,8 +88,9 @@ def fit_logit(
     return exported
 
 
-def _check(labels: Labels, degree: int, alpha: float) -> None:
-    if not 1 <= degree <= MAX_DEGREE:
+def check_labels(labels: Labels, degree: int, alpha: float) -> None:
+    """Raise CimError where `fit_logit` cannot fit these labels."""
+    if not isinstance(degree, int) or not 1 <= degree <= MAX_DEGREE:
         raise CimError(f"degree is {degree}; expected 1 to {MAX_DEGREE}")
     if not 0 <= alpha < math.inf:
         raise CimError(f"alpha is {alpha}; expected a finite number, 0 or more")
@@ -96,8 +100,17 @@ def _check(labels: Labels, degree: int, alpha: float) -> None:
             f"there are {len(labels)} pairs to fit; a polynomial of degree {degree} has {count} "
             "coefficients and needs as many"
         )
-    if not np.isfinite(labels.logit).all():
-        raise CimError("the teacher's labels hold a value that is not finite")
+    for name, values in (
+        ("logit", labels.logit),
+        ("standard_error", labels.standard_error),
+        ("ed", labels.ed),
+        ("vd", labels.vd),
+    ):
+        if values is not None and not np.abs(values).max() < LARGEST:
+            raise CimError(
+                f"{name} reaches {np.abs(values).max():.3g} (ed and vd divided by their scales); "
+                f"expected less than {LARGEST:g}"
+            )
     magnitude = max(np.abs(labels.log_p).max(), np.abs(labels.log_1mp).max())
     if np.ptp(labels.logit) <= ROUNDING * magnitude:
         raise CimError(

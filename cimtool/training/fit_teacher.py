@@ -12,7 +12,7 @@ from cimtool.errors import CimError
 from cimtool.progress import Say, silent
 from cimtool.reference.surrogate import Polynomial, Range
 from cimtool.training.band import Band
-from cimtool.training.fit import ALPHA, condition, fit_logit, noise_weights
+from cimtool.training.fit import ALPHA, check_labels, condition, fit_logit, noise_weights
 from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
 
@@ -83,13 +83,15 @@ def fit_teacher(
         raise CimError(f"seed is {seed}; expected 0 or more")
     scales = scale_ed or teacher.scale_ed, scale_vd or teacher.scale_vd
     known = teacher.labels
-    labels = replace(known, ed=known.ed / scales[0], vd=known.vd / scales[1])
+    with np.errstate(over="ignore"):
+        labels = replace(known, ed=known.ed / scales[0], vd=known.vd / scales[1])
     seen, unseen = _parts(labels, seed)
     fitted = labels.of(seen)
     say(f"fitting {len(seen):,} pairs, degree {degree}")
     try:
         # One thread: sums over the pairs would else depend on how many there are.
         with threadpool_limits(limits=1, user_api="blas"):
+            check_labels(fitted, degree, alpha)
             weights = noise_weights(fitted)
             polynomial = fit_logit(fitted, degree, alpha, weights)
             number = condition(fitted, degree, weights)

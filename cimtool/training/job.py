@@ -99,6 +99,7 @@ def make_job(data: Data, validation: Data | None, wanted: Wanted) -> Job:
     for one in (rows, held_rows):
         if one is not None:
             _require_items(one, model)
+            _require_one_class(one)
     if loss.needs_labels and rows.labels is None:
         raise CimError(
             f'{rows.file}: labels is missing, the class of each text, which loss "{loss.name}" '
@@ -106,7 +107,10 @@ def make_job(data: Data, validation: Data | None, wanted: Wanted) -> Job:
         )
     digest = _digest(rows)
     pairs, held, part = _parts(rows, held_rows, wanted, start, digest)
-    check_batches(pairs, optimisation.batch, loss.per_class)
+    try:
+        check_batches(pairs, optimisation.batch, loss.per_class)
+    except CimError as error:
+        raise CimError(f"{rows.file}: {error}") from None
     surrogate = _surrogate(wanted, loss, start)
     settings = {
         "model": model.name,
@@ -155,6 +159,22 @@ def _require_items(rows: Embeddings, model: Model) -> None:
         )
 
 
+def _require_one_class(rows: Embeddings) -> None:
+    """Raise CimError where two texts of one video have different labels: its class is theirs."""
+    if rows.labels is None or rows.text_to_video is None:
+        return
+    first = np.full(len(rows.video), -1)
+    first[rows.right[::-1]] = np.arange(len(rows.right))[::-1]
+    other = rows.labels != rows.labels[first[rows.right]]
+    if other.any():
+        text = int(np.argmax(other))
+        video = int(rows.right[text])
+        raise CimError(
+            f"{rows.file}: texts {first[video]} and {text} belong to video {video}, and their "
+            f"labels are {rows.labels[first[video]]} and {rows.labels[text]}; expected one class"
+        )
+
+
 def _model(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Model:
     name = wanted.model or (MODEL if start is None else start.model())
     kind = find_model(name)
@@ -163,9 +183,13 @@ def _model(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> M
 
 
 def _options_of(kind: type[Model], start: Start) -> dict[str, Any]:
-    """The options that show in the weights of a checkpoint, or stand beside them by name."""
-    said = {one.name: start.content[one.name] for one in fields(kind) if one.name in start.content}
-    return {**kind.options_of(start.text.arrays), **said}
+    """The options of the run that made a checkpoint, if any; those that show in its weights, and
+    those that stand beside them by name."""
+    names = [one.name for one in fields(kind)]
+    run = start.config if start.config.get("model") == kind.name else {}
+    before = {name: run[f"model.{name}"] for name in names if f"model.{name}" in run}
+    said = {name: start.content[name] for name in names if name in start.content}
+    return {**before, **kind.options_of(start.text.arrays, start.video.arrays), **said}
 
 
 def _loss(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Loss:

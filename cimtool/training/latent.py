@@ -98,4 +98,4 @@ def _variance(given: Encoded) -> Tensor:
 def same_class(labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return which of all pairs [n, n] are two items of one class, and which of two classes."""
     same = labels[:, None] == labels[None, :]
-    return same & ~torch.eye(len(labels), dtype=torch.bool), ~same
+    return same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device), ~same

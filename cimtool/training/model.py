@@ -47,8 +47,8 @@ class Model(Named):
         return ()
 
     @classmethod
-    def options_of(cls, text: Mapping[str, Array]) -> dict[str, Any]:
-        """The options that show in the weights of a saved text tower, by their keys."""
+    def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:
+        """The options that show in the weights of saved towers, by their keys."""
         return {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cimtool.errors import CimError
+from cimtool.training.options import whole
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,8 @@ class Optimisation:
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:
-        for name, value, low in (("epochs", self.epochs, 1), ("batch", self.batch, 2)):
-            if value < low:
-                raise CimError(f"--{name} is {value}; expected at least {low}")
+        whole("--epochs", self.epochs, 1)
+        whole("--batch", self.batch, 2)
         if not 0 < self.learning_rate < float("inf"):
             raise CimError(f"--learning-rate is {self.learning_rate:g}; expected more than 0")
         if not 0 <= self.weight_decay < float("inf"):

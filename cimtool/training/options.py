@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, fields
+from numbers import Integral
 from typing import Any, TypeVar
 
 from cimtool.errors import CimError
@@ -16,7 +17,7 @@ OptionsT = TypeVar("OptionsT")
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, str]:
-    """Read `loss.tau=0.1`, ... as texts by key; CimError for one that is no KEY=VALUE."""
+    """Read `loss.tau=0.1`, ... as texts by key, the last of a key; CimError for no KEY=VALUE."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -58,7 +59,7 @@ def _value(key: str, field: Field[Any], value: Any) -> Any:
     read, expected = READERS[str(field.type)]
     try:
         return read(value)
-    except ValueError:
+    except (TypeError, ValueError):
         raise CimError(f"{key} is {value}; expected {expected}") from None
 
 
@@ -90,6 +91,12 @@ READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "str": (str, "a text"),
 }
 """How a field of a type is read, and what is expected of it."""
+
+
+def whole(name: str, value: Any, low: int) -> None:
+    """Raise CimError for a number that is no integer, or below `low`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
+        raise CimError(f"{name} is {value}; expected an integer of at least {low}")
 
 
 def positive(options: Any, *names: str) -> None:

@@ -111,13 +111,16 @@ def _grouped(order: Tensor, pairs: Pairs, per_class: int) -> Tensor:
 def check_batches(pairs: Pairs, size: int, per_class: int) -> None:
     """Raise CimError unless there is a batch of this size, and its groups fill it."""
     if len(pairs) < size:
-        raise CimError(
-            f"training needs at least one batch of {size} rows, but there are {len(pairs)}"
-        )
+        raise CimError(f"--batch is {size}, and {len(pairs)} pairs train; expected no more")
     if not per_class:
         return
     if size % per_class:
         raise CimError(f"--batch is {size}; expected a multiple of {per_class}, pairs of a class")
+    if size < 2 * per_class:
+        raise CimError(
+            f"--batch is {size}, {per_class} pairs of one class; expected {2 * per_class} or more, "
+            "so that a batch has wrong pairs"
+        )
     labels = torch.zeros(0, dtype=torch.int64) if pairs.labels is None else pairs.labels
     counts = torch.bincount(labels)
     groups = int((counts // per_class).sum())

@@ -13,7 +13,7 @@ import torch
 from cimtool.errors import CimError
 from cimtool.files import PARTIAL, unwritable
 from cimtool.loading.checkpoint import BROKEN
-from cimtool.training.history import Epoch
+from cimtool.training.history import Epoch, best_epoch
 from cimtool.training.job import Job
 from cimtool.training.trainer import Trainer
 
@@ -54,6 +54,7 @@ def read_saved(folder: Path, job: Job, resume: bool) -> Saved | None:
     saved = None
     if LAST in found:
         saved = _read_last(folder / LAST, job)
+        _require_best(folder / BEST, saved, job)
     elif found:
         _require_start(folder, job, found)
     if resume:
@@ -72,6 +73,25 @@ def _read_last(file: Path, job: Job) -> Saved:
         raise _foreign(file) from None
     _require_same(file, settings, job)
     return Saved(file, state, history)
+
+
+def _require_best(file: Path, saved: Saved, job: Job) -> None:
+    """Raise CimError unless `file` is the best epoch so far, or one that is still to come.
+
+    The latter where a kill came between it and `last.pth`: it will be written again, the same.
+    """
+    best, last = best_epoch(saved.history).number, saved.history[-1].number
+    try:
+        content = _content(file)
+        epoch = content["epoch"] if content["config"] == config(job.settings) else None
+    except (OSError, *BROKEN, CimError):
+        epoch = None
+    if epoch != best and not (isinstance(epoch, int) and last < epoch <= job.optimisation.epochs):
+        what = "is missing or of another run" if epoch is None else f"is epoch {epoch}"
+        raise CimError(
+            f"{file}: {what}, and the best of {saved.file.name} is epoch {best}; expected "
+            + (f"--epochs {epoch} or more" if epoch and epoch > last else "another folder")
+        )
 
 
 def _content(file: Path) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from cimtool.progress import Say, silent
 from cimtool.reference.exact import OutOfReach, log_match_probability
 from cimtool.reference.montecarlo import draw
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
+from cimtool.training.options import whole
 
 # Pairs that a thread takes at once, whose samples stay in its cache (3 MB at d = 1024, K = 10), and
 # pairs between two lines of progress.
@@ -46,8 +47,7 @@ class Sigmoid:
             raise CimError(f"a is {self.a}; expected a finite number above 0")
         if not math.isfinite(self.b):
             raise CimError(f"b is {self.b}; expected a finite number")
-        if self.K < 2:
-            raise CimError(f"samples is {self.K}; a standard error needs at least 2")
+        whole("samples", self.K, 2)  # of one sample there is no standard error
 
 
 @dataclass(frozen=True, eq=False)

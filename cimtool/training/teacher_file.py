@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.special import log_expit, logit
@@ -16,17 +16,23 @@ from cimtool.errors import CimError
 from cimtool.files import replace_files
 from cimtool.loading.checkpoint import require_suffix
 from cimtool.loading.npy import npz_names, read_npz
-from cimtool.named import nearest
+from cimtool.named import nearest, unknown
 from cimtool.progress import Say, silent
 from cimtool.training.items import Items
+from cimtool.training.options import whole
 from cimtool.training.teacher import Labels, Sigmoid, exact_labels, monte_carlo_labels
 
 Kind = Literal["mc", "exact"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 COLUMNS = ("ed", "vd", "y", "log_p", "log_1mp", "standard_error", "text", "video", "matched")
 """Arrays of a teacher's file that have a value a pair, [n]."""
 
-NUMBERS = ("a", "b", "K", "seed", "scale_ed", "scale_vd")
+NUMBERS = ("a", "b", "scale_ed", "scale_vd")
+INTEGERS = ("K", "seed")
+
+LOG_TOLERANCE = 1e-4
+"""How far log_p, log_1mp and y may contradict each other before a file is refused."""
 
 CLIP = 1.05e-6
 """A probability this near 0 or 1 counts as clipped: at 1e-6, as float32 may have rounded it."""
@@ -64,8 +70,7 @@ class Teacher:
 
 def check_pairs(pairs: int, matched: float, seed: int) -> None:
     """Raise CimError where there is no pair, the share is not 0 to 1, or no seed in [0, 2^64)."""
-    if pairs < 1:
-        raise CimError(f"pairs is {pairs}; expected at least 1")
+    whole("pairs", pairs, 1)
     if not 0 <= matched <= 1:
         raise CimError(f"matched is {matched}; expected a share, 0 to 1")
     if not 0 <= seed < 2**64:
@@ -82,6 +87,8 @@ def make_teacher(
     statistics or labels are not finite, or whose exact probability is not reached.
     """
     check_pairs(pairs, matched, seed)
+    if kind not in KINDS:
+        raise unknown("labels", kind, KINDS)
     text, video = items.text, items.video
     rows = items.drawn(pairs, matched, seed)
     say(f"labelling {pairs:,} pairs of {len(text)} texts and {len(video)} videos")
@@ -115,7 +122,8 @@ def write_teacher(teacher: Teacher, file: Path) -> None:
     arrays: dict[str, Any] = {"ed": labels.ed, "vd": labels.vd, "y": labels.logit}
     arrays |= {"log_p": labels.log_p, "log_1mp": labels.log_1mp}
     arrays |= {"standard_error": labels.standard_error, "labels": teacher.kind}
-    arrays |= {name: getattr(teacher, name) for name in ("text", "video", "matched", *NUMBERS)}
+    named = ("text", "video", "matched", *NUMBERS, "seed")
+    arrays |= {name: getattr(teacher, name) for name in named}
     arrays["K"] = teacher.K or 0
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
@@ -132,7 +140,7 @@ def read_teacher(path: Path) -> Teacher:
     """
     where = str(path)
     require_suffix(path, "a teacher", (".npz",))
-    values = read_npz(path, (*COLUMNS, *NUMBERS, "labels"))
+    values = read_npz(path, (*COLUMNS, *NUMBERS, *INTEGERS, "labels"))
     held = npz_names(path)
     for name in ("ed", "vd", "y"):
         if name not in values:
@@ -147,20 +155,22 @@ def read_teacher(path: Path) -> Teacher:
                 f"{where}: ed has {len(columns['ed'])} pairs and {name} {len(column)}; expected as "
                 "many"
             )
+    if ("log_p" in columns) != ("log_1mp" in columns):
+        raise CimError(f"{where}: holds one of log_p and log_1mp; expected both, or neither")
     numbers = {name: _number(values[name], where, name) for name in NUMBERS if name in values}
     labels, kept = _labels(columns, where)
     kind = str(values.get("labels", ""))
     return Teacher(
         labels.of(kept),
-        kind=kind if kind in ("mc", "exact") else None,  # type: ignore[arg-type]
+        kind=kind if kind in KINDS else None,
         a=numbers.get("a"),
         b=numbers.get("b"),
-        K=int(numbers.get("K", 0)) or None,
-        seed=int(numbers["seed"]) if "seed" in numbers else None,
+        K=_integer(values, where, "K") or None,
+        seed=_integer(values, where, "seed"),
         scale_ed=numbers.get("scale_ed", 1.0),
         scale_vd=numbers.get("scale_vd", 1.0),
-        text=_whole(columns, "text", kept),
-        video=_whole(columns, "video", kept),
+        text=_rows(columns, where, "text", kept),
+        video=_rows(columns, where, "video", kept),
         matched=columns["matched"][kept] > 0 if "matched" in columns else None,
         clipped=len(columns["ed"]) - len(kept),
         probabilities=_are_probabilities(columns),
@@ -195,16 +205,52 @@ def _number(value: Array, where: str, name: str) -> float:
     return number
 
 
-def _whole(columns: Mapping[str, FloatArray], name: str, kept: IntArray) -> IntArray | None:
-    return columns[name][kept].astype(np.int64) if name in columns else None
+def _integer(values: Mapping[str, Array], where: str, name: str) -> int | None:
+    """A number of the file that counts, of at least 0, as it stands there; None if it is not."""
+    if name not in values:
+        return None
+    array = np.asarray(values[name])
+    if array.size == 1 and array.dtype.kind in "fiu":
+        value = array.reshape(-1)[0]
+        if np.isfinite(value) and int(value) == value and value >= 0:
+            return int(value)
+    raise CimError(f"{where}: {name} is {array.tolist()!r}; expected one integer, 0 or more")
+
+
+def _rows(
+    columns: Mapping[str, FloatArray], where: str, name: str, kept: IntArray
+) -> IntArray | None:
+    if name not in columns:
+        return None
+    column = columns[name]
+    if (column != np.floor(column)).any() or column.min(initial=0) < 0:
+        raise CimError(f"{where}: {name} holds numbers that are no rows; expected integers from 0")
+    return column[kept].astype(np.int64)
 
 
 def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:
     """Whether nothing but `y` is there to tell, and all of it lies in [0, 1]."""
-    if "log_p" in columns and "log_1mp" in columns:
+    if "log_p" in columns:
         return False
     y = columns["y"]
     return bool(len(y)) and y.min() >= 0 and y.max() <= 1
+
+
+def _require_logs(columns: Mapping[str, FloatArray], where: str) -> None:
+    """Raise CimError where log_p and log_1mp are not logarithms of p and 1 - p, and y their logit.
+
+    What differs by less than float32 rounds counts as equal.
+    """
+    y, log_p, log_1mp = (columns[name] for name in ("y", "log_p", "log_1mp"))
+    with np.errstate(over="ignore"):
+        wrong = np.abs(np.exp(log_p) + np.exp(log_1mp) - 1) > LOG_TOLERANCE
+    wrong |= np.abs(log_p - log_1mp - y) > LOG_TOLERANCE * (1 + np.abs(y))
+    if wrong.any():
+        pair = int(np.argmax(wrong))
+        raise CimError(
+            f"{where}: pair {pair} has y {y[pair]:.6g}, log_p {log_p[pair]:.6g} and log_1mp "
+            f"{log_1mp[pair]:.6g}; expected log p, log(1 - p), and their difference as y"
+        )
 
 
 def _labels(columns: Mapping[str, FloatArray], where: str) -> tuple[Labels, IntArray]:
@@ -212,7 +258,8 @@ def _labels(columns: Mapping[str, FloatArray], where: str) -> tuple[Labels, IntA
     ed, vd, y = (columns[name] for name in ("ed", "vd", "y"))
     error = columns.get("standard_error")
     everything = np.arange(len(y))
-    if "log_p" in columns and "log_1mp" in columns:
+    if "log_p" in columns:
+        _require_logs(columns, where)
         return Labels(ed, vd, columns["log_p"], columns["log_1mp"], error), everything
     if not _are_probabilities(columns):
         return Labels(ed, vd, log_expit(y), log_expit(-y), error), everything

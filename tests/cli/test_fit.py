@@ -107,7 +107,7 @@ def changed(teacher: Path, folder: Path, **arrays: object) -> Path:
         ({"log_p": np.full(600, np.nan)}, "changed.npz: log_p of pair 0 is nan; expected finite"),
         ({"ed": np.full(600, 7.0)}, "changed.npz: ed is 7.0 for all of the teacher's pairs"),
         (
-            {"log_p": np.full(600, -13.0), "log_1mp": np.zeros(600)},
+            {"log_p": np.full(600, -13.0), "log_1mp": np.zeros(600), "y": np.full(600, -13.0)},
             "changed.npz: the teacher's labels are all -13 (logit); expected labels that vary",
         ),
     ],

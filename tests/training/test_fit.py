@@ -68,7 +68,7 @@ def test_ed_that_never_varies_and_labels_that_are_not_finite_are_refused() -> No
     ed, vd, logit = sample(300.0, 60.0)
     with pytest.raises(CimError, match=r"ed is 7\.0 for all"):
         fit_polynomial(labels(np.full_like(ed, 7.0), vd, logit), Sigmoid())
-    with pytest.raises(CimError, match="not finite"):
+    with pytest.raises(CimError, match="logit reaches inf"):
         fit_polynomial(labels(ed, vd, np.full_like(ed, -np.inf)), Sigmoid())
 
 
@@ -190,3 +190,21 @@ def test_the_domain_stands_in_the_file() -> None:
     text = polynomial_text(fitted, {"ed": (240.0, 360.0), "vd": (40.0, 80.0)})
     assert json.loads(text)["domain"] == {"ed": [240.0, 360.0], "vd": [40.0, 80.0]}
     assert "domain" not in json.loads(polynomial_text(fitted))
+
+
+def test_statistics_beyond_reach_are_named() -> None:
+    ed, vd, logit = sample(100.0, 20.0)
+    with pytest.raises(CimError, match=r"ed reaches 1\.2e\+202 .* expected less than 1e\+100"):
+        fit_logit(labels(1e200 * ed, vd, logit))
+    with pytest.raises(CimError, match=r"vd reaches .* expected less than 1e\+100"):
+        fit_logit(labels(ed, 1e200 * vd, logit))
+
+
+def test_a_statistic_that_varies_by_rounding_alone_has_no_part() -> None:
+    ed, _, logit = sample(100.0, 20.0)
+    rounded = 5 * (1 + 1e-15 * np.random.default_rng(1).standard_normal(len(ed)))
+    fitted = fit_logit(labels(ed, rounded, logit))
+    assert fitted.coeff == fit_logit(labels(ed, np.full_like(ed, 5.0), logit)).coeff
+    known = dict(zip(exponents(4), fitted.coeff, strict=True))
+    assert {known[i, j] for i, j in known if j} == {0.0}
+    assert condition(labels(ed, rounded, logit), 4) < 1e4

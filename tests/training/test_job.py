@@ -17,6 +17,7 @@ from cimtool.training.optimisation import Optimisation
 
 TEXT = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
 ROWS = {"text": TEXT, "video": TEXT[:, :5]}
+LABELLED = ROWS | {"labels": np.arange(80) % 4}
 POLY = '{"degree": 1, "coeff": [-0.1, 0.0], "bias": 0}'
 
 
@@ -66,9 +67,9 @@ def test_a_start_says_model_and_widths(start: Path) -> None:
         ({"loss": "info-nse"}, 'loss "info-nse" is not known'),
         ({"loss": "info-nce-poly"}, 'loss "info-nce-poly" needs a polynomial; expected --poly'),
         ({"options": {"loss.tao": 1}}, 'did you mean "tau"'),
-        ({"batch": 81}, "training needs at least one batch of 81 rows, but there are 72"),
-        ({"batch": 1}, "--batch is 1; expected at least 2"),
-        ({"epochs": 0}, "--epochs is 0; expected at least 1"),
+        ({"batch": 81}, "--batch is 81, and 72 pairs train; expected no more"),
+        ({"batch": 1}, "--batch is 1; expected an integer of at least 2"),
+        ({"epochs": 0}, "--epochs is 0; expected an integer of at least 1"),
         ({"learning_rate": 0.0}, "--learning-rate is 0; expected more than 0"),
         ({"weight_decay": -1.0}, "--weight-decay is -1; expected 0 or more"),
         ({"seed": -1}, "--seed is -1; expected 0 to 2^63 - 1"),
@@ -149,3 +150,39 @@ def test_items_of_one_modality_need_labels() -> None:
     with pytest.raises(CimError, match=r"labels is missing, .* itself"):
         make_job({"rows": TEXT, "labels": labels}, {"rows": TEXT + 1}, Wanted(batch=16))
     assert job({"rows": TEXT, "labels": labels}).pairs.alone
+
+
+def test_a_start_says_the_options_of_its_run(tmp_path: Path) -> None:
+    wide = {"model.text_hidden": "7", "model.video_hidden": "9-8", "model.width": 4}
+    before = job(LABELLED, model="tanh-projectors", loss="acmr", options=wide)
+    towers = before.model.build(6, 5).state_dict()
+    content = {**towers, **before.model.deployed(), "config": dict(before.settings)}
+    torch.save(content, tmp_path / "start.pth")
+    assert job(LABELLED, start=tmp_path / "start.pth", loss="acmr").model == before.model
+    del content["config"]
+    torch.save(content, tmp_path / "bare.pth")
+    wanted = {"start": tmp_path / "bare.pth", "model": "tanh-projectors", "loss": "acmr"}
+    assert job(LABELLED, **wanted).model == before.model
+    dropped = job(ROWS | {"video": TEXT}, model="two-branch", options={"model.dropout": 0.5})
+    towers = dropped.model.build(6, 6).state_dict()
+    torch.save({**towers, "config": dict(dropped.settings)}, tmp_path / "dropped.pth")
+    again = job(ROWS | {"video": TEXT}, start=tmp_path / "dropped.pth")
+    assert again.model.dropout == 0.5  # type: ignore[attr-defined]
+
+
+def test_texts_of_one_video_are_of_one_class() -> None:
+    rows = ROWS | {"text_to_video": np.arange(80) // 2, "labels": np.arange(80) // 4}
+    job(rows)
+    rows["labels"][5] = 9
+    with pytest.raises(
+        CimError, match="texts 4 and 5 belong to video 2, and their labels are 1 and"
+    ):
+        job(rows)
+
+
+def test_a_batch_of_one_class_has_no_wrong_pairs() -> None:
+    items = {"rows": TEXT, "labels": np.arange(80) % 2}
+    wanted = {"model": "autoencoder", "loss": "triplet"}
+    with pytest.raises(CimError, match="--batch is 10, 10 pairs of one class; expected 20 or more"):
+        job(items, **wanted, batch=10)
+    job(items, **wanted, batch=20)

@@ -124,3 +124,8 @@ def test_one_class_and_no_labels_are_refused() -> None:
     made = Seen(Task(3, 3, 3, classes=3), Prices(1.0, 1.0))
     with pytest.raises(CimError, match="need labels; the pairs have none"):
         made(gaussians(), gaussians(), Batch(torch.zeros(4, 3), torch.zeros(4, 3)))
+
+
+def test_pairs_of_a_class_are_told_where_the_labels_are() -> None:
+    found = same_class(torch.zeros(4, dtype=torch.int64, device="meta"))
+    assert [one.device.type for one in found] == ["meta", "meta"]

@@ -4,7 +4,9 @@ import pytest
 
 from cimtool.errors import CimError
 from cimtool.training.losses.info_nce import InfoNce
+from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.models.two_branch import TwoBranchModel
+from cimtool.training.optimisation import Optimisation
 from cimtool.training.options import by_kind, parse_options, with_options
 
 
@@ -38,3 +40,15 @@ def test_bad_options(text: str, message: str) -> None:
 def test_a_fraction_of_a_unit() -> None:
     with pytest.raises(CimError, match=r"model.hidden is 1.5; expected an integer"):
         with_options(TwoBranchModel, "model", "two-branch", {"hidden": 1.5})
+
+
+@pytest.mark.parametrize("value", [None, [1], "many", True])
+def test_a_value_of_another_type_is_refused(value: object) -> None:
+    with pytest.raises(CimError, match=r"model\.hidden is .*; expected an integer of 64 bits"):
+        with_options(TrunkModel, "model", "trunk", {"hidden": value})
+
+
+@pytest.mark.parametrize("value", [1, 2.5, "3", True, None])
+def test_counts_are_integers(value: object) -> None:
+    with pytest.raises(CimError, match=r"--batch is .*; expected an integer of at least 2"):
+        Optimisation(batch=value)  # type: ignore[arg-type]

@@ -207,3 +207,24 @@ def test_a_run_on_cuda_goes_on_to_the_same_bytes(data: Path, tmp_path: Path) -> 
     assert contents(cut.folder) == contents(whole.folder)
     weights = torch.load(whole.folder / "model.pth", weights_only=True)["text_proj"]
     assert {str(tensor.device) for tensor in weights.values()} == {"cpu"}
+
+
+def test_the_best_checkpoint_must_be_there_to_go_on(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    cimtool.train(data, folder, **SETTINGS | {"epochs": 2})
+    (folder / "model.pth").unlink()
+    with pytest.raises(CimError, match=r"model.pth: is missing or of another run, and the best of"):
+        cimtool.train(data, folder, **SETTINGS, resume=True)
+
+
+def test_a_best_checkpoint_ahead_of_the_last_is_come_to_again(
+    data: Path, whole: Run, tmp_path: Path
+) -> None:
+    assert whole.best.number == 4
+    folder = tmp_path / "killed"
+    cimtool.train(data, folder, **SETTINGS | {"epochs": 3})
+    (folder / "model.pth").write_bytes((whole.folder / "model.pth").read_bytes())
+    with pytest.raises(CimError, match=r"model.pth: is epoch 4, .* expected --epochs 4 or more"):
+        cimtool.train(data, folder, **SETTINGS | {"epochs": 3}, resume=True)
+    cimtool.train(data, folder, **SETTINGS, resume=True)
+    assert contents(folder) == contents(whole.folder)

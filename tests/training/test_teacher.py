@@ -142,7 +142,7 @@ def test_the_standard_error_is_the_scatter_around_the_exact_logit() -> None:
         ({"a": 0.0}, "a is 0.0; expected a finite number above 0"),
         ({"a": math.nan}, "a is nan; expected a finite number above 0"),
         ({"b": math.inf}, "b is inf; expected a finite number"),
-        ({"K": 1}, "samples is 1; a standard error needs at least 2"),
+        ({"K": 1}, "samples is 1; expected an integer of at least 2"),
     ],
 )
 def test_a_sigmoid_that_cannot_be_is_refused(options: dict[str, float], sentence: str) -> None:

@@ -178,7 +178,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ((0, 0.5, 1), "pairs is 0; expected at least 1"),
+        ((0, 0.5, 1), "pairs is 0; expected an integer of at least 1"),
         ((5, 1.5, 1), "matched is 1.5; expected a share, 0 to 1"),
         ((5, np.nan, 1), "matched is nan; expected a share, 0 to 1"),
         ((5, 0.5, -1), "seed is -1; expected 0 to 2^64 - 1"),
@@ -221,3 +221,36 @@ def test_a_probability_that_is_not_reached_is_of_a_file_and_rows(items: Items) -
         CimError, match=r"^g\.npz: text row 3 and video row \d+: the exact probability of a pair is"
     ):
         make_teacher(spoilt, 60, 0.5, "exact", Sigmoid())
+
+
+def test_labels_of_another_kind_are_refused(items: Items) -> None:
+    with pytest.raises(CimError, match='labels "Exact" is not known: exact, mc; did you mean'):
+        made(items, "Exact")  # type: ignore[arg-type]
+
+
+def test_the_largest_seed_reads_back(items: Items, tmp_path: Path) -> None:
+    write_teacher(made(items, "exact", seed=2**64 - 1), tmp_path / "t.npz")
+    assert read_teacher(tmp_path / "t.npz").seed == 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"K": -3}, "K is -3; expected one integer, 0 or more"),
+        ({"K": 2.5}, "K is 2.5; expected one integer, 0 or more"),
+        ({"text": np.full(60, 1.5)}, "text holds numbers that are no rows"),
+        ({"log_1mp": None}, "holds one of log_p and log_1mp; expected both, or neither"),
+        ({"log_p": np.ones(60)}, "log_p 1 and log_1mp .* expected log p"),
+        ({"y": np.zeros(60)}, "has y 0, log_p .* and their difference as y"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    items: Items, tmp_path: Path, changed: dict[str, object], message: str
+) -> None:
+    write_teacher(made(items, "exact"), tmp_path / "t.npz")
+    with np.load(tmp_path / "t.npz") as held:
+        arrays = {name: held[name] for name in held.files} | changed
+    kept = {name: value for name, value in arrays.items() if value is not None}
+    np.savez(tmp_path / "t.npz", **kept)  # type: ignore[arg-type]
+    with pytest.raises(CimError, match=message):
+        read_teacher(tmp_path / "t.npz")

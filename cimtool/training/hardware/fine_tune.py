@@ -93,9 +93,9 @@ def fine_tune(
     compiler = Compiler(model.program, Job(resolved, *ranges, silent), conditions)
     best = fine_tuned(compiler, rows, options, say)
     new = {}
-    for modality, layers in keys.items():
-        for node, own in layers.items():
-            weight, bias = best.weights[modality][node]
+    for modality, layers in best.weights.items():
+        for node, (weight, bias) in layers.items():  # none of a variance that no score reads
+            own = keys[modality][node]
             new[own.weight] = weight
             if own.bias is not None:
                 new[own.bias] = bias

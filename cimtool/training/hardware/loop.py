@@ -23,6 +23,7 @@ from cimtool.training.hardware.forward import forward
 from cimtool.training.hardware.objective import distillation
 from cimtool.training.hardware.pairs import Pairs, pairs_of
 from cimtool.training.hardware.plan import tensor
+from cimtool.training.options import whole
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,12 @@ class FineTuning:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, low in (("epochs", self.epochs, 1), ("batch", self.batch, 2)):
-            if value < low:
-                raise CimError(f"--{name} is {value}; expected at least {low}")
+        whole("--epochs", self.epochs, 1)
+        whole("--batch", self.batch, 2)
         if not 0 < self.learning_rate < math.inf:
             raise CimError(f"--learning-rate is {self.learning_rate:g}; expected more than 0")
-        if self.seed < 0:
-            raise CimError(f"--seed is {self.seed}; expected a number of at least 0")
+        if not 0 <= self.seed < 2**63:
+            raise CimError(f"--seed is {self.seed}; expected 0 to 2^63 - 1")
 
 
 @dataclass(frozen=True)

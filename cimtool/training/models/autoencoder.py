@@ -64,7 +64,7 @@ class Autoencoder(Model, name="autoencoder"):
         return {"activation": self.activation}
 
     @classmethod
-    def options_of(cls, text: Mapping[str, Array]) -> dict[str, Any]:
+    def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:
         """The widths of the encoder's layers."""
         *hidden, width = (array.shape[0] for key, array in text.items() if key.endswith("weight"))
         return {"hidden": "-".join(map(str, hidden)) or "none", "width": width}

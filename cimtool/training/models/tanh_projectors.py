@@ -46,10 +46,14 @@ class TanhProjectors(Model, name="tanh-projectors"):
         return {"activation": "tanh", "output_activation": "tanh"}
 
     @classmethod
-    def options_of(cls, text: Mapping[str, Array]) -> dict[str, Any]:
-        """The widths of the text tower's layers; those of the video tower may be others."""
-        *hidden, width = (array.shape[0] for key, array in text.items() if key.endswith("weight"))
-        return {"text_hidden": "-".join(map(str, hidden)) or "none", "width": width}
+    def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:
+        """The widths of both towers' layers."""
+        found: dict[str, Any] = {}
+        for name, tower in (("text_hidden", text), ("video_hidden", video)):
+            widths = [array.shape[0] for key, array in tower.items() if key.endswith("weight")]
+            found[name] = "-".join(map(str, widths[:-1])) or "none"
+            found["width"] = widths[-1]
+        return found
 
 
 def _widths(text: str) -> tuple[int, ...]:

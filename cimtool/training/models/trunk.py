@@ -68,7 +68,7 @@ class TrunkModel(Model, name="trunk"):
         return TwoTower(Trunk(text, *shape), Trunk(video, *shape))
 
     @classmethod
-    def options_of(cls, text: Mapping[str, Array]) -> dict[str, Any]:
+    def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:
         """Both extents of the head of mu."""
         if "mu.weight" not in text:
             return {}

@@ -73,7 +73,7 @@ class TwoBranchModel(Model, name="two-branch"):
         return TwoTower(TwoBranch(*shape), TwoBranch(*shape))
 
     @classmethod
-    def options_of(cls, text: Mapping[str, Array]) -> dict[str, Any]:
+    def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:
         """The units of the perceptron of mu."""
         first = text.get("mu_proj.0.weight")
         return {} if first is None else {"hidden": first.shape[0]}

@@ -60,8 +60,9 @@ class VariationalAutoencoder(Autoencoder, name="variational-autoencoder"):
         return {**super().deployed(), "a": self.a, "b": 0.0}
 
     @classmethod
-    def options_of(cls, text: Mapping[str, Array]) -> dict[str, Any]:
+    def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:
         """The widths of the layers and of the heads."""
         if "mu.weight" not in text:
             return {}
-        return super().options_of({k: v for k, v in text.items() if not k.startswith("logvar.")})
+        code = {k: v for k, v in text.items() if not k.startswith("logvar.")}
+        return super().options_of(code, video)

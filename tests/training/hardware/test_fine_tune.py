@@ -115,12 +115,31 @@ def test_a_target_without_noise_needs_a_model_named(small_trunk: DemoFiles) -> N
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"epochs": 0}, "--epochs is 0; expected at least 1"),
-        ({"batch": 1}, "--batch is 1; expected at least 2"),
+        ({"epochs": 0}, "--epochs is 0; expected an integer of at least 1"),
+        ({"batch": 1}, "--batch is 1; expected an integer of at least 2"),
         ({"learning_rate": float("nan")}, "--learning-rate is nan; expected more than 0"),
-        ({"seed": -1}, "--seed is -1; expected a number of at least 0"),
+        ({"seed": -1}, "--seed is -1; expected 0 to 2.63 - 1"),
     ],
 )
 def test_options_out_of_range_are_refused(given: dict[str, float], message: str) -> None:
     with pytest.raises(CimError, match=message):
         FineTuning(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("head", ["cosine", "euclidean"])
+def test_a_variance_that_the_score_does_not_read_stays_as_it_is(
+    small_trunk: DemoFiles, head: str
+) -> None:
+    found = fine_tune(
+        small_trunk.projectors,
+        data=random_rows(small_trunk),
+        calibration=small_trunk.calibration,
+        target="ideal",
+        options=OPTIONS,
+        head=head,
+        weight_bits=3,
+    )
+    before = read_checkpoint(small_trunk.projectors).content
+    kept, changed = "text_proj.logvar.weight", "text_proj.mu.weight"
+    assert torch.equal(found.content[kept], torch.from_numpy(before[kept]))
+    assert not torch.equal(found.content[changed], torch.from_numpy(before[changed]))

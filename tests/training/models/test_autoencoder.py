@@ -51,7 +51,7 @@ def test_what_is_saved_is_read_and_computes_the_same(
     found = run(encoder("text", tower), {"x": rows.double().numpy()})["mu"]
     np.testing.assert_allclose(found, towers.text_tower(rows).mu.detach().numpy(), atol=1e-6)
     text, _ = find_weights(held, LayerMap())
-    assert Autoencoder.options_of(text.arrays) == {"hidden": hidden, "width": 5}
+    assert Autoencoder.options_of(text.arrays, text.arrays) == {"hidden": hidden, "width": 5}
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,9 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path) -> None:
     rows = torch.randn(3, 6)
     found = run(encoder("text", tower), {"x": rows.double().numpy()})["mu"]
     np.testing.assert_allclose(found, towers.text_tower(rows).mu.detach().numpy(), atol=1e-6)
-    text, _ = find_weights(held, LayerMap())
-    assert TanhProjectors.options_of(text.arrays) == {"text_hidden": "9-8", "width": 5}
+    both = (one.arrays for one in find_weights(held, LayerMap()))
+    found = TanhProjectors.options_of(*both)
+    assert found == {"text_hidden": "9-8", "video_hidden": "9", "width": 5}
 
 
 def test_options_out_of_range() -> None:

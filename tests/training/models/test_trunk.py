@@ -27,8 +27,8 @@ def test_the_model_builds_what_its_options_say_and_reads_them_back() -> None:
     assert video.mu.shape == (2, 4)
     state = {key: value.numpy() for key, value in towers.text_proj.state_dict().items()}
     assert (state["logvar.bias"] == -1.0).all()
-    assert TrunkModel.options_of(state) == {"hidden": 8, "width": 4}
-    assert TrunkModel.options_of({}) == {}
+    assert TrunkModel.options_of(state, state) == {"hidden": 8, "width": 4}
+    assert TrunkModel.options_of({}, {}) == {}
 
 
 def test_no_hidden_units() -> None:

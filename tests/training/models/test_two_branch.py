@@ -50,8 +50,8 @@ def test_the_model_builds_what_its_options_say_and_reads_them_back() -> None:
     towers = TwoBranchModel(hidden=8).build(6, 6)
     assert towers(torch.randn(3, 6), torch.randn(2, 6))[1].mu.shape == (2, 6)
     state = {key: value.numpy() for key, value in towers.text_proj.state_dict().items()}
-    assert TwoBranchModel.options_of(state) == {"hidden": 8}
-    assert TwoBranchModel.options_of({}) == {}
+    assert TwoBranchModel.options_of(state, state) == {"hidden": 8}
+    assert TwoBranchModel.options_of({}, {}) == {}
 
 
 def test_bad_options_and_widths() -> None:

@@ -32,9 +32,9 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str
     np.testing.assert_allclose(found["mu"], mu, atol=1e-6)
     np.testing.assert_allclose(found["s"], np.exp(logvar), rtol=1e-5)
     text, _ = find_weights(held, LayerMap())
-    options = VariationalAutoencoder.options_of(text.arrays)
+    options = VariationalAutoencoder.options_of(text.arrays, text.arrays)
     assert options == {"hidden": hidden, "width": 5}
-    assert VariationalAutoencoder.options_of({}) == {}
+    assert VariationalAutoencoder.options_of({}, {}) == {}
     loaded = load_model(tmp_path / "m.pth")
     assert loaded.head.name == "csd"
     assert (loaded.a, loaded.b) == (0.5, 0.0)
