@@ -55,7 +55,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with cli.make_context("cimtool", list(arguments)) as context:
             cli.invoke(context)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where it was closed from the start
+            sys.stdout.flush()
         return 0
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
@@ -100,4 +101,5 @@ def _system_text(error: OSError) -> str:
 
 def _drop_stdout() -> None:
     """Send what stdout still holds nowhere, so that closing it at exit does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

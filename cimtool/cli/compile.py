@@ -21,7 +21,7 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output, converters_text, table_text
 from cimtool.costs.render import layout_lines
-from cimtool.emit.bundle import Bundle, check_place
+from cimtool.emit.bundle import Bundle, check_place, previous_of
 from cimtool.placement import Layout, Placement, layout, placements
 
 
@@ -59,10 +59,13 @@ def command(
     compiled = api.prepare(calibration=calibration, target=target, say=out.say, **options)
     layers = placements(compiled.stages[-1].program, compiled.settings)
     plan = layout(layers, compiled.target)
-    bundle = None if dry_run else compiled.write(output or compiled.folder, out.say)
+    place = output or compiled.folder
+    moved = previous_of(place) if not dry_run and place.exists() else None
+    bundle = None if dry_run else compiled.write(place, out.say)
     out.result(
         {
             "bundle": None if bundle is None else bundle.folder,
+            "previous": moved,
             "dry_run": dry_run,
             "model": compiled.model.name,
             "layout": compiled.model.layout,
@@ -74,12 +77,16 @@ def command(
             "notes": list(compiled.notes),
             "files": {} if bundle is None else bundle.manifest["files"],
         },
-        _text(compiled, layers, plan, bundle),
+        _text(compiled, layers, plan, bundle, moved),
     )
 
 
 def _text(
-    compiled: api.Compilation, layers: Sequence[Placement], plan: Layout, bundle: Bundle | None
+    compiled: api.Compilation,
+    layers: Sequence[Placement],
+    plan: Layout,
+    bundle: Bundle | None,
+    moved: Path | None,
 ) -> str:
     model, settings = compiled.model, compiled.settings
     size = "without limit" if settings.rows is None else f"of {settings.rows}x{settings.columns}"
@@ -93,9 +100,10 @@ def _text(
     if bundle is None:
         return "\n".join([*lines, "", "dry run: nothing was written"])
     folder = shlex.quote(str(bundle.folder))
-    return "\n".join(
-        [*lines, "", f"wrote {bundle.folder}", f"next: cimtool verify {folder} --data NPZ"]
-    )
+    lines += ["", f"wrote {bundle.folder}"]
+    if moved is not None:
+        lines.append(f"the bundle that stood there is {moved} now, the only earlier one kept")
+    return "\n".join([*lines, f"next: cimtool verify {folder} --data NPZ"])
 
 
 def layer_table(layers: Sequence[Placement]) -> str:

@@ -88,7 +88,7 @@ def placement_svg(layers: Sequence[Placement], plan: Layout, title: str) -> str:
     layers = [place for place in layers if place.shares is None]
     share = max(1, -(-plan.tiles // MOST_SQUARES))
     squares = list(_squares(_runs(layers), share))
-    levels = _levels(plan, len(squares), share)
+    levels = _levels(plan, max(len(squares), 1), share)  # projectors may have no layer
     slots = list(range(len(squares))) if share > 1 else _slots(layers, plan)
     width, height = levels[-1].extent
     scale = min((WIDTH - 2 * MARGIN) / width, LARGEST)

@@ -260,6 +260,8 @@ def _write_files(folder: Path, build: Build) -> None:
 
 def check_place(folder: Path) -> None:
     """Raise CimError where something stands that a bundle must not replace."""
+    if folder.name in ("", ".."):
+        raise CimError(f"{folder}: is no name for a bundle; expected a new folder (-o DIR)")
     for place in (folder, previous_of(folder)):
         if (place.exists() or place.is_symlink()) and not (place / MANIFEST).is_file():
             raise CimError(

@@ -55,8 +55,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     require_file(path)
     if path.suffix == ".onnx":
         raise CimError(
-            f"{path}: is one projector; expected two ONNX files (--projectors given twice, text "
-            "first), or a checkpoint of both"
+            f"{path}: is one projector; expected a checkpoint of both, or for --projectors two "
+            "ONNX files, text first"
         )
     require_suffix(path, "a checkpoint", SUFFIXES)
     if path.suffix == ".safetensors":

@@ -12,7 +12,7 @@ import numpy as np
 from cimtool.arrays import Array
 from cimtool.errors import CimError
 from cimtool.files import sha256
-from cimtool.hardware.target import load_target
+from cimtool.hardware.target import load_target, target_names
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
 from cimtool.loading.embeddings import (
     ALONE,
@@ -28,7 +28,12 @@ from cimtool.loading.layer_map import LayerMap, read_layer_map
 from cimtool.loading.layout import recognise
 from cimtool.loading.npy import npz_names, read_npy, read_npz
 from cimtool.loading.onnx_file import describe_onnx
-from cimtool.loading.polynomial import COEFFICIENTS, parse_polynomial, read_polynomial
+from cimtool.loading.polynomial import (
+    COEFFICIENTS,
+    parse_polynomial,
+    polynomial_values,
+    read_polynomial,
+)
 from cimtool.loading.score import INNER_HEAD, INNER_POLYNOMIAL
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.surrogate import Polynomial, exponents
@@ -60,7 +65,9 @@ def inspect(path: Path) -> Facts:
         ".safetensors": lambda file: describe_checkpoint(read_checkpoint(file)),
     } | dict.fromkeys(TORCH_SUFFIXES, _torch)
     if not path.exists():
-        raise CimError(f"{path}: there is no such file or folder")
+        known = str(path) in target_names()
+        named = f"; a target's keys are what `cimtool targets show {path}` tells" if known else ""
+        raise CimError(f"{path}: there is no such file or folder{named}")
     if path.suffix not in readers:
         raise CimError(
             f"{path}: what it is cannot be told from its suffix; expected a bundle's folder or "
@@ -142,6 +149,9 @@ def _array(array: Array) -> Facts:
 def _json(path: Path) -> Facts:
     if path.name == MANIFEST:
         return _bundle(path.parent)
+    if not set(COEFFICIENTS) & set(polynomial_values(path)):
+        names = ", ".join(COEFFICIENTS)
+        raise CimError(f"{path}: is no polynomial ({names}); of a bundle's files give the folder")
     return describe_polynomial(read_polynomial(path))
 
 

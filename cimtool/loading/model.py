@@ -24,6 +24,9 @@ ONNX_LAYOUT = "onnx"
 ProjectorFiles = Path | tuple[Path, Path]
 """A checkpoint, or two ONNX files, text first."""
 
+RUN_STEMS = ("model", "last")
+"""What a training run calls its checkpoints, whatever it trained."""
+
 DISTANCE = Polynomial(degree=1, coeff=(-1.0, 0.0), bias=0.0)
 """The score of a model that has no polynomial yet: -ed, in its layout's own statistics."""
 
@@ -127,9 +130,14 @@ def build_model(checkpoint: Checkpoint, wanted: Wanted, layer_map: LayerMap | No
     layout, towers = read_towers(checkpoint, layer_map)
     divisors = layout.statistics(towers[0].dimension)
     score = read_score(checkpoint.file, checkpoint.content, wanted, towers, divisors)
-    name = Path(checkpoint.file).stem
+    name = model_name(Path(checkpoint.file))
     made = _model(name, layout.name, towers, score, layout.unit_rows, divisors)
     return replace(made, warnings=layout.warnings(checkpoint.content))
+
+
+def model_name(file: Path) -> str:
+    """What bundles of a checkpoint are called: its name, or its folder's where a run wrote it."""
+    return file.parent.name or file.stem if file.stem in RUN_STEMS else file.stem
 
 
 def build_onnx_model(text: Path, video: Path, wanted: Wanted) -> Model:

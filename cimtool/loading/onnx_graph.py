@@ -108,7 +108,7 @@ def _check(model: ModelProto, file: str) -> None:
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        reason = "; ".join(line for line in str(error).splitlines() if line.strip())
         raise CimError(f"{file}: is not a valid ONNX model: {reason}") from None
 
 

@@ -1,4 +1,4 @@
-"""Round the weights of a layer so that its output errs least, as GPTQ does.
+"""Round the weights of a layer so that its output errs less, as GPTQ does.
 
 Rounding each weight to the nearest integer makes the weights err least. What counts is the output
 `x . W` over the rows that the layer sees: with their second moments `H = sum x x^T` it errs by
@@ -26,7 +26,7 @@ SHRINKAGE_STEPS = 1024
 
 
 def least_error_weights(target: FloatArray, rows: IntArray, limit: int, centred: bool) -> IntArray:
-    """Whole weights [K, N] within `limit` with which `rows` [n, K] err least.
+    """Whole weights [K, N] within `limit` with which `rows` [n, K] err little, in one pass.
 
     `target` [K, N] are the real weights in units of the whole ones. With `centred` a mean error
     does not count, as a bias takes it off.

@@ -114,6 +114,8 @@ class Hardware:
 
 def check_cost(hardware: Hardware, cost: CostName) -> None:
     """Raise CimError where the target does not tell this cost, or no bits change it."""
+    if not hardware.layers:
+        raise CimError("the projectors have no layer, so there are no bits to tune")
     found = hardware.cost(hardware.start)[cost]
     if np.isnan(found) or not found:
         raise CimError(

@@ -275,3 +275,36 @@ def test_export_writes_test_vectors_and_says_their_size(
     layout = json.loads((place / "layout.json").read_text())
     assert list(layout["layers"]) == ["text.fc1", "text.fc2", "text.logvar", "text.mu"]
     assert "real row 1" in layout["stimuli"]["text.mu"]
+
+
+def test_what_stood_in_the_place_is_said_to_be_aside(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    place = tmp_path / "bundle"
+    assert "stood there" not in cimtool(*compiling(small_trunk, place)).out
+    ran = cimtool(*compiling(small_trunk, place))
+    assert (
+        f"the bundle that stood there is {place}.previous now, the only earlier one kept" in ran.out
+    )
+    assert cimtool(*compiling(small_trunk, place), "--json").json["previous"] == f"{place}.previous"
+
+
+def test_a_bundle_of_a_run_is_called_as_its_folder(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("trained").mkdir()
+    for name in ("trained/model.pth", "model.pth"):
+        Path(name).write_bytes(small_trunk.projectors.read_bytes())
+        assert cimtool(*compiling(small_trunk, None, projectors=name)).status == 0
+    assert sorted(one.name for one in Path("exports").iterdir()) == ["model@ideal", "trained@ideal"]
+
+
+@pytest.mark.parametrize("place", [".", "..", "/"])
+def test_a_place_without_a_name_takes_no_bundle(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, place: str
+) -> None:
+    ran = cimtool(*compiling(small_trunk, place))
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.sentence.startswith(f"{place}: is no name for a bundle; expected a new folder")

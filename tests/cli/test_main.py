@@ -267,3 +267,9 @@ def test_progress_only_on_a_terminal_and_not_with_json(
     assert told(False, pipe) == b"."
     assert told(True, terminal) == b"."
     assert b"training" in told(False, terminal)
+
+
+def test_without_a_stdout_a_command_ends_well() -> None:
+    command = " ".join([*MODULE, "targets", "list", ">&-"])
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -91,7 +91,7 @@ def test_other_numbers_of_files(cimtool: Run, projectors: list[str]) -> None:
     options = ["--poly", "poly.json", "--calibration", "cal.npz", "--target", "ideal"]
     ran = cimtool("compile", *projectors[:2], *options)
     assert ran.status == 2
-    assert ran.sentence.startswith("text.onnx: is one projector; expected two ONNX files")
+    assert ran.sentence.startswith("text.onnx: is one projector; expected a checkpoint of both")
     ran = cimtool("compile", *projectors, *projectors[:2], *options)
     assert ran.status == 2
     assert "--projectors is given 3 times; expected once or twice" in ran.err

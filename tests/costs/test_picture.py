@@ -87,3 +87,9 @@ def test_a_square_is_filled_as_far_as_its_array_is_used(full_size: FullSize) -> 
     heights = re.findall(r"v([\d.]+)h", text)
     assert set(map(float, heights)) == {3.6, float(f"{3.6 * 1024 / 1152:.3g}")}
     assert plan.chips is None
+
+
+def test_without_a_layer_there_is_a_picture_of_nothing() -> None:
+    plan = layout((), load_target("isaac-rram-128"))
+    root = ElementTree.fromstring(placement_svg((), plan, "x"))
+    assert not [path for path in root.findall(f".//{SVG}path") if path.get("fill-opacity")]

@@ -190,7 +190,9 @@ def test_what_two_files_lack_or_have_no_use_for(
         load_model(by_hand)
     with pytest.raises(CimError, match=r"map\.toml: a map names the layers of a checkpoint"):
         load_model(by_hand, poly_file, layer_map=tmp_path / "map.toml")
-    with pytest.raises(CimError, match=r"text\.onnx: is one projector; expected two ONNX files"):
+    with pytest.raises(
+        CimError, match=r"text\.onnx: is one projector; expected a checkpoint of both"
+    ):
         load_model(by_hand[0], poly_file)
 
 
