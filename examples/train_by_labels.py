@@ -24,9 +24,10 @@ TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
 
 def split_file(file: Path, folder: Path) -> tuple[Path, Path]:
     """Write train.npz and test.npz in the form that cimtool reads."""
-    folder.mkdir(parents=True, exist_ok=True)
     with np.load(file) as held:
-        values = {name: held[name] for name in ("image", "text", "label", "split")}
+        values = {name: held[name] for name in ("image", "text", "split")}
+        values["label"] = held["labels" if "labels" in held else "label"]
+    folder.mkdir(parents=True, exist_ok=True)
     train = values["split"] == "train"
     for name in ("image", "text"):
         roots = np.sqrt(values[name])
