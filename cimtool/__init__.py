@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from cimtool.errors import CheckFailed as CheckFailed
+from cimtool.errors import CimError as CimError
+
 __version__ = "0.1.0"
 
 API = (

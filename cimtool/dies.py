@@ -11,7 +11,8 @@ from cimtool.errors import CimError
 from cimtool.hardware.noise.compensation import Compensation
 from cimtool.hardware.noise.die import Arrays
 from cimtool.hardware.noise.program import Conditions, DieProgram, on_die
-from cimtool.hardware.noise.spec import Noise, load_noise
+from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
+from cimtool.hardware.target import Target
 from cimtool.settings import Settings
 
 MOST_TRIALS = 100_000
@@ -47,20 +48,21 @@ def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:
             f"{bundle.name}: its hybrid score has a shortlist; noise is simulated for digital and "
             "in-memory scores alone"
         )
-    noise = _noise(bundle, options.model)
+    noise = noise_of(bundle.target, options.model)
     seconds = noise.seconds(options.time)
     return Conditions(noise, seconds, options.compensation, options.seed)
 
 
-def _noise(bundle: Bundle, model: Path | str | None) -> Noise:
+def noise_of(target: Target, model: Path | str | None) -> Noise:
+    """The noise model of a name or a file, else the target's own; CimError where there is none."""
     if model is not None:
         return load_noise(model)
-    if bundle.target.noise is None:
+    if target.noise is None:
         raise CimError(
-            f'target "{bundle.target.name}" has no [noise], so --noise has nothing to draw; name a '
-            "noise model (--noise-model)"
+            f'target "{target.name}" has no [noise], so --noise has nothing to draw; name a noise '
+            f"model (--noise-model {' or '.join(preset_names())}, or a file)"
         )
-    return bundle.target.noise
+    return target.noise
 
 
 def dies(bundle: Bundle, conditions: Conditions, trials: int) -> Iterator[DieProgram]:

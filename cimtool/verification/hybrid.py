@@ -166,7 +166,7 @@ class Walk:
         node = forms.compiled.by_name[name]
         if isinstance(node.op, Requant) and not all(map(self.is_integer, node.inputs)):
             real = self.value(forms.lowered.by_name[name].inputs[0]).real
-            return np.clip(round_half_up(real / node.op.scale), node.op.lo, node.op.hi)
+            return round_half_up(np.clip(real / node.op.scale, node.op.lo, node.op.hi))
         return forms.kernel(forms.compiled, name)(*(self.value(i).array for i in node.inputs))
 
     def _computed(self, name: str) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,3 +206,8 @@ def test_rows_that_cannot_be_normalised_are_named(tmp_path: Path) -> None:
             cimtool.evaluate(other, what)
     with pytest.raises(CimError, match="video row 7 has no mu"):
         cimtool.verify(bundle.folder, other)
+    huge = {name: value * np.float32(1e30) for name, value in rows(seed=6).items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = cimtool.verify(bundle.folder, huge)
+    assert sum(count.differing for count in report.bits) == 0

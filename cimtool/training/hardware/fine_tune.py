@@ -16,9 +16,8 @@ from typing import Any
 import torch
 
 from cimtool.compilation import calibration_rows, trained_model
-from cimtool.errors import CimError
+from cimtool.dies import noise_of
 from cimtool.hardware.noise.program import Conditions
-from cimtool.hardware.noise.spec import load_noise
 from cimtool.hardware.target import Target, load_target
 from cimtool.inputs import Data, read_data
 from cimtool.loading.checkpoint import read_checkpoint
@@ -106,10 +105,5 @@ def _conditions(target: Target, noise: DieNoise | None, seed: int) -> Conditions
     """What the dies in the loop are drawn from; None without noise."""
     if noise is None:
         return None
-    model = target.noise if noise.model is None else load_noise(noise.model)
-    if model is None:
-        raise CimError(
-            f'target "{target.name}" has no [noise], so --noise has nothing to draw; name a noise '
-            "model (--noise-model)"
-        )
+    model = noise_of(target, noise.model)
     return Conditions(model, model.seconds(noise.time), seed=seed)
