@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -114,11 +115,23 @@ def _lacks_polynomial(job: Job) -> bool:
 
 def _trainer(job: Job) -> Trainer:
     widths = job.pairs.text.shape[1], job.pairs.video.shape[1]
-    towers = _built(job.model, *widths)
+    with _naming(job):
+        towers = _built(job.model, *widths)
     if job.start is not None:
         job.start.load(towers, job.model.name)
-    objective = job.loss.objective(_task(job, towers))
+    task = _task(job, towers)
+    with _naming(job):
+        objective = job.loss.objective(task)
     return Trainer.start(towers, objective, job.optimisation, job.device)
+
+
+@contextmanager
+def _naming(job: Job) -> Iterator[None]:
+    """Names the data in what a model or a loss says of them."""
+    try:
+        yield
+    except CimError as error:
+        raise CimError(f"{job.files['data']}: {error}") from None
 
 
 def _built(model: Model, text: int, video: int) -> TwoTower:
