@@ -9,6 +9,7 @@ model on its own evaluation rows.
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -176,6 +177,26 @@ def demo_case(folder: Path, items: int) -> Case:
     return Case("demo", files.projectors, files.poly, files.calibration, unseen, {})
 
 
+def with_cases(options: argparse.ArgumentParser) -> argparse.Namespace:
+    """The command line, with what `cases` needs of it."""
+    options.add_argument("--clip", type=Path, metavar="NPZ", help="text, image, text_to_image")
+    options.add_argument("--seed", type=int, default=0, help="of the split and of the training")
+    options.add_argument("--demo", type=Path, metavar="FOLDER", help="made by `cimtool demo`")
+    given = options.parse_args()
+    if given.clip is None and given.demo is None:
+        options.error("expected --clip, --demo or both")
+    return given
+
+
+def cases(given: argparse.Namespace) -> Iterator[Case]:
+    """The two-branch models, trained now, and the demo's, as far as they are asked for."""
+    if given.clip is not None:
+        with tempfile.TemporaryDirectory(prefix="cimtool-benchmark-") as folder:
+            yield from clip_cases(given.clip, given.seed, Path(folder))
+    if given.demo is not None:
+        yield demo_case(given.demo, given.items)
+
+
 def measured(case: Case) -> Iterator[dict[str, Any]]:
     """One row a way to score: the references, the polynomial and every stage."""
     built = prepare(
@@ -221,21 +242,12 @@ def row(case: Case, one: Row) -> dict[str, Any]:
 
 def main() -> None:
     options = parser(str(__doc__), rounds=1)
-    options.add_argument("--clip", type=Path, metavar="NPZ", help="text, image, text_to_image")
-    options.add_argument("--seed", type=int, default=0, help="of the split and of the training")
-    options.add_argument("--demo", type=Path, metavar="FOLDER", help="made by `cimtool demo`")
     options.add_argument("--items", type=int, default=1500, help="of the demo's rows")
-    given = options.parse_args()
-    if given.clip is None and given.demo is None:
-        options.error("expected --clip, --demo or both")
+    given = with_cases(options)
     use_threads()
     rows: list[dict[str, Any]] = []
-    if given.clip is not None:
-        with tempfile.TemporaryDirectory(prefix="cimtool-benchmark-") as folder:
-            for case in clip_cases(given.clip, given.seed, Path(folder)):
-                rows += measured(case)
-    if given.demo is not None:
-        rows += measured(demo_case(given.demo, given.items))
+    for case in cases(given):
+        rows += measured(case)
     report("accuracy", rows, given.json)
 
 

@@ -8,13 +8,11 @@ before converters are fitted.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy import TARGET, Case, clip_cases, demo_case
+from accuracy import TARGET, Case, cases, with_cases
 from harness import parser, report, use_threads
 
 from cimtool.arrays import Array
@@ -75,21 +73,12 @@ def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     options = parser(str(__doc__), rounds=1)
-    options.add_argument("--clip", type=Path, metavar="NPZ", help="text, image, text_to_image")
-    options.add_argument("--seed", type=int, default=0, help="of the split and of the training")
-    options.add_argument("--demo", type=Path, metavar="FOLDER", help="made by `cimtool demo`")
     options.add_argument("--items", type=int, default=300, help="rows of each modality")
-    given = options.parse_args()
-    if given.clip is None and given.demo is None:
-        options.error("expected --clip, --demo or both")
+    given = with_cases(options)
     use_threads()
     rows: list[dict[str, Any]] = []
-    if given.clip is not None:
-        with tempfile.TemporaryDirectory(prefix="cimtool-benchmark-") as folder:
-            for case in clip_cases(given.clip, given.seed, Path(folder)):
-                rows += measured(case, given.items)
-    if given.demo is not None:
-        rows += measured(demo_case(given.demo, given.items), given.items)
+    for case in cases(given):
+        rows += measured(case, given.items)
     report("quantization", rows, given.json)
 
 
