@@ -8,7 +8,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from cimtool.arrays import BoolArray, FloatArray, IntArray
-from cimtool.errors import CimError
+from cimtool.errors import CimError, naming
 from cimtool.progress import Say, silent
 from cimtool.reference.surrogate import Polynomial, Range
 from cimtool.training.band import Band
@@ -88,15 +88,12 @@ def fit_teacher(
     seen, unseen = _parts(labels, seed)
     fitted = labels.of(seen)
     say(f"fitting {len(seen):,} pairs, degree {degree}")
-    try:
-        # One thread: sums over the pairs would else depend on how many there are.
-        with threadpool_limits(limits=1, user_api="blas"):
-            check_labels(fitted, degree, alpha)
-            weights = noise_weights(fitted)
-            polynomial = fit_logit(fitted, degree, alpha, weights)
-            number = condition(fitted, degree, weights)
-    except CimError as error:
-        raise CimError(f"{teacher.file}: {error}") from None
+    # One thread: sums over the pairs would else depend on how many there are.
+    with naming(teacher.file), threadpool_limits(limits=1, user_api="blas"):
+        check_labels(fitted, degree, alpha)
+        weights = noise_weights(fitted)
+        polynomial = fit_logit(fitted, degree, alpha, weights)
+        number = condition(fitted, degree, weights)
     held = labels.of(unseen)
     values = polynomial.evaluate(held.ed, held.vd)
     matched = None if teacher.matched is None else teacher.matched[unseen]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cimtool.errors import CimError
+from cimtool.errors import CimError, naming
 from cimtool.files import sha256
 from cimtool.hardware.device import device_of
 from cimtool.inputs import Data, embeddings_in
@@ -107,10 +107,8 @@ def make_job(data: Data, validation: Data | None, wanted: Wanted) -> Job:
         )
     digest = _digest(rows)
     pairs, held, part = _parts(rows, held_rows, wanted, start, digest)
-    try:
+    with naming(rows.file):
         check_batches(pairs, optimisation.batch, loss.per_class)
-    except CimError as error:
-        raise CimError(f"{rows.file}: {error}") from None
     surrogate = _surrogate(wanted, loss, start)
     settings = {
         "model": model.name,

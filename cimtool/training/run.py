@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from cimtool.errors import CimError
+from cimtool.errors import CimError, naming
 from cimtool.files import replace_files
 from cimtool.ir.heads import Head
 from cimtool.loading.score import raw
@@ -115,23 +114,14 @@ def _lacks_polynomial(job: Job) -> bool:
 
 def _trainer(job: Job) -> Trainer:
     widths = job.pairs.text.shape[1], job.pairs.video.shape[1]
-    with _naming(job):
+    with naming(job.files["data"]):
         towers = _built(job.model, *widths)
     if job.start is not None:
         job.start.load(towers, job.model.name)
     task = _task(job, towers)
-    with _naming(job):
+    with naming(job.files["data"]):
         objective = job.loss.objective(task)
     return Trainer.start(towers, objective, job.optimisation, job.device)
-
-
-@contextmanager
-def _naming(job: Job) -> Iterator[None]:
-    """Names the data in what a model or a loss says of them."""
-    try:
-        yield
-    except CimError as error:
-        raise CimError(f"{job.files['data']}: {error}") from None
 
 
 def _built(model: Model, text: int, video: int) -> TwoTower:

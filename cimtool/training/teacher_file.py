@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import log_expit, logit
 
 from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.errors import CimError
+from cimtool.errors import CimError, naming
 from cimtool.files import replace_files
 from cimtool.loading.checkpoint import require_suffix
 from cimtool.loading.npy import npz_names, read_npz
@@ -92,13 +92,11 @@ def make_teacher(
     text, video = items.text, items.video
     rows = items.drawn(pairs, matched, seed)
     say(f"labelling {pairs:,} pairs of {len(text)} texts and {len(video)} videos")
-    try:
+    with naming(items.file):
         if kind == "exact":
             labels = exact_labels(text, video, rows, sigmoid.a, sigmoid.b, say)
         else:
             labels = monte_carlo_labels(text, video, rows, sigmoid, seed, say)
-    except CimError as error:
-        raise CimError(f"{items.file}: {error}") from None
     return Teacher(
         labels,
         kind,

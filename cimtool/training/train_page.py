@@ -60,14 +60,23 @@ def train_page(
         title=title,
         headline=headline(history),
         stopped=stopped,
-        loss=_curves(losses, "mean loss of the epoch", tick_text) if trained else None,
-        recalls=_curves(recalls, "recall on held-out pairs", percent_tick),
+        held="pairs",
+        curve=epoch_curves(recalls, "recall on held-out pairs", percent_tick),
+        caption="Recall on the held-out pairs after each epoch, means of both ways.",
+        loss=epoch_curves(losses, "mean loss of the epoch", tick_text) if trained else None,
         epochs=_table(history, terms),
-        facts=[(name, "none" if v is None else str(v)) for name, v in settings.items()],
+        done="trained",
+        facts=settings_facts(settings),
     )
 
 
-def _curves(lines: Sequence[Points], title: str, form: Any) -> str:
+def settings_facts(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A run's settings for the page."""
+    return [(name, "none" if v is None else str(v)) for name, v in settings.items()]
+
+
+def epoch_curves(lines: Sequence[Points], title: str, form: Any) -> str:
+    """A picture of values by epoch, which `form` writes at the ticks."""
     ends = "; ".join(f"{one.name} ends at {form(one.points[-1][1])}" for one in lines)
     return curves(lines, "epoch", title, f"{title}: {ends}", form, log_x=False)
 

@@ -10,16 +10,15 @@ from typing import Any
 
 from cimtool.errors import CimError
 from cimtool.files import replace_files
-from cimtool.report.charts import Points, curves
+from cimtool.report.charts import Points
 from cimtool.report.page import render
 from cimtool.report.svg import tick_text
 from cimtool.report.tables import Cell, Head, Line, Table
 from cimtool.training.hardware.fine_tune import FineTuned
 from cimtool.training.hardware.loop import Epoch, best_epoch
+from cimtool.training.saved import BEST, HISTORY
+from cimtool.training.train_page import PACKAGE, PAGE, epoch_curves, settings_facts
 from cimtool.training.trainer import Diverged
-
-BEST, HISTORY, PAGE = "model.pth", "history.json", "training.html"
-TEMPLATE = "fine_tuning.html"
 
 
 @dataclass(frozen=True)
@@ -91,21 +90,24 @@ def _page(settings: Mapping[str, Any], history: Sequence[Epoch], stopped: str | 
     errors = [(epoch.number, epoch.rmse) for epoch in history]
     losses = [(epoch.number, epoch.loss) for epoch in history if epoch.loss is not None]
     return render(
-        "cimtool.training",
-        TEMPLATE,
+        PACKAGE,
+        PAGE,
         title=f"{settings['start']} fine-tuned for {settings['hardware']}",
         headline=headline(history),
         stopped=stopped,
-        errors=_curve("RMSE", errors, "compiled logit RMSE"),
+        held="rows",
+        curve=_curve("RMSE", errors, "compiled logit RMSE"),
+        caption="Distance of the compiled model's logits from those of the float model that it "
+        "started from, before the first epoch and after each.",
         loss=_curve("loss", losses, "mean loss of the epoch") if losses else None,
         epochs=_table(history),
-        facts=[(name, "none" if v is None else str(v)) for name, v in settings.items()],
+        done="fine-tuned",
+        facts=settings_facts(settings),
     )
 
 
-def _curve(name: str, points: Sequence[tuple[int, float]], title: str) -> str:
-    label = f"{title}: {name} ends at {tick_text(points[-1][1])}"
-    return curves([Points(name, list(points))], "epoch", title, label, tick_text, log_x=False)
+def _curve(name: str, points: list[tuple[int, float]], title: str) -> str:
+    return epoch_curves([Points(name, points)], title, tick_text)
 
 
 def _table(history: Sequence[Epoch]) -> Table:
