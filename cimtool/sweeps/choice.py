@@ -133,7 +133,7 @@ def cheapest(
     By energy where those of all such points are comparable, else by conversions where all convert,
     else by arrays. Of points that cost the same, the one that drifts least.
     """
-    within = [index for index, one in enumerate(outcomes) if _keeps(one, budget)]
+    within = [index for index, one in enumerate(outcomes) if keeps_budget(one, budget)]
     if not within:
         return None
     few, own = [outcomes[index] for index in within], [units[index] for index in within]
@@ -146,7 +146,7 @@ def cheapest(
     return Choice(None, None, len(within))
 
 
-def _keeps(outcome: Outcome, budget: Mapping[str, float]) -> bool:
+def keeps_budget(outcome: Outcome, budget: Mapping[str, float]) -> bool:
     """Whether a point is within the budget, and where dies were drawn their median at each time."""
     if outcome.error is not None:
         return False

@@ -17,6 +17,7 @@ from cimtool.loading.model import Model
 from cimtool.progress import Say
 from cimtool.settings import Settings
 from cimtool.sweeps.bench import Bench, Outcome, make_bench, measure
+from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text
 from cimtool.sweeps.grid import Build
 from cimtool.sweeps.references import reference_name, references
@@ -97,10 +98,10 @@ def run_tune(
     for rows in (chosen_on, held_out):
         _require_start(job, rows(start), data)
     walking = Walk(hardware, ORDER[job.cost], probe(start, chosen_on, say), dict(start))
-    steps = walk(walking, chosen_on, lambda one: _holds(one, job.budget), say)
+    steps = walk(walking, chosen_on, lambda one: keeps_budget(one, job.budget), say)
     say("held-out rows")
     places = _places(start, steps)
-    back = next(k for k, bits in enumerate(places) if _holds(held_out(bits), job.budget))
+    back = next(k for k, bits in enumerate(places) if keeps_budget(held_out(bits), job.budget))
     bits = places[back]
     layers: dict[str, dict[str, int]] = {}
     for knob, value in bits.items():
@@ -149,12 +150,6 @@ def _places(start: Bits, steps: Sequence[Step]) -> list[Bits]:
         if step.kept:
             places.append({**places[-1], **{move.knob: move.now for move in step.moves}})
     return places[::-1]
-
-
-def _holds(outcome: Outcome, budget: Mapping[str, float]) -> bool:
-    return outcome.error is None and all(
-        outcome.metrics[name] <= most for name, most in budget.items()
-    )
 
 
 def _require_start(job: Job, first: Outcome, data: Embeddings) -> None:
