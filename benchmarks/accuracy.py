@@ -21,12 +21,12 @@ import torch
 from harness import parser, report, use_threads
 
 from cimtool.api import prepare
-from cimtool.arrays import Array, IntArray
+from cimtool.base.arrays import Array, IntArray
 from cimtool.reference.exact import exact
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians, pair_statistics
 from cimtool.reference.surrogate import Polynomial, exponents
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.fit import fit_polynomial
 from cimtool.training.loop import TrainSettings, encode, train_towers

@@ -19,7 +19,7 @@ import numpy as np
 import cimtool
 from cimtool.loading.model import load_model
 from cimtool.reference.metrics import mean_average_precision
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 
 TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
 

@@ -21,14 +21,14 @@ import torch
 from harness import parser, report, use_threads
 
 import cimtool
-from cimtool.arrays import Array
-from cimtool.emit.bundle import Bundle
+from cimtool.base.arrays import Array
+from cimtool.bundle.bundle import Bundle
 from cimtool.emit.runtime import Session
 from cimtool.loading.checkpoint import read_torch
 from cimtool.loading.embeddings import Embeddings, read_embeddings
 from cimtool.loading.model import load_model
 from cimtool.reference.queries import retrieval
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.cosine import all_cosines, cosine_gap
 from cimtool.training.models.cross_attention import CrossAttentionModel
 from cimtool.training.saved import LAST

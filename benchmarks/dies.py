@@ -16,9 +16,9 @@ from projector import BUILDS, inputs, kernels, limits, operations, run_all
 
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
-from cimtool.hardware.noise.program import Conditions, Place, noisy_layer
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.types import integer
+from cimtool.simulation.die_program import Conditions, Place, noisy_layer
 
 FROZEN = {
     "source": "a benchmark",

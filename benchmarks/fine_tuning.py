@@ -23,13 +23,13 @@ from accuracy import Case, clip_cases, demo_case
 from harness import parser, report, use_threads
 
 from cimtool.api import prepare
-from cimtool.arrays import Array
-from cimtool.compilation import Compilation
-from cimtool.dies import arrays_of
-from cimtool.hardware.noise.program import Conditions, on_die
+from cimtool.base.arrays import Array
+from cimtool.bundle.dies import arrays_of
+from cimtool.deployment.compilation import Compilation
 from cimtool.hardware.noise.spec import load_noise
 from cimtool.reference.queries import WAYS, figures, retrieval, retrieved, uncertainties
-from cimtool.simulator import Simulator
+from cimtool.simulation.die_program import Conditions, on_die
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.fine_tune import DieNoise, fine_tune
 from cimtool.training.hardware.loop import FineTuning
 

@@ -14,9 +14,9 @@ from harness import Row, arguments, forget_peak, in_child, peak_bytes_since, rep
 from harness import seconds as timed
 
 import cimtool
-from cimtool.emit.bundle import Bundle
+from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.scores import best_scores
 from cimtool.reference.surrogate import Polynomial
-from cimtool.scores import best_scores
 from cimtool.training.models.trunk import Trunk
 
 QUERIES, TOP = 1000, 10

@@ -15,7 +15,7 @@ from harness import in_child
 from torch import nn
 
 import cimtool
-from cimtool.emit.bundle import Bundle
+from cimtool.bundle.bundle import Bundle
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.fit import fit_polynomial, save_polynomial
 from cimtool.training.loop import encode, save_projectors

@@ -10,7 +10,7 @@ from harness import Row, arguments, report, seconds, use_threads
 from model import compiled, full_size
 from onnx import inliner
 
-from cimtool.emit.bundle import ONNX_FILES
+from cimtool.bundle.bundle import ONNX_FILES
 from cimtool.emit.runtime import Level, Session
 
 SECONDS, NODES = 3, 2000

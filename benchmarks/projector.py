@@ -33,11 +33,12 @@ from harness import (
 from onnx import TensorProto, helper, numpy_helper
 from peers import int8_session, torch_loops
 
+from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Crossbar, input_cycles
-from cimtool.hardware.kernels import map_rows, prepare_narrow
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.types import integer
-from cimtool.simulator import THREAD_ROWS
+from cimtool.simulation.kernels import prepare_narrow
+from cimtool.simulation.simulator import THREAD_ROWS
 
 LAYERS = ((1024, 2048), (2048, 2048), (2048, 1024), (2048, 1024))
 BATCH, ROWS, BITS = 256, 256, 8

@@ -15,21 +15,21 @@ import numpy as np
 from accuracy import TARGET, Case, cases, with_cases
 from harness import parser, report, use_threads
 
-from cimtool.arrays import Array
-from cimtool.compilation import calibration_rows, trained_model
+from cimtool.base.arrays import Array
+from cimtool.base.progress import silent
+from cimtool.deployment.compilation import calibration_rows, trained_model
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
-from cimtool.inputs import read_data
 from cimtool.ir.program import Program
+from cimtool.loading.data import read_data
 from cimtool.passes.calibrate import CALIBRATE
 from cimtool.passes.fold import FOLD
 from cimtool.passes.lower import LOWER
+from cimtool.passes.pipeline import run_passes
 from cimtool.passes.quantize import QUANTIZE
 from cimtool.passes.step import Job, Pass
-from cimtool.pipeline import run_passes
-from cimtool.progress import silent
 from cimtool.reference.metrics import top1_agreement
-from cimtool.settings import resolve
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 
 BITS = ((4, 4), (4, 8), (6, 6), (8, 8))
 METHODS = (("minmax", "nearest"), ("minmax", "gptq"), ("mse", "nearest"), ("mse", "gptq"))

@@ -12,11 +12,11 @@ from model import DemoFiles, compiled, full_size, rows_of
 from peers import torch_loops
 
 import cimtool
-from cimtool.emit.bundle import Bundle
+from cimtool.bundle.bundle import Bundle
 from cimtool.emit.runtime import Session
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph
-from cimtool.simulator import ROW_BLOCK
+from cimtool.simulation.simulator import ROW_BLOCK
 
 SECONDS = 2
 """What 1,500 texts and 1,500 videos may take on `ideal`."""

@@ -12,7 +12,7 @@ import numpy as np
 from harness import in_child, peak_bytes, report, seconds, use_threads
 
 import cimtool
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 
 D, ITEMS, PAIRS = 1024, 1500, 300_000
 SECONDS = {"Monte Carlo K=10": 120}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from cimtool.errors import CheckFailed as CheckFailed
-from cimtool.errors import CimError as CimError
+from cimtool.base.errors import CheckFailed as CheckFailed
+from cimtool.base.errors import CimError as CimError
 
 __version__ = "0.1.0"
 

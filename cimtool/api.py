@@ -8,31 +8,31 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cimtool.arrays import Array
-from cimtool.compilation import (
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.base.files import check_output, sha256
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.bundle import Gallery, check_place
+from cimtool.bundle.matcher import Matcher, load, open_bundle
+from cimtool.bundle.scores import best_scores, check_scores_file, hybrid_scores, write_scores
+from cimtool.deployment.compilation import (
     Compilation,
     compile,
     prepare,
     trained_model,
 )
-from cimtool.emit.bundle import Gallery, check_place
-from cimtool.errors import CimError
-from cimtool.files import check_output, sha256
-from cimtool.inputs import Data, files_of, read_data, read_text
 from cimtool.ir.program import MODALITIES
+from cimtool.loading.data import Data, files_of, read_data, read_text
 from cimtool.loading.modality import modality_file, modality_rows
 from cimtool.loading.model import projector_files
-from cimtool.matcher import Matcher, load, open_bundle
-from cimtool.progress import Say, silent
-from cimtool.scores import best_scores, check_scores_file, hybrid_scores, write_scores
 
 if TYPE_CHECKING:
-    from cimtool.compilation import Projectors
+    from cimtool.bundle.dies import NoiseOptions
     from cimtool.costs.estimate import Estimate
-    from cimtool.dies import NoiseOptions
+    from cimtool.deployment.compilation import Projectors
+    from cimtool.deployment.programming import Programming
     from cimtool.evaluation.run import Evaluation
     from cimtool.hardware.target import Target
-    from cimtool.programmed import Programming
     from cimtool.reference.surrogate import Polynomial
     from cimtool.sweeps.grid import Grid
     from cimtool.sweeps.results import Sweep, TableFormat
@@ -156,7 +156,7 @@ def program(
     fit on. Raises CimError for a bundle compiled with a digital score or programmed already, and a
     gallery that does not fit.
     """
-    from cimtool.programmed import Source, check_programmable, program_bundle
+    from cimtool.deployment.programming import Source, check_programmable, program_bundle
 
     opened = open_bundle(bundle)
     check_programmable(opened)
@@ -354,11 +354,11 @@ def tune(
     file goes to `output` (default `exports/<model>@<target>.settings.toml`). Raises CimError where
     the highest bits miss the budget on either half.
     """
+    from cimtool.base.toml_files import read_toml
+    from cimtool.hardware.settings import resolve
     from cimtool.hardware.target import Target, load_target
-    from cimtool.settings import resolve
     from cimtool.sweeps.choice import check_budget
     from cimtool.sweeps.run import check_evaluation
-    from cimtool.toml_files import read_toml
     from cimtool.tuning.run import Job, run_tune
 
     if not budget:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cimtool import api
-from cimtool.emit.bundle import check_place
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.bundle import check_place
 from cimtool.hardware.target import load_target
-from cimtool.progress import Say, silent
 from cimtool.training.demo_data import DemoFiles, prepare_demo
 from cimtool.verification.report import Report
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from cimtool import api
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CheckFailed, CimError
 from cimtool.emit.runtime import Session
-from cimtool.errors import CheckFailed, CimError
+from cimtool.hardware.placement import placements
 from cimtool.loading.polynomial import read_polynomial
-from cimtool.placement import placements
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.models.trunk import Trunk
 from cimtool.training.towers import TwoTower

@@ -7,9 +7,9 @@ import pytest
 
 from cimtool import cli
 from cimtool import demo as demo_module
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import read_bundle
 from cimtool.demo import walk
-from cimtool.emit.bundle import read_bundle
-from cimtool.errors import CimError
 from cimtool.training.demo_data import DemoFiles, Progress
 
 

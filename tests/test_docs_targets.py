@@ -9,8 +9,8 @@ import pytest
 
 from cimtool import cli
 from cimtool.hardware.figures import UNITS
+from cimtool.hardware.settings import Overrides
 from cimtool.hardware.target import Target, target_names
-from cimtool.settings import Overrides
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = (DOCS / "targets.md").read_text()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.emit.bundle import Bundle
+from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.target import target_names
 from cimtool.training.demo_data import DemoFiles
 

@@ -14,12 +14,12 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from cimtool import api, cli
-from cimtool.arrays import Array
-from cimtool.emit.bundle import Bundle
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import Bundle
 from cimtool.emit.runtime import Session
-from cimtool.errors import CimError
 from cimtool.ir.source import L2Normalize
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.models.trunk import Trunk
 from cimtool.training.models.two_branch import TwoBranch
 from cimtool.verification.report import Report

@@ -22,15 +22,16 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.
 
 # Where a library may be imported; annotations (`if TYPE_CHECKING`) may name anything.
 ROOMS = {
-    "torch": ("cimtool/loading/*", "cimtool/training/*", "cimtool/hardware/device.py"),
+    "torch": ("cimtool/loading/*", "cimtool/training/*", "cimtool/simulation/torch_device.py"),
     "onnx": ("cimtool/emit/*", "cimtool/loading/onnx*"),
     "onnxruntime": ("cimtool/emit/*", "cimtool/loading/onnx*"),
     "sklearn": ("cimtool/training/*", "cimtool/reference/metrics.py"),
-    "llvmlite": ("cimtool/hardware/kernels*",),
+    "llvmlite": ("cimtool/simulation/kernels*",),
     "numba": (
-        "cimtool/hardware/kernels*",
+        "cimtool/base/compiled.py",
+        "cimtool/simulation/kernels*",
         "cimtool/hardware/noise/*",
-        "cimtool/hardware/fitting.py",
+        "cimtool/passes/fitting.py",
         "cimtool/reference/exact_kernels.py",
     ),
     "click": ("cimtool/cli/*",),

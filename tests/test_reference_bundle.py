@@ -18,8 +18,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from cimtool import api
-from cimtool.arrays import Array
-from cimtool.emit.bundle import CONSTANTS, PROGRAM, Bundle
+from cimtool.base.arrays import Array
+from cimtool.bundle.bundle import CONSTANTS, PROGRAM, Bundle
 from cimtool.emit.runtime import Session
 
 REFERENCE = Path(__file__).resolve().parents[1] / "exports" / "reference-small@isaac-rram-128"

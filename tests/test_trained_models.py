@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.emit.onnx import onnx_files
 from cimtool.emit.runtime import Session
 from cimtool.hardware.target import target_names
 from cimtool.ir.program import MODALITIES
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.model import Model, find_model
 from cimtool.verification.bits import compare_implementations, compare_with_reference, failures
 

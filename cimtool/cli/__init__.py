@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import click
 
 from cimtool import __version__
+from cimtool.base.errors import CimError
 from cimtool.cli.group import LazyGroup
-from cimtool.errors import CimError
 
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
 # its summary here is the first sentence of its help.

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from cimtool import api
+from cimtool.bundle.bundle import Bundle, check_place, previous_of
 from cimtool.cli.group import Command
 from cimtool.cli.options import (
     FILE,
@@ -21,8 +22,7 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output, converters_text, table_text
 from cimtool.costs.render import layout_lines
-from cimtool.emit.bundle import Bundle, check_place, previous_of
-from cimtool.placement import Layout, Placement, layout, placements
+from cimtool.hardware.placement import Layout, Placement, layout, placements
 
 
 @click.command(cls=Command)

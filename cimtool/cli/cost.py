@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from cimtool import api
+from cimtool.base.files import replace_texts
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output, json_text, table_text
 from cimtool.costs.picture import placement_svg
 from cimtool.costs.render import estimate_json, estimate_text
-from cimtool.files import replace_texts
 
 
 @click.command(cls=Command)

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from cimtool import api
+from cimtool.bundle.bundle import read_bundle
 from cimtool.cli.group import Command, OneOf
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
-from cimtool.emit.bundle import read_bundle
 from cimtool.emit.export import FORMATS, export_bundle
 from cimtool.emit.testvectors import Request
 

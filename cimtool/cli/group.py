@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from cimtool.base.named import nearest, unknown
 from cimtool.cli.output import Output
-from cimtool.named import nearest, unknown
 
 
 class Group(click.Group):

@@ -11,7 +11,7 @@ import click
 from cimtool.cli.group import OneOf
 
 if TYPE_CHECKING:
-    from cimtool.dies import NoiseOptions
+    from cimtool.bundle.dies import NoiseOptions
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -60,6 +60,6 @@ def noise_request(
             option = {"model": "noise-model"}.get(*[next(iter(given))] * 2)
             raise click.UsageError(f"--{option} is about dies; expected --noise with it")
         return None
-    from cimtool.dies import NoiseOptions
+    from cimtool.bundle.dies import NoiseOptions
 
     return NoiseOptions(seed=seed, **given)

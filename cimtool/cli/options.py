@@ -14,7 +14,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 FILE = FilePath(path_type=Path)
 
-# Settings by name: what stands for the value, and the help. `cimtool.settings` checks the values.
+# Settings by name: what stands for the value, and the help; `hardware/settings.py` checks values.
 SETTINGS = {
     "weight_bits": ("N", "Bits of a weight."),
     "input_bits": ("N", "Bits of the embeddings."),

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from cimtool.progress import Say, silent
+from cimtool.base.progress import Say, silent
 
 PIPE_WIDTH = 100
 """Columns of a table that goes to a file or a pipe."""

@@ -12,7 +12,7 @@ from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, embeddings_files
 from cimtool.cli.output import Output, converters_text, table_text
 from cimtool.costs.memory_use import MemoryUse, StoredMatrix
-from cimtool.programmed import Accuracy, Programming
+from cimtool.deployment.programming import Accuracy, Programming
 
 
 @click.command(cls=Command)

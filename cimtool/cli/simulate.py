@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
+from cimtool.bundle.bundle import Gallery, held_gallery
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.noise import noise_options, noise_request
 from cimtool.cli.options import FILE, embeddings_files, embeddings_option
 from cimtool.cli.output import Output
-from cimtool.emit.bundle import Gallery, held_gallery
 
 
 @click.command(cls=Command)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from cimtool.base.errors import CimError
 from cimtool.costs.montecarlo import MonteCarlo
 from cimtool.costs.operations import Operations, digital
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.totals import NOTHING, Cost, Quantity
-from cimtool.errors import CimError
+from cimtool.hardware.placement import Layout, Placement, layout, placements
+from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
-from cimtool.placement import Layout, Placement, layout, placements
-from cimtool.settings import Settings
 
 DIGITAL = "digital operations outside the arrays"
 LOADING = "loading of weights"

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import input_cycles
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import stored_cells
+from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph
-from cimtool.placement import stored_cells
-from cimtool.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
 from cimtool.ir.integer import Dequantize, Quantize, Requant

@@ -13,7 +13,7 @@ from html import escape
 from itertools import islice
 
 from cimtool.costs.render import counted
-from cimtool.placement import Layout, Placement
+from cimtool.hardware.placement import Layout, Placement
 
 WIDTH = 960
 MARGIN = 16

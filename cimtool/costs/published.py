@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cimtool.base.errors import CimError
 from cimtool.costs.rates import Rates, rates_at
-from cimtool.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.figures import Figure
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import Placement, placed
+from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
-from cimtool.placement import Placement, placed
-from cimtool.settings import Settings
 
 AGREE = 0.02
 """Largest relative difference of a published figure and the computed one."""

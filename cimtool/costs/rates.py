@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.named import unknown
 from cimtool.hardware.figures import Figure, OperatingPoint
 from cimtool.hardware.geometry import cells_per_weight, columns_per_weight
+from cimtool.hardware.placement import Placement
+from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import Target
-from cimtool.named import unknown
-from cimtool.placement import Placement
-from cimtool.settings import Settings, resolve
 
 ARRAY_KEYS = (
     "rows", "columns", "cell_bits", "encoding", "pairs", "rows_active", "dac_bits", "adc_bits",

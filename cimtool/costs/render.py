@@ -8,7 +8,7 @@ from typing import Any
 
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.totals import Cost, Quantity
-from cimtool.placement import Layout
+from cimtool.hardware.placement import Layout
 
 Table = Callable[[Sequence[Sequence[str]]], str]
 NOT_GIVEN = "not given"

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cimtool.emit.bundle import ONNX_FILES, SHORTLIST, Bundle, replaced_folder
+from cimtool.base.errors import CimError
+from cimtool.base.named import unknown
+from cimtool.bundle.bundle import ONNX_FILES, SHORTLIST, Bundle, replaced_folder
 from cimtool.emit.testvectors import LAYOUT, README, Request, write_testvectors
-from cimtool.errors import CimError
-from cimtool.named import unknown
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.emit.functions import DOMAIN, FUNCTIONS, IR_VERSION, OPSET
 from cimtool.ir.arithmetic import Store
 from cimtool.ir.program import Graph, Program

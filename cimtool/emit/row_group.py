@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
 from cimtool.emit.functions import row_group_mvm
 from cimtool.emit.row_group_adc import Conversion, row_group_adc
 from cimtool.emit.writer import GraphWriter
-from cimtool.errors import CimError
 from cimtool.hardware.bounds import column_bounds
 from cimtool.hardware.converter import transfer_shifts
 from cimtool.hardware.crossbar import (

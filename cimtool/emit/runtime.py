@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 import onnxruntime
 
-from cimtool.arrays import Array
-from cimtool.simulator import PAIR_BLOCK
+from cimtool.base.arrays import Array
+from cimtool.simulation.simulator import PAIR_BLOCK
 
 Level = Literal["disable", "basic", "extended", "all"]
 

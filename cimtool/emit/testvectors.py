@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
-from cimtool.emit.bundle import Bundle
-from cimtool.emit.serial import narrowed
-from cimtool.errors import CimError
-from cimtool.hardware.crossbar import encode_weights, input_cycles
-from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.taps import (
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
+from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.serial import narrowed
+from cimtool.emit.taps import (
     Taps,
     converted_columns,
     layer_sum,
@@ -25,13 +24,14 @@ from cimtool.hardware.taps import (
     taps,
     worst_column,
 )
+from cimtool.hardware.crossbar import encode_weights, input_cycles
+from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import Type
 from cimtool.loading.embeddings import Embeddings
-from cimtool.named import nearest
-from cimtool.simulator import Runner, Simulator
+from cimtool.simulation.simulator import Runner, Simulator
 
 LAYOUT, README = "layout.json", "README.txt"
 FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 
 
 class GraphWriter(Protocol):

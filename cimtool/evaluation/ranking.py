@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import class_cosine_gaps, cosine_gaps
 from cimtool.reference.precision import average_precision, hit_positions

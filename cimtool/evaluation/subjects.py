@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cimtool.calibration_rows import check_unseen
-from cimtool.compilation import trained_model
-from cimtool.errors import CimError
-from cimtool.inputs import Data, embeddings_in, read_data
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say
+from cimtool.bundle.matcher import open_bundle
+from cimtool.deployment.compilation import trained_model
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Builder, Program
+from cimtool.loading.calibration_rows import check_unseen
+from cimtool.loading.data import Data, embeddings_in, read_data
 from cimtool.loading.embeddings import Embeddings, require_rivals
-from cimtool.matcher import open_bundle
-from cimtool.progress import Say
 from cimtool.verification.run import check_gallery
 
 if TYPE_CHECKING:
-    from cimtool.compilation import Projectors
+    from cimtool.deployment.compilation import Projectors
 
 RAW = "embeddings"
 """The name of embeddings that nothing projects."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cimtool.arrays import IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.hardware.crossbar import Crossbar, Slice, perfect, unit_cells, zero_digits
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
+from cimtool.base.arrays import Array, IntArray
 from cimtool.ir.format import Rounding, adc, adc_limits
 
 TRANSFER_BITS = 4

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from cimtool.arrays import BoolArray, IntArray
+from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.hardware.converter import Converter
 from cimtool.ir.format import Rounding, adc_limits
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from cimtool.base.toml_files import dotted
 from cimtool.hardware.figures import Figure, OperatingPoint
 from cimtool.hardware.target import Target
-from cimtool.toml_files import dotted
 
 ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
 UNITS = {

@@ -12,8 +12,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.named import unknown
-from cimtool.toml_files import Table
+from cimtool.base.named import unknown
+from cimtool.base.toml_files import Table
 
 Scope = Literal["array", "macro", "core", "chip"]
 PointBits = Annotated[int, Field(ge=1, le=16)]

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from cimtool.base.toml_files import Table
 from cimtool.hardware.crossbar import (
     AdcOn,
     Encoding,
@@ -15,7 +16,6 @@ from cimtool.hardware.crossbar import (
     leak_of,
     slice_count,
 )
-from cimtool.toml_files import Table
 
 Pairs = Literal["columns", "rows"]
 CellBits = Annotated[int, Field(ge=1, le=8)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
+from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.bounds import conversion_error, converted_bounds
 from cimtool.hardware.crossbar import (
     Crossbar,

@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.named import unknown
+from cimtool.base.toml_files import Table, read_toml, validated
 from cimtool.hardware.converter import measured_thresholds
 from cimtool.hardware.crossbar import AdcOn, ShiftAdd
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
@@ -25,8 +27,6 @@ from cimtool.hardware.geometry import (
 )
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.format import Rounding
-from cimtool.named import unknown
-from cimtool.toml_files import Table, read_toml, validated
 
 InputEncoding = Literal["twos-complement", "offset", "bipolar"]
 Lossless = Literal["lossless"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cimtool.arrays import FLOAT_BITS, Array, FloatArray, IntArray
+from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
 from cimtool.ir.limits import emit_limits
 from cimtool.ir.op import Op
 from cimtool.ir.types import (

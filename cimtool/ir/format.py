@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
+from cimtool.base.arrays import Array, IntArray
 
 Rounding = Literal["half-up", "half-even", "floor"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.ir import format as fixed
 from cimtool.ir.limits import emit_limits
 from cimtool.ir.op import Op

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.ir.types import Type
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
+from cimtool.base.named import Named
 from cimtool.ir.types import Type
-from cimtool.named import Named
 
 if TYPE_CHECKING:
     from cimtool.emit.writer import GraphWriter

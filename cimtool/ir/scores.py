@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.ir.op import Op
 from cimtool.ir.types import Type, combine, real
 

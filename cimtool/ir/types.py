@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 
 INT_LIMIT = 2**62
 """No integer value may reach this magnitude: requantisation adds below it in 64 bits."""

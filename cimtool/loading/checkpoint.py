@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 
 TORCH_SUFFIXES = (".pth", ".pt")
 SUFFIXES = (*TORCH_SUFFIXES, ".safetensors")

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray, IntArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
 from cimtool.loading.npy import npz_names, read_npy, read_npz
-from cimtool.named import nearest
 
 TEXT = ("text",)
 VIDEO = ("video", "image")

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
-from cimtool.files import sha256
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.base.files import sha256
+from cimtool.base.toml_files import read_toml
 from cimtool.hardware.target import load_target, target_names
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
 from cimtool.loading.embeddings import (
@@ -37,7 +38,6 @@ from cimtool.loading.polynomial import (
 from cimtool.loading.score import INNER_HEAD, INNER_POLYNOMIAL
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.surrogate import Polynomial, exponents
-from cimtool.toml_files import read_toml
 
 MANIFEST = "manifest.json"
 MANIFEST_KEYS = ("format_version", "cimtool_version", "model", "target", "settings", "inputs")

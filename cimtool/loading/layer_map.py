@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
+from cimtool.base.toml_files import read_toml
 from cimtool.ir.program import MODALITIES
-from cimtool.named import nearest
-from cimtool.toml_files import read_toml
 
 EPS = 1e-5
 """Epsilon of BatchNorm and LayerNorm unless said otherwise: torch's default."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.named import Named, nearest
 from cimtool.ir.heads import Tower
 from cimtool.loading.weights import Weights
-from cimtool.named import Named, nearest
 
 
 class Projector(Tower, Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Clip, Mvm, scalar
 from cimtool.ir.source import BatchNorm, LayerNorm
 from cimtool.loading.weights import Weights

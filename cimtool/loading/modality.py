@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
-from cimtool.features import kind_of
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import (
     TEXT,
     VIDEO,
@@ -16,6 +15,7 @@ from cimtool.loading.embeddings import (
     read_modality,
     unit_rows,
 )
+from cimtool.loading.features import kind_of
 
 
 def modality_file(data: object, modality: str) -> Path | None:

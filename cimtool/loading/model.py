@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cimtool.errors import CimError
-from cimtool.files import sha256
+from cimtool.base.errors import CimError
+from cimtool.base.files import sha256
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint

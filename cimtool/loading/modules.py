@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
 from cimtool.ir.heads import encoder
 from cimtool.ir.program import MODALITIES, Graph
 from cimtool.loading.checkpoint import Checkpoint, tensor_array
@@ -19,7 +19,7 @@ from cimtool.loading.layout import Layout
 from cimtool.loading.model import Model, build_model, read_towers
 from cimtool.loading.score import Wanted
 from cimtool.reference.surrogate import Polynomial
-from cimtool.simulator import run
+from cimtool.simulation.simulator import run
 
 if TYPE_CHECKING:
     from torch import nn

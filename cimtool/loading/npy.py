@@ -11,8 +11,8 @@ from typing import IO
 
 import numpy as np
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import require_file
 
 _BROKEN = (ValueError, EOFError, KeyError, SyntaxError, NotImplementedError, RuntimeError)

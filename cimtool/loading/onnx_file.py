@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import require_file
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import SUFFIXES, require_file, require_suffix
 from cimtool.loading.onnx_file import ONNX_SUFFIX, load_onnx
 

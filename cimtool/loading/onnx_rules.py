@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cimtool.arrays import FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add, Clip, Mvm, scalar
 from cimtool.ir.heads import plus
 from cimtool.ir.program import Builder

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder
 from cimtool.loading.onnx_graph import OnnxGraph, OnnxNode

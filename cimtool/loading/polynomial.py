@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
 from cimtool.loading.checkpoint import read_torch, require_suffix
 from cimtool.loading.npy import read_npz
-from cimtool.named import nearest
 from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents
 
 SUFFIXES = (".pt", ".pth", ".npz", ".json")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.heads import Head, Known, Tower, has_variance
 from cimtool.loading.layout import Layout
 from cimtool.loading.polynomial import parse_polynomial

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import LayerMap, ModalityMap
-from cimtool.named import nearest
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "_orig_mod")
 _SUFFIX = r"(_proj|_projector|_projection|_head)?(_state_dict)?"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev, polynomial
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
 
 DENSE_POINTS = 20_001
 """Points at which the error of an approximation is measured, ends included."""

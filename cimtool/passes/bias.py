@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.hardware.kernels import prepare
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import round_half_up
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
-from cimtool.simulator import Runner
+from cimtool.simulation.kernels import prepare
+from cimtool.simulation.simulator import Runner
 
 Layer = Mvm | CrossbarMvm
 Adjust = Callable[[str, Layer, Array], tuple[Layer, Array]]

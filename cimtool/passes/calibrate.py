@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
+from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import integer_limits
 from cimtool.ir.program import Graph, Program, Range
 from cimtool.ir.source import L2Normalize, LayerNorm
 from cimtool.passes.fold import FLOAT_OPS
 from cimtool.passes.step import Job, Pass
-from cimtool.settings import Settings
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 
 SIGNIFICANT_BITS = 10
 SMALLEST_EXPONENT = -1074

@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from cimtool.arrays import FLOAT_BITS, Array, IntArray
-from cimtool.hardware.fitting import Candidates, slice_candidates, unit_candidates
+from cimtool.base.arrays import FLOAT_BITS, Array, IntArray
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.format import Ratio, shortened
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.types import exact
 from cimtool.passes.bias import Layer, adjust_layers, centred, layer_means, outputs
+from cimtool.passes.fitting import Candidates, slice_candidates, unit_candidates
 from cimtool.passes.step import Job, Pass
 from cimtool.passes.tile import CROSSBAR_OPS
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, Rule, keep, rewrite
 from cimtool.ir.scores import CosineScore, DistanceScore
@@ -25,7 +25,7 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.passes.step import Job, Pass
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 
 CENTRE_BITS = 20
 """The common mean is rounded to so many bits of its largest entry, the same on every CPU."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store, scalar
 from cimtool.ir.format import integer_limits
 from cimtool.ir.program import Graph, Range
 from cimtool.ir.types import Type
 from cimtool.passes.calibrate import INPUT_MARGIN, PROFILE, stored_error
-from cimtool.settings import Settings
 
 EQUALISE_LIMIT = 8
 """Channels are equalised over at most 2^8 between the finest and the coarsest."""

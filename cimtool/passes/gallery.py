@@ -16,13 +16,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
 from cimtool.hardware.bounds import lossless
 from cimtool.hardware.crossbar import (
     encode_weights,
 )
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import ScoreMapping, Settings
 from cimtool.ir.arithmetic import Add, MatMul
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
@@ -31,8 +32,7 @@ from cimtool.ir.program import Builder, Graph, Node, keep, rewrite
 from cimtool.passes.bias import outputs
 from cimtool.passes.converters import FIT_ROWS, fit_steps, refit
 from cimtool.passes.tile import layout
-from cimtool.settings import ScoreMapping, Settings
-from cimtool.simulator import Runner
+from cimtool.simulation.simulator import Runner
 
 FIT_ITEMS = 1024
 """Items whose column sums decide a converter's step; more of them would not move it."""

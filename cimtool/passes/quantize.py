@@ -12,9 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.errors import CimError
-from cimtool.hardware.kernels import prepare
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
 from cimtool.ir.format import Ratio, integer_limits, ratio, round_half_up
 from cimtool.ir.integer import Dequantize, Quantize, Requant
@@ -34,6 +33,7 @@ from cimtool.passes.formats import (
 from cimtool.passes.lower import MAC_OPS
 from cimtool.passes.rounding import least_error_weights
 from cimtool.passes.step import Job, Pass
+from cimtool.simulation.kernels import prepare
 
 INTEGER_OPS = (MAC_OPS - {Store}) | {Quantize, Requant, Dequantize}
 

@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from cimtool.arrays import FloatArray, IntArray
+from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.passes.rounding_kernels import rounded_back, unit_triangle
 
 RIDGE = 0.01

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cimtool.arrays import FloatArray
-from cimtool.hardware.kernels import jit, side_by_side
+from cimtool.base.arrays import FloatArray
+from cimtool.base.compiled import jit, side_by_side
 
 PANEL = 32
 """Columns of a matrix that are factored before the rest is updated."""

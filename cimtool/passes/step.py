@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
+from cimtool.hardware.settings import Settings
 from cimtool.ir.op import Op
 from cimtool.ir.program import Program
-from cimtool.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from dataclasses import replace
 from cimtool.hardware.converter import measured_thresholds
 from cimtool.hardware.crossbar import Crossbar, InputEncoding, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Builder, Node, Program, Rule, keep, rewrite
 from cimtool.ir.types import Type
 from cimtool.passes.quantize import INTEGER_OPS
 from cimtool.passes.step import Job, Pass
-from cimtool.settings import Settings
 
 CROSSBAR_OPS = (INTEGER_OPS - {Mvm}) | {CrossbarMvm}
 

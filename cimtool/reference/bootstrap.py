@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator, Philox
 
-from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 
 RESAMPLES = 1000
 LEVEL = 0.95

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cimtool.arrays import BoolArray, FloatArray, IntArray
-from cimtool.errors import CimError
-from cimtool.hardware.kernels.compiled import map_rows
-from cimtool.progress import Say, silent
+from cimtool.base.arrays import BoolArray, FloatArray, IntArray
+from cimtool.base.compiled import map_rows
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say, silent
 from cimtool.reference.exact_kernels import log_probabilities
 from cimtool.reference.statistics import Gaussians, centred
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from cimtool.arrays import FloatArray, IntArray
+from cimtool.base.arrays import FloatArray, IntArray
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from scipy.stats import rankdata
 
-from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.errors import CimError
 from cimtool.reference.precision import average_precision, hit_positions
 
 TIE_GRID = 2.0**-30

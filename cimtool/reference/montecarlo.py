@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator, Philox
 
-from cimtool.arrays import FloatArray, IntArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.errors import CimError
 from cimtool.reference.statistics import Gaussians, centred
 
 Modality = Literal["text", "video"]

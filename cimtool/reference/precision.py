@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from cimtool.arrays import Array, BoolArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, IntArray
 
 
 def hit_positions(scores: Array, relevant: BoolArray) -> IntArray:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cimtool.arrays import FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
 
 MAX_DEGREE = 6
 

@@ -12,26 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import Array
-from cimtool.compilation import calibration_rows, fit_rows, layer_names
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.dies import arrays_of
 from cimtool.costs.estimate import Estimate, estimate
-from cimtool.dies import arrays_of
-from cimtool.errors import CimError
+from cimtool.deployment.compilation import calibration_rows, fit_rows, layer_names
+from cimtool.hardware.levels import level_notes
 from cimtool.hardware.noise.die import Arrays
-from cimtool.hardware.noise.program import Conditions, on_die
 from cimtool.hardware.noise.times import time_text
+from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.ir.program import MODALITIES, Program
-from cimtool.levels import level_notes
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.passes.calibrate import CALIBRATE, calibration_key
 from cimtool.passes.fold import FOLD
 from cimtool.passes.gallery import SCORE_LAYERS, fit_gallery, program_gallery
+from cimtool.passes.pipeline import PIPELINE, run_passes
 from cimtool.passes.step import Job
-from cimtool.pipeline import PIPELINE, run_passes
-from cimtool.progress import Say, silent
-from cimtool.settings import Settings, check_patterns, check_score_bits
-from cimtool.simulator import Simulator
+from cimtool.simulation.die_program import Conditions, on_die
+from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps.grid import Build
 from cimtool.sweeps.references import SAMPLES, Yardstick
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cimtool.base.toml_files import dotted, read_toml
 from cimtool.loading.model import ProjectorFiles
 from cimtool.sweeps.grid import Point, Value, setting_flags, target_changes
-from cimtool.toml_files import dotted, read_toml
 
 TARGET_FILE = "chosen-target.toml"
 SETTINGS_FILE = "chosen-settings.toml"

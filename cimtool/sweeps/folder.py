@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from cimtool import __version__
-from cimtool.arrays import Array
-from cimtool.compilation import calibration_rows, fit_rows
-from cimtool.emit.serial import ConstantTable, program_text
-from cimtool.errors import CimError
-from cimtool.files import PARTIAL, replace_files, replace_texts, unwritable
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
+from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.deployment.compilation import calibration_rows, fit_rows
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.sweeps.bench import DieRequest, Outcome

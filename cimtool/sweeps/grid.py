@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest, unknown
+from cimtool.base.toml_files import check_value, dotted, leaves
+from cimtool.hardware.settings import LayerBits, Overrides, Settings, resolve
 from cimtool.hardware.target import Target, derived, load_target
-from cimtool.named import nearest, unknown
-from cimtool.settings import LayerBits, Overrides, Settings, resolve
-from cimtool.toml_files import check_value, dotted, leaves
 
 Value = int | float | str | bool
 Key = tuple[str, ...]

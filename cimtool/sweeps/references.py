@@ -9,13 +9,13 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.progress import Say
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.progress import Say
 from cimtool.reference.metrics import Against, on_grid
 from cimtool.reference.queries import compared, limit_metrics, once, retrieved
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.verification.references import (
     DEFAULT_SAMPLES,
     EXACT,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cimtool import __version__
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.sweeps.bench import DieRequest, Outcome
 from cimtool.sweeps.choice import COSTS, Choice, front
 from cimtool.sweeps.folder import FORMAT_VERSION

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cimtool.calibration_rows import calibration_digests, require_unseen
-from cimtool.compilation import calibration_rows, layer_names
-from cimtool.dies import MOST_TRIALS
-from cimtool.errors import CheckFailed, CimError
-from cimtool.files import replace_files
+from cimtool.base.errors import CheckFailed, CimError
+from cimtool.base.files import replace_files
+from cimtool.base.named import nearest
+from cimtool.base.progress import Say
+from cimtool.bundle.dies import MOST_TRIALS
+from cimtool.deployment.compilation import calibration_rows, layer_names
 from cimtool.hardware.noise.times import parse_time
+from cimtool.loading.calibration_rows import calibration_digests, require_unseen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.loading.model import Model
-from cimtool.named import nearest
 from cimtool.passes.gallery import SCORE_LAYERS
-from cimtool.progress import Say
 from cimtool.sweeps.bench import Bench, DieRequest, Outcome, make_bench
 from cimtool.sweeps.choice import cheapest
 from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command

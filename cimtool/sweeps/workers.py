@@ -18,8 +18,8 @@ import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from cimtool import __version__
-from cimtool.errors import CimError
-from cimtool.hardware.kernels import thread_count
+from cimtool.base.compiled import thread_count
+from cimtool.base.errors import CimError
 from cimtool.sweeps.bench import Bench, Outcome, measure
 from cimtool.sweeps.folder import SHARED
 from cimtool.sweeps.grid import Build

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import Range
 
 

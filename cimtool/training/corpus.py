@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 
 PACKAGES = ("numpy", "scipy", "sklearn")
 SKIPPED_FOLDERS = frozenset({"test", "tests", "idle_test", "site-packages", "__pycache__"})

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.arrays import Array
-from cimtool.calibration_rows import row_digests
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.loading.calibration_rows import row_digests
 from cimtool.training.corpus import PACKAGES, Pair, collect_pairs, installed_sources
 from cimtool.training.features import Features
 from cimtool.training.fit import fit_polynomial, save_polynomial

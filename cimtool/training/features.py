@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 
 # camelCase, snake_case and ACRONYMWord come apart; digits are pieces of their own.
 PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

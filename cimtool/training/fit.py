@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from cimtool.arrays import FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, Range, exponents, shifted
 from cimtool.training.teacher import Labels, Sigmoid
 

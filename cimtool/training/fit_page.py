@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.files import replace_texts
+from cimtool.base.files import replace_texts
 from cimtool.reference.surrogate import exponents
 from cimtool.report.charts import Points, scatter
 from cimtool.report.page import render

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from cimtool.arrays import BoolArray, FloatArray, IntArray
-from cimtool.errors import CimError, naming
-from cimtool.progress import Say, silent
+from cimtool.base.arrays import BoolArray, FloatArray, IntArray
+from cimtool.base.errors import CimError, naming
+from cimtool.base.progress import Say, silent
 from cimtool.reference.surrogate import Polynomial, Range
 from cimtool.training.band import Band
 from cimtool.training.fit import ALPHA, check_labels, condition, fit_logit, noise_weights

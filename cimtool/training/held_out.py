@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.training.pairs import Pairs
 

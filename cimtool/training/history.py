@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from cimtool.arrays import FloatArray, IntArray
+from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.reference.metrics import Retrieval, mean_average_precision
 from cimtool.reference.precision import average_precision, hit_positions
 from cimtool.reference.queries import RECALLS, WAYS, retrieval

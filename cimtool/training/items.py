@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.errors import CimError
-from cimtool.hardware.kernels.compiled import side_by_side
-from cimtool.inputs import Data, File, read_data
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.compiled import side_by_side
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
+from cimtool.base.progress import Say
+from cimtool.loading.data import Data, File, read_data
 from cimtool.loading.embeddings import TRUTH
 from cimtool.loading.model import ProjectorFiles, load_projectors
 from cimtool.loading.npy import npz_names, read_npz
-from cimtool.named import nearest
-from cimtool.progress import Say
 from cimtool.reference.statistics import Gaussians
-from cimtool.simulator import ROW_BLOCK, Simulator
+from cimtool.simulation.simulator import ROW_BLOCK, Simulator
 from cimtool.training.teacher import Rows, mixed_pairs
 
 ARRAYS = ("text_mu", "text_logvar", "video_mu", "video_logvar")

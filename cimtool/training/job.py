@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from cimtool.errors import CimError, naming
-from cimtool.files import sha256
-from cimtool.hardware.device import device_of
-from cimtool.inputs import Data, embeddings_in
+from cimtool.base.errors import CimError, naming
+from cimtool.base.files import sha256
 from cimtool.loading import layouts  # noqa: F401  (importing the folder registers its classes)
+from cimtool.loading.data import Data, embeddings_in
 from cimtool.loading.embeddings import Embeddings, with_unit_rows
 from cimtool.loading.layout import Layout
+from cimtool.simulation.torch_device import device_of
 from cimtool.training.held_out import HELD_OUT, Split, split, with_validation
 from cimtool.training.loss import Loss, find_loss
 from cimtool.training.model import Model, find_model

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.loss import Batch, Objective, Task, Terms
 from cimtool.training.pairwise import all_pairs_ed
 from cimtool.training.towers import Encoded

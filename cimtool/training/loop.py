@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.reference.statistics import Gaussians
 from cimtool.training.loss import Task
 from cimtool.training.losses.info_nce import InfoNce

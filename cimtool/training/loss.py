@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from cimtool.named import Named
+from cimtool.base.named import Named
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band
 from cimtool.training.optimisation import Optimisation

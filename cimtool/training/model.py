@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cimtool.arrays import Array
-from cimtool.named import Named
+from cimtool.base.arrays import Array
+from cimtool.base.named import Named
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
 

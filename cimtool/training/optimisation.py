@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.options import whole
 
 

@@ -8,8 +8,8 @@ from dataclasses import Field, fields
 from numbers import Integral
 from typing import Any, TypeVar
 
-from cimtool.errors import CimError
-from cimtool.named import nearest
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
 
 KINDS = ("model", "loss")
 

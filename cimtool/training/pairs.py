@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cimtool.arrays import Array, IntArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.training.loss import Batch
 

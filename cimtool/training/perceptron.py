@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 
 ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from cimtool.errors import CimError, naming
-from cimtool.files import replace_files
+from cimtool.base.errors import CimError, naming
+from cimtool.base.files import replace_files
+from cimtool.base.progress import Say
 from cimtool.ir.heads import Head
 from cimtool.loading.score import raw
-from cimtool.progress import Say
 from cimtool.training.history import Epoch, best_epoch, recalls_of
 from cimtool.training.job import Job
 from cimtool.training.loss import HELD_OUTSIDE, Task

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import Polynomial, shifted
 from cimtool.training.band import Band
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from cimtool.errors import CimError
-from cimtool.files import PARTIAL, unwritable
+from cimtool.base.errors import CimError
+from cimtool.base.files import PARTIAL, unwritable
 from cimtool.loading.checkpoint import BROKEN
 from cimtool.training.history import Epoch, best_epoch
 from cimtool.training.job import Job

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.layout import recognise
 from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.weights import Weights, find_weights
-from cimtool.named import nearest
 from cimtool.training.held_out import Split
 from cimtool.training.model import Model, find_model
 from cimtool.training.towers import TwoTower

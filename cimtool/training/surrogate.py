@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import parse_polynomial, polynomial_values
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_expit, logsumexp
 
-from cimtool.arrays import FloatArray, IntArray
-from cimtool.errors import CimError
-from cimtool.hardware.kernels.compiled import map_rows
-from cimtool.progress import Say, silent
+from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.compiled import map_rows
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say, silent
 from cimtool.reference.exact import OutOfReach, log_match_probability
 from cimtool.reference.montecarlo import draw
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance

@@ -11,13 +11,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.special import log_expit, logit
 
-from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.errors import CimError, naming
-from cimtool.files import replace_files
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.errors import CimError, naming
+from cimtool.base.files import replace_files
+from cimtool.base.named import nearest, unknown
+from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import require_suffix
 from cimtool.loading.npy import npz_names, read_npz
-from cimtool.named import nearest, unknown
-from cimtool.progress import Say, silent
 from cimtool.training.items import Items
 from cimtool.training.options import whole
 from cimtool.training.teacher import Labels, Sigmoid, exact_labels, monte_carlo_labels

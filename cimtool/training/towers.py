@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 
 
 class Encoded(NamedTuple):

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cimtool.arrays import FloatArray
-from cimtool.errors import CheckFailed
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CheckFailed
 from cimtool.training.loss import Objective
 from cimtool.training.optimisation import Optimisation
 from cimtool.training.pairs import Pairs, draw_batches

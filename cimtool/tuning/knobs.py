@@ -8,18 +8,18 @@ from typing import Literal
 
 import numpy as np
 
+from cimtool.base.errors import CimError
 from cimtool.costs.estimate import layer_cost
 from cimtool.costs.rates import rates_at
-from cimtool.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import layout, placed
+from cimtool.hardware.settings import LayerSettings, Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.ir.types import Type, integer
 from cimtool.passes.tile import layout as crossbar_of
-from cimtool.placement import layout, placed
-from cimtool.settings import LayerSettings, Settings
 
 CostName = Literal["arrays", "conversions", "energy"]
 ORDER: dict[CostName, tuple[CostName, CostName]] = {

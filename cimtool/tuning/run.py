@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.errors import CimError
-from cimtool.files import replace_texts
+from cimtool.base.errors import CimError
+from cimtool.base.files import replace_texts
+from cimtool.base.progress import Say
+from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.progress import Say
-from cimtool.settings import Settings
 from cimtool.sweeps.bench import Bench, Outcome, make_bench, measure
 from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from cimtool.arrays import Array
-from cimtool.errors import CheckFailed
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CheckFailed
 from cimtool.ir.program import MODALITIES, Program
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 
 REFERENCE_ROWS = 32
 """Rows of each modality on which the readable NumPy reference is compared."""

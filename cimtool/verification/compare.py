@@ -11,10 +11,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from cimtool.emit.bundle import Bundle
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
-from cimtool.progress import Say, silent
 from cimtool.verification.columns import number, percent
 from cimtool.verification.references import References
 from cimtool.verification.render import WIDTH

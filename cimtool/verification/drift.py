@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.metrics import (
     Against,

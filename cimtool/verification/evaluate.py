@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.emit.bundle import ModelCard
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say
+from cimtool.bundle.bundle import ModelCard
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
-from cimtool.pipeline import Stage
-from cimtool.progress import Say
-from cimtool.simulator import Features, Simulator
+from cimtool.passes.pipeline import Stage
+from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import Table, Truth, truth_of
 from cimtool.verification.references import (
     Known,

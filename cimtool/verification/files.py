@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cimtool.files import replace_texts
+from cimtool.base.files import replace_texts
 from cimtool.verification.page import html
 from cimtool.verification.render import markdown
 from cimtool.verification.report import Report

@@ -16,13 +16,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray, IntArray
-from cimtool.hardware.kernels import prepare
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Graph, Node
+from cimtool.simulation.kernels import prepare
 
 STORED_ROLES = ("input", "mu", "s", "s_self")
 """Stored values of a projector that are parts of their own; an activation is its readers'."""

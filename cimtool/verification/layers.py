@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.hardware.bounds import column_bounds
 from cimtool.hardware.converter import Converter
 from cimtool.hardware.crossbar import Slice, encode_weights, unit_cells
-from cimtool.hardware.fitting import Sums
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import ROUNDINGS
 from cimtool.ir.program import MODALITIES, Graph, Program
 from cimtool.loading.embeddings import Embeddings
-from cimtool.pipeline import Stage
-from cimtool.simulator import Runner, Simulator
+from cimtool.passes.fitting import Sums
+from cimtool.passes.pipeline import Stage
+from cimtool.simulation.simulator import Runner, Simulator
 
 LAYER_ROWS = 128
 """Rows of each modality on which a layer's output is compared."""

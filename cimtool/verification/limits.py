@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cimtool.errors import CimError
-from cimtool.named import unknown
+from cimtool.base.errors import CimError
+from cimtool.base.named import unknown
 from cimtool.reference.queries import LIMITS
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import hypergeom
 
-from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.reference.queries import RECALLS, WAYS, Queries
 
 SIGMAS = 3.0

@@ -8,19 +8,19 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.dies import NoiseOptions, conditions_of, dies
-from cimtool.emit.bundle import Bundle
-from cimtool.hardware.noise.compensation import ReadoutCost
-from cimtool.hardware.noise.program import Conditions
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.progress import Say
+from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
 from cimtool.hardware.noise.times import time_text
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
-from cimtool.progress import Say
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.queries import Figures, figures, retrieval
-from cimtool.simulator import Features, Simulator
+from cimtool.simulation.compensation import ReadoutCost
+from cimtool.simulation.die_program import Conditions
+from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import Row, Table, rmse, row_from
 from cimtool.verification.evaluate import encode, real_means
 

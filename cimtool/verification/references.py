@@ -9,20 +9,20 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
-from cimtool.emit.bundle import ModelCard
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
+from cimtool.base.named import unknown
+from cimtool.base.progress import Say
+from cimtool.bundle.bundle import ModelCard
 from cimtool.ir.arithmetic import Store
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.named import unknown
-from cimtool.progress import Say
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import Against, on_grid
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
-from cimtool.simulator import Features, Simulator
+from cimtool.simulation.simulator import Features, Simulator
 
 Kind = Literal["exact", "mc"]
 KINDS: tuple[str, ...] = get_args(Kind)

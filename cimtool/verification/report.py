@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from cimtool.errors import CheckFailed
+from cimtool.base.errors import CheckFailed
 from cimtool.verification.bits import BitCount, failures
 from cimtool.verification.drift import Row
 from cimtool.verification.headline import Headline

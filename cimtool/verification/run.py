@@ -9,25 +9,25 @@ from pathlib import Path
 import numpy as np
 
 from cimtool import __version__
-from cimtool.arrays import Array, FloatArray
-from cimtool.calibration_rows import check_unseen
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.bundle import SHORTLIST, Bundle
+from cimtool.bundle.dies import NoiseOptions, conditions_of
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.costs.picture import placement_svg
 from cimtool.costs.render import estimate_json
-from cimtool.dies import NoiseOptions, conditions_of
-from cimtool.emit.bundle import SHORTLIST, Bundle
+from cimtool.deployment.programming import features_sha256, recall
 from cimtool.emit.runtime import Session
-from cimtool.errors import CimError
-from cimtool.hardware.noise.program import Conditions
 from cimtool.hardware.target import Target
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES
+from cimtool.loading.calibration_rows import check_unseen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.loading.score import statistics_note
-from cimtool.programmed import features_sha256, recall
-from cimtool.progress import Say, silent
 from cimtool.reference.queries import limit_metrics, once
-from cimtool.simulator import Features, Simulator
+from cimtool.simulation.die_program import Conditions
+from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.bits import (
     REFERENCE,
     REFERENCE_ROWS,

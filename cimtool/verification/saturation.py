@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.ir.arithmetic import Add, Clip, Store
 from cimtool.ir.format import requant
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Program
 from cimtool.ir.types import INT_LIMIT
 from cimtool.loading.embeddings import Embeddings
-from cimtool.simulator import Features, Simulator
+from cimtool.simulation.simulator import Features, Simulator
 
 STORED_ROWS = 256
 """Rows of each modality on which stored values are counted."""

@@ -14,12 +14,12 @@ from typing import Literal
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
-from cimtool.pipeline import Stage
+from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import top1_agreement
 from cimtool.verification.hybrid import Forms, Number, Walk
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from cimtool import api
+from cimtool.bundle.bundle import read_bundle
 from cimtool.cli.options import SETTINGS, SWITCHES
-from cimtool.emit.bundle import read_bundle
 from cimtool.emit.runtime import Session
-from cimtool.settings import Overrides
+from cimtool.hardware.settings import Overrides
 from cimtool.training.demo_data import DemoFiles
 
 Run = Callable[..., Any]

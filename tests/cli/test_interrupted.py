@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from cimtool.emit import bundle
-from cimtool.emit.bundle import read_bundle
+from cimtool.bundle import bundle
+from cimtool.bundle.bundle import read_bundle
 from cimtool.training.demo_data import DemoFiles
 
 Run = Callable[..., Any]
@@ -23,7 +23,7 @@ Run = Callable[..., Any]
 INTERRUPTIBLE = """
 import sys, time
 from cimtool import cli
-from cimtool.emit import bundle
+from cimtool.bundle import bundle
 
 write = bundle._write_files
 

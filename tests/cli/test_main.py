@@ -17,9 +17,9 @@ import pytest
 
 import cimtool
 from cimtool import cli
+from cimtool.base.errors import CheckFailed, CimError
 from cimtool.cli import output
 from cimtool.cli.group import Command, Group, LazyGroup, OneOf
-from cimtool.errors import CheckFailed, CimError
 
 MODULE = [sys.executable, "-m", "cimtool"]
 

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from cimtool.emit.bundle import read_bundle
+from cimtool.bundle.bundle import read_bundle
 
 WIDTH, D, ROWS = 8, 4, 60
 Run = Callable[..., Any]

@@ -7,12 +7,12 @@ import pytest
 
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Add
 from cimtool.ir.program import MODALITIES, Builder, Program, score_inputs
 from cimtool.ir.types import integer
 from cimtool.passes.tile import layout
-from cimtool.settings import Settings, resolve
 
 SHAPES = {"fc1": (1024, 2048), "fc2": (2048, 2048), "mu": (2048, 1024), "s": (2048, 1024)}
 

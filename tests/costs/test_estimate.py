@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from cimtool import api
+from cimtool.base.errors import CimError
 from cimtool.costs.estimate import DIGITAL, LOADING, Estimate, estimate
-from cimtool.errors import CimError
 from cimtool.hardware.figures import Figure
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
-from cimtool.settings import resolve
 
 MACS = 1024 * 2048 + 2048 * 2048 + 2 * 2048 * 1024
 FullSize = Callable[[Target], Program]

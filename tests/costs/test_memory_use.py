@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cimtool.base.errors import CimError
 from cimtool.costs.memory_use import StoredMatrix, check_chips, memory_use, most_items
-from cimtool.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import integer
 from cimtool.passes.tile import layout
-from cimtool.settings import resolve
 
 D = 1024
 

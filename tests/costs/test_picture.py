@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from cimtool.costs.picture import MOST_SQUARES, _levels, _position, _slots, placement_svg
+from cimtool.hardware.placement import Layout, Placement, layout, placements
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
-from cimtool.placement import Layout, Placement, layout, placements
-from cimtool.settings import resolve
 
 FullSize = Callable[[Target], Program]
 SVG = "{http://www.w3.org/2000/svg}"

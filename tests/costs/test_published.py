@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from cimtool.base.errors import CimError
 from cimtool.costs.estimate import layer_cost
 from cimtool.costs.published import check_published, compare_published, full_array
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.totals import Cost
-from cimtool.errors import CimError
+from cimtool.hardware.placement import layout
 from cimtool.hardware.target import Target, load_target, target_names, targets_folder
-from cimtool.placement import layout
 
 POINTS = [
     (name, point.name) for name in target_names() for point in load_target(name).operating_points

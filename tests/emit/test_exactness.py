@@ -14,10 +14,10 @@ from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 
 from cimtool.api import prepare
-from cimtool.arrays import Array, IntArray
+from cimtool.base.arrays import Array, IntArray
+from cimtool.bundle.serial import ConstantTable, program_text, read_program
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Level, Session
-from cimtool.emit.serial import ConstantTable, program_text, read_program
 from cimtool.hardware.crossbar import Crossbar, Encoding, InputEncoding, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mul, Sum
@@ -25,7 +25,7 @@ from cimtool.ir.format import Rounding, integer_limits, ratio
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import Type, real
-from cimtool.simulator import Runner, run
+from cimtool.simulation.simulator import Runner, run
 from cimtool.training.demo_data import DemoFiles
 
 ENCODINGS: tuple[Encoding, ...] = ("differential", "offset", "offset-flip", "twos-complement")

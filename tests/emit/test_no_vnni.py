@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from cimtool.arrays import Array
-from cimtool.emit.bundle import Bundle, read_bundle
+from cimtool.base.arrays import Array
+from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.hardware.crossbar import Crossbar
@@ -21,7 +21,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Builder
 from cimtool.ir.types import real
-from cimtool.simulator import Simulator, run
+from cimtool.simulation.simulator import Simulator, run
 from cimtool.training.demo_data import DemoFiles
 
 SCRIPT = Path(__file__).parents[1] / "no_vnni.py"

@@ -11,17 +11,17 @@ from onnx.reference import ReferenceEvaluator
 
 from cimtool import api
 from cimtool.api import Compilation
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.emit.onnx import file_bytes, onnx_files, onnx_model
 from cimtool.emit.row_group import BYTE_ROWS
 from cimtool.emit.runtime import Level, Session
-from cimtool.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program
 from cimtool.ir.types import real
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 
 FEATURES = ["mu", "s", "ed_self", "vd_self"]

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool import api
-from cimtool.arrays import Array, IntArray
-from cimtool.emit.bundle import Bundle, read_bundle
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.emit.export import export_bundle
 from cimtool.emit.runtime import Session
+from cimtool.emit.taps import layer_sum, taps
 from cimtool.emit.testvectors import (
     FIXED_ROWS,
     RANDOM_ROWS,
@@ -23,12 +25,10 @@ from cimtool.emit.testvectors import (
     Request,
     hex_lines,
 )
-from cimtool.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.taps import layer_sum, taps
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.loading.embeddings import read_embeddings
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 
 

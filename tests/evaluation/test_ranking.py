@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.evaluation.ranking import check_truth, found_by_label, found_by_pairs
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.reference.bootstrap import Samples

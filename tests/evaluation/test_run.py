@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cimtool
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.evaluation import run
 from cimtool.evaluation.run import Score
 from cimtool.evaluation.subjects import raw_subject

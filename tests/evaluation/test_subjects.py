@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import cimtool
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.demo_data import DemoFiles
 
 

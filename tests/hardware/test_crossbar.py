@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cimtool.arrays import IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.hardware.bounds import column_bounds, conversion_error, converted_bounds, lossless
 from cimtool.hardware.crossbar import (
     Crossbar,

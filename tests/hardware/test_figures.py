@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.hardware.target import Target, load_target
 
 POINT = """

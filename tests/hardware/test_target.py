@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import slice_count
 from cimtool.hardware.describe import describe
 from cimtool.hardware.geometry import cells_per_weight

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cimtool.arrays import IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.hardware.converter import measured_thresholds
 from cimtool.hardware.crossbar import (
     Crossbar,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, mvm_bounds, scalar
@@ -20,7 +20,7 @@ from cimtool.ir.format import ratio
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder
 from cimtool.ir.types import RangeError, Type, integer, real
-from cimtool.simulator import Runner, run
+from cimtool.simulation.simulator import Runner, run
 
 WIDTH = 5
 

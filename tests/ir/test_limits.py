@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.arrays import IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Level, Session
 from cimtool.ir.arithmetic import Clip
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder
 from cimtool.ir.types import integer
-from cimtool.simulator import run
+from cimtool.simulation.simulator import run
 
 ROWS = 333
 EDGES = [0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32, 3 * 2**31, 2**40]

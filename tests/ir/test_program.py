@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Clip, Mul, Mvm, Sum, scalar

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import natural, read_checkpoint, read_torch
 
 

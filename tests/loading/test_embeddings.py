@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import (
     checked_rows,
     embeddings_of,

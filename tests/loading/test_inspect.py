@@ -11,7 +11,7 @@ import torch
 from onnx import TensorProto, helper
 from safetensors.torch import save_file
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.hardware.target import target_names, targets_folder
 from cimtool.loading.inspect import Facts, format_facts, inspect
 from cimtool.reference.surrogate import Polynomial

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.model import load_model

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.loading.modality import modality_file, modality_rows
 

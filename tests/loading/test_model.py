@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.program import Graph
 from cimtool.loading.model import Model, load_model
 from cimtool.reference.surrogate import Polynomial
-from cimtool.simulator import run
+from cimtool.simulation.simulator import run
 from cimtool.training.models.two_branch import two_branch_checkpoint
 from cimtool.training.towers import TwoTower
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.modules import model_from_modules
 from cimtool.reference.surrogate import Polynomial

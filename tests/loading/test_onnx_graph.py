@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.onnx_graph import read_onnx_graph
 
 WIDTH = 6

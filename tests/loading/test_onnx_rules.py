@@ -10,13 +10,13 @@ import onnxruntime
 import pytest
 from onnx import NodeProto, TensorProto, helper
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import real
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import RULES, translate
-from cimtool.simulator import run
+from cimtool.simulation.simulator import run
 
 WIDTH, HIDDEN, D = 6, 5, 4
 WriteOnnx = Callable[..., Path]

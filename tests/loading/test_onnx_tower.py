@@ -13,9 +13,10 @@ import torch
 from onnx import NodeProto, helper
 
 from cimtool import api
+from cimtool.base.errors import CimError
 from cimtool.emit.onnx import onnx_files
 from cimtool.emit.runtime import Session
-from cimtool.errors import CimError
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Program
@@ -23,8 +24,7 @@ from cimtool.loading.model import load_model, load_projectors
 from cimtool.loading.onnx_tower import read_onnx_tower
 from cimtool.passes.fold import fold
 from cimtool.passes.step import Job
-from cimtool.settings import resolve
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.towers import TwoTower
 
 D = 5

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import parse_polynomial, read_polynomial
 from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents
 

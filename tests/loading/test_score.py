@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd

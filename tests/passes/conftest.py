@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import Tower, assemble
@@ -17,7 +18,6 @@ from cimtool.loading.layouts.trunk import TrunkTower
 from cimtool.loading.layouts.two_branch import TwoBranchTower
 from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
-from cimtool.settings import resolve
 
 WIDTH, HIDDEN, D, ROWS = 12, 10, 6, 48
 QUADRATIC = Polynomial(2, (-0.1, 0.002, 1e-4, -1e-5, 2e-6), 0.3)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial import polynomial
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.passes.approximate import TANH_LIMIT, fit_exp, fit_inverse_root, fit_tanh
 
 SLACK = 1.02  # between two of the points measured

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Program
 from cimtool.passes.calibrate import (
@@ -23,7 +23,7 @@ from cimtool.passes.calibrate import (
     stored_error,
 )
 from cimtool.passes.fold import fold
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 
 
 @given(st.floats(-1e30, 1e30), st.floats(0, 1e30))

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from cimtool.api import prepare
-from cimtool.arrays import IntArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import IntArray
+from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.fitting import CANDIDATES, slice_candidates, unit_candidates
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph, Program, check
 from cimtool.passes.bias import layer_means
 from cimtool.passes.calibrate import calibrate
 from cimtool.passes.converters import fit_converters, fit_steps
+from cimtool.passes.fitting import CANDIDATES, slice_candidates, unit_candidates
 from cimtool.passes.fold import fold
 from cimtool.passes.lower import lower
 from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
 from cimtool.passes.tile import CROSSBAR_OPS, tile
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 
 

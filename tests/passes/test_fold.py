@@ -17,7 +17,7 @@ from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.ir.types import real
 from cimtool.passes.fold import fold, round_to_bits, single
-from cimtool.simulator import Runner, Simulator
+from cimtool.simulation.simulator import Runner, Simulator
 
 
 def statistics(program: Program, data: np.ndarray) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.heads import plus
@@ -23,7 +24,6 @@ from cimtool.passes.formats import (
     shared_scales,
     value_format,
 )
-from cimtool.settings import resolve
 
 
 @given(st.floats(1e-30, 1e30))

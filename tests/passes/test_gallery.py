@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
-from cimtool.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.types import integer
 from cimtool.passes import gallery
 from cimtool.passes.gallery import SCORE_LAYERS, distance_graph, fit_gallery, program_gallery
-from cimtool.pipeline import compile_program
-from cimtool.settings import Settings, resolve
-from cimtool.simulator import Features, Simulator, run
+from cimtool.passes.pipeline import compile_program
+from cimtool.simulation.simulator import Features, Simulator, run
 
 
 @dataclass(frozen=True)

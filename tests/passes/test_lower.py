@@ -28,10 +28,10 @@ from cimtool.passes.lower import (
     lower,
     widened,
 )
+from cimtool.passes.pipeline import compile_program
 from cimtool.passes.step import Job
-from cimtool.pipeline import compile_program
 from cimtool.reference.surrogate import Polynomial
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 
 
 def stages(program: Program, job: Job) -> tuple[Program, Program]:

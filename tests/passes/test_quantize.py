@@ -19,7 +19,7 @@ from cimtool.passes.fold import fold
 from cimtool.passes.lower import lower
 from cimtool.passes.quantize import INTEGER_OPS, quantize
 from cimtool.passes.step import Job
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cimtool.passes.lower import lower
 from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
 from cimtool.passes.tile import CROSSBAR_OPS, layout, tile
-from cimtool.simulator import Simulator, run
+from cimtool.simulation.simulator import Simulator, run
 
 
 def stages(program: Program, job: Job) -> tuple[Program, Program]:

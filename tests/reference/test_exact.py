@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.reference import exact as module
 from cimtool.reference.exact import exact, log_match_probability
 from cimtool.reference.montecarlo import monte_carlo

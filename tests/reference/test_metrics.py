@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.reference import metrics
 from cimtool.reference.metrics import (
     Against,

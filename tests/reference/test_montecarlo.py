@@ -2,7 +2,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.reference import montecarlo
 from cimtool.reference.montecarlo import draw, monte_carlo
 from cimtool.reference.statistics import Gaussians, pair_statistics

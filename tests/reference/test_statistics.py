@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.reference.statistics import (
     Gaussians,
     distance_variance,

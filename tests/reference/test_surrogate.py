@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import PolynomialFeatures
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import Polynomial, exponents, shifted
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)

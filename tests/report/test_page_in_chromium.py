@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.dies import NoiseOptions
+from cimtool.bundle.dies import NoiseOptions
 from cimtool.verification.page import html
 from cimtool.verification.report import Report
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.sweeps.bench import Outcome
 from cimtool.sweeps.choice import Choice, cheapest, check_budget, comparable, front, parse_budget
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cimtool import cli
-from cimtool.emit.bundle import read_bundle
+from cimtool.bundle.bundle import read_bundle
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.sweeps.command import toml_text
 from cimtool.sweeps.results import Sweep

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cimtool.errors import CimError
-from cimtool.files import PARTIAL
+from cimtool.base.errors import CimError
+from cimtool.base.files import PARTIAL
 from cimtool.sweeps.folder import LOCK, POINTS, SHARED, SWEEP, opened
 
 WHOSE = {"model": "one", "data": "two"}

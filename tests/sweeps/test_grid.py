@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.hardware.target import load_target
 from cimtool.sweeps import grid as module
 from cimtool.sweeps.grid import parse_grid, points, read_grid

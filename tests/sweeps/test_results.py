@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+from cimtool.base.errors import CimError
 from cimtool.cli.output import table_text
-from cimtool.errors import CimError
 from cimtool.sweeps.render import sweep_text
 from cimtool.sweeps.results import Sweep
 from cimtool.sweeps.run import PointsFailed

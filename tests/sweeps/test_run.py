@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.errors import CimError
-from cimtool.simulator import Simulator
+from cimtool.base.errors import CimError
+from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps import bench, run
 from cimtool.sweeps.folder import POINTS, REFERENCES, Folder
 from cimtool.sweeps.references import Yardstick

@@ -17,7 +17,7 @@ from unittest.mock import Mock
 import pytest
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.sweeps import workers
 from cimtool.sweeps.bench import Outcome
 from cimtool.sweeps.results import Sweep

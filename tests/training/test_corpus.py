@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.corpus import Pair, collect_pairs, installed_sources
 
 BODY = "\n".join(f"    value_{i} = compute_something(argument, {i})" for i in range(4))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.calibration_rows import row_digests
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.loading.calibration_rows import row_digests
 from cimtool.training import demo_data
 from cimtool.training.demo_data import DemoSettings, prepare, prepare_demo
 

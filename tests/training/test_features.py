@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.features import Features, grams
 
 WORDS = ("matrix", "vector", "parse", "socket", "median", "sorted", "thread", "buffer", "kernel")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.training.fit_page import (
     DRAWN,

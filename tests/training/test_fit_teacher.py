@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.fit_teacher import fit_teacher
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher import Labels, Sigmoid

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import cimtool
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.base.progress import silent
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.loading.model import load_model
-from cimtool.progress import silent
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.items import ARRAYS, Items, gaussian_items, model_items
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.training.job import Job, Wanted, make_job
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.optimisation import Optimisation

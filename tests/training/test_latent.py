@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.latent import (
     Constraints,
     Prices,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.reference.statistics import pair_statistics
 from cimtool.training.loop import TrainSettings, encode, save_projectors, train, train_towers
 from cimtool.training.models.trunk import Trunk

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.losses.info_nce import InfoNce
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.models.two_branch import TwoBranchModel

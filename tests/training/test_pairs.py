@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.training.pairs import Pairs, check_batches, draw_batches
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.perceptron import parse_widths, perceptron
 
 

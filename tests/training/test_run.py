@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import cimtool
-from cimtool.errors import CheckFailed, CimError
+from cimtool.base.errors import CheckFailed, CimError
 from cimtool.loading.model import load_model
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.history import recalls_of
 from cimtool.training.job import Wanted, make_job

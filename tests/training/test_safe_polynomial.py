@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band
 from cimtool.training.safe_polynomial import SafePolynomial

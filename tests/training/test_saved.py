@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import cimtool
-from cimtool.arrays import Array
-from cimtool.errors import CimError
-from cimtool.files import PARTIAL
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.base.files import PARTIAL
 from cimtool.training.run import Run
 
 TEXT = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)

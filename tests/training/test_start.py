@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.models.two_branch import TwoBranchModel
 from cimtool.training.start import read_start

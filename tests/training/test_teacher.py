@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.reference.exact import log_match_probability
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians, pair_statistics

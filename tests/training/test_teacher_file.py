@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.reference.statistics import Gaussians
 from cimtool.training.items import Items, gaussian_items
 from cimtool.training.teacher import Sigmoid

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cimtool import api
+from cimtool.base.errors import CimError
 from cimtool.cli.output import table_text
-from cimtool.errors import CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.training.demo_data import DemoFiles
 from cimtool.tuning.render import tuned_text

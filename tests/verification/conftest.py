@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from cimtool import api
-from cimtool.dies import NoiseOptions
-from cimtool.emit.bundle import Bundle
+from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.dies import NoiseOptions
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.models.trunk import Trunk

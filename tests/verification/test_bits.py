@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.errors import CheckFailed
+from cimtool.base.errors import CheckFailed
 from cimtool.verification.bits import (
     compare_implementations,
     count_differences,

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cimtool.emit.bundle import Bundle
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
 from cimtool.verification.compare import Comparison, compare_bundles, comparison_table
 

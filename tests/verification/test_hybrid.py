@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from cimtool.emit.bundle import Bundle
+from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings, embeddings_of
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.verification.hybrid import Forms, Number, Walk
 
 from .conftest import D, MakeBundle, many_texts, two_branch

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.arrays import IntArray
-from cimtool.emit.bundle import Bundle, read_bundle
+from cimtool.base.arrays import IntArray
+from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.emit.taps import converted_columns, taps
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.taps import converted_columns, taps
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.passes.gallery import SCORE_LAYERS
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.verification.layers import (
     BINS,
     SUM_ROWS,

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.verification.limits import Limit, check_limits, parse_limits
 
 

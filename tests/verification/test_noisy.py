@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.dies import NoiseOptions
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.bundle.dies import NoiseOptions
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.queries import Queries, figures
 from cimtool.verification.answers import survival_sentence, verdict

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.emit.bundle import Bundle
-from cimtool.errors import CimError
-from cimtool.progress import silent
+from cimtool.base.errors import CimError
+from cimtool.base.progress import silent
+from cimtool.bundle.bundle import Bundle
 from cimtool.reference.exact import log_match_probability
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.statistics import Gaussians

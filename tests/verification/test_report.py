@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cimtool.emit.bundle import Bundle
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
 from cimtool.verification import files
 from cimtool.verification.files import REPORT_FILES, write_report

@@ -12,8 +12,8 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import PolynomialFeatures
 
 from cimtool.api import read_data
-from cimtool.emit.bundle import Bundle
-from cimtool.errors import CheckFailed, CimError
+from cimtool.base.errors import CheckFailed, CimError
+from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.reference.queries import LIMITS
 from cimtool.reference.surrogate import Polynomial

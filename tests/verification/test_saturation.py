@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.emit.bundle import Bundle
+from cimtool.bundle.bundle import Bundle
 from cimtool.ir.arithmetic import scalar
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.surrogate import Polynomial
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.verification.evaluate import encode
 from cimtool.verification.saturation import Domain, clipped_share, domains, stored_values
 

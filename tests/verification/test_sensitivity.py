@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.emit.bundle import IN_MEMORY, Bundle, read_bundle
+from cimtool.bundle.bundle import IN_MEMORY, Bundle, read_bundle
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.metrics import top1_agreement
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.verification.report import plain
 from cimtool.verification.sensitivity import (
     LeftFloat,

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from cimtool.arrays import IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.hardware.noise.model import NonIdeality, Redraw, Sigma
 from cimtool.ir.format import round_half_up
 

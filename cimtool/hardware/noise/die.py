@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Cells, Crossbar, Slice, encode_weights
 from cimtool.hardware.geometry import Pairs
-from cimtool.hardware.kernels.compiled import map_rows
 from cimtool.hardware.noise.spec import Noise
 
 CELL_BITS = 14

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from pydantic import model_validator
 
-from cimtool.arrays import FloatArray
+from cimtool.base.arrays import FloatArray
 from cimtool.hardware.noise.model import Curve, NonIdeality, Positive, Redraw, non_negative
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.hardware.crossbar import Crossbar, input_cycles
 from cimtool.hardware.noise.gaussian import conversion_keys, normals
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray, IntArray
-from cimtool.hardware.kernels.compiled import jit
+from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.compiled import jit
 
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -19,8 +19,8 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from cimtool.arrays import FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
 from cimtool.hardware.noise.model import NonIdeality, Positive, Probability, Redraw
 
 LARGEST_DROP = 0.1

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from cimtool.arrays import FloatArray
-from cimtool.named import Named
-from cimtool.toml_files import Table
+from cimtool.base.arrays import FloatArray
+from cimtool.base.named import Named
+from cimtool.base.toml_files import Table
 
 Redraw = Literal["die", "epoch", "mvm", "cycle"]
 """Fixed when programmed, for a time of reading, for one product of all cycles, or for a cycle."""

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cimtool.arrays import Array, IntArray
+from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm, correction, encode_inputs
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.converter_errors import ConverterErrors
@@ -84,7 +84,7 @@ class NoisyMvm(Op, name="noisy_mvm"):
         return limited
 
     def kernel(self) -> Callable[..., Array]:
-        from cimtool.hardware.noise.kernels import noisy_kernel
+        from cimtool.simulation.kernels.noisy import noisy_kernel
 
         return noisy_kernel(self)
 

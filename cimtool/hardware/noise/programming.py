@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from cimtool.arrays import FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
 from cimtool.hardware.noise.model import (
     Coefficients,
     NonIdeality,

@@ -9,7 +9,9 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.named import unknown
+from cimtool.base.toml_files import Table, read_toml, validated
 from cimtool.hardware.noise.converter_errors import Adc
 from cimtool.hardware.noise.drift import Drift, Flicker
 from cimtool.hardware.noise.ir_drop import IrDrop
@@ -18,8 +20,6 @@ from cimtool.hardware.noise.programming import Programming
 from cimtool.hardware.noise.read import Read
 from cimtool.hardware.noise.stuck import Stuck
 from cimtool.hardware.noise.times import parse_time
-from cimtool.named import unknown
-from cimtool.toml_files import Table, read_toml, validated
 
 
 class Noise(Table):

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from cimtool.arrays import Array, BoolArray, FloatArray
+from cimtool.base.arrays import Array, BoolArray, FloatArray
 from cimtool.hardware.noise.model import NonIdeality, Probability, Redraw
 
 Spares = Annotated[int, Field(ge=0, le=4096)]

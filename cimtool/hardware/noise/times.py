@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400.0}
 LONGEST = 100 * UNITS["y"]

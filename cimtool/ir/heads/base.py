@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
-from cimtool.arrays import FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
+from cimtool.base.named import Named
 from cimtool.ir.arithmetic import Add, Axis, MatMul, scalar
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program, score_inputs
 from cimtool.ir.types import Type, real
-from cimtool.named import Named
 from cimtool.reference.surrogate import Polynomial
 
 Span = tuple[float, float]

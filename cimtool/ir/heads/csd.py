@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mul, Store, Sum
 from cimtool.ir.heads.base import Head, Known, distance, plus
 from cimtool.ir.program import Builder, Graph

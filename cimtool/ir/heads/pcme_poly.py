@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from cimtool.arrays import FloatArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum
 from cimtool.ir.heads.base import Head, Known, Span, plus
 from cimtool.ir.program import MODALITIES, Builder, Graph

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.arrays import FloatArray
+from cimtool.base.arrays import FloatArray
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import plus
 from cimtool.ir.program import Builder

@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.named import unknown
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder
@@ -23,7 +24,6 @@ from cimtool.ir.source import Exp, LeakyRelu, Tanh
 from cimtool.loading.layout import Layout, Projector
 from cimtool.loading.linear import linear, relu
 from cimtool.loading.weights import Weights
-from cimtool.named import unknown
 
 ACTIVATIONS = ("leaky-relu", "none", "relu", "tanh")
 NEGATIVE_SLOPE = 0.01

@@ -6,7 +6,7 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Builder
 from cimtool.ir.source import BatchNorm, Exp

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
+from cimtool.base.progress import silent
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays
-from cimtool.hardware.noise.program import Conditions, on_die
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Graph, Node, Program
+from cimtool.passes.pipeline import compile_program
 from cimtool.passes.step import Job
-from cimtool.pipeline import compile_program
-from cimtool.progress import silent
-from cimtool.simulator import Simulator
+from cimtool.simulation.die_program import Conditions, on_die
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.noise import layer_errors
 from cimtool.training.hardware.plan import Errors, GraphPlan, plan_graph
 

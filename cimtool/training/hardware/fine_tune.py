@@ -15,16 +15,16 @@ from typing import Any
 
 import torch
 
-from cimtool.compilation import calibration_rows, trained_model
-from cimtool.dies import noise_of
-from cimtool.hardware.noise.program import Conditions
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.dies import noise_of
+from cimtool.deployment.compilation import calibration_rows, trained_model
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
-from cimtool.inputs import Data, read_data
 from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.data import Data, read_data
 from cimtool.loading.layer_map import LayerMap, read_layer_map
 from cimtool.passes.step import Job
-from cimtool.progress import Say, silent
-from cimtool.settings import resolve
+from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.compiled import Compiler
 from cimtool.training.hardware.loop import Epoch, FineTuning, fine_tuned
 from cimtool.training.hardware.parameters import layer_keys, with_tensors

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cimtool.errors import CimError
-from cimtool.files import replace_files
+from cimtool.base.errors import CimError
+from cimtool.base.files import replace_files
 from cimtool.report.charts import Points
 from cimtool.report.page import render
 from cimtool.report.svg import tick_text

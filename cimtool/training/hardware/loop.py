@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cimtool.arrays import Array, IntArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Graph
 from cimtool.loading.embeddings import Embeddings
-from cimtool.progress import Say
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.compiled import Compiled, Compiler, Weights, rmse
 from cimtool.training.hardware.forward import forward
 from cimtool.training.hardware.objective import distillation

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cimtool.arrays import Array, FloatArray
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.hardware.crossbar import Crossbar, encode_weights, input_cycles
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Devices, Die
-from cimtool.hardware.noise.program import Conditions
+from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.plan import PERFECT, Errors, tensor
 
 SAMPLES = 4096

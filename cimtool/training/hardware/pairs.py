@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.arrays import IntArray
-from cimtool.errors import CimError
+from cimtool.base.arrays import IntArray
+from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings
 
 HELD_OUT = 0.1

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Builder
 from cimtool.ir.types import real

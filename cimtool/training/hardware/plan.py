@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm
-from cimtool.pipeline import Stage
-from cimtool.settings import Settings
+from cimtool.passes.pipeline import Stage
 from cimtool.training.hardware.straight_through import Rounding
 
 

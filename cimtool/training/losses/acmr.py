@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
 from cimtool.training.optimisation import Optimisation
 from cimtool.training.options import not_negative, positive

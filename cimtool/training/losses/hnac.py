@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.contrast import info_nce
 from cimtool.training.cosine import HEAD, CosineObjective
 from cimtool.training.loss import Loss, Objective, Task

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.contrast import info_nce, variance_regulariser
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Loss, Objective, Task, Terms
 from cimtool.training.optimisation import Optimisation

@@ -14,7 +14,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.latent import Constraints, Prices, same_class
 from cimtool.training.loss import Loss, Objective, Task, Terms
 from cimtool.training.optimisation import Optimisation

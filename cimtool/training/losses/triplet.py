@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.named import unknown
+from cimtool.base.named import unknown
 from cimtool.training.latent import Constraints, Prices, same_class
 from cimtool.training.loss import Loss, Objective, Task, Terms
 from cimtool.training.optimisation import Optimisation

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from cimtool.arrays import Array
-from cimtool.named import unknown
+from cimtool.base.arrays import Array
+from cimtool.base.named import unknown
 from cimtool.training.model import Model
 from cimtool.training.options import positive
 from cimtool.training.perceptron import ACTIVATIONS, parse_widths, perceptron

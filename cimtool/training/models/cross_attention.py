@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.cosine import all_cosines, cosine_gap
 from cimtool.training.model import Model
 from cimtool.training.options import positive

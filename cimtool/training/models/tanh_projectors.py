@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.training.model import Model
 from cimtool.training.options import positive
 from cimtool.training.perceptron import parse_widths, perceptron

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.training.model import Model
 from cimtool.training.options import positive
 from cimtool.training.towers import TwoTower

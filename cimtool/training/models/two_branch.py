@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cimtool.arrays import Array
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.training.model import Model
 from cimtool.training.options import positive
 from cimtool.training.towers import TwoTower

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from cimtool.arrays import Array
+from cimtool.base.arrays import Array
 from cimtool.training.models.autoencoder import Autoencoder
 from cimtool.training.options import positive
 from cimtool.training.perceptron import perceptron

@@ -12,9 +12,9 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
 from cimtool.hardware.noise.mvm import NoisyMvm
-from cimtool.hardware.noise.program import Conditions, Place, noisy_layer
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.types import Type, integer
+from cimtool.simulation.die_program import Conditions, Place, noisy_layer
 
 WHOLE = Arrays(None, "columns", None)
 LAYER = "text.fc1"

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import coo_matrix
 from scipy.sparse.linalg import splu
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.hardware.noise.ir_drop import LARGEST_DROP, IrDrop
 
 FULL = 20.0

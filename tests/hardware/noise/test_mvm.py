@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import leak_of, mvm
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.noise.kernels import NoisyKernel
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
-from cimtool.hardware.noise.program import Conditions, converter_numbers
 from cimtool.hardware.noise.spec import Noise
+from cimtool.simulation.die_program import Conditions, converter_numbers
+from cimtool.simulation.kernels.noisy import NoisyKernel
 
 ALL = {
     "t0": 20.0,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
+from cimtool.base.toml_files import validated
 from cimtool.hardware.noise.model import NonIdeality
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
 from cimtool.hardware.noise.times import parse_time, time_text
 from cimtool.hardware.target import load_target, target_names
-from cimtool.toml_files import validated
 
 GIVEN: dict[str, Any] = {"source": "a test", "g_max": 20.0}
 FLAT = {"polynomial": [0.05]}

@@ -13,7 +13,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import Exp, L2Normalize
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 
 WIDTH, D, TEXTS, VIDEOS = 7, 5, 6, 4
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.heads import Head, Known, assemble, has_variance
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd

@@ -10,15 +10,15 @@ import torch
 from torch import nn
 
 from cimtool import api
+from cimtool.base.errors import CimError
 from cimtool.emit.runtime import Session
-from cimtool.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import encoder
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.inspect import describe_checkpoint, inspect
 from cimtool.loading.layer_map import LayerMap, ModalityMap
 from cimtool.loading.model import load_model, read_towers
-from cimtool.simulator import Simulator, run
+from cimtool.simulation.simulator import Simulator, run
 from cimtool.training.models.cross_attention import CrossAttention
 
 WIDTH = 12

@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.heads import encoder
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.layer_map import LayerMap, ModalityMap, read_layer_map
 from cimtool.loading.model import load_model, read_towers
 from cimtool.loading.modules import model_from_modules
-from cimtool.simulator import run
+from cimtool.simulation.simulator import run
 from cimtool.training.perceptron import perceptron
 
 WIDTH, HIDDEN, D = 6, 9, 4

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from cimtool.compilation import trained_model
-from cimtool.hardware.noise.program import Conditions
+from cimtool.base.progress import silent
+from cimtool.deployment.compilation import trained_model
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
-from cimtool.inputs import read_data
+from cimtool.loading.data import read_data
 from cimtool.passes.step import Job
-from cimtool.progress import silent
-from cimtool.settings import resolve
+from cimtool.simulation.die_program import Conditions
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.compiled import Compiler
 

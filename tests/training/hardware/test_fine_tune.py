@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.arrays import Array
-from cimtool.compilation import prepare
-from cimtool.errors import CimError
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.deployment.compilation import prepare
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.fine_tune import DieNoise, FineTuned, fine_tune
 from cimtool.training.hardware.loop import FineTuning

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.hardware.fine_tune import FineTuned
 from cimtool.training.hardware.folder import check_folder, headline, write_folder
 from cimtool.training.hardware.loop import Epoch

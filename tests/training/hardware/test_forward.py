@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.simulator import Simulator
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.compiled import Compiler
 from cimtool.training.hardware.forward import forward

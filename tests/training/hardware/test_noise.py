@@ -7,8 +7,8 @@ import torch
 from cimtool.hardware.crossbar import AdcOn, Crossbar, Encoding, encode_weights
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die, draw
-from cimtool.hardware.noise.program import Conditions
 from cimtool.hardware.noise.spec import load_noise
+from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.noise import layer_errors
 
 DIES = 400

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.training.hardware.pairs import pairs_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.loading.checkpoint import read_checkpoint, read_torch
 from cimtool.loading.layer_map import LayerMap

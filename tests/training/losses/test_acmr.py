@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import cimtool
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.loss import Batch, Objective, Task
 from cimtool.training.losses.acmr import Acmr, invariance
 from cimtool.training.reversal import rising_strength

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.cosine import CosineObjective
 from cimtool.training.loss import Task
 from cimtool.training.losses.clip import Clip

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.losses.clip import Clip
 from cimtool.training.losses.hnac import Hnac
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band

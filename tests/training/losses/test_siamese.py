@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import cimtool
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.loss import Batch, Task, Terms
 from cimtool.training.losses.siamese import Siamese
 from cimtool.training.towers import Encoded

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.latent import same_class
 from cimtool.training.loss import Batch, Task, Terms
 from cimtool.training.losses.triplet import Triplet, triplet_sum

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.loss import Task
 from cimtool.training.losses.clip import Clip
 from cimtool.training.models.cross_attention import CrossAttention, CrossAttentionModel

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.models.trunk import Trunk, TrunkModel
 from cimtool.training.towers import TwoTower
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.training.models.two_branch import TwoBranch, TwoBranchModel, two_branch_checkpoint
 from cimtool.training.towers import TwoTower
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from cimtool.errors import CimError
+from cimtool.base.errors import CimError
 from cimtool.ir.heads import encoder
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.model import load_model, read_towers
 from cimtool.loading.weights import find_weights
-from cimtool.simulator import run
+from cimtool.simulation.simulator import run
 from cimtool.training.models.variational_autoencoder import VariationalAutoencoder
 
 

@@ -1,0 +1,106 @@
+"""How kernels are compiled, and how blocks of rows are spread over threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from cimtool.base.arrays import Array
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CACHE_LINE = 64
+
+
+ROOMS = ("base", "reference", "ir", "hardware", "simulation", "passes")
+"""The rooms whose sources kernels are made of."""
+
+
+def _stamp() -> str:
+    """A digest of all sources that kernels are made of."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for file in sorted(file for room in ROOMS for file in (package / room).rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+STAMP = _stamp()
+
+
+def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile at first use, without the interpreter's lock, and keep the code between runs.
+
+    numba takes kept code for current as long as the function's own file is as it was. Kernels call
+    functions of other files, so the digest of all becomes a part of the name that code is kept by.
+    """
+    function.__qualname__ = f"{function.__qualname__}_{STAMP}"
+    try:
+        compiled = numba.njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # neither the package's folder nor a home can hold numba's cache
+        compiled = numba.njit(nogil=True)(function)
+    return cast(Callable[..., Any], compiled)
+
+
+def thread_count() -> int:
+    """Threads for blocks of rows: the cores that this process may use, or OMP_NUM_THREADS."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(cores or 1, int(asked) if asked.isdigit() else cores or 1))
+
+
+_inside = threading.local()
+
+
+def map_rows(function: Callable[[slice], Result], rows: int, height: int) -> list[Result]:
+    """Call with blocks of at most `height` of the rows, side by side."""
+    step = height if _nested() else max(1, min(height, -(-rows // thread_count())))
+    starts = range(0, max(rows, 1), step)
+    return side_by_side(function, [slice(start, min(start + step, rows)) for start in starts])
+
+
+def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Call with every item, in threads that each have a BLAS of one.
+
+    Two pools that wait for each other would stall; calls from within such a thread run there.
+    """
+    if _nested():
+        return [function(item) for item in items]
+    one = _libraries().limit(limits=1, user_api="blas")
+    with one, ThreadPoolExecutor(thread_count(), initializer=_enter) as pool:
+        return list(pool.map(function, items))
+
+
+def _nested() -> bool:
+    return getattr(_inside, "block", False)
+
+
+def _enter() -> None:
+    _inside.block = True
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The BLAS that NumPy has loaded; to find it takes milliseconds."""
+    return ThreadpoolController()
+
+
+def aligned(values: Array) -> Array:
+    """The values, flat, from the beginning of a cache line: vectors do not cross its end."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    room = np.empty(flat.nbytes + CACHE_LINE, np.uint8)
+    start = -room.ctypes.data % CACHE_LINE
+    found = room[start : start + flat.nbytes].view(flat.dtype)
+    found[:] = flat
+    return found

@@ -1,0 +1,63 @@
+"""What every reader and writer of files needs: checksums, and the sentence for a failed write."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from cimtool.base.errors import CimError
+
+PARTIAL = ".partial-"
+"""How the name of a folder begins that holds files until all of them are written."""
+
+
+def sha256(file: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_output(file: Path, suffix: str) -> None:
+    """Raise CimError, before long work, where `file` cannot become a file that ends in `suffix`."""
+    if file.suffix != suffix:
+        raise CimError(f"{file}: is written as {suffix}; expected a name that ends so")
+    if file.is_dir():
+        raise CimError(f"{file}: is a folder; expected a file")
+    place = next(place for place in file.absolute().parents if place.exists())
+    if not place.is_dir():
+        raise CimError(f"{file}: cannot be written ({place} is a file); expected a folder")
+    if not os.access(place, os.W_OK):
+        raise CimError(f"{file}: cannot be written ({place} is read-only)")
+
+
+def unwritable(place: Path, error: OSError) -> CimError:
+    """Build the error for a place that cannot be written and where nothing was left."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return CimError(f"{place}: cannot be written ({reason}); nothing was left there")
+
+
+def replace_texts(folder: Path, texts: Mapping[str, str], what: str) -> tuple[Path, ...]:
+    """Write text files by name into `folder`, as `replace_files` does."""
+    return replace_files(folder, {name: text.encode() for name, text in texts.items()}, what)
+
+
+def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[Path, ...]:
+    """Write files by name into `folder`, which is made if missing, all or nothing.
+
+    Earlier ones are replaced only once all new ones are written. Raises CimError, which says that
+    `what` cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as partial:
+            for name, content in files.items():
+                (Path(partial) / name).write_bytes(content)
+            for name in files:
+                os.replace(Path(partial) / name, folder / name)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise CimError(f"{folder}: {what} cannot be written ({reason})") from error
+    return tuple(folder / name for name in files)

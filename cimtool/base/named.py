@@ -1,0 +1,59 @@
+"""Classes that register themselves by name, and the nearest known name for a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, ClassVar, Self
+
+from cimtool.base.errors import CimError
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean "x"?` for the closest of `known`, or the empty string.
+
+    A name may be the beginning of a known one: `isac` is near `isaac-rram-128`.
+    """
+    ranked = ((_closeness(name, one), -len(one), one) for one in known)
+    closeness, _, best = max(ranked, default=(0.0, 0, ""))
+    return f'; did you mean "{best}"?' if closeness >= CLOSE else ""
+
+
+CLOSE = 0.6
+"""From this share of matching characters on, a known name is worth suggesting."""
+
+
+def _closeness(name: str, known: str) -> float:
+    """Share of matching characters, with all of a known name or with its beginning."""
+    forms = (known, known[: len(name)] or known)
+    return max(difflib.SequenceMatcher(None, name, form).ratio() for form in forms)
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> CimError:
+    """Build the error for a name that is none of `known`."""
+    names = sorted(known)
+    return CimError(f'{what} "{name}" is not known: {", ".join(names)}{nearest(name, names)}')
+
+
+class Named:
+    """Base of a family: `class Base(Named)`, then `class A(Base, name="a")` registers itself."""
+
+    name: ClassVar[str]
+    family: ClassVar[dict[str, type[Any]]]
+
+    def __init_subclass__(cls, name: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if name is None:
+            cls.family = {}
+            return
+        if name in cls.family:
+            raise TypeError(f"two classes of one family are named {name!r}")
+        cls.name = name
+        cls.family[name] = cls
+
+    @classmethod
+    def named(cls, name: str, what: str) -> type[Self]:
+        """Return the class registered as `name`; `what` says in an error what the name is of."""
+        if name not in cls.family:
+            raise unknown(what, name, cls.family)
+        return cls.family[name]

@@ -1,0 +1,182 @@
+"""TOML read and validated at the door: whatever is wrong becomes one sentence for the user."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
+
+Location = tuple[int | str, ...]
+
+
+class Table(BaseModel):
+    """Base of every validated TOML table: frozen, strictly typed, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Read a TOML file; CimError (with the line of a syntax error) where it cannot be read."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CimError(f"{file}: there is no such file") from None
+    except OSError as error:
+        raise CimError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise CimError(f"{file}: not a text file in UTF-8: byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise CimError(f"{file}: not valid TOML: {error}") from None
+
+
+def dotted(location: Location) -> str:
+    """Write a key as TOML does: `array.rows`, `figures[2].unit`, `layers."video.mu".adc_bits`."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            bare = re.fullmatch(r"[A-Za-z0-9_-]+", part)
+            text += ("." if text else "") + (part if bare else json.dumps(part))
+    return text
+
+
+def validated(
+    table: type[AnyTable],
+    values: Mapping[str, Any],
+    where: str,
+    key_text: Callable[[Location], str] = dotted,
+) -> AnyTable:
+    """Validate `values` as a `table`; CimError in one sentence that starts with `where`."""
+    try:
+        return table.model_validate(values)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        # A misspelt key is missing and unknown; only the latter can say what was meant.
+        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+        raise CimError(f"{where}: {_complaint(table, first, key_text)}") from None
+
+
+def _complaint(
+    table: type[BaseModel], error: ErrorDetails, key_text: Callable[[Location], str]
+) -> str:
+    """Say in one clause which key is wrong, what it holds, and what it may hold."""
+    location, owner, field = _located(table, error["loc"])
+    key = key_text(location)
+    if error["type"] == "value_error":
+        text = str(error["ctx"]["error"])
+        return f"{key}: {text}" if key else text
+    properties = owner.model_json_schema()["properties"]
+    if error["type"] == "extra_forbidden":
+        known = [key_text((name,)) for name in properties]
+        return f"unknown key {key}{nearest(key_text(location[-1:]), known)}"
+    if field is not None:
+        allowed = allowed_text(properties[field])
+    else:
+        allowed = "a list of tables" if error["type"] == "tuple_type" else "a table"
+    if error["type"] == "missing":
+        return f"{key} is missing: must be {allowed}"
+    if error["type"] == "finite_number":
+        allowed = allowed.replace("a number above", "a finite number above")
+    return f"{key} = {value_text(error['input'])}: must be {allowed}"
+
+
+def _located(
+    table: type[BaseModel], location: Location
+) -> tuple[Location, type[BaseModel], str | None]:
+    """Follow a location down the tables, without the marks that pydantic appends for a union.
+
+    Returns the location, the innermost table reached, and the field of it that holds the value
+    (None where the location ends at a table, a list or an unknown key).
+    """
+    free_key = False
+    for depth, part in enumerate(location):
+        if isinstance(part, int) or free_key:
+            free_key = False
+            continue
+        annotation = _fields(table).get(part)
+        if annotation is None:
+            return location[: depth + 1], table, None
+        inner = _table_in(annotation)
+        if inner is None:
+            return location[: depth + 1], table, part
+        table, free_key = inner, get_origin(annotation) is dict
+    return location, table, None
+
+
+def _fields(table: type[BaseModel]) -> dict[str, Any]:
+    return {info.alias or name: info.annotation for name, info in table.model_fields.items()}
+
+
+def _table_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the table inside `T`, `T | None`, `tuple[T, ...]` or `dict[str, T]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_table_in(argument) for argument in get_args(annotation))
+    return next((inner for inner in found if inner is not None), None)
+
+
+def leaves(table: type[BaseModel]) -> list[tuple[str, ...]]:
+    """Keys of all single values of a table and of the tables in it; lists and free keys apart."""
+    found: list[tuple[str, ...]] = []
+    for name, annotation in _fields(table).items():
+        inner = _table_in(annotation)
+        if {get_origin(part) for part in (annotation, *get_args(annotation))} & {tuple, dict}:
+            continue
+        found += [(name,)] if inner is None else [(name, *rest) for rest in leaves(inner)]
+    return found
+
+
+def check_value(table: type[BaseModel], location: tuple[str, ...], value: Any, where: str) -> None:
+    """Raise CimError starting with `where` for a value that a key cannot have whatever else is."""
+    _, owner, field = _located(table, location)
+    if field is None:
+        raise TypeError(f"{dotted(location)} is no single value of {table.__name__}")
+    try:
+        owner.model_validate({field: value})
+    except ValidationError as error:
+        if any(one["loc"][:1] == (field,) for one in error.errors(include_url=False)):
+            allowed = allowed_text(owner.model_json_schema()["properties"][field])
+            raise CimError(f"{where} {value_text(value)}: must be {allowed}") from None
+
+
+def value_text(value: Any) -> str:
+    """Write a value as its file would have it, cut to 60 characters."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def allowed_text(schema: Mapping[str, Any]) -> str:
+    """Say in words what a field's JSON schema allows."""
+    if "description" in schema:
+        return str(schema["description"])
+    if "anyOf" in schema:
+        kinds = [kind for kind in schema["anyOf"] if kind.get("type") != "null"]
+        return " or ".join(map(allowed_text, kinds))
+    if "const" in schema:
+        return value_text(schema["const"])
+    if "enum" in schema:
+        return " | ".join(map(value_text, schema["enum"]))
+    if schema["type"] == "integer" and "maximum" in schema:
+        return f"an integer from {schema['minimum']} to {schema['maximum']}"
+    if schema["type"] == "integer":
+        return f"an integer of at least {schema['minimum']}"
+    if schema["type"] == "number" and "maximum" in schema:
+        return f"a number from {schema['minimum']:.10g} to {schema['maximum']:.10g}"
+    if schema["type"] == "number":
+        return f"a number above {schema['exclusiveMinimum']:g}"
+    if schema["type"] == "array":
+        return f"a list, each {allowed_text(schema['items'])}"
+    return {"string": "a text", "boolean": "true or false"}[schema["type"]]

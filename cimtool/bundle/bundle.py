@@ -1,0 +1,366 @@
+"""The bundle: a folder with the compiled program, its ONNX files, and checksums of them all.
+
+Written all or nothing: beside its place, then renamed. A file whose bytes changed is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from cimtool import __version__
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.base.files import sha256, unwritable
+from cimtool.bundle.serial import ConstantTable, narrowed, program_text, read_program, widened
+from cimtool.hardware.settings import ScoreMapping, Settings
+from cimtool.hardware.target import Target
+from cimtool.ir.heads import Head
+from cimtool.ir.program import Program
+from cimtool.passes.pipeline import Stage
+
+FORMAT_VERSION = 4
+MANIFEST = "manifest.json"
+PROGRAM = "program.json"
+CONSTANTS = "constants.safetensors"
+STAGES = "stages.json"
+STAGE_CONSTANTS = "stages.safetensors"
+QUERIES = "queries.safetensors"
+"""Features of calibration pairs, by which `program` fits the converters of a gallery."""
+
+CALIBRATION = "calibration.safetensors"
+"""Digests of the calibration rows, `text` and `video`: none of them is evaluated unless asked."""
+
+GALLERY = "gallery.safetensors"
+"""Features of a hybrid score's items, for the exact scores of a shortlist."""
+
+SHORTLIST = "shortlist.onnx"
+ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", "float.onnx")
+WHOLE = (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, CALIBRATION, *ONNX_FILES)
+"""The files that every bundle has."""
+
+REPORTED = ("trained", "folded", "lowered", "quantized", "tiled", "converters fitted")
+"""The stages that a bundle keeps, so that `verify` can say which pass cost what."""
+
+IN_MEMORY = "score in memory"
+"""The stage of a program that holds a gallery; it follows those of REPORTED."""
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a bundle keeps of the trained model beside its program.
+
+    `warnings` are what a reader of its figures should know of how it was trained.
+    """
+
+    name: str
+    layout: str
+    head: Head
+    a: float | None
+    b: float | None
+    samples: int | None
+    unit_rows: bool
+    text_width: int
+    video_width: int
+    dimension: int
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the manifest."""
+        return {**vars(self), "head": self.head.to_json()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
+        """Read what `to_json` returned."""
+        head = Head.from_json(values["head"], "head")
+        return cls(**{**values, "head": head, "warnings": tuple(values["warnings"])})
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The items that a bundle's arrays hold: where they came from, and how they are scored.
+
+    `features` is the SHA-256 of their integer features, `shortlist` the length of a hybrid score's.
+    """
+
+    file: str
+    sha256: str
+    items: int
+    mapping: ScoreMapping
+    shortlist: int | None
+    features: str
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a compilation made, before it is written.
+
+    `files` are the bytes of further files by name: digests of calibration rows, queries, features
+    of a gallery.
+    """
+
+    model: ModelCard
+    target: Target
+    settings: Settings
+    stages: tuple[Stage, ...]
+    inputs: tuple[tuple[str, str], ...]
+    onnx: Mapping[str, bytes]
+    notes: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    gallery: Gallery | None = None
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle on disk, verified: every file is the one that its manifest names."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    model: ModelCard
+    target: Target
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    @cached_property
+    def program(self) -> Program:
+        """The compiled program: the bit-accurate model of the hardware."""
+        return _program(self.folder / PROGRAM, _constants(self.folder / CONSTANTS))
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The program after each pass, from the trained model to the compiled program."""
+        file = self.folder / STAGES
+        constants = _constants(self.folder / CONSTANTS) | _constants(self.folder / STAGE_CONSTANTS)
+        texts = json.loads(file.read_text("utf-8"))
+        stages = [
+            Stage(name, read_program(json.dumps(text), constants, str(file)))
+            for name, text in texts.items()
+        ]
+        last = REPORTED[-1] if self.program.gallery_items is None else IN_MEMORY
+        return (*stages, Stage(last, self.program))
+
+    @cached_property
+    def gallery(self) -> Gallery | None:
+        """The gallery in the bundle's arrays; None before `cimtool program`."""
+        return gallery_of(self.manifest)
+
+    @cached_property
+    def gallery_features(self) -> dict[str, Array]:
+        """Integer features of a hybrid score's items: rows [M, d], self terms [M]."""
+        return _features(self.folder / GALLERY)
+
+    @cached_property
+    def queries(self) -> dict[str, Array]:
+        """Features of calibration pairs, such as `text.mu`, of videos where known.
+
+        There are none where the score is digital.
+        """
+        return _features(self.folder / QUERIES)
+
+    @cached_property
+    def calibration(self) -> dict[str, Array]:
+        """Digests of the rows that the bundle was calibrated on, uint64, sorted, by modality."""
+        return _constants(self.folder / CALIBRATION)
+
+
+def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
+    """The gallery that a manifest names, if any."""
+    values = manifest.get("gallery")
+    return None if values is None else Gallery(**values)
+
+
+def held_gallery(folder: Path) -> Gallery | None:
+    """The gallery of a bundle that was opened before, by its manifest alone."""
+    return gallery_of(json.loads((folder / MANIFEST).read_text("utf-8")))
+
+
+def _is_hybrid(manifest: Mapping[str, Any]) -> bool:
+    return (manifest.get("gallery") or {}).get("mapping") == "hybrid"
+
+
+def features_bytes(features: Mapping[str, Array]) -> bytes:
+    """Integer features as a file's bytes, each in the narrowest type that holds it."""
+    content: bytes = save({n: np.ascontiguousarray(narrowed(v)) for n, v in features.items()})
+    return content
+
+
+def _features(file: Path) -> dict[str, Array]:
+    return {name: widened(value) for name, value in _constants(file).items()}
+
+
+def _constants(file: Path) -> dict[str, Array]:
+    try:
+        constants: dict[str, Array] = load_file(file)
+        return constants
+    except SafetensorError as error:
+        raise CimError(f"{file}: is no safetensors file ({error}); compile again") from error
+
+
+def _program(file: Path, constants: Mapping[str, Array]) -> Program:
+    return read_program(file.read_text("utf-8"), constants, str(file))
+
+
+def write_bundle(folder: Path, build: Build) -> Bundle:
+    """Write a bundle to `folder` all or nothing; an earlier bundle there becomes `<name>.previous`.
+
+    Raises CimError where the place holds something else or cannot be written.
+    """
+    check_place(folder)
+    with replaced_folder(folder) as partial:
+        _write_files(partial, build)
+        files = sorted(file.name for file in partial.iterdir())
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "cimtool_version": __version__,
+            "model": build.model.to_json(),
+            "target": build.target.to_json(),
+            "settings": build.settings.to_json(),
+            "inputs": [{"file": name, "sha256": digest} for name, digest in build.inputs],
+            "notes": list(build.notes),
+            "files": {name: sha256(partial / name) for name in files},
+        }
+        if build.gallery is not None:
+            manifest["gallery"] = asdict(build.gallery)
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+    return Bundle(folder, manifest, build.model, build.target, build.settings)
+
+
+def _write_files(folder: Path, build: Build) -> None:
+    final = ConstantTable()
+    *stages, last = (s for s in build.stages if s.name in (*REPORTED, IN_MEMORY))
+    (folder / PROGRAM).write_text(program_text(last.program, final), "utf-8")
+    # Written by Python: safetensors' own writer says of a full disk what is no OSError.
+    (folder / CONSTANTS).write_bytes(save(final.arrays))
+    earlier = ConstantTable(final.names)
+    texts = [
+        f"{json.dumps(stage.name)}: "
+        f"{program_text(stage.program, earlier, f'{stage.name}/').rstrip()}"
+        for stage in stages
+    ]
+    (folder / STAGES).write_text("{\n" + ",\n".join(texts) + "\n}\n", "utf-8")
+    (folder / STAGE_CONSTANTS).write_bytes(save(earlier.arrays))
+    for name, content in {**build.onnx, **build.files}.items():
+        (folder / name).write_bytes(content)
+
+
+def check_place(folder: Path) -> None:
+    """Raise CimError where something stands that a bundle must not replace."""
+    if folder.name in ("", ".."):
+        raise CimError(f"{folder}: is no name for a bundle; expected a new folder (-o DIR)")
+    for place in (folder, previous_of(folder)):
+        if (place.exists() or place.is_symlink()) and not (place / MANIFEST).is_file():
+            raise CimError(
+                f"{place}: exists and is no bundle, so it is not replaced; expected a new place or "
+                "an earlier bundle (-o DIR)"
+            )
+
+
+def previous_of(folder: Path) -> Path:
+    """Where what stands at `folder` is moved before another takes its place."""
+    return folder.with_name(f"{folder.name}.previous")
+
+
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside `folder` that takes its place at the end, or leaves no trace.
+
+    What stands at `folder` then is moved aside to `<name>.previous`.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.partial-", dir=folder.parent))
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    try:
+        yield partial
+        partial.chmod(0o755)
+        _take_place(partial, folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise unwritable(folder, error) from error
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _take_place(partial: Path, folder: Path) -> None:
+    """Rename `partial` to `folder`; what stands there moves aside, and back if that fails."""
+    if not folder.exists():
+        partial.rename(folder)
+        return
+    previous = previous_of(folder)
+    if previous.exists():
+        shutil.rmtree(previous)
+    folder.rename(previous)
+    try:
+        partial.rename(folder)
+    except BaseException:
+        previous.rename(folder)
+        raise
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Open a bundle after checking every file against its manifest.
+
+    Raises CimError where the folder is no bundle, is of another format, or a file is missing,
+    changed or not named in the manifest's list.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise CimError(
+            f"{folder}: is no bundle (it has no {MANIFEST}); make one with `cimtool compile`"
+        )
+    try:
+        manifest = json.loads(file.read_text("utf-8"))
+        version, files = manifest["format_version"], dict(manifest["files"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CimError(f"{file}: is no manifest of a bundle; compile again") from error
+    if version != FORMAT_VERSION:
+        raise CimError(
+            f"{file}: format_version = {version}; expected {FORMAT_VERSION}, compile again"
+        )
+    hybrid = (SHORTLIST, GALLERY) if _is_hybrid(manifest) else ()
+    for name in (*WHOLE, *hybrid):
+        if name not in files:
+            raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
+    for name, digest in files.items():
+        _check_file(folder, name, digest)
+    try:
+        model = ModelCard.from_json(manifest["model"])
+        target, settings = manifest["target"], manifest["settings"]
+        gallery_of(manifest)
+    except (KeyError, TypeError) as error:
+        raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
+    return Bundle(
+        folder,
+        manifest,
+        model,
+        Target.from_json(target, f"{file}: target"),
+        Settings.from_json(settings, f"{file}: settings"),
+    )
+
+
+def _check_file(folder: Path, name: str, digest: str) -> None:
+    file = folder / name
+    if file.parent != folder or not file.is_file():
+        raise CimError(f"{file}: is missing from the bundle; compile again")
+    if sha256(file) != digest:
+        raise CimError(
+            f"{file}: changed since it was compiled (its SHA-256 is not the manifest's), so it is "
+            "not run; compile again"
+        )

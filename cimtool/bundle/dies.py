@@ -1,0 +1,80 @@
+"""Dies of a bundle: its program on arrays that are not perfect, as often as a user asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import Bundle
+from cimtool.hardware.noise.die import Arrays
+from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
+from cimtool.hardware.settings import Settings
+from cimtool.hardware.target import Target
+from cimtool.simulation.compensation import Compensation
+from cimtool.simulation.die_program import Conditions, DieProgram, on_die
+
+MOST_TRIALS = 100_000
+
+
+@dataclass(frozen=True)
+class NoiseOptions:
+    """How many dies are drawn from which seed, when they are read, and how drift is compensated.
+
+    `time` is such as `1h` after programming (None: the earliest that is known); `model` names a
+    shipped noise model, or a file, in place of the target's own [noise].
+    """
+
+    trials: int = 10
+    seed: int = 0
+    time: str | None = None
+    compensation: Compensation = "none"
+    model: Path | str | None = None
+
+
+def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:
+    """What the dies of a bundle are drawn from.
+
+    Raises CimError for less than one trial, a target without noise, a hybrid score's shortlist, and
+    a time or a compensation that is not known.
+    """
+    if not 1 <= options.trials <= MOST_TRIALS:
+        raise CimError(f"--trials is {options.trials}; expected 1 to {MOST_TRIALS} dies")
+    if options.seed < 0:
+        raise CimError(f"--seed is {options.seed}; expected a number of at least 0")
+    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
+        raise CimError(
+            f"{bundle.name}: its hybrid score has a shortlist; noise is simulated for digital and "
+            "in-memory scores alone"
+        )
+    noise = noise_of(bundle.target, options.model)
+    seconds = noise.seconds(options.time)
+    return Conditions(noise, seconds, options.compensation, options.seed)
+
+
+def noise_of(target: Target, model: Path | str | None) -> Noise:
+    """The noise model of a name or a file, else the target's own; CimError where there is none."""
+    if model is not None:
+        return load_noise(model)
+    if target.noise is None:
+        raise CimError(
+            f'target "{target.name}" has no [noise], so --noise has nothing to draw; name a noise '
+            f"model (--noise-model {' or '.join(preset_names())}, or a file)"
+        )
+    return target.noise
+
+
+def dies(bundle: Bundle, conditions: Conditions, trials: int) -> Iterator[DieProgram]:
+    """The bundle's program on dies 0 to `trials` - 1, drawn one after the other."""
+
+    def arrays(layer: str, weight_bits: int) -> Arrays:
+        return arrays_of(bundle.settings.of_layer(layer), weight_bits)
+
+    return (on_die(bundle.program, conditions, index, arrays) for index in range(trials))
+
+
+def arrays_of(settings: Settings, weight_bits: int) -> Arrays:
+    """How a layer with these settings lies on arrays; a gallery's weights have their own bits."""
+    settings = settings.with_weights(weight_bits)
+    return Arrays(settings.weights_across, settings.pairs, settings.on_off_ratio)

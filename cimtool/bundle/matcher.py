@@ -1,0 +1,104 @@
+"""A bundle opened and made ready: encode items, score pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.data import Data, read_data, read_text
+from cimtool.loading.embeddings import checked_rows
+from cimtool.loading.features import checked_features, kind_of
+from cimtool.simulation.simulator import Simulator
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A bundle made ready to run on the bit-accurate simulator.
+
+    `device` is torch's name of the device that computes (`cpu`, `cuda`, `cuda:1`); None is the
+    simulator's own kernels on the CPU. The integers are the same everywhere.
+    """
+
+    bundle: Bundle
+    device: str | None = None
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        """The compiled program with its constants packed."""
+        return Simulator(self.bundle.program, device=self.device)
+
+    def encode_text(self, x: Array) -> dict[str, Array]:
+        """Integer features, those that the head stores, of text embeddings [n, width]."""
+        return self._encode("text", x)
+
+    def encode_video(self, x: Array) -> dict[str, Array]:
+        """Integer features, those that the head stores, of video embeddings [m, width]."""
+        return self._encode("video", x)
+
+    def _encode(self, modality: str, x: Array) -> dict[str, Array]:
+        card = self.bundle.model
+        width = card.text_width if modality == "text" else card.video_width
+        rows = np.asarray(x)
+        if rows.ndim != 2 or rows.shape[1] != width:
+            raise CimError(
+                f"{modality} embeddings have shape {rows.shape}; {card.name} takes [n, {width}]"
+            )
+        return self.simulator.encode(modality, checked_rows(rows, modality, card.unit_rows))
+
+    def score(self, text: Mapping[str, Array], video: Mapping[str, Array] | None = None) -> Array:
+        """`logit` float32 [n, m] of all pairs of encoded items.
+
+        A bundle with its whole score in the memory takes no `video`: [n, M] against its gallery.
+        Raises CimError unless both are such features as `encode_text` and `encode_video` return.
+        """
+        inputs = self.simulator.program.score.inputs
+        if self.simulator.program.gallery_items is not None:
+            if video is not None:
+                raise CimError(
+                    f"{self.bundle.name} holds its gallery in the memory; expected score(text) "
+                    "without video features"
+                )
+            return self.simulator.score(checked_features("text", text, inputs), kind=np.float32)
+        queries = checked_features("text", text, inputs)
+        items = checked_features("video", {} if video is None else video, inputs)
+        return self.simulator.score(queries, items, np.float32)
+
+    def scores(self, data: Data) -> Array:
+        """`logit` float32 [n, m] of embeddings in any form that `compile` takes.
+
+        Of a bundle with its whole score in the memory only texts are read.
+        """
+        if self.simulator.program.gallery_items is not None:
+            text = self.simulator.encode("text", read_text(data, self.bundle.model))
+            return self.simulator.score(text, kind=np.float32)
+        read = read_data(data, self.bundle.model)
+        text, video = (self.simulator.encode(m, getattr(read, m)) for m in MODALITIES)
+        return self.simulator.score(text, video, np.float32)
+
+
+def load(bundle: Path | str, device: str | None = None) -> Matcher:
+    """Open a bundle, check it against its manifest, and make it ready to run.
+
+    With a `device` (`cpu`, `cuda`, `cuda:1`) torch computes there. Raises CimError where the bundle
+    is not whole or the device is not there.
+    """
+    if device is not None:
+        from cimtool.simulation.torch_device import device_of
+
+        device_of(device)
+    return Matcher(open_bundle(bundle), device)
+
+
+def open_bundle(folder: Path | str) -> Bundle:
+    """Open a bundle after checking every file; CimError for what is no path of one."""
+    if not isinstance(folder, Path | str):
+        raise CimError(f"a bundle is given as {kind_of(folder)}; expected the path of its folder")
+    return read_bundle(Path(folder))

@@ -1,0 +1,195 @@
+"""Programs as readable JSON, one node a line, with their arrays in a table of constants."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.hardware import mvm as _crossbar_operations
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.ir import arithmetic as _operations
+from cimtool.ir import integer as _integer_operations
+from cimtool.ir import scores as _score_operations
+from cimtool.ir import source as _source_operations
+from cimtool.ir.op import Op
+from cimtool.ir.program import Graph, Node, Program
+from cimtool.ir.types import Type
+
+KNOWN_OPERATIONS = (
+    _operations,
+    _integer_operations,
+    _source_operations,
+    _score_operations,
+    _crossbar_operations,
+)
+"""The modules whose operations a program may hold: importing them registers their names."""
+
+NARROW_INTEGERS = (np.int8, np.uint8, np.int16, np.int32)
+
+
+class ConstantTable:
+    """Arrays by name, each kept once and in the narrowest type that holds it exactly."""
+
+    def __init__(self, shared: Mapping[str, str] | None = None):
+        self.arrays: dict[str, Array] = {}
+        self.names: dict[str, str] = dict(shared or {})
+
+    def add(self, name: str, array: Array) -> str:
+        """Keep an array; returns the name under which an equal one is already known, or `name`."""
+        packed = np.ascontiguousarray(narrowed(array))
+        header = f"{packed.dtype.str}{packed.shape}".encode()
+        digest = hashlib.sha256(header + packed.tobytes()).hexdigest()
+        if digest not in self.names:
+            self.names[digest] = name
+            self.arrays[name] = packed
+        return self.names[digest]
+
+
+def narrowed(array: Array) -> Array:
+    """The array in the narrowest type that holds every element exactly."""
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            single = array.astype(np.float32)
+        return single if np.array_equal(single, array) else array
+    if array.dtype.kind == "i":
+        lo, hi = (array.min(), array.max()) if array.size else (0, 0)
+        for kind in NARROW_INTEGERS:
+            if np.iinfo(kind).min <= lo and hi <= np.iinfo(kind).max:
+                return array.astype(kind)
+    return array
+
+
+def widened(array: Array) -> Array:
+    """The array in the types that programs compute in: int64, float64, bool."""
+    wide = {"i": np.int64, "u": np.int64, "f": np.float64}.get(array.dtype.kind)
+    return array if wide is None else array.astype(wide)
+
+
+def program_text(program: Program, constants: ConstantTable, prefix: str = "") -> str:
+    """A program as JSON text, one node a line; arrays go to `constants`."""
+    graphs = []
+    for graph in program.graphs:
+        key = f"{prefix}{graph.name}"
+        inputs = ",\n      ".join(
+            f"{_json(name)}: {_json(_type_json(known, constants, f'{key}.{name}'))}"
+            for name, known in graph.inputs.items()
+        )
+        nodes = ",\n      ".join(
+            _json(_node_json(graph, node, constants, key)) for node in graph.nodes
+        )
+        graphs.append(
+            f"  {_json(graph.name)}: {{\n"
+            f'    "inputs": {{\n      {inputs}\n    }},\n'
+            f'    "nodes": [\n      {nodes}\n    ],\n'
+            f'    "outputs": {_json(dict(graph.outputs))}\n  }}'
+        )
+    return "{\n" + ",\n".join(graphs) + "\n}\n"
+
+
+def read_program(text: str, constants: Mapping[str, Array], file: str) -> Program:
+    """The program of a JSON text; CimError where it is not one that this version writes."""
+    try:
+        values = json.loads(text)
+        names = ("text", "video", "score", *(key for key in values if key == "shortlist"))
+        graphs = [_graph(name, values[name], constants) for name in names]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CimError(
+            f"{file}: is no program that this version of cimtool can read ({error}); compile again"
+        ) from error
+    return Program(*graphs)
+
+
+def _graph(name: str, values: Mapping[str, Any], constants: Mapping[str, Array]) -> Graph:
+    inputs = {key: _type(known, constants) for key, known in values["inputs"].items()}
+    nodes = tuple(_node(line, constants) for line in values["nodes"])
+    return Graph(name, inputs, nodes, dict(values["outputs"]))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def _node_json(graph: Graph, node: Node, constants: ConstantTable, prefix: str) -> dict[str, Any]:
+    own = f"{prefix}.{node.name}"
+    fields = {
+        field.name: _encoded(getattr(node.op, field.name), constants, f"{own}.{field.name}")
+        for field in dataclasses.fields(node.op)  # type: ignore[arg-type]
+    }
+    return {
+        "name": node.name,
+        "op": node.op.name,
+        "inputs": list(node.inputs),
+        "fields": fields,
+        "type": type_text(graph.types[node.name]),
+    }
+
+
+def type_text(known: Type) -> str:
+    """A value's type in a few words: `int [n, 1024] 8 bits -127..127 unit 0.0156`."""
+    shape = ", ".join(str(extent) for extent in known.shape)
+    if not known.is_integer:
+        return f"real [{shape}]"
+    unit = np.ravel(known.unit)
+    text = f"{unit.min():.6g}" if unit.size == 1 else f"{unit.min():.6g}..{unit.max():.6g}"
+    return (
+        f"int [{shape}] {known.bits} bits {int(known.lo.min())}..{int(known.hi.max())} unit {text}"
+    )
+
+
+def _node(line: Mapping[str, Any], constants: Mapping[str, Array]) -> Node:
+    kind = Op.named(line["op"], "operation")
+    fields = {name: _decoded(value, constants) for name, value in line["fields"].items()}
+    return Node(line["name"], kind(**fields), tuple(line["inputs"]))
+
+
+def _type_json(known: Type, constants: ConstantTable, name: str) -> dict[str, Any]:
+    return {
+        "shape": list(known.shape),
+        "lo": _encoded(known.lo, constants, f"{name}.lo"),
+        "hi": _encoded(known.hi, constants, f"{name}.hi"),
+        "scale": _encoded(known.scale, constants, f"{name}.scale"),
+    }
+
+
+def _type(values: Mapping[str, Any], constants: Mapping[str, Array]) -> Type:
+    lo, hi, scale = (_decoded(values[key], constants) for key in ("lo", "hi", "scale"))
+    return Type(tuple(values["shape"]), lo, hi, scale)
+
+
+def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        if value.ndim:
+            return {"constant": constants.add(name, np.asarray(value))}
+        return {"number": _number(value.item())}
+    if isinstance(value, Crossbar):
+        return {"crossbar": dataclasses.asdict(value)}
+    if isinstance(value, tuple):
+        return [_encoded(item, constants, f"{name}.{i}") for i, item in enumerate(value)]
+    return value
+
+
+def _number(value: float) -> float | str:
+    return value if isinstance(value, int) or math.isfinite(value) else str(value)
+
+
+def _decoded(value: Any, constants: Mapping[str, Array]) -> Any:
+    if isinstance(value, list):
+        return tuple(_decoded(item, constants) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if "constant" in value:
+        return widened(constants[value["constant"]])
+    if "number" in value:
+        number = value["number"]
+        return np.asarray(number if isinstance(number, int) else float(number))
+    fields: dict[str, Any] = dict(value["crossbar"])
+    transfer = fields.pop("transfer", None)
+    return Crossbar(**fields, transfer=None if transfer is None else tuple(transfer))

@@ -1,0 +1,288 @@
+"""Program a bundle: a gallery goes into the arrays, and a new bundle answers queries against it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.bundle import (
+    CALIBRATION,
+    GALLERY,
+    IN_MEMORY,
+    ONNX_FILES,
+    REPORTED,
+    SHORTLIST,
+    Build,
+    Bundle,
+    Gallery,
+    features_bytes,
+    write_bundle,
+)
+from cimtool.bundle.scores import nearest_items
+from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.program import MODALITIES, Graph, Program, check
+from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
+from cimtool.passes.pipeline import Stage
+from cimtool.passes.tile import CROSSBAR_OPS
+from cimtool.reference.metrics import Against
+from cimtool.simulation.simulator import Features, Simulator
+
+DEFAULT_SHORTLIST = 100
+"""Items of a hybrid score's shortlist where nothing is said, or all of a smaller gallery."""
+
+ONNX_LIMIT = (1 << 31) - 1
+"""An ONNX file is one protobuf message, which cannot be larger."""
+
+RECALL_AT = 10
+"""A shortlist is also measured by how many of the best so many items it holds."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The score in the memory against the digital one, on the calibration queries of a bundle.
+
+    `logit_rmse` and `top1_agreement` are None for a hybrid score, whose shortlist is scored
+    exactly; `shortlist_top1` is the share of queries whose best item is shortlisted and
+    `shortlist_top10` the share of their best ten, None without a shortlist.
+    """
+
+    queries: int
+    logit_rmse: float | None
+    top1_agreement: float | None
+    shortlist_top1: float | None
+    shortlist_top10: float | None
+
+
+@dataclass(frozen=True)
+class Programming:
+    """A programmed bundle and what a user must know of it."""
+
+    bundle: Bundle
+    gallery: Gallery
+    use: MemoryUse
+    accuracy: Accuracy
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {
+            "bundle": self.bundle.folder,
+            "target": self.bundle.target.name,
+            "gallery": asdict(self.gallery),
+            "memory": self.use.to_json(),
+            "accuracy": asdict(self.accuracy),
+            "files": self.bundle.manifest["files"],
+        }
+
+
+@dataclass(frozen=True)
+class Source:
+    """The video rows [M, width] of a gallery; name and SHA-256 of the file that they are from."""
+
+    video: Array
+    file: str
+    sha256: str
+
+
+def program_bundle(
+    bundle: Bundle,
+    source: Source,
+    folder: Path,
+    shortlist: int | None = None,
+    chips: int | None = None,
+    say: Say = silent,
+) -> Programming:
+    """Write the bundle with a gallery in its arrays to `folder`.
+
+    `shortlist` replaces the setting; with `chips` the gallery must fit on so many. Raises CimError
+    for a bundle that was compiled for a digital score or holds a gallery already, a shortlist that
+    the gallery does not have, and a gallery that does not fit the chips, an accumulator or ONNX.
+    """
+    check_programmable(bundle)
+    length = _shortlist(bundle, len(source.video), shortlist)
+    before = Simulator(bundle.program)
+    say(f"encoding {len(source.video)} videos")
+    video = before.encode("video", source.video)
+    say("programming the gallery")
+    graph = bundle.program.score if length is None else distance_graph(bundle.program.score)
+    tiled = program_gallery(graph, video, bundle.settings)
+    use = memory_use(tiled, bundle.settings, bundle.target)
+    if chips is not None:
+        check_chips(use, bundle.target, chips)
+    _check_onnx_size(tiled)
+    say("fitting converters")
+    queries, right = (_side(bundle.queries, modality) for modality in MODALITIES)
+    matches = program_gallery(graph, right, bundle.settings) if right else None
+    fitted = fit_gallery(tiled, queries, matches)
+    _check_onnx_size(fitted)
+    use = memory_use(fitted, bundle.settings, bundle.target)
+    program = _program(bundle.program, fitted, length)
+    check(program, IN_MEMORY, CROSSBAR_OPS)
+    say("measuring accuracy")
+    accuracy = _accuracy(before, Simulator(program), queries, video, length)
+    gallery = Gallery(
+        source.file,
+        source.sha256,
+        len(source.video),
+        bundle.settings.score_mapping,
+        length,
+        features_sha256(video),
+    )
+    say(f"writing {folder}")
+    return Programming(
+        write_bundle(folder, _build(bundle, program, gallery, video)), gallery, use, accuracy
+    )
+
+
+def _side(queries: Features, modality: str) -> dict[str, Array]:
+    """One modality's features of the calibration pairs that a bundle keeps."""
+    prefix = f"{modality}."
+    return {k.removeprefix(prefix): v for k, v in queries.items() if k.startswith(prefix)}
+
+
+def check_programmable(bundle: Bundle) -> None:
+    """Raise CimError for a bundle that no gallery can be programmed into."""
+    if bundle.gallery is not None:
+        raise CimError(
+            f"{bundle.folder}: holds the gallery {bundle.gallery.file} already; program the bundle "
+            "that it was made from"
+        )
+    if bundle.settings.score_mapping == "digital":
+        raise CimError(
+            f"{bundle.folder}: was compiled with score_mapping = digital, which keeps no gallery "
+            "in the arrays; compile with --score-mapping in-memory or hybrid"
+        )
+
+
+def _shortlist(bundle: Bundle, items: int, asked: int | None) -> int | None:
+    """The length of the shortlist; None where the whole score is in the memory."""
+    if bundle.settings.score_mapping != "hybrid":
+        if asked is not None:
+            raise CimError(
+                f"--shortlist is {asked}; {bundle.name} was compiled with score_mapping = "
+                "in-memory, which draws up no shortlist (compile with --score-mapping hybrid)"
+            )
+        return None
+    length = bundle.settings.shortlist if asked is None else asked
+    if length is None:
+        return min(DEFAULT_SHORTLIST, items)
+    if not 1 <= length <= items:
+        raise CimError(
+            f"--shortlist is {length}; expected 1 to {items}, the number of items in the gallery"
+        )
+    return length
+
+
+def _program(compiled: Program, graph: Graph, shortlist: int | None) -> Program:
+    if shortlist is None:
+        return replace(compiled, score=graph)
+    return replace(compiled, shortlist=graph)
+
+
+def _build(bundle: Bundle, program: Program, gallery: Gallery, video: Features) -> Build:
+    from cimtool.emit.onnx import file_bytes, onnx_model
+
+    stages = bundle.stages
+    onnx = {name: (bundle.folder / name).read_bytes() for name in ONNX_FILES}
+    files = {CALIBRATION: (bundle.folder / CALIBRATION).read_bytes()}
+    if program.shortlist is None:
+        stages = (*stages, Stage(IN_MEMORY, program))
+        onnx["score.onnx"] = file_bytes(onnx_model(program.score))
+    else:
+        stages = (*stages[:-1], Stage(REPORTED[-1], program))
+        onnx[SHORTLIST] = file_bytes(onnx_model(program.shortlist))
+        files[GALLERY] = features_bytes(video)
+    inputs = [(one["file"], one["sha256"]) for one in bundle.manifest["inputs"]]
+    return Build(
+        model=bundle.model,
+        target=bundle.target,
+        settings=bundle.settings,
+        stages=stages,
+        inputs=(*inputs, (gallery.file, gallery.sha256)),
+        onnx=onnx,
+        notes=tuple(bundle.manifest["notes"]),
+        files=files,
+        gallery=gallery,
+    )
+
+
+def features_sha256(features: Mapping[str, Array]) -> str:
+    """The SHA-256 of integer features, the same however they are stored."""
+    digest = hashlib.sha256()
+    for name in sorted(features):
+        values = np.ascontiguousarray(features[name], np.int64)
+        digest.update(f"{name}{values.shape}".encode())
+        digest.update(values.data)
+    return digest.hexdigest()
+
+
+def _check_onnx_size(graph: Graph) -> None:
+    """Raise CimError where the stored items alone are more than an ONNX file holds."""
+    ops = [node.op for node in graph.nodes if isinstance(node.op, CrossbarMvm)]
+    stored = {id(op.weight): op.weight.shape[0] * _bytes_a_value(op) for op in ops}
+    items = ops[0].weight.shape[1]
+    an_item = sum(stored.values())
+    if items * an_item > ONNX_LIMIT:
+        raise CimError(
+            f"gallery: {items:,} items take {items * an_item / 1e9:.1f} GB in ONNX and a file "
+            f"holds at most 2 GB; expected at most {ONNX_LIMIT // an_item:,} items"
+        )
+
+
+def _bytes_a_value(op: CrossbarMvm) -> int:
+    """Bytes that the emitted file keeps of one stored value.
+
+    They are those of the value itself where its product is exact, else those of each digit.
+    """
+    crossbar = op.crossbar
+    if op.exact:
+        return _byte_planes(int(op.weight.min()), int(op.weight.max()))
+    top = min(crossbar.cell_maximum, (1 << crossbar.weight_bits - 1) - 1)
+    signed = crossbar.encoding == "differential" and crossbar.adc_on == "difference"
+    return crossbar.slices * _byte_planes(-top if signed else 0, top)
+
+
+def _byte_planes(lo: int, hi: int) -> int:
+    count = 1
+    while not (lo >= -128 and hi <= 127) and not (lo >= 0 and hi <= 255):
+        lo, hi, count = lo >> 8, hi >> 8, count + 1
+    return count
+
+
+def _accuracy(
+    digital: Simulator,
+    programmed: Simulator,
+    queries: Features,
+    video: Features,
+    shortlist: int | None,
+) -> Accuracy:
+    exact = digital.score(queries, video)
+    if shortlist is not None:
+        held = recall(exact, programmed, queries, shortlist)
+        return Accuracy(len(exact), None, None, *held)
+    scores = programmed.score(queries)
+    rmse = float(np.sqrt(np.mean((scores - exact) ** 2)))
+    return Accuracy(len(exact), rmse, float(Against(exact).same_best(scores)[0].mean()), None, None)
+
+
+def recall(
+    exact: FloatArray, programmed: Simulator, queries: Features, shortlist: int
+) -> tuple[float, float]:
+    """What shortlists hold of the best items of the digital scores `exact` [n, M].
+
+    Returns the share of queries whose best item is there, and the share of their best ten.
+    """
+    best = np.argsort(-exact, axis=1, kind="stable")[:, :RECALL_AT]
+    held = np.empty(best.shape, bool)
+    for rows, ed in programmed.iter_distances(queries):
+        near = nearest_items(ed, shortlist)
+        held[rows] = (best[rows][:, :, None] == near[:, None, :]).any(axis=2)
+    return float(held[:, 0].mean()), float(held.mean())

@@ -1,0 +1,262 @@
+"""Where a compiled program goes: arrays a layer, and arrays into macros, cores and chips.
+
+A layer's weight matrix is cut into tiles of one array each; a weight's cells lie in one array.
+Tiles are placed one after another, layer by layer; an array with several weight sets takes a second
+tile once every array has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cimtool.hardware.crossbar import Encoding, InputEncoding, drive_cycles, input_cycles
+from cimtool.hardware.geometry import ChipSpec
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import Settings
+from cimtool.hardware.target import Target
+from cimtool.ir.program import MODALITIES, Graph, Program
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One layer on crossbars.
+
+    `rows` x `columns` is its weight matrix; `row_parts` x `column_parts` arrays hold it, each at
+    most `array_rows` x `array_columns` weights. Its rows are summed in `row_groups`, at most
+    `reads` of them one after another in an array; each is driven in `drive_cycles` and converted
+    `cycles` times a column of each of `slices`. `steps` are the converters' step exponents a
+    slice, None where lossless. `shares` names the layer whose cells it drives too: two queries may
+    be multiplied with one stored gallery.
+    """
+
+    layer: str
+    rows: int
+    columns: int
+    weight_bits: int
+    input_bits: int
+    encoding: Encoding
+    input_encoding: InputEncoding
+    row_groups: int
+    slices: int
+    cycles: int
+    drive_cycles: int
+    reads: int
+    row_parts: int
+    column_parts: int
+    array_rows: int
+    array_columns: int
+    cells_per_weight: int
+    unit_columns: int
+    cells_per_array: int
+    adc_bits: int | None
+    steps: tuple[int | None, ...]
+    shares: str | None = None
+
+    @property
+    def arrays(self) -> int:
+        """Arrays that hold the layer, by themselves or as one of an array's weight sets."""
+        return self.row_parts * self.column_parts
+
+    @property
+    def macs(self) -> int:
+        """Multiplications and additions of one product."""
+        return self.rows * self.columns
+
+    @property
+    def column_sums(self) -> int:
+        """Column sums of one product: what is converted, or added digitally where exact."""
+        columns = self.columns * self.slices + self.unit_columns * self.column_parts
+        return columns * self.row_groups * self.cycles
+
+    @property
+    def conversions(self) -> int:
+        """Conversions of one product; none where arrays add digitally."""
+        return 0 if self.adc_bits is None else self.column_sums
+
+    @property
+    def tiles(self) -> tuple[tuple[int, int], ...]:
+        """Rows and columns of weights in each array, row part by row part."""
+        heights = _parts(self.rows, self.array_rows)
+        widths = _parts(self.columns, self.array_columns)
+        return tuple((height, width) for height in heights for width in widths)
+
+    @property
+    def utilisation(self) -> float:
+        """Cells used by cells of the arrays, 0 to 1."""
+        return self.cells / (self.arrays * self.cells_per_array)
+
+    @property
+    def cells(self) -> int:
+        """Cells that hold the layer, those of unit columns included."""
+        units = self.rows * self.unit_columns * self.column_parts
+        return self.macs * self.cells_per_weight + units
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        names = ("arrays", "macs", "column_sums", "conversions", "cells", "utilisation")
+        return asdict(self) | {name: getattr(self, name) for name in names}
+
+
+def _parts(extent: int, size: int) -> list[int]:
+    return [min(size, extent - start) for start in range(0, extent, size)]
+
+
+def placements(program: Program, settings: Settings) -> tuple[Placement, ...]:
+    """Place every layer of a tiled program, in the order text, video, score, shortlist."""
+    return tuple(place for graph in program.graphs for place in _of_graph(graph, settings))
+
+
+def _of_graph(graph: Graph, settings: Settings) -> Iterator[Placement]:
+    stored = stored_cells(graph)
+    for node in graph.nodes:
+        if isinstance(node.op, CrossbarMvm):
+            layer = graph.layer(node)
+            place = placed(layer, node.op, settings.of_layer(layer))
+            owner = stored[layer]
+            yield replace(place, shares=None if owner == layer else owner)
+
+
+def stored_cells(graph: Graph) -> dict[str, str]:
+    """The layer whose cells each crossbar layer drives: its own, or those of an earlier product.
+
+    Two queries may be multiplied with one stored gallery; projectors share nothing.
+    """
+    stored: dict[str, CrossbarMvm] = {}
+    owners: dict[str, str] = {}
+    for node in graph.nodes:
+        if isinstance(node.op, CrossbarMvm):
+            layer, op = graph.layer(node), node.op
+            owner = None
+            if graph.name not in MODALITIES:
+                owner = next((name for name, one in stored.items() if same_cells(one, op)), None)
+            if owner is None:
+                stored[layer] = op
+            owners[layer] = owner or layer
+    return owners
+
+
+def same_cells(one: CrossbarMvm, other: CrossbarMvm) -> bool:
+    """Whether two products are with the same stored numbers, in cells of the same kind."""
+    return one.crossbar.weight_bits == other.crossbar.weight_bits and (
+        one.weight is other.weight or np.array_equal(one.weight, other.weight)
+    )
+
+
+def placed(layer: str, op: CrossbarMvm, settings: Settings) -> Placement:
+    """Place one crossbar product with the settings of its layer."""
+    rows, columns = op.weight.shape
+    crossbar = op.crossbar
+    # The score in the memory has weights as wide as its gallery needs, not as the settings say.
+    own = settings.with_weights(crossbar.weight_bits)
+    height, across = own.weight_rows or rows, own.weights_across or columns
+    groups = crossbar.groups(rows)
+    unit = int(crossbar.unit_column)
+    cells_wide = columns * own.cells_per_weight + unit  # of an array as large as the layer
+    return Placement(
+        layer=layer,
+        rows=rows,
+        columns=columns,
+        weight_bits=crossbar.weight_bits,
+        input_bits=crossbar.input_bits,
+        encoding=crossbar.encoding,
+        input_encoding=crossbar.input_encoding,
+        row_groups=len(groups),
+        slices=crossbar.slices,
+        cycles=len(input_cycles(crossbar)),
+        drive_cycles=len(drive_cycles(crossbar)),
+        reads=sum(group.start < height for group in groups),
+        row_parts=-(-rows // height),
+        column_parts=-(-columns // across),
+        array_rows=height,
+        array_columns=across,
+        cells_per_weight=own.cells_per_weight,
+        unit_columns=unit,
+        cells_per_array=(own.rows or rows) * (own.columns or cells_wide),
+        adc_bits=crossbar.adc_bits,
+        steps=op.steps,
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All layers of a program on one kind of chip.
+
+    `tiles` are array-fuls of weights; each of `arrays` takes up to `weight_sets` of them. Where
+    everything does not fit on one chip, weights are loaded in `rounds` an inference of each graph
+    (`rewritable = "per-inference"`), otherwise there are as many `chips` as it takes; None where
+    the target does not say how large a chip is.
+    """
+
+    tiles: int
+    weight_sets: int
+    arrays: int
+    chip: ChipSpec
+    chips: int | None
+    rounds: dict[str, int]
+
+    @property
+    def macros(self) -> int:
+        """Macros that the arrays in use take."""
+        return -(-self.arrays // self.chip.arrays_per_macro)
+
+    @property
+    def cores(self) -> int:
+        """Cores that the arrays in use take."""
+        return -(-self.arrays // self.chip.arrays_per_core)
+
+    @property
+    def loads(self) -> int:
+        """Loads of a whole chip for one inference of every graph; 0 where all weights stay."""
+        return sum(self.rounds.values())
+
+    @property
+    def resident(self) -> bool:
+        """Whether all weights stay where they are between inferences."""
+        return not self.loads
+
+    @property
+    def chips_filled(self) -> float | None:
+        """Chip-fuls of weights, as a fraction: 13.33 for NeuRRAM's two projectors."""
+        on_chip = self.chip.arrays
+        return None if on_chip is None else self.tiles / (on_chip * self.weight_sets)
+
+    @property
+    def arrays_at_once(self) -> int:
+        """Arrays that work side by side: those of the chips that there are."""
+        if self.chips is None or self.chip.arrays is None:
+            return self.arrays
+        return self.chips * self.chip.arrays
+
+    def passes(self, layer: Placement) -> int:
+        """How often the busiest array works for one product of a layer."""
+        return -(-layer.arrays // self.arrays_at_once)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        names = ("macros", "cores", "loads", "resident", "chips_filled")
+        values = {name: getattr(self, name) for name in names}
+        own = {name: value for name, value in vars(self).items() if name != "chip"}
+        return own | values | {"chip": self.chip.model_dump() | {"arrays": self.chip.arrays}}
+
+
+def layout(layers: Sequence[Placement], target: Target) -> Layout:
+    """Fill macros, cores and chips of a target with the arrays of a program's layers."""
+    chip, sets = target.hierarchy, target.array.weight_sets
+    stored = [layer for layer in layers if layer.shares is None]
+    tiles = sum(layer.arrays for layer in stored)
+    slots = None if chip.arrays is None else chip.arrays * sets
+    rounds: dict[str, int] = {}
+    arrays, chips = -(-tiles // sets), None
+    if slots is not None and chip.arrays is not None:
+        chips = max(1, -(-tiles // slots))
+        if chips > 1 and target.rewritable == "per-inference":
+            chips = 1
+            for graph in dict.fromkeys(layer.layer.partition(".")[0] for layer in stored):
+                own = sum(one.arrays for one in stored if one.layer.startswith(f"{graph}."))
+                rounds[graph] = -(-own // slots)
+        arrays = min(tiles, chips * chip.arrays)
+    return Layout(tiles, sets, arrays, chip, chips, rounds)

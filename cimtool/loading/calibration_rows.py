@@ -1,0 +1,62 @@
+"""Which rows a bundle was calibrated on, so that none of them is evaluated unless asked for.
+
+Rows are kept as digests: the first 8 bytes of the SHA-256 of a row's float32 bytes, as the model
+takes it (at unit norm where its layout expects that).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.embeddings import Embeddings
+
+if TYPE_CHECKING:
+    from cimtool.bundle.bundle import Bundle
+
+Digests = npt.NDArray[np.uint64]
+
+DIGEST_BYTES = 8
+
+
+def row_digests(rows: Array) -> Digests:
+    """Digests [n] uint64 of rows [n, width], taken as float32."""
+    whole = np.ascontiguousarray(rows, "<f4")
+    digests = b"".join(hashlib.sha256(row.data).digest()[:DIGEST_BYTES] for row in whole)
+    return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def calibration_digests(text: Array, video: Array) -> dict[str, Digests]:
+    """What a bundle keeps of its calibration rows [n, width]: digests by modality, sorted."""
+    return {"text": np.unique(row_digests(text)), "video": np.unique(row_digests(video))}
+
+
+def check_unseen(bundle: Bundle, data: Embeddings) -> None:
+    """Raise CimError where rows of `data`, as `read_data` returns it, calibrated the bundle."""
+    require_unseen(bundle.calibration, data, bundle.name)
+
+
+def require_unseen(known: Mapping[str, Digests], data: Embeddings, name: str) -> None:
+    """Raise CimError where digests of rows of `data` are `known`, those of the model `name`.
+
+    Videos count as texts do, those of a gallery in the arrays as well: ranges that were drawn from
+    a row fit it better than one that the model meets for the first time.
+    """
+    found = []
+    for modality in MODALITIES:
+        rows = getattr(data, modality)
+        seen = int(np.isin(row_digests(rows), known[modality]).sum())
+        if seen:
+            found.append(f"{seen:,} of its {len(rows):,} {modality} rows")
+    if found:
+        raise CimError(
+            f"{data.file}: {name} was calibrated on {' and '.join(found)}; expected unseen rows, "
+            "or --allow-calibration-rows"
+        )

@@ -1,0 +1,98 @@
+"""Drift compensation: factors from reading known inputs back, applied behind the converters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.hardware.crossbar import input_cycles
+from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
+from cimtool.ir.format import round_half_up
+from cimtool.ir.types import Type
+from cimtool.simulation.kernels.noisy import NoisyKernel
+
+Compensation = Literal["none", "global", "column"]
+
+READOUT_ROWS = 32
+"""Known inputs that are driven right after programming, and again when the die is read."""
+
+DENSITIES = tuple(2.0**-n for n in range(8))
+"""Shares of the rows that known inputs may drive: the largest that hardly clips is used."""
+
+MOST_CLIPPED = 0.01
+"""So many sums may be clipped in a readout: a clipped one says nothing of drift."""
+
+LARGEST_FACTOR = 16.0
+
+
+@dataclass(frozen=True)
+class ReadoutCost:
+    """What reading known inputs back takes: products of whole layers, and conversions in them."""
+
+    products: int = 0
+    conversions: int = 0
+
+    def __add__(self, other: ReadoutCost) -> ReadoutCost:
+        return ReadoutCost(self.products + other.products, self.conversions + other.conversions)
+
+
+def compensated(
+    now: NoisyMvm,
+    programmed: NoisyMvm,
+    x: Type,
+    scope: Compensation,
+    rng: np.random.Generator,
+) -> tuple[NoisyMvm, ReadoutCost]:
+    """The layer with a factor for what it lost since it was `programmed`, and what that cost.
+
+    Known inputs, drawn by `rng` over the range of `x`, drive as many rows as converters can take,
+    and are read with the converters and the noise of either time. A factor f minimises the squared
+    difference of f times the later readings from the earlier ones: over each physical column for
+    `column`, over the whole layer for `global`.
+    """
+    kernels = [NoisyKernel(op) for op in (programmed, now)]
+    known = _known_inputs(kernels[0], x, rng)
+    before, after = (_digits_read(kernel, known) for kernel in kernels)
+    factors = _factors(before, after, [s.shift for s in now.cells.slices], scope)
+    crossbar = now.crossbar
+    groups, slices = factors.shape[:2]
+    conversions = READOUT_ROWS * len(input_cycles(crossbar)) * groups * slices * factors.shape[2]
+    cost = ReadoutCost(2 * READOUT_ROWS, 2 * conversions)
+    return replace(now, factors=factors), cost
+
+
+def _digits_read(kernel: NoisyKernel, known: IntArray) -> FloatArray:
+    """What converters say [groups, slices, n, N] of known inputs, in digits."""
+    found: FloatArray = kernel.readings(known) / (1 << kernel.op.cells.fraction_bits)
+    return found
+
+
+def _known_inputs(kernel: NoisyKernel, x: Type, rng: np.random.Generator) -> IntArray:
+    """Random inputs [READOUT_ROWS, K] that drive the largest share of rows that hardly clips."""
+    height = kernel.op.perfect.weight.shape[0]
+    lo, hi = (np.broadcast_to(edge, (height,)) for edge in (x.lo, x.hi))
+    codes = rng.integers(lo, hi, (READOUT_ROWS, height), endpoint=True)
+    chance = rng.random(codes.shape)
+    known = codes
+    for density in DENSITIES:
+        known = np.where(chance < density, codes, 0)
+        if kernel.clipped(known) <= MOST_CLIPPED:
+            break
+    return known
+
+
+def _factors(
+    before: FloatArray, after: FloatArray, shifts: list[int], scope: Compensation
+) -> IntArray:
+    """Factors [groups, slices, N] in 2^-FACTOR_BITS from readings [groups, slices, rows, N]."""
+    cross, square = (before * after).sum(axis=2), (after * after).sum(axis=2)
+    if scope == "global":
+        weight = np.exp2(2.0 * np.array(shifts))[:, None]
+        cross = np.full_like(cross, (cross * weight).sum())
+        square = np.full_like(square, (square * weight).sum())
+    ratio = np.divide(cross, square, out=np.ones_like(cross), where=square > 0)
+    clipped = np.clip(ratio, 0.0, LARGEST_FACTOR)
+    return round_half_up(clipped * (1 << FACTOR_BITS))

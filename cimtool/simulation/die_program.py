@@ -1,0 +1,165 @@
+"""A program on a die: every crossbar layer on arrays that are not perfect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+
+from cimtool.base.arrays import IntArray
+from cimtool.base.errors import CimError
+from cimtool.base.named import unknown
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.noise.converter_errors import ConverterErrors, draw_errors
+from cimtool.hardware.noise.die import Arrays, Die, draw
+from cimtool.hardware.noise.fresh import fresh_noise
+from cimtool.hardware.noise.mvm import NoisyMvm
+from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.placement import stored_cells
+from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite
+from cimtool.ir.types import Type
+from cimtool.simulation.compensation import Compensation, ReadoutCost, compensated
+
+ArraysOf = Callable[[str, int], Arrays]
+"""How the layer of a name, with weights of so many bits, lies on arrays."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What dies are drawn from, and when and how they are read."""
+
+    noise: Noise
+    seconds: float
+    compensation: Compensation = "none"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.compensation not in get_args(Compensation):
+            raise unknown("compensation", self.compensation, get_args(Compensation))
+
+
+@dataclass(frozen=True)
+class DieProgram:
+    """A program whose crossbar layers are those of one die, and what its compensation cost."""
+
+    program: Program
+    readout: ReadoutCost
+
+
+def on_die(program: Program, conditions: Conditions, index: int, arrays_of: ArraysOf) -> DieProgram:
+    """Draw die `index` and put the program on it; products with the same cells share their errors.
+
+    Raises CimError for a layer that the noise does not apply to, and for wires that the first-order
+    model of IR drop does not cover.
+    """
+    costs: list[ReadoutCost] = []
+
+    def on_arrays(graph: Graph) -> Graph:
+        stored = stored_cells(graph)
+
+        def rule(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+            op, layer = node.op, graph.layer(node)
+            assert isinstance(op, CrossbarMvm)
+            owner = stored[layer]
+            arrays = arrays_of(owner, op.crossbar.weight_bits)
+            place = Place(layer, owner, arrays)
+            noisy, cost = _layer(op, builder.types[inputs[0]], place, conditions, index)
+            costs.append(cost)
+            return builder.add(node.name, noisy, *inputs)
+
+        return rewrite(graph, lambda node: rule if isinstance(node.op, CrossbarMvm) else keep)
+
+    placed = {graph.name: on_arrays(graph) for graph in program.graphs}
+    if not costs:
+        raise CimError("the program has no layer on crossbars, so no die can be drawn for it")
+    return DieProgram(replace(program, **placed), sum(costs, ReadoutCost()))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A layer's name, that of the layer whose `cells` it drives, and how those lie on arrays."""
+
+    layer: str
+    cells: str
+    arrays: Arrays
+
+
+def _layer(
+    op: CrossbarMvm, x: Type, place: Place, conditions: Conditions, index: int
+) -> tuple[NoisyMvm, ReadoutCost]:
+    _check(op.crossbar, place.layer)
+    die = Die(conditions.seed, index, conditions.seconds)
+    now = noisy_layer(op, x, place, conditions, die)
+    if conditions.compensation == "none":
+        return now, ReadoutCost()
+    earliest = replace(die, seconds=conditions.noise.seconds(None))
+    programmed = noisy_layer(op, x, place, conditions, earliest)
+    rng = die.numbers("readout", place.layer)
+    return compensated(now, programmed, x, conditions.compensation, rng)
+
+
+def _check(crossbar: Crossbar, layer: str) -> None:
+    if crossbar.encoding == "twos-complement":
+        raise CimError(
+            f'{layer}: its arrays add digitally (encoding = "twos-complement"), so there is no '
+            "analog noise to draw; leave --noise out"
+        )
+    if crossbar.unit_column:
+        raise CimError(
+            f'{layer}: noise in a unit column is not modelled; expected offset_sum = "digital"'
+        )
+
+
+def noisy_layer(
+    op: CrossbarMvm, x: Type, place: Place, conditions: Conditions, die: Die
+) -> NoisyMvm:
+    """One layer on a die, without compensation, for inputs of type `x`."""
+    noise = conditions.noise
+    drawn = draw(op.weight, op.crossbar, place.arrays, noise, die, place.cells)
+    known = op.infer(x)
+    shape = (op.weight.shape[1],)
+    bounds = [np.broadcast_to(edge, shape) for edge in (known.lo, known.hi)]
+    layer_on_die = NoisyMvm(op, drawn.cells, bounds[0], bounds[1])
+    if drawn.variance is not None and noise.read is not None:
+        fresh = fresh_noise(
+            drawn.variance,
+            op.crossbar,
+            drawn.cells.fraction_bits,
+            die.key("read", place.layer),
+            noise.read.redraw == "mvm",
+        )
+        layer_on_die = replace(layer_on_die, fresh=fresh)
+    return replace(layer_on_die, errors=_errors(layer_on_die, noise, place, die))
+
+
+def _errors(op: NoisyMvm, noise: Noise, place: Place, die: Die) -> ConverterErrors | None:
+    """What the layer's converters err; None without such errors, or without converters."""
+    steps = [step for step in op.fine_steps if step is not None]
+    if noise.adc is None or len(steps) < len(op.fine_steps):
+        return None
+    sharing = noise.adc.columns_per_converter
+    converters = converter_numbers(
+        op.perfect.weight.shape, op.crossbar, place.arrays.across, sharing
+    )
+    return draw_errors(noise.adc, die.numbers("adc", place.cells), converters, steps)
+
+
+def converter_numbers(
+    shape: tuple[int, ...], crossbar: Crossbar, across: int | None, sharing: int
+) -> IntArray:
+    """The converter of each column [groups, slices, N]: neighbours in an array share one."""
+    rows, width = shape
+    slices = crossbar.slices
+    side = min(across or width, width)
+    columns = np.arange(width)
+    inside = (columns % side)[None, :] * slices + np.arange(slices)[:, None]
+    per_array = -(-side * slices // sharing)
+    of_array = columns // side * per_array + inside // sharing
+    height = crossbar.rows or rows
+    bands = np.array([group.start // height for group in crossbar.groups(rows)])
+    per_band = -(-width // side) * per_array
+    numbers: IntArray = bands[:, None, None] * per_band + of_array[None]
+    return numbers

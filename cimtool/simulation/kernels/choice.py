@@ -1,0 +1,102 @@
+"""Which fused kernel a layer gets: the fastest whose integers are right on this CPU."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.compiled import map_rows
+from cimtool.simulation.kernels import dot, popcount
+from cimtool.simulation.kernels.fused import Layer, wrapped
+from cimtool.simulation.kernels.tiles import DOT_BITS
+
+Kernel = Callable[..., Array]
+Kind = type[np.int32] | type[np.int64]
+Make = Callable[[Layer, Kind], Kernel]
+
+ROW_BLOCK = 128
+"""Rows that a kernel takes at a time: their digits and totals stay in a core's cache."""
+
+
+def choose(
+    layer: Layer,
+    small: Layer | None,
+    limits: tuple[int, int],
+    reference: Callable[[IntArray], IntArray],
+    kind: Kind = np.int64,
+) -> Kernel | None:
+    """The first kernel that takes a layer and is right about `small`, a part of it; or None.
+
+    `reference` is what the readable operation makes of the part, from inputs within `limits`;
+    `kind` is the type of the outputs.
+    """
+    if small is None:
+        return None
+    x = extreme_rows(limits, int(small.bounds[-1, 1]))
+    expected = wrapped(reference(x))
+    for name, make in _candidates(layer):
+        if np.array_equal(expected, make(small, np.int32)(x)):
+            return make(layer, kind)
+        warn_of(name)
+    return None
+
+
+def warn_of(name: str) -> bool:
+    """Say that a kernel is left out; False, for it is not right."""
+    warnings.warn(
+        f"the {name} kernel does not give the reference's integers on this CPU;"
+        " a slower one is used",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
+
+
+def _candidates(layer: Layer) -> list[tuple[str, Make]]:
+    found: list[tuple[str, Make]] = []
+    if popcount.plane_pairs(layer) <= popcount.MOST_PLANES:
+        found.append(("popcount", _by_bits))
+    if DOT_BITS and dot.fits(layer):
+        found.append(("dot product", _by_bytes))
+    return found
+
+
+def extreme_rows(limits: tuple[int, int], width: int) -> IntArray:
+    """Inputs [rows, width] that drive sums to their ends, and random ones."""
+    lo, hi = limits
+    rows = [np.full(width, lo), np.full(width, hi), np.resize([lo, hi], width), np.zeros(width)]
+    drawn = np.random.default_rng(0).integers(lo, hi, (9, width), endpoint=True)
+    return np.concatenate([np.array(rows, np.int64), drawn])
+
+
+def _by_bits(layer: Layer, kind: Kind) -> Kernel:
+    return _fused(popcount.run, popcount.pack(layer), layer, kind)
+
+
+def _by_bytes(layer: Layer, kind: Kind) -> Kernel:
+    return _fused(dot.run, dot.pack(layer), layer, kind)
+
+
+def _fused(compute: Callable[..., None], packed: object, layer: Layer, kind: Kind) -> Kernel:
+    # Not the layer itself: its cells as int64 take eight times what is packed.
+    bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
+
+    def run(x: Array) -> Array:
+        out = np.empty((len(x), columns), kind)
+        compute(x, bounds, drive, epilogue, packed, out)
+        return out
+
+    return in_blocks(run)
+
+
+def in_blocks(kernel: Kernel) -> Kernel:
+    """The kernel on blocks of rows, side by side."""
+
+    def run(x: Array) -> Array:
+        parts = map_rows(lambda block: kernel(x[block]), len(x), ROW_BLOCK)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    return run

@@ -1,0 +1,183 @@
+"""Digits times cells of up to 8 bits by the CPU's dot product of bytes (VNNI).
+
+Digits are lifted to unsigned bytes, cells moved to signed ones:
+
+    column sum = sum of (x - lo) (w - m)  +  lo * sum of (w - m)  +  m * sum of x
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.compiled import aligned, jit
+from cimtool.simulation.kernels.fused import (
+    BYTE,
+    Layer,
+    cut,
+    finish,
+    padded,
+    row_cycles,
+    wrapped,
+)
+from cimtool.simulation.kernels.tiles import (
+    BYTE_ROWS,
+    WIDTH,
+    accumulate,
+    add_outer,
+    add_scaled,
+    byte_tile,
+    convert,
+    dot_step,
+)
+
+DEPTH = 4
+"""Bytes of a column in one word."""
+
+
+class Bytes(NamedTuple):
+    """Packed cells: words [group][slice][block][part][word][32 columns], where each group starts.
+
+    Cells are sums of `parts` signed bytes, each counting 256 times the one before it, and `middle`;
+    `lowest` is the least digit, `columns` [groups * slices * N] what it makes of a column.
+    """
+
+    words: Array
+    starts: Array
+    parts: int
+    lowest: int
+    middle: int
+    columns: Array
+
+
+def fits(layer: Layer) -> bool:
+    """Whether digits are bytes, and cells one or two."""
+    digits, cells = (hi - lo for lo, hi in (layer.digits, layer.cells))
+    return digits < BYTE and cells < BYTE * (BYTE - 1)
+
+
+def pack(layer: Layer) -> Bytes:
+    """Cut the cells into signed bytes and lay four rows of a column side by side."""
+    middle, count = byte_parts(layer.cells)
+    packed, starts, size, sums = [], [], 0, []
+    for first, last in layer.bounds:
+        group = np.stack([s.digits[first:last] for s in layer.slices]).astype(np.int64) - middle
+        sums.append(layer.digits[0] * group.sum(axis=1))
+        parts = [group] if count == 1 else [(group + 128 & 255) - 128, group + 128 >> 8]
+        part = _words(np.stack(parts, axis=1).astype(np.int8))
+        starts.append(size)
+        size += part.size
+        packed.append(part)
+    columns = padded(wrapped(np.stack(sums))).reshape(-1)
+    words, places = aligned(np.concatenate(packed)), np.array(starts, np.int64)
+    return Bytes(words, places, count, layer.digits[0], middle, columns)
+
+
+def byte_parts(limits: tuple[int, int]) -> tuple[int, int]:
+    """(middle, parts) of cells within the limits."""
+    lo, hi = limits
+    if hi - lo < BYTE:
+        return 0 if lo >= -128 and hi <= 127 else lo + 128, 1
+    return lo + BYTE * 128, 2
+
+
+def pack_rows(y: Array, limits: tuple[int, int], lowest: int) -> tuple[Bytes, IntArray]:
+    """Rows y [N, K] as one group of cells [K, N]; with them, what each row sums to [N]."""
+    middle, parts = byte_parts(limits)
+    words = -(-y.shape[1] // DEPTH)
+    blocks = -(-len(y) // WIDTH)
+    packed = aligned(np.zeros(blocks * parts * words * WIDTH, np.int32))
+    sums = np.zeros(blocks * WIDTH, np.int64)
+    _pack_rows(y, middle, parts, packed.view(np.int8), sums)
+    columns = wrapped(lowest * (sums - middle * y.shape[1]))
+    return Bytes(packed, np.zeros(1, np.int64), parts, lowest, middle, columns), sums[: len(y)]
+
+
+@jit
+def _pack_rows(y, middle, parts, packed, sums):  # type: ignore[no-untyped-def]
+    height, width = y.shape
+    words = -(-width // DEPTH)
+    for j in range(height):
+        block, lane = j // WIDTH, j % WIDTH
+        total = np.int64(0)
+        for k in range(width):
+            value = np.int64(y[j, k])
+            total += value
+            rest = value - middle
+            at = ((block * parts * words + k // DEPTH) * WIDTH + lane) * DEPTH + k % DEPTH
+            if parts == 2:
+                packed[at + words * WIDTH * DEPTH] = (rest + 128) >> 8
+            packed[at] = ((rest + 128) & 255) - 128
+        sums[j] = total
+
+
+def _words(cells: Array) -> Array:
+    """Bytes [slices, parts, rows, N] as words of four rows [slice][block][part][word][32]."""
+    count = -(-cells.shape[2] // DEPTH)
+    room = np.zeros((*cells.shape[:2], count * DEPTH, cells.shape[3]), np.int8)
+    room[:, :, : cells.shape[2]] = cells
+    blocks = padded(room).reshape(*cells.shape[:2], count, DEPTH, -1, WIDTH)
+    return np.ascontiguousarray(blocks.transpose(0, 4, 1, 2, 5, 3)).reshape(-1).view(np.int32)
+
+
+@jit
+def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
+    """The layer's outputs [rows, N] of inputs `x` [rows, K], into `out`."""
+    rows, cycles = x.shape[0], len(drive.factors)
+    owners, weights = row_cycles(rows, drive.factors, BYTE_ROWS)
+    total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)
+    row_sums = np.zeros(len(owners), np.int32)
+    lowest = np.int32(cells.lowest)
+    sums = np.zeros((rows, len(bounds)), np.int32)
+    for g in range(len(bounds)):
+        first, last = bounds[g]
+        words = -(-(last - first) // DEPTH)
+        digits = np.zeros(words * DEPTH, np.int32)
+        packed = np.zeros((len(owners) // BYTE_ROWS, words, BYTE_ROWS), np.int32)
+        for i in range(rows):
+            for c in range(cycles):
+                at = i * cycles + c
+                row_sums[at] = cut(x[i], first, last, drive, c, digits)
+                sums[i, g] += row_sums[at] * drive.factors[c]
+                for k in range(last - first):
+                    digits[k] -= lowest
+                tile = packed[at // BYTE_ROWS]
+                for k in range(words):
+                    low = digits[DEPTH * k] | (digits[DEPTH * k + 1] << 8)
+                    high = digits[DEPTH * k + 2] | (digits[DEPTH * k + 3] << 8)
+                    tile[k, at % BYTE_ROWS] = low | (high << 16)
+        _group(packed.reshape(-1), words, cells, g, row_sums, owners, weights,
+               epilogue, total)  # fmt: skip
+    finish(total, sums, epilogue, out)
+
+
+@jit
+def _group(  # type: ignore[no-untyped-def]
+    driven, words, cells, g, row_sums, owners, weights, epilogue, total
+):
+    blocks, slices = len(total), len(epilogue.adc)
+    flat, middle = total.reshape(-1), np.int32(cells.middle)
+    for s in range(slices):
+        addend, step, even, lo, hi = epilogue.adc[s]
+        for b in range(blocks):
+            of = cells.starts[g] + (s * blocks + b) * cells.parts * words * WIDTH
+            column = ((g * slices + s) * blocks + b) * WIDTH
+            for i in range(0, len(owners), BYTE_ROWS):
+                p = _products(driven, i * words, words, cells.words, of)
+                for q in range(1, cells.parts):
+                    part = _products(driven, i * words, words, cells.words, of + q * words * WIDTH)
+                    p = add_scaled(p, part, np.int32(1 << 8 * q))
+                p = add_outer(p, row_sums, i, middle, cells.columns, column)
+                p = convert(p, addend, step, even, lo, hi)
+                to = b * total.shape[1] * WIDTH
+                accumulate(p, weights, owners, i, epilogue.scale, column, flat, to)
+
+
+@jit
+def _products(driven, at, words, cells, of):  # type: ignore[no-untyped-def]
+    p = byte_tile()
+    for k in range(words):
+        p = dot_step(p, driven, at + k * BYTE_ROWS, 1, cells, of + k * WIDTH)
+    return p

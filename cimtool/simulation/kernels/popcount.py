@@ -1,0 +1,134 @@
+"""Few-bit digits times few-bit cells by counting bits: 32 rows of a column are one word.
+
+With x_a and w_b the bit planes of digits and cells (two's complement where signed),
+
+    column sum = sum over a, b of s_a s_b 2^(a+b) popcount(x_a & w_b)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.compiled import aligned, jit
+from cimtool.simulation.kernels.fused import Layer, cut, finish, padded, row_cycles
+from cimtool.simulation.kernels.tiles import (
+    BIT_ROWS,
+    WIDTH,
+    accumulate,
+    add_scaled,
+    bit_tile,
+    bits,
+    convert,
+    popcount_step,
+)
+
+WORD = 32
+MOST_PLANES = 8
+"""With more pairs of planes than this, a product of bytes takes less time."""
+
+
+class Planes(NamedTuple):
+    """Packed cells: words [group][slice][block][plane][word][32 columns], where each group starts.
+
+    `factors` [digit planes, cell planes] are s_a s_b 2^(a+b).
+    """
+
+    words: Array
+    starts: Array
+    factors: Array
+
+
+def plane_factors(limits: tuple[int, int]) -> IntArray:
+    """What each bit of integers within the limits counts: the last is negative where signed."""
+    lo, hi = limits
+    if lo >= 0:
+        return 1 << np.arange(max(1, hi.bit_length()))
+    width = max((-lo - 1).bit_length(), hi.bit_length()) + 1
+    factors = 1 << np.arange(width)
+    factors[-1] *= -1
+    return factors
+
+
+def plane_pairs(layer: Layer) -> int:
+    """How many products of planes one column sum takes."""
+    return plane_factors(layer.digits).size * plane_factors(layer.cells).size
+
+
+def pack(layer: Layer) -> Planes:
+    """Cut the cells into bit planes."""
+    cell_factors = plane_factors(layer.cells)
+    parts, starts, size = [], [], 0
+    for first, last in layer.bounds:
+        group = np.stack([s.digits[first:last] for s in layer.slices])  # [slices, rows, N]
+        planes = np.stack([group >> b & 1 for b in range(cell_factors.size)], axis=1)
+        words = _words(planes.astype(np.uint8))  # [slices, planes, words, N]
+        blocks = padded(words).reshape(*words.shape[:3], -1, WIDTH)
+        part = blocks.transpose(0, 3, 1, 2, 4).reshape(-1)
+        starts.append(size)
+        size += part.size
+        parts.append(part)
+    factors = np.outer(plane_factors(layer.digits), cell_factors).astype(np.int32)
+    return Planes(aligned(np.concatenate(parts)), np.array(starts, np.int64), factors)
+
+
+def _words(planes: Array) -> Array:
+    """Bits [.., rows, N] as int32 words of 32 rows [.., words, N], the first row lowest."""
+    packed = np.packbits(planes, axis=-2, bitorder="little")
+    count = -(-packed.shape[-2] // 4)
+    room = np.zeros((*packed.shape[:-2], 4 * count, packed.shape[-1]), np.uint8)
+    room[..., : packed.shape[-2], :] = packed
+    grouped = room.reshape(*packed.shape[:-2], count, 4, packed.shape[-1])
+    found = np.ascontiguousarray(np.moveaxis(grouped, -2, -1)).view(np.int32)[..., 0]
+    return found
+
+
+@jit
+def run(x, bounds, drive, epilogue, planes, out):  # type: ignore[no-untyped-def]
+    """The layer's outputs [rows, N] of inputs `x` [rows, K], into `out`."""
+    rows, cycles = x.shape[0], len(drive.factors)
+    owners, weights = row_cycles(rows, drive.factors, BIT_ROWS)
+    total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)
+    sums = np.zeros((rows, len(bounds)), np.int32)
+    for g in range(len(bounds)):
+        first, last = bounds[g]
+        words = -(-(last - first) // WORD)
+        digits = np.zeros(words * WORD, np.int32)
+        packed = np.zeros((len(owners), len(planes.factors), words), np.int32)
+        for i in range(rows):
+            for c in range(cycles):
+                sums[i, g] += cut(x[i], first, last, drive, c, digits) * drive.factors[c]
+                for a in range(packed.shape[1]):
+                    for k in range(words):
+                        packed[i * cycles + c, a, k] = bits(digits, k * WORD, np.int32(a))
+        _group(packed, planes, g, owners, weights, epilogue, total)
+    finish(total, sums, epilogue, out)
+
+
+@jit
+def _group(packed, planes, g, owners, weights, epilogue, total):  # type: ignore[no-untyped-def]
+    count, digit_planes, words = packed.shape
+    cell_planes, stride = planes.factors.shape[1], digit_planes * words
+    driven, flat = packed.reshape(-1), total.reshape(-1)
+    blocks, slices = len(total), len(epilogue.adc)
+    for s in range(slices):
+        addend, step, even, lo, hi = epilogue.adc[s]
+        for b in range(blocks):
+            cells = planes.starts[g] + (s * blocks + b) * cell_planes * words * WIDTH
+            scale = ((g * slices + s) * blocks + b) * WIDTH
+            for i in range(0, count, BIT_ROWS):
+                p = bit_tile()
+                for a in range(digit_planes):
+                    for q in range(cell_planes):
+                        at, of = i * stride + a * words, cells + q * words * WIDTH
+                        ones = bit_tile()
+                        for k in range(words):
+                            ones = popcount_step(
+                                ones, driven, at + k, stride, planes.words, of + k * WIDTH
+                            )
+                        p = add_scaled(p, ones, planes.factors[a, q])
+                p = convert(p, addend, step, even, lo, hi)
+                to = b * total.shape[1] * WIDTH
+                accumulate(p, weights, owners, i, epilogue.scale, scale, flat, to)

@@ -1,0 +1,203 @@
+"""Integer products without converters: with trained weights, or of all pairs of two sets of rows.
+
+They run on bytes where the CPU has their dot product, in as many parts of the rows as keep sums
+within 32 bits; else in floating point, in parts that float32 adds exactly where a few do.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.types import Type
+from cimtool.simulation.kernels import dot
+from cimtool.simulation.kernels.choice import Kernel, Kind, choose, extreme_rows, in_blocks, warn_of
+from cimtool.simulation.kernels.fused import (
+    INT32,
+    exact_drive,
+    exact_epilogue,
+    exact_layer,
+    wrapped,
+)
+from cimtool.simulation.kernels.portable import product_kind
+from cimtool.simulation.kernels.tiles import DOT_BITS
+
+MOST_PARTS = 4
+"""With more parts than this, products in float32 take as long as one in float64."""
+
+WIDE = 1 << 16
+"""Inputs and weights of two bytes span less."""
+
+CHECKED = 130, 40
+"""Rows and columns of weights that a kernel must get right: more than a tile each way."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What is known of one side of a product: the least and largest value in each row [K]."""
+
+    lo: IntArray
+    hi: IntArray
+
+    @classmethod
+    def of(cls, known: Type) -> Factor:
+        """From the type of rows [n, K]."""
+        width = int(known.shape[-1])
+        return cls(
+            *(np.broadcast_to(bound, width).astype(np.int64) for bound in (known.lo, known.hi))
+        )
+
+    @cached_property
+    def limits(self) -> tuple[int, int]:
+        """Least and largest value, and zero, which pads."""
+        return min(int(self.lo.min()), 0), max(int(self.hi.max()), 0)
+
+    @property
+    def reach(self) -> IntArray:
+        """Largest magnitude in each row."""
+        return np.maximum(-self.lo, self.hi)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the byte kernel takes values like these."""
+        lo, hi = self.limits
+        return hi - lo < WIDE - 256
+
+
+def equal_parts(reach: Array, limit: int, most: int) -> list[slice] | None:
+    """The fewest equal parts of rows whose sums of `reach` stay below the limit; None above `most`.
+
+    `reach` [K] or [K, N] are the largest products of a row.
+    """
+    height = len(reach)
+    for count in range(1, min(most, height) + 1):
+        edges = [height * i // count for i in range(count + 1)]
+        parts = [slice(a, b) for a, b in pairwise(edges)]
+        if all(np.max(reach[part].sum(axis=0)) < limit for part in parts):
+            return parts
+    return None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A product with packed weights: the parts of its rows, and each one's kernel."""
+
+    parts: list[slice]
+    kernels: list[Kernel]
+    kind: Kind
+
+    def __call__(self, x: Array) -> Array:
+        """The outputs [n, N]."""
+        total: Array = self.kernels[0](x[:, self.parts[0]])
+        for part, kernel in zip(self.parts[1:], self.kernels[1:], strict=True):
+            total += kernel(x[:, part])
+        return total.astype(self.kind, copy=False)
+
+
+def weight_product(op: Mvm | CrossbarMvm, known: Type, kind: Kind) -> Packed:
+    """A layer that is one integer product, on inputs of a type; `kind` holds every output."""
+    x, weight, bias = Factor.of(known), op.weight, op.bias
+    reach = np.abs(weight) * x.reach[:, None]
+    room = INT32.max - int(np.abs(bias).max(initial=0))
+    parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
+    kernels = _by_bytes(weight, bias, x, parts, kind) if parts else None
+    if parts is None or kernels is None:
+        packed = _by_blas(weight, reach, kind)
+        packed.kernels[0] = _with_bias(packed.kernels[0], bias)
+        return packed
+    return Packed(parts, kernels, kind)
+
+
+class PairProduct:
+    """All inner products of rows x [n, K] and y [m, K]; y may be packed beforehand."""
+
+    def __init__(self, types: tuple[Type, ...], kind: Kind):
+        self.x, self.y = (Factor.of(known) for known in types)
+        self.reach, self.kind = self.x.reach * self.y.reach, kind
+        self.parts: list[slice] | None = None
+        if DOT_BITS and self.x.narrow and self.y.narrow and self._checked():
+            self.parts = equal_parts(self.reach, INT32.max, MOST_PARTS)
+
+    def pack(self, y: Array) -> Packed:
+        """What products with the rows y take in their place."""
+        if self.parts is None:
+            return _by_blas(y.T, self.reach, self.kind)
+        kind = self.kind if len(self.parts) == 1 else np.int64
+        kernels = [self._by_rows(np.ascontiguousarray(y[:, part]), kind) for part in self.parts]
+        return Packed(self.parts, kernels, self.kind)
+
+    def __call__(self, x: Array, y: Array | Packed) -> Array:
+        """The products [n, m]."""
+        return y(x) if isinstance(y, Packed) else self.pack(y)(x)
+
+    def _by_rows(self, y: Array, kind: Kind) -> Kernel:
+        drive, digits = exact_drive(self.x.limits)
+        cells, sums = dot.pack_rows(y, self.y.limits, digits[0])
+        epilogue = exact_epilogue(-drive.lift * sums)
+        bounds = np.array([(0, y.shape[1])], np.int64)
+
+        def run(x: Array) -> Array:
+            out = np.empty((len(x), len(y)), kind)
+            dot.run(x, bounds, drive, epilogue, cells, out)
+            return out
+
+        return in_blocks(run)
+
+    def _checked(self) -> bool:
+        """Whether the byte kernel is right on this CPU about rows like these."""
+        x, y = (extreme_rows(factor.limits, CHECKED[0]) for factor in (self.x, self.y))
+        right = np.array_equal(self._by_rows(y, np.int32)(x), wrapped(x @ y.T))
+        return right or warn_of("dot product")
+
+
+def _by_bytes(
+    weight: IntArray, bias: IntArray, x: Factor, parts: list[slice], kind: Kind
+) -> list[Kernel] | None:
+    """A kernel a part, on bytes; None where weights do not fit, or the CPU cannot."""
+    kernels = []
+    for part in parts:
+        cells, few = weight[part], weight[part][: CHECKED[0], : CHECKED[1]]
+        added = bias if part is parts[0] else np.zeros_like(bias)
+        layer = exact_layer(cells, added, x.limits)
+        small = exact_layer(few, np.zeros(few.shape[1], np.int64), x.limits)
+        reference = functools.partial(_product, weight=few)
+        kernel = choose(layer, small, x.limits, reference, kind if len(parts) == 1 else np.int64)
+        if kernel is None:
+            return None
+        kernels.append(kernel)
+    return kernels
+
+
+def _product(x: IntArray, weight: IntArray) -> IntArray:
+    return x @ weight
+
+
+def _by_blas(weight: Array, reach: IntArray, kind: Kind) -> Packed:
+    parts = equal_parts(reach, 1 << 24, MOST_PARTS)
+    real = np.float32 if parts else product_kind(int(reach.sum(axis=0).max(initial=0)))
+    parts = parts or [slice(None)]
+    return Packed(parts, [_blas_kernel(weight[part].astype(real)) for part in parts], kind)
+
+
+def _blas_kernel(weight: Array) -> Kernel:
+    def run(x: Array) -> Array:
+        product: Array = np.matmul(x.astype(weight.dtype), weight)
+        return product.astype(np.int64)
+
+    return in_blocks(run)
+
+
+def _with_bias(kernel: Kernel, bias: IntArray) -> Kernel:
+    def run(x: Array) -> Array:
+        total: Array = kernel(x)
+        total += bias
+        return total
+
+    return run

@@ -1,0 +1,286 @@
+"""One loop over a graph: every stage, from float to crossbars, runs here on the same inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import Array
+from cimtool.ir.integer import Dequantize, Quantize
+from cimtool.ir.op import Op
+from cimtool.ir.program import Graph, Node, Program
+from cimtool.ir.types import Type
+
+ROW_BLOCK = 256
+PAIR_BLOCK = 1 << 18
+"""Rows of a projector, and pairs of a score, that are computed at a time."""
+
+UNIT_COLUMNS, UNIT_ROWS = 4096, 24
+"""Items and, at least, texts whose pairs a thread computes at a time: they stay in its cache."""
+
+THREAD_ROWS = 128
+"""Rows of a projector that a thread computes at a time."""
+
+Features = Mapping[str, Array]
+
+
+class Runner:
+    """A graph made ready: `fast` packs constants and picks kernels, else the readable ops run.
+
+    With a `device` (as torch names it: `cpu`, `cuda`) torch runs an integer graph there instead.
+    """
+
+    def __init__(self, graph: Graph, fast: bool = True, device: str | None = None):
+        self.graph = graph
+        types = graph.types
+        self._enter: Callable[[Any], Any] = _as_it_is if _quantizes(graph) else _as_float64
+        self._leave: Callable[[Any], Array] = _as_it_is
+        prepare: Callable[..., Callable[..., Any]]
+        if device is not None:
+            from cimtool.simulation.torch_device import Placed
+
+            place = Placed(device)
+            prepare, self._enter, self._leave = _two(place.prepare), place.enter, place.leave
+        elif fast:
+            prepare, self._leave = _prepare_narrow, _as_int64
+        else:
+            prepare = _readable
+        self.threaded = fast and device is None and _exact(graph)
+        self._steps: list[Step] = []
+        for node in graph.nodes:
+            known = tuple(types[i] for i in node.inputs)
+            self._steps += _steps(node, prepare(node.op, known, types[node.name]))
+        self._last_use = {
+            name: position for position, step in enumerate(self._steps) for name in step.inputs
+        }
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Compute the outputs, by the names that the graph gives them."""
+        found = self.values(inputs, tuple(self.graph.outputs.values()))
+        return {name: found[value] for name, value in self.graph.outputs.items()}
+
+    def values(
+        self,
+        inputs: Mapping[str, Array],
+        names: Sequence[str],
+        given: Mapping[str, Any] = MappingProxyType({}),
+    ) -> dict[str, Array]:
+        """Compute the named values of the graph, inner ones as well; `given` are from `derived`."""
+        values = {name: self._enter(value) for name, value in inputs.items()} | dict(given)
+        keep = set(names)
+        for position, step in enumerate(self._steps):
+            if step.name not in given:
+                values[step.name] = step.kernel(*(values[i] for i in step.inputs))
+            for name in set(step.inputs):
+                if self._last_use[name] == position and name not in keep:
+                    values.pop(name, None)
+        return {name: self._leave(values[name]) for name in names}
+
+    def derived(self, inputs: Mapping[str, Array], names: Sequence[str]) -> dict[str, Any]:
+        """All that some of the inputs decide alone and `values` needs for the names."""
+        values = {name: self._enter(value) for name, value in inputs.items()}
+        rest = []
+        for step in self._steps:
+            if all(i in values for i in step.inputs):
+                values[step.name] = step.kernel(*(values[i] for i in step.inputs))
+            else:
+                rest.append(step)
+        needed = {name for step in rest for name in step.inputs} | set(names)
+        unused = {step.name: None for step in self._steps if step.name in values}
+        return unused | {name: value for name, value in values.items() if name in needed}
+
+
+def _exact(graph: Graph) -> bool:
+    """Whether all is integers until the last line: the same in blocks of any height."""
+    nodes = (node for node in graph.nodes if not isinstance(node.op, Dequantize))
+    return all(graph.types[node.name].is_integer for node in nodes)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of a runner: what it computes, from what, and how."""
+
+    name: str
+    inputs: tuple[str, ...]
+    kernel: Callable[..., Any]
+
+
+def _steps(node: Node, kernel: Callable[..., Any]) -> list[Step]:
+    """The calls of a node: a kernel that packs its last input does so in a call of its own."""
+    pack = getattr(kernel, "pack", None)
+    if pack is None:
+        return [Step(node.name, node.inputs, kernel)]
+    *others, last = node.inputs
+    packed = f"{last} packed for {node.name}"
+    return [Step(packed, (last,), pack), Step(node.name, (*others, packed), kernel)]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _as_float64(value: Array) -> Array:
+    return value.astype(np.float64, copy=False) if value.dtype.kind == "f" else value
+
+
+def _quantizes(graph: Graph) -> bool:
+    """Whether the inputs are rounded to integers, which the contract does on float32."""
+    return any(isinstance(node.op, Quantize) for node in graph.nodes)
+
+
+def _as_int64(value: Array) -> Array:
+    return value.astype(np.int64, copy=False) if value.dtype.kind in "iu" else value
+
+
+def _two(prepare: Callable[[Op, tuple[Type, ...]], Any]) -> Callable[..., Any]:
+    return lambda op, types, known: prepare(op, types)
+
+
+def _prepare_narrow(op: Op, types: tuple[Type, ...], known: Type) -> Callable[..., Array]:
+    from cimtool.simulation.kernels import prepare_narrow
+
+    return prepare_narrow(op, types, known)
+
+
+def _readable(op: Op, types: object, known: object) -> Callable[..., Array]:
+    return op.run
+
+
+def run(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Compute a graph's outputs with the readable operations."""
+    return Runner(graph, fast=False).run(inputs)
+
+
+class Simulator:
+    """A program made ready to encode items and score pairs, at whatever stage it is."""
+
+    def __init__(self, program: Program, fast: bool = True, device: str | None = None):
+        self.program = program
+        self._runners = {graph.name: Runner(graph, fast, device) for graph in program.graphs}
+
+    def encode(self, modality: str, x: Array) -> dict[str, Array]:
+        """Features of embeddings `x` [n, width] of one modality, in blocks of rows."""
+        runner = self._runners[modality]
+        return _joined(runner, lambda block: runner.run({"x": x[block]}), len(x))
+
+    def values(self, modality: str, x: Array, names: Sequence[str]) -> dict[str, Array]:
+        """The named inner values of one projector on embeddings `x`, in blocks of rows."""
+        runner = self._runners[modality]
+        return _joined(runner, lambda block: runner.values({"x": x[block]}, names), len(x))
+
+    def score(
+        self,
+        text: Features,
+        video: Features | None = None,
+        kind: type[np.float64] | type[np.float32] = np.float64,
+    ) -> Array:
+        """`logit` [n, m] of all pairs, in blocks of text rows that go to their place at once.
+
+        Compiled logits are exact in float32 too, so that its half is enough for them.
+        """
+        logits = np.empty((len(text["mu"]), self.columns(video)), kind)
+        for rows, part in self.iter_score(text, video):
+            logits[rows] = part["logit"]
+        return logits
+
+    def iter_score(
+        self, text: Features, video: Features | None = None, names: Sequence[str] | None = None
+    ) -> Iterator[tuple[slice, dict[str, Array]]]:
+        """Yield (text rows, their scores against all videos), bounded in memory.
+
+        With `names` the named inner values are yielded in place of the outputs. Of a program that
+        holds a gallery `video` is not looked at.
+        """
+        columns, gallery = self.columns(video), {}
+        if self.program.gallery_items is None and video is not None:
+            gallery = {f"video.{name}": value for name, value in video.items()}
+        yield from self._iter_pairs("score", text, gallery, columns, names)
+
+    def columns(self, video: Features | None) -> int:
+        """Count the items that texts are scored against: the program's own, else `video`'s."""
+        held = self.program.gallery_items
+        if held is not None:
+            return held
+        if video is None:
+            raise TypeError("this program holds no gallery: it scores against given videos")
+        return len(video["mu"])
+
+    def iter_distances(self, text: Features) -> Iterator[tuple[slice, Array]]:
+        """Yield (text rows, their `ed` [rows, M] to the items that a shortlist's arrays hold)."""
+        graph = self._runners["shortlist"].graph
+        (value,) = graph.outputs.values()
+        columns = int(graph.types[value].shape[1])
+        for block, part in self._iter_pairs("shortlist", text, {}, columns, None):
+            yield block, part["ed"]
+
+    def _iter_pairs(
+        self,
+        graph: str,
+        text: Features,
+        gallery: Features,
+        columns: int,
+        names: Sequence[str] | None,
+    ) -> Iterator[tuple[slice, dict[str, Array]]]:
+        runner, rows = self._runners[graph], len(text["mu"])
+        outputs = runner.graph.outputs
+        wanted = tuple(outputs.values() if names is None else names)
+        shapes = [runner.graph.types[name].shape for name in wanted]
+        pairs = runner.threaded and all(shape == ("n", "m") for shape in shapes)
+        wide = UNIT_COLUMNS if pairs and gallery else max(columns, 1)
+        chunks = [
+            runner.derived({k: v[start : start + wide] for k, v in gallery.items()}, wanted)
+            for start in range(0, columns, wide)
+        ]
+        height = max(UNIT_ROWS if pairs else 1, PAIR_BLOCK // max(columns, 1))
+        for start in range(0, rows, height):
+            block = slice(start, min(start + height, rows))
+
+            def compute(unit: tuple[slice, dict[str, Any]]) -> dict[str, Array]:
+                queries = {f"text.{name}": value[unit[0]] for name, value in text.items()}
+                return runner.values(queries, wanted, unit[1])
+
+            found = self._pairs(compute, block, chunks) if pairs else compute((block, chunks[0]))
+            given = wanted if names is not None else tuple(outputs)
+            yield block, {name: found[value] for name, value in zip(given, wanted, strict=True)}
+
+    def _pairs(
+        self,
+        compute: Callable[[tuple[slice, dict[str, Any]]], dict[str, Array]],
+        block: slice,
+        chunks: list[dict[str, Any]],
+    ) -> dict[str, Array]:
+        """Compute a block of texts against chunks of the gallery, in units side by side."""
+        from cimtool.base.compiled import side_by_side
+
+        height = UNIT_ROWS if len(chunks) > 1 else 2 * UNIT_ROWS
+        starts = range(block.start, block.stop, height)
+        rows = [slice(start, min(start + height, block.stop)) for start in starts]
+        units = [(part, chunk) for part in rows for chunk in chunks]
+        found = side_by_side(compute, units)
+        count = len(chunks)
+        lines = [found[i : i + count] for i in range(0, len(found), count)]
+        return {
+            name: np.block([[part[name] for part in line] for line in lines]) for name in found[0]
+        }
+
+    def scores(self, text: Array, video: Array) -> Array:
+        """`logit` [n, m] of all pairs of embeddings."""
+        return self.score(self.encode("text", text), self.encode("video", video))
+
+
+def _joined(
+    runner: Runner, run: Callable[[slice], dict[str, Array]], rows: int
+) -> dict[str, Array]:
+    """What `run` computes of all rows, in blocks."""
+    if runner.threaded:
+        from cimtool.base.compiled import map_rows
+
+        blocks = map_rows(run, rows, THREAD_ROWS)
+    else:
+        starts = range(0, rows, ROW_BLOCK)
+        blocks = [run(slice(start, start + ROW_BLOCK)) for start in starts]
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}

@@ -1,0 +1,258 @@
+"""The integer operations on torch tensors: the same numbers on a CUDA device, bit for bit.
+
+Products run in float32 or float64 where every partial sum is exact there (below 2^24 or 2^53), in
+parts where none is; all else is int64. TensorFloat-32 is never used: it would round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
+from cimtool.hardware.converter import TRANSFER_BITS
+from cimtool.hardware.crossbar import (
+    Cells,
+    Crossbar,
+    correction,
+    input_cycles,
+    perfect_cells,
+    zero_digits,
+)
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
+from cimtool.ir.integer import Dequantize, Quantize, Requant
+from cimtool.ir.op import Op
+from cimtool.ir.types import Type
+
+Tensor = torch.Tensor
+Kernel = Callable[..., Tensor]
+
+
+def device_of(name: str) -> torch.device:
+    """The torch device `cpu`, `cuda` or `cuda:N`; CimError where torch has no such device."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise CimError(f'--device is "{name}"; expected cpu, cuda or cuda:N')
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        if (device.index or 0) >= count:
+            raise CimError(
+                f'--device is "{name}"; this machine has {count or "no"} CUDA device'
+                f"{'' if count == 1 else 's'} that torch can use"
+            )
+        if torch.backends.cuda.matmul.allow_tf32:
+            raise CimError(
+                f'--device is "{name}"; torch.backends.cuda.matmul.allow_tf32 is on, and would '
+                "round products; expected it off"
+            )
+    return device
+
+
+class Placed:
+    """A place for a graph's values: how its operations, arrays and tensors get there and back."""
+
+    def __init__(self, name: str):
+        self.device = device_of(name)
+
+    def prepare(self, op: Op, types: tuple[Type, ...]) -> Kernel:
+        """The form of an operation that takes and returns tensors here."""
+        return prepare(op, types, self.device)
+
+    def enter(self, array: Array) -> Tensor:
+        """Move an array here."""
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    def leave(self, value: Tensor) -> Array:
+        """Move a value back."""
+        array: Array = value.cpu().numpy()
+        return array
+
+
+def prepare(op: Op, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    """The form of an integer operation that takes and returns tensors on `device`.
+
+    Raises TypeError for an operation that no compiled program holds.
+    """
+    known: Mapping[type[Op], Callable[..., Kernel]] = {
+        CrossbarMvm: _crossbar_mvm,
+        MatMul: _matmul,
+        Quantize: _quantize,
+        Requant: _requant,
+        Dequantize: _dequantize,
+        Clip: _clip,
+        Add: _add,
+    }
+    if type(op) in known:
+        return known[type(op)](op, types, device)
+    plain: Mapping[type[Op], Kernel] = {
+        Mul: lambda x, y: x * y,
+        Sum: lambda x: x.sum(-1),
+        Axis: lambda x: x.unsqueeze(op.axis),  # type: ignore[attr-defined]
+    }
+    return plain[type(op)]
+
+
+def _constant(value: Any, device: torch.device) -> Tensor:
+    return torch.from_numpy(np.array(value)).to(device)
+
+
+def _quantize(op: Quantize, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    scale = _constant(np.asarray(op.scale, np.float32), device)
+    return lambda x: torch.round(x.to(torch.float32) / scale).clamp(op.lo, op.hi).to(torch.int64)
+
+
+def _requant(op: Requant, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    half = _constant(np.left_shift(np.int64(1), np.asarray(op.shift, np.int64) - 1), device)
+    multiplier, shift = _constant(op.multiplier, device), _constant(op.shift, device)
+    return lambda x: ((x * multiplier + half) >> shift).clamp(op.lo, op.hi)
+
+
+def _dequantize(op: Dequantize, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    scale = _constant(np.asarray(op.scale, np.float64), device)
+    return lambda x: x * scale
+
+
+def _clip(op: Clip, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    lo, hi = (_constant(np.asarray(end, np.int64), device) for end in (op.lo, op.hi))
+    return lambda x: torch.minimum(torch.maximum(x, lo), hi)
+
+
+def _add(op: Add, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    factors = [_constant(factor, device) for factor in op.factors]
+    offset = _constant(op.offset, device)
+
+    def run(*inputs: Tensor) -> Tensor:
+        total = offset
+        for factor, x in zip(factors, inputs, strict=True):
+            total = total + factor * x
+        return total
+
+    return run
+
+
+def _matmul(op: MatMul, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    a, b = types
+    product = exact_product(int(a.magnitude), int(b.magnitude), int(a.shape[-1]))
+    return lambda x, y: product(x, y.T)
+
+
+def exact_product(a: int, b: int, width: int) -> Kernel:
+    """`x @ y` of int64 tensors [n, width] and [width, m] with |x| <= a and |y| <= b, exact."""
+    if width * a * b < 1 << 53:
+        kind = torch.float32 if width * a * b < 1 << 24 else torch.float64
+        return lambda x, y: (x.to(kind) @ y.to(kind)).to(torch.int64)
+    if a < b:
+        turned = exact_product(b, a, width)
+        return lambda x, y: turned(y.T, x.T).T
+    # x = high << half + low: two products of fewer bits each.
+    half = a.bit_length() // 2
+    high, low = exact_product((a >> half) + 1, b, width), exact_product((1 << half) - 1, b, width)
+
+    def parted(x: Tensor, y: Tensor) -> Tensor:
+        above = x >> half
+        return (high(above, y) << half) + low(x - (above << half), y)
+
+    return parted
+
+
+def _crossbar_mvm(op: CrossbarMvm, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    if op.exact:
+        largest = int(np.abs(op.weight).max(initial=0))
+        product = exact_product(int(types[0].magnitude), largest, op.weight.shape[0])
+        weight, bias = _constant(op.weight, device), _constant(op.bias, device)
+        return lambda x: product(x, weight) + bias
+    cells = perfect_cells(op.weight, op.crossbar)
+    arrays = cells_kernel(cells, op.crossbar, op.steps, op.unit_step, device)
+    base = _constant(op.bias - correction(op.weight, op.crossbar), device)
+    return lambda x: arrays(x) + base
+
+
+def cells_kernel(
+    cells: Cells,
+    crossbar: Crossbar,
+    steps: tuple[int | None, ...],
+    unit_step: int | None,
+    device: torch.device,
+) -> Kernel:
+    """The form of `cells_mvm` that takes and returns int64 tensors on `device`."""
+    height = cells.slices[0].digits.shape[0]
+    groups, idle = crossbar.groups(height), crossbar.idle_rows(height)
+    finer = cells.fraction_bits - crossbar.fraction_bits
+    largest = max(int(np.abs(column.digits).max()) for column in cells.slices)
+    digit = max(map(abs, crossbar.digit_limits))
+    tallest = max(group.stop - group.start for group in groups)
+    product = exact_product(digit, largest, tallest)
+    stored = [[_constant(s.digits[group], device) for s in cells.slices] for group in groups]
+    flipped = [[_constant(s.flipped[r], device) for s in cells.slices] for r in range(len(groups))]
+    convert = _converter(crossbar, device)
+    zeros = zero_digits(crossbar)
+
+    def run(x: Tensor) -> Tensor:
+        total = torch.zeros(len(x), stored[0][0].shape[1], dtype=torch.int64, device=device)
+        for digits, shift, sign, zero in _cycles(x, crossbar, zeros):
+            for r, group in enumerate(groups):
+                driven = digits[:, group]
+                summed = driven.sum(1, keepdim=True)
+                unused = int(cells.leak * idle[r] * zero)
+                leak = cells.leak * summed + unused
+                if crossbar.unit_column and unit_step is not None:
+                    summed = convert(summed, unit_step)
+                row_sum = summed << cells.fraction_bits
+                for k, column in enumerate(cells.slices):
+                    p = product(driven, stored[r][k]) + unused
+                    step = steps[k]
+                    p = (p if step is None else convert(p, step + finer)) - leak
+                    p = torch.where(flipped[r][k], crossbar.cell_maximum * row_sum - p, p)
+                    total += sign * column.sign * (p << (shift + column.shift))
+                if crossbar.offset_weights:
+                    total -= sign * (row_sum << (crossbar.weight_bits - 1 + shift))
+        return total + (1 << cells.fraction_bits >> 1) >> cells.fraction_bits
+
+    return run
+
+
+def _cycles(
+    x: Tensor, crossbar: Crossbar, zeros: IntArray
+) -> Iterator[tuple[Tensor, int, int, int]]:
+    """(digits [n, K], shift, sign, digit of a zero) of each conversion, as `encode_inputs`."""
+    if crossbar.input_encoding == "offset":
+        x = x + (1 << crossbar.input_bits - 1)
+    if crossbar.shift_add == "analog":
+        yield x, 0, 1, int(zeros[0])
+        return
+    sign = torch.ones_like(x)
+    if crossbar.input_encoding == "bipolar":
+        sign, x = torch.sign(x), torch.abs(x)
+    for (shift, bits, weight), zero in zip(input_cycles(crossbar), zeros, strict=True):
+        yield sign * (x >> shift & (1 << bits) - 1), shift, weight, int(zero)
+
+
+def _converter(crossbar: Crossbar, device: torch.device) -> Callable[[Tensor, int], Tensor]:
+    """`codes << step` of int64 column sums."""
+    if crossbar.adc_bits is None:
+        return lambda p, step: p
+    converter = crossbar.converter
+    lo, hi = converter.limits
+    if converter.transfer is not None:
+        edges = _constant(converter.thresholds, device)
+        return lambda p, step: (
+            torch.bucketize(p << TRANSFER_BITS, edges << step, right=True) + lo << step
+        )
+
+    def convert(p: Tensor, step: int) -> Tensor:
+        half = 1 << step >> 1 if converter.rounding != "floor" else 0
+        codes = p + half >> step
+        if converter.rounding == "half-even" and step > 0:
+            tie = (codes << step) == p + half
+            codes = torch.where(tie, codes & -2, codes)
+        return codes.clamp(lo, hi) << step
+
+    return convert

@@ -1,0 +1,47 @@
+"""Places of output are checked before long work, and replaced as a whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cimtool.base.errors import CimError
+from cimtool.base.files import check_output, replace_files
+
+
+def test_a_file_in_folders_that_are_still_to_be_made_is_fine(tmp_path: Path) -> None:
+    check_output(tmp_path / "new" / "folder" / "bits.toml", ".toml")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_become_the_file_is_said_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("plain").write_text("")
+    Path("folder.toml").mkdir()
+    for name, sentence in (
+        ("bits.json", "bits.json: is written as .toml; expected a name that ends so"),
+        ("folder.toml", "folder.toml: is a folder; expected a file"),
+        ("plain/x/bits.toml", f"({tmp_path / 'plain'} is a file); expected a folder"),
+    ):
+        with pytest.raises(CimError) as caught:
+            check_output(Path(name), ".toml")
+        assert sentence in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_read_only_is_said_first(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(CimError, match="read-only"):
+        check_output(tmp_path / "bits.toml", ".toml")
+
+
+def test_nothing_is_replaced_where_one_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    with pytest.raises(CimError, match="the report cannot be written"):
+        replace_files(tmp_path, {"a": b"new", "missing/b": b"new"}, "the report")
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert [place.name for place in tmp_path.iterdir()] == ["a"]

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from cimtool.base.errors import CimError
+from cimtool.base.named import Named, nearest, unknown
+
+TARGETS = ("colonnade-65nm", "hermes-pcm-14nm", "ideal", "isaac-rram-128")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("isac", "isaac-rram-128"), ("hermes", "hermes-pcm-14nm"), ("idael", "ideal")],
+)
+def test_the_nearest_name_is_suggested(wrong: str, right: str) -> None:
+    assert nearest(wrong, TARGETS) == f'; did you mean "{right}"?'
+
+
+@pytest.mark.parametrize("wrong", ["xyz", ""])
+def test_what_is_near_nothing_gets_no_suggestion(wrong: str) -> None:
+    assert nearest(wrong, TARGETS) == ""
+    assert nearest(wrong, ()) == ""
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    assert str(unknown("colour", "grean", ("red", "green"))) == (
+        'colour "grean" is not known: green, red; did you mean "green"?'
+    )
+
+
+def test_classes_are_found_by_name_and_names_are_taken_once() -> None:
+    class Shape(Named):
+        pass
+
+    class Round(Shape, name="round"):
+        pass
+
+    assert Shape.named("round", "shape") is Round
+    with pytest.raises(CimError, match='shape "ronud" is not known: round; did you mean "round"'):
+        Shape.named("ronud", "shape")
+    with pytest.raises(TypeError, match="named 'round'"):
+
+        class Other(Shape, name="round"):
+            pass

@@ -1,0 +1,294 @@
+"""Bundles: whole or not at all, the same bytes for the same inputs, and none that was changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cimtool.api import Compilation, load, prepare
+from cimtool.base.errors import CimError
+from cimtool.bundle import bundle as bundle_module
+from cimtool.bundle.bundle import (
+    MANIFEST,
+    PROGRAM,
+    REPORTED,
+    WHOLE,
+    Bundle,
+    read_bundle,
+    replaced_folder,
+    sha256,
+)
+from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.ir.program import Program
+from cimtool.simulation.simulator import Simulator
+from cimtool.training.demo_data import DemoFiles
+
+
+@pytest.fixture(scope="module")
+def compilation(small_trunk: DemoFiles) -> Compilation:
+    files = small_trunk
+    return prepare(
+        files.projectors, files.poly, calibration=files.calibration,
+        target="isaac-rram-128", adc_bits=5,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def written(compilation: Compilation, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundles") / "model@isaac"
+    compilation.write(folder)
+    return folder
+
+
+@pytest.fixture
+def copied(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "copy"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def stored(program: Program) -> tuple[str, dict[str, bytes]]:
+    table = ConstantTable()
+    text = program_text(program, table)
+    return text, {name: array.tobytes() for name, array in table.arrays.items()}
+
+
+def test_what_is_read_is_what_was_compiled(
+    compilation: Compilation, written: Path, small_trunk: DemoFiles
+) -> None:
+    found = read_bundle(written)
+    assert found.name == "model@isaac"
+    assert stored(found.program) == stored(compilation.stages[-1].program)
+    by_name = {stage.name: stage.program for stage in compilation.stages}
+    assert tuple(stage.name for stage in found.stages) == REPORTED
+    for stage in found.stages:
+        assert stored(stage.program) == stored(by_name[stage.name])
+    assert found.settings == compilation.settings
+    assert found.target == compilation.target
+    assert found.model.head == compilation.model.head
+    assert (found.model.text_width, found.model.dimension) == (24, 16)
+    with np.load(small_trunk.eval) as data:
+        rows = data["text"], data["video"]
+    expected = Simulator(compilation.stages[-1].program).scores(*rows)
+    np.testing.assert_array_equal(Simulator(found.program).scores(*rows), expected)
+    assert load(written).bundle.folder == written
+
+
+def test_the_manifest_names_every_file_and_where_it_came_from(
+    written: Path, small_trunk: DemoFiles
+) -> None:
+    manifest = json.loads((written / MANIFEST).read_text())
+    assert manifest["files"] == {name: sha256(written / name) for name in WHOLE}
+    assert {file.name for file in written.iterdir()} == {*WHOLE, MANIFEST}
+    assert {"file": small_trunk.projectors.name, "sha256": sha256(small_trunk.projectors)} in (
+        manifest["inputs"]
+    )
+    assert str(written.parent) not in (written / MANIFEST).read_text()
+
+
+def test_compiling_again_gives_the_same_bytes(
+    written: Path, tmp_path: Path, small_trunk: DemoFiles
+) -> None:
+    files = small_trunk
+    again = prepare(
+        files.projectors, files.poly, calibration=files.calibration,
+        target="isaac-rram-128", adc_bits=5,
+    )  # fmt: skip
+    again.write(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(written)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_one_changed_byte_is_refused(copied: Path, name: str) -> None:
+    data = bytearray((copied / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (copied / name).write_bytes(data)
+    with pytest.raises(CimError, match=rf"{name}: changed since it was compiled"):
+        read_bundle(copied)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_missing_file_is_refused(copied: Path, name: str) -> None:
+    (copied / name).unlink()
+    with pytest.raises(CimError, match=rf"{name}: is missing from the bundle"):
+        read_bundle(copied)
+
+
+def change_manifest(folder: Path, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
+    manifest = json.loads((folder / MANIFEST).read_text())
+    changed = change(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest if changed is None else changed))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda m: m.update(format_version=99), "format_version = 99"),
+        (lambda m: m["files"].pop(PROGRAM), f"names no {PROGRAM}"),
+        (lambda m: m["files"].update({"../copy/../secret": "0"}), "is missing from the bundle"),
+        (lambda m: m["files"].update({"/etc/hostname": "0"}), "is missing from the bundle"),
+        (lambda m: m.update(files=3), "is no manifest"),
+        (lambda m: m.update(files=["program.json"]), "is no manifest"),
+        (lambda m: [m], "is no manifest"),
+        (lambda m: m.pop("files") and None, "is no manifest"),
+    ],
+    ids=["version", "unlisted", "above", "absolute", "number", "list", "array", "without"],
+)
+def test_a_manifest_of_something_else_is_refused(copied: Path, change, says: str) -> None:  # type: ignore[no-untyped-def]
+    if says.startswith("names no"):
+        change_manifest(copied, lambda m: m["files"].pop(PROGRAM) and None)
+    else:
+        change_manifest(copied, change)
+    with pytest.raises(CimError, match=says):
+        read_bundle(copied)
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", "\x00", "[1]"])
+def test_a_broken_manifest_is_refused(copied: Path, text: str) -> None:
+    (copied / MANIFEST).write_text(text)
+    with pytest.raises(CimError, match=r"manifest\.json: is no manifest of a bundle"):
+        read_bundle(copied)
+
+
+def test_a_folder_without_manifest_and_no_folder_are_no_bundles(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(CimError, match="is no bundle"):
+            read_bundle(place)
+
+
+def test_reports_beside_the_files_do_no_harm(copied: Path) -> None:
+    (copied / "report.html").write_text("<html>")
+    assert isinstance(read_bundle(copied), Bundle)
+
+
+def test_an_earlier_bundle_is_moved_aside(compilation: Compilation, copied: Path) -> None:
+    (copied / "report.md").write_text("first")
+    compilation.write(copied)
+    previous = copied.with_name("copy.previous")
+    assert (previous / "report.md").read_text() == "first"
+    assert not (copied / "report.md").exists()
+    (copied / "report.md").write_text("second")
+    compilation.write(copied)
+    assert (previous / "report.md").read_text() == "second"
+    assert sorted(p.name for p in copied.parent.iterdir()) == ["copy", "copy.previous"]
+
+
+@pytest.mark.parametrize("name", ["copy", "copy.previous"])
+@pytest.mark.parametrize("kind", ["folder", "file", "link"])
+def test_what_is_no_bundle_is_never_replaced(
+    compilation: Compilation, tmp_path: Path, written: Path, name: str, kind: str
+) -> None:
+    place = tmp_path / name
+    if kind == "folder":
+        place.mkdir()
+        (place / "thesis.tex").write_text("ten years")
+    elif kind == "file":
+        place.write_text("ten years")
+    else:
+        place.symlink_to(tmp_path / "nowhere")
+    if name == "copy.previous":
+        shutil.copytree(written, tmp_path / "copy")
+    with pytest.raises(CimError, match=rf"{name}: exists and is no bundle, so it is not replaced"):
+        compilation.write(tmp_path / "copy")
+    assert place.is_symlink() or place.exists()
+    if kind == "folder":
+        assert (place / "thesis.tex").read_text() == "ten years"
+
+
+class Stopped(BaseException):
+    """As Ctrl-C."""
+
+
+@pytest.mark.parametrize("nth", range(9))
+@pytest.mark.parametrize("failure", [OSError(28, "full"), Stopped()], ids=["full", "stopped"])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_failure_midway_leaves_what_was_there(
+    compilation: Compilation,
+    written: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    nth: int,
+    failure: BaseException,
+    earlier: bool,
+) -> None:
+    place = tmp_path / "out" / "bundle"
+    if earlier:
+        shutil.copytree(written, place)
+        before = contents(place)
+    count = iter(range(1000))
+    originals = {name: getattr(Path, name) for name in ("write_bytes", "write_text")}
+
+    def failing(name: str) -> Callable[..., object]:
+        def write(self: Path, *args: object, **kwargs: object) -> object:
+            if next(count) == nth:
+                originals[name](self, args[0][: len(args[0]) // 2])  # type: ignore[index, arg-type]
+                raise failure
+            return originals[name](self, *args, **kwargs)
+
+        return write
+
+    for name in originals:
+        monkeypatch.setattr(Path, name, failing(name))
+    if isinstance(failure, OSError):
+        with pytest.raises(CimError, match=r"out/bundle: cannot be written \(No space left"):
+            compilation.write(place)
+    else:
+        with pytest.raises(Stopped):
+            compilation.write(place)
+    assert next(count) == nth + 1
+    if earlier:
+        assert contents(place) == before
+        assert [p.name for p in place.parent.iterdir()] == ["bundle"]
+    else:
+        assert list(place.parent.iterdir()) == []
+
+
+def test_if_the_last_rename_fails_the_earlier_bundle_comes_back(
+    compilation: Compilation, copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, rename = contents(copied), Path.rename
+
+    def failing(self: Path, target: Path) -> Path:
+        if ".partial-" in self.name:
+            raise OSError(13, "denied")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(CimError, match="cannot be written"):
+        compilation.write(copied)
+    assert contents(copied) == before
+    assert [p.name for p in copied.parent.iterdir()] == ["copy"]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_place_that_cannot_be_written_is_refused(
+    compilation: Compilation, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(CimError, match="cannot be written"):
+            compilation.write(tmp_path / "deep" / "bundle")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_parent_that_is_a_file_is_refused(compilation: Compilation, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CimError, match="cannot be written"):
+        compilation.write(tmp_path / "file" / "bundle")
+
+
+def test_others_may_read_what_is_written(tmp_path: Path) -> None:
+    with replaced_folder(tmp_path / "new") as partial:
+        (partial / "a").write_text("1")
+        assert partial.parent == tmp_path
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o755
+    assert bundle_module.previous_of(tmp_path / "new").name == "new.previous"

@@ -1,0 +1,116 @@
+"""How a bundle's settings lie on dies, and where its noise comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import read_bundle
+from cimtool.bundle.dies import MOST_TRIALS, NoiseOptions, arrays_of, conditions_of, dies
+from cimtool.hardware.noise.die import Arrays
+from cimtool.hardware.noise.mvm import NoisyMvm
+from cimtool.hardware.settings import resolve
+from cimtool.hardware.target import load_target
+from cimtool.ir.program import Graph
+from cimtool.simulation.die_program import on_die
+from cimtool.training.demo_data import DemoFiles
+
+DEVICES = """
+source = "a test"
+g_max = 20.0
+[programming]
+sigma = [0.5]
+[stuck]
+p_on = 0.01
+[adc]
+offset = 0.5
+[read]
+sigma = 0.02
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "across", "pairs"),
+    [("hermes-pcm-14nm", 256, "columns"), ("neurram-rram-130nm", 256, "rows"),
+     ("isaac-rram-128", 32, "columns"), ("ideal", None, "columns")],
+)  # fmt: skip
+def test_weights_lie_on_arrays_as_the_target_says(
+    target: str, across: int | None, pairs: str
+) -> None:
+    settings = resolve(load_target(target), None, {})
+    found = arrays_of(settings, settings.weight_bits)
+    assert (found.across, found.pairs) == (across, pairs)
+
+
+def test_every_crossbar_layer_is_on_the_die_and_nothing_else(small_bundle: Path) -> None:
+    bundle = read_bundle(small_bundle)
+    conditions = conditions_of(bundle, NoiseOptions(1, model="pcm-generic", time="1h"))
+    assert conditions.seconds == 3600.0
+    (die,) = dies(bundle, conditions, 1)
+    for before, after in zip(bundle.program.graphs, die.program.graphs, strict=True):
+        assert [node.name for node in before.nodes] == [node.name for node in after.nodes]
+        for one, other in zip(before.nodes, after.nodes, strict=True):
+            if one.op.name == "crossbar_mvm":
+                assert isinstance(other.op, NoisyMvm)
+                assert after.types[other.name].hi.tolist() == before.types[one.name].hi.tolist()
+            else:
+                assert type(one.op) is type(other.op)
+
+
+def test_too_many_trials_are_refused(small_bundle: Path) -> None:
+    options = NoiseOptions(MOST_TRIALS + 1, model="pcm-generic")
+    with pytest.raises(CimError, match=r"--trials is 100001; expected 1 to 100000 dies"):
+        conditions_of(read_bundle(small_bundle), options)
+
+
+def on_arrays(graph: Graph) -> dict[str, NoisyMvm]:
+    return {node.name: node.op for node in graph.nodes if isinstance(node.op, NoisyMvm)}
+
+
+def test_products_with_the_same_cells_share_a_die_but_not_their_reads(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=tmp_path / "memory", target="isaac-rram-128", adc_bits=6,
+        score_mapping="in-memory",
+    )  # fmt: skip
+    bundle = api.program(tmp_path / "memory", small_trunk.eval).bundle
+    (tmp_path / "devices.toml").write_text(DEVICES)
+    conditions = conditions_of(bundle, NoiseOptions(1, model=tmp_path / "devices.toml"))
+    (die,) = dies(bundle, conditions, 1)
+    found = on_arrays(die.program.score)
+    one, other, apart = found["mu.mu"], found["mus.mu"], found["s.mu2"]
+    for a, b in zip(one.cells.slices, other.cells.slices, strict=True):
+        np.testing.assert_array_equal(a.digits, b.digits)
+    assert one.errors is not None
+    assert other.errors is not None
+    np.testing.assert_array_equal(one.errors.gain, other.errors.gain)
+    for k, steps in enumerate(zip(one.fine_steps, other.fine_steps, strict=True)):
+        pairs = zip((one, other), steps, strict=True)
+        offsets = [op.errors.offset[:, k] / 2.0**e for op, e in pairs]
+        np.testing.assert_allclose(*offsets, atol=0.6 / 2.0 ** min(steps))
+    assert one.fresh is not None
+    assert other.fresh is not None
+    assert one.fresh.key != other.fresh.key
+    assert apart.cells.slices[0].digits.shape == one.cells.slices[0].digits.shape
+    assert (apart.cells.slices[0].digits != one.cells.slices[0].digits).any()
+    asked: dict[str, int] = {}
+
+    def arrays(layer: str, weight_bits: int) -> Arrays:
+        asked[layer] = weight_bits
+        return arrays_of(bundle.settings.of_layer(layer), weight_bits)
+
+    on_die(bundle.program, conditions, 0, arrays)
+    assert asked["score.s.mu2"] == apart.crossbar.weight_bits > asked["score.mu.mu"]
+    assert "score.mus.mu" not in asked
+
+
+def test_a_gallery_lies_on_arrays_by_the_bits_of_its_own_weights() -> None:
+    settings = resolve(load_target("isaac-rram-128"), None, {})
+    assert arrays_of(settings, 8).across == 32
+    assert arrays_of(settings, 15).across == 16

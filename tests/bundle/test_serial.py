@@ -1,0 +1,142 @@
+"""Programs as text: read back they are the same, whatever they hold."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from cimtool.api import Compilation, prepare
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.bundle.serial import (
+    ConstantTable,
+    narrowed,
+    program_text,
+    read_program,
+    type_text,
+    widened,
+)
+from cimtool.ir.program import Program
+from cimtool.ir.types import integer, real
+from cimtool.simulation.simulator import Simulator
+from cimtool.training.demo_data import DemoFiles
+
+
+@pytest.fixture(scope="module")
+def compilation(small_two_branch: DemoFiles) -> Compilation:
+    files = small_two_branch
+    return prepare(
+        files.projectors, calibration=files.calibration, target="hermes-pcm-14nm", adc_bits=6
+    )
+
+
+def stored(program: Program) -> tuple[str, dict[str, Array]]:
+    table = ConstantTable()
+    return program_text(program, table), table.arrays
+
+
+def test_every_stage_is_read_back_as_it_was(
+    compilation: Compilation, small_two_branch: DemoFiles
+) -> None:
+    with np.load(small_two_branch.eval) as data:
+        rows = data["text"][:5], data["video"][:5]
+    for stage in compilation.stages:
+        text, arrays = stored(stage.program)
+        again = read_program(text, arrays, "program.json")
+        assert stored(again)[0] == text
+        assert {k: v.tobytes() for k, v in stored(again)[1].items()} == {
+            k: v.tobytes() for k, v in arrays.items()
+        }
+        for before, after in zip(stage.program.graphs, again.graphs, strict=True):
+            assert [n.name for n in before.nodes] == [n.name for n in after.nodes]
+            assert before.outputs == after.outputs
+            if stage.name != "calibrated":  # ranges are not stored
+                for name, known in before.types.items():
+                    assert type_text(known) == type_text(after.types[name])
+        np.testing.assert_array_equal(
+            Simulator(again).scores(*rows), Simulator(stage.program).scores(*rows)
+        )
+
+
+def test_a_node_is_a_line(compilation: Compilation) -> None:
+    program = compilation.stages[-1].program
+    text, _ = stored(program)
+    lines = [line.strip().rstrip(",") for line in text.splitlines()]
+    nodes = [json.loads(line) for line in lines if line.startswith('{"name"')]
+    assert [n["name"] for n in nodes] == [n.name for g in program.graphs for n in g.nodes]
+    assert json.loads(text).keys() == {"text", "video", "score"}
+
+
+finite = st.floats(allow_nan=False, allow_infinity=True)
+
+
+@given(
+    st.one_of(
+        hnp.arrays(np.float64, hnp.array_shapes(max_dims=2, max_side=4), elements=finite),
+        hnp.arrays(np.float64, 3, elements=st.floats(width=32, allow_nan=False)),
+        hnp.arrays(np.int64, hnp.array_shapes(max_dims=2, max_side=4)),
+        hnp.arrays(np.int64, 3, elements=st.integers(-128, 255)),
+        hnp.arrays(np.bool_, 3),
+    )
+)
+def test_narrowing_loses_nothing(array: Array) -> None:
+    packed = narrowed(array)
+    assert packed.nbytes <= array.nbytes
+    again = widened(packed)
+    assert again.dtype == array.dtype
+    np.testing.assert_array_equal(again, array)
+
+
+@pytest.mark.parametrize(
+    ("array", "kind"),
+    [
+        (np.array([-128, 127]), np.int8), (np.array([0, 255]), np.uint8),
+        (np.array([-1, 255]), np.int16), (np.array([0, 1 << 16]), np.int32),
+        (np.array([0, 1 << 40]), np.int64), (np.array([0.5]), np.float32),
+        (np.array([0.1]), np.float64), (np.array([1e300]), np.float64),
+        (np.zeros((0, 2), np.int64), np.int8),
+    ],
+)  # fmt: skip
+def test_the_narrowest_type_that_holds_it_is_taken(array: Array, kind: type) -> None:
+    assert narrowed(array).dtype == kind
+
+
+def test_equal_arrays_are_kept_once_and_unequal_shapes_are_not_equal() -> None:
+    table = ConstantTable()
+    assert table.add("a", np.zeros(4)) == "a"
+    assert table.add("b", np.zeros(4)) == "a"
+    assert table.add("c", np.zeros((2, 2))) == "c"
+    assert table.add("d", np.zeros(4, np.int64)) == "d"
+    assert ConstantTable(table.names).add("e", np.zeros(4)) == "a"
+
+
+def test_types_are_told_in_a_few_words() -> None:
+    known = integer(("n", 8), -127, 127, 0.5)
+    assert type_text(known) == "int [n, 8] 8 bits -127..127 unit 0.5"
+    uneven = integer(("n", 2), 0, 3, np.array([0.25, 2.0]))
+    assert type_text(uneven) == "int [n, 2] 2 bits 0..3 unit 0.25..2"
+    assert type_text(real(("n",))) == "real [n]"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[:-40],
+        lambda text: text.replace('"video"', '"audio"'),
+        lambda text: text.replace('"crossbar_mvm"', '"crossbar_mvn"', 1),
+        lambda text: text.replace('"weight"', '"waits"', 1),
+        lambda text: text.replace('"constant": "', '"constant": "no.', 1),
+        lambda text: "[]",
+        lambda text: "null",
+        lambda text: text.replace('"nodes": [', '"nodes": [3,', 1),
+    ],
+)
+def test_what_is_no_program_is_refused_with_the_file(compilation: Compilation, change) -> None:  # type: ignore[no-untyped-def]
+    text, arrays = stored(compilation.stages[-1].program)
+    with pytest.raises(CimError, match=r"^here/program\.json: |not known"):
+        read_program(change(text), arrays, "here/program.json")

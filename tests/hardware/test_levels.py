@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from cimtool.hardware.levels import level_notes
+from cimtool.hardware.settings import resolve
+from cimtool.hardware.target import load_target
+
+LAYERS = ("text.fc1", "video.fc1")
+
+
+def notes(target: str, **flags: object) -> list[str]:
+    chosen = load_target(target)
+    return level_notes(chosen, resolve(chosen, None, flags), LAYERS)
+
+
+def test_few_levels_of_a_noisy_cell_are_a_warning_that_names_the_setting() -> None:
+    (said,) = notes("hermes-pcm-14nm", weight_bits=4)
+    assert said.startswith("warning: weight_bits = 4 uses 8 of the 256 levels of a cell")
+    assert said.endswith("cell_bits = 3 uses them all")
+    assert notes("hermes-pcm-14nm", layers={"text.*": {"weight_bits": 4}}) == [said]
+
+
+@pytest.mark.parametrize(
+    ("target", "flags"),
+    [
+        ("hermes-pcm-14nm", {}),
+        ("hermes-pcm-14nm", {"weight_bits": 4, "cell_bits": 4}),
+        ("ideal", {"weight_bits": 4}),  # no noise
+        ("isaac-rram-128", {"weight_bits": 4}),  # cells of 2 bits: 3 bits take two
+    ],
+)
+def test_cells_that_are_filled_or_have_no_noise_are_not(target: str, flags: dict[str, int]) -> None:
+    assert notes(target, **flags) == []

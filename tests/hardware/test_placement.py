@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from cimtool import api
+from cimtool.hardware.placement import Placement, placements
+from cimtool.training.demo_data import DemoFiles
+
+
+def first_layer(files: DemoFiles, target: str, **flags: object) -> Placement:
+    compilation = api.prepare(
+        files.projectors, files.poly, calibration=files.calibration, target=target, **flags
+    )
+    return placements(compilation.stages[-1].program, compilation.settings)[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "groups", "slices", "cycles", "arrays"),
+    [
+        # 256 rows, 512 columns: 2 groups of 128 rows; 4 cells a weight, 32 weights across.
+        ("isaac-rram-128", {}, 2, 4, 8, 2 * 16),
+        # 100 columns hold 25 weights, and no part of another.
+        ("isaac-rram-128", {"array": "100x100"}, 3, 4, 8, 3 * 21),
+        # A pair of cells a slice of 7 bits of magnitude.
+        ("isaac-rram-128", {"encoding": "differential", "array": "256x64"}, 1, 4, 8, 64),
+        ("isaac-rram-128", {"dac_bits": 2, "weight_bits": 5}, 2, 3, 5, 2 * 13),
+        ("ideal", {}, 1, 1, 1, 1),
+    ],
+)
+def test_arrays_cycles_and_slices_of_a_layer(
+    target: str,
+    flags: dict[str, object],
+    groups: int,
+    slices: int,
+    cycles: int,
+    arrays: int,
+    medium_trunk: DemoFiles,
+) -> None:
+    found = first_layer(medium_trunk, target, **flags)
+    assert (found.layer, found.rows, found.columns) == ("text.fc1", 256, 512)
+    assert (found.row_groups, found.slices, found.cycles) == (groups, slices, cycles)
+    assert found.arrays == arrays
+    assert len(found.steps) == slices
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "utilisation", "conversions"),
+    [
+        ("isaac-rram-128", {}, 1.0, 2 * 512 * 4 * 8),
+        # 256 of 300 rows and 512 of 21 x 25 columns of weights, a unit column in none.
+        ("isaac-rram-128", {"array": "100x100"}, 256 * 512 * 4 / (3 * 21 * 10_000), 3 * 512 * 32),
+        ("isaac-rram-128", {"rows_active": 64}, 1.0, 4 * 512 * 4 * 8),
+        ("ideal", {}, 1.0, 0),
+        # 31 weights beside a unit column in each of 17 arrays, 2 row groups.
+        (
+            "isaac-rram-128",
+            {"offset_sum": "unit-column"},
+            256 * (512 * 4 + 17) / (2 * 17 * 128 * 128),
+            2 * (512 * 4 + 17) * 8,
+        ),
+    ],
+)
+def test_cells_used_and_conversions(
+    target: str,
+    flags: dict[str, object],
+    utilisation: float,
+    conversions: int,
+    medium_trunk: DemoFiles,
+) -> None:
+    found = first_layer(medium_trunk, target, **flags)
+    assert found.utilisation == pytest.approx(utilisation)
+    assert found.conversions == conversions
+    assert sum(height * width for height, width in found.tiles) == found.macs
+    assert len(found.tiles) == found.arrays
+
+
+def test_fewer_active_rows_are_read_one_after_another(medium_trunk: DemoFiles) -> None:
+    assert first_layer(medium_trunk, "isaac-rram-128").reads == 1
+    assert first_layer(medium_trunk, "isaac-rram-128", rows_active=48).reads == 3

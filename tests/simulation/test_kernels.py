@@ -1,0 +1,346 @@
+"""The fast kernels give the integers of the readable operations, whatever the bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cimtool.base.arrays import IntArray
+from cimtool.hardware.crossbar import Cells, Crossbar, Slice, cells_mvm, perfect_cells
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import MatMul, Mul, Mvm
+from cimtool.ir.integer import Requant
+from cimtool.ir.types import integer
+from cimtool.simulation import kernels
+from cimtool.simulation.kernels import (
+    absolute_bound,
+    choice,
+    dot,
+    fused,
+    fused_cells,
+    popcount,
+    prepare,
+    prepare_narrow,
+    product_kind,
+    tiles,
+)
+
+INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
+
+
+def limits(hardware: Crossbar) -> tuple[int, int]:
+    half = 1 << hardware.input_bits - 1
+    if hardware.input_encoding == "unsigned":
+        return 0, 2 * half - 1
+    return 1 - half, half - 1
+
+
+def steps_of(rng: np.random.Generator, hardware: Crossbar) -> tuple[int | None, ...]:
+    def step() -> int | None:
+        return None if hardware.adc_bits is None or rng.integers(4) == 0 else int(rng.integers(8))
+
+    return tuple(step() for _ in range(hardware.slices))
+
+
+def layer(rng: np.random.Generator, hardware: Crossbar, rows: int, columns: int) -> CrossbarMvm:
+    top = (1 << hardware.weight_bits - 1) - 1
+    weight = rng.integers(-top, top, (rows, columns), endpoint=True)
+    if rng.integers(3) == 0:
+        weight = np.where(rng.random(weight.shape) < 0.9, top, weight)
+    unit_step = int(rng.integers(4)) if hardware.unit_column and hardware.adc_bits else None
+    bias = rng.integers(-999, 999, columns)
+    return CrossbarMvm(weight, bias, np.ones(columns), hardware, steps_of(rng, hardware), unit_step)
+
+
+def rows_for(rng: np.random.Generator, hardware: Crossbar, width: int, count: int) -> IntArray:
+    lo, hi = limits(hardware)
+    x = rng.integers(lo, hi, (count, width), endpoint=True)
+    x[:2] = [[lo], [hi]]
+    return x
+
+
+def assert_fast_is_readable(op: CrossbarMvm, x: IntArray) -> None:
+    known = integer(("n", x.shape[1]), *limits(op.crossbar), 1.0)
+    kernel = prepare(op, (known,))
+    found = kernel(x)
+    assert found.dtype == np.int64
+    assert kernel(x[:0]).shape == (0, found.shape[1])
+    expected = op.run(x)
+    np.testing.assert_array_equal(found, expected)
+    narrow = x.astype(np.int8 if np.abs(x).max() < 128 else np.int32)
+    result = op.infer(known)
+    np.testing.assert_array_equal(prepare_narrow(op, (known,), result)(narrow), expected)
+
+
+@st.composite
+def crossbars(draw: st.DrawFn) -> Crossbar:
+    """Any array of the contract."""
+    encoding = draw(st.sampled_from(["differential", "offset", "offset-flip", "twos-complement"]))
+    rows = draw(st.one_of(st.none(), st.integers(1, 40)))
+    bits = None if encoding == "twos-complement" else draw(st.integers(1, 12))
+    table = bits is not None and bits < 6 and draw(st.booleans())
+    rounding = draw(st.sampled_from(["half-up", "half-even", "floor"]))
+    wide = draw(st.sampled_from([8, 16]))
+    return Crossbar(
+        rows=rows,
+        rows_active=None if rows is None else draw(st.one_of(st.none(), st.integers(1, rows))),
+        cell_bits=draw(st.integers(1, 8)),
+        dac_bits=draw(st.integers(1, 9)),
+        encoding=encoding,
+        weight_bits=draw(st.integers(2, wide)),
+        input_encoding=draw(st.sampled_from(INPUTS)),
+        input_bits=draw(st.integers(2, wide)),
+        adc_bits=bits,
+        rounding=None if bits is None or table else rounding,
+        transfer=_thresholds(bits or 0) if table else None,
+        adc_on=draw(st.sampled_from(["difference", "polarity"])),
+        shift_add=draw(st.sampled_from(["digital", "analog"])),
+        offset_sum=draw(st.sampled_from(["digital", "unit-column"])),
+        leak=draw(st.sampled_from([0, 0, 0, 200])),
+        unused_rows=draw(st.sampled_from(["off", "driven"])),
+        accumulator_bits=62,
+    )
+
+
+def _thresholds(bits: int) -> tuple[int, ...]:
+    return tuple(16 * j + 8 + 3 * j % 5 for j in range((1 << bits) - 1))
+
+
+@settings(deadline=None, max_examples=300)
+@given(crossbars(), st.integers(1, 90), st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_conversions_are_those_of_the_contract(
+    hardware: Crossbar, rows: int, columns: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    op = layer(rng, hardware, rows, columns)
+    assert_fast_is_readable(op, rows_for(rng, hardware, rows, 6))
+
+
+KERNELS = {"popcount": choice._by_bits, "dot product": choice._by_bytes}
+
+
+@pytest.mark.parametrize("name", [*KERNELS, "portable"])
+@pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
+@pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip"])
+@pytest.mark.parametrize("input_encoding", INPUTS)
+def test_every_kernel_gives_the_same_integers(
+    monkeypatch: pytest.MonkeyPatch, name: str, rounding: str, encoding: str, input_encoding: str
+) -> None:
+    if name == "dot product" and not tiles.DOT_BITS:
+        pytest.skip("this CPU has no dot product of bytes")
+    taken = [(name, KERNELS[name])] if name in KERNELS else []
+    monkeypatch.setattr(choice, "_candidates", lambda layer: taken)
+    rng = np.random.default_rng(1)
+    for dac_bits, cell_bits in ((1, 2), (1, 1), (2, 2), (8, 8), (3, 4)):
+        hardware = plain(
+            rounding=rounding, encoding=encoding, input_encoding=input_encoding,
+            dac_bits=dac_bits, cell_bits=cell_bits, rows=50,
+        )  # fmt: skip
+        op = layer(rng, hardware, 133, 45)
+        assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
+
+
+def test_few_bits_are_counted_and_bytes_multiplied() -> None:
+    def pairs(**changed: object) -> int:
+        hardware = plain(**changed)
+        cells = perfect_cells(np.arange(-127, 128)[:, None], hardware)
+        steps = (1,) * hardware.slices
+        made = fused.converted_layer(cells, hardware, steps, np.zeros(1, np.int64), None)
+        assert made is not None
+        return popcount.plane_pairs(made)
+
+    assert pairs() == 2
+    assert pairs(cell_bits=1, input_encoding="bipolar") == 2
+    assert pairs(encoding="differential") == 3
+    assert pairs(cell_bits=8, dac_bits=8) == 7 * 8 > popcount.MOST_PLANES
+
+
+@pytest.mark.parametrize("dac_bits", [1, 8])
+def test_numbers_do_not_depend_on_batch_or_threads(
+    monkeypatch: pytest.MonkeyPatch, dac_bits: int
+) -> None:
+    rng = np.random.default_rng(5)
+    hardware = plain(dac_bits=dac_bits)
+    op = layer(rng, hardware, 300, 60)
+    x = rows_for(rng, hardware, 300, 300)
+    kernel = prepare(op, (integer(("n", 300), *limits(hardware), 1.0),))
+    expected = op.run(x)
+    for threads in ("1", "2", "3"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        np.testing.assert_array_equal(kernel(x), expected)
+        for start, stop in ((0, 1), (1, 14), (14, 14)):
+            np.testing.assert_array_equal(kernel(x[start:stop]), expected[start:stop])
+
+
+@pytest.mark.parametrize("fraction", [0, 5, 9])
+@pytest.mark.parametrize(("dac_bits", "cell_bits"), [(1, 2), (8, 2), (8, 7)])
+def test_cells_of_a_die_take_the_same_kernels(fraction: int, dac_bits: int, cell_bits: int) -> None:
+    """Up to eight bits a cell is one product of bytes, up to sixteen two."""
+    rng = np.random.default_rng(fraction)
+    hardware = plain(dac_bits=dac_bits, cell_bits=cell_bits, encoding="offset", adc_bits=8)
+    perfect = perfect_cells(rng.integers(-127, 128, (300, 37)), hardware)
+    spread = 1 << fraction >> 2
+    slices = tuple(_on_die(s, fraction, rng, spread) for s in perfect.slices)
+    cells, steps = Cells(slices, fraction, 0), (3,) * hardware.slices
+    offset = rng.integers(-999, 999, 37)
+    kernel = fused_cells(cells, hardware, steps, offset)
+    x = rows_for(rng, hardware, 300, 11)
+    if tiles.DOT_BITS or (fraction == 0 and dac_bits == 1):
+        assert kernel is not None
+        expected = cells_mvm(x, cells, hardware, steps) + offset
+        np.testing.assert_array_equal(kernel(x), expected)
+
+
+def _on_die(cells: Slice, fraction: int, rng: np.random.Generator, spread: int) -> Slice:
+    off = rng.integers(-spread, spread, cells.digits.shape, endpoint=True)
+    return replace(cells, digits=(cells.digits << fraction) + off)
+
+
+@pytest.mark.parametrize("module", [popcount, dot])
+def test_a_kernel_that_is_wrong_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> None:
+    if module is dot and not tiles.DOT_BITS:
+        pytest.skip("this CPU has no dot product of bytes")
+
+    def wrong(x: IntArray, *others: IntArray) -> None:
+        others[-1][:] = 1
+
+    monkeypatch.setattr(module, "run", wrong)
+    rng = np.random.default_rng(2)
+    hardware = plain(dac_bits=1 if module is popcount else 8)
+    op = layer(rng, hardware, 130, 9)
+    with pytest.warns(RuntimeWarning, match=r"kernel does not give the reference's integers"):
+        assert_fast_is_readable(op, rows_for(rng, hardware, 130, 5))
+
+
+def plain(**changed: object) -> Crossbar:
+    hardware = Crossbar(
+        rows=128, cell_bits=2, dac_bits=1, encoding="offset-flip", weight_bits=8,
+        input_encoding="twos-complement", input_bits=8, adc_bits=5, rounding="half-up",
+        accumulator_bits=32,
+    )  # fmt: skip
+    return replace(hardware, **changed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
+@pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip"])
+@pytest.mark.parametrize("dac_bits", [1, 8])
+def test_many_rows_in_several_blocks(rounding: str, encoding: str, dac_bits: int) -> None:
+    rng = np.random.default_rng(5)
+    hardware = plain(rounding=rounding, encoding=encoding, dac_bits=dac_bits)
+    op = layer(rng, hardware, 300, 60)
+    assert_fast_is_readable(op, rng.integers(-127, 128, (300, 300)))
+
+
+@pytest.mark.parametrize("encoding", ["offset", "offset-flip", "differential"])
+@pytest.mark.parametrize("input_encoding", INPUTS)
+def test_partial_sums_may_be_wider_than_the_result(encoding: str, input_encoding: str) -> None:
+    """Small weights of many bits: what the offset adds leaves 32 bits, the layer's sum does not."""
+    hardware = plain(
+        rows=None, cell_bits=8, dac_bits=8, encoding=encoding, weight_bits=16,
+        input_encoding=input_encoding, input_bits=9, adc_bits=16,
+    )  # fmt: skip
+    weight = np.tile([[3, -2, 0]], (1024, 1))
+    op = CrossbarMvm(weight, np.zeros(3, np.int64), np.ones(3), hardware, (8,) * hardware.slices)
+    lo, hi = limits(hardware)
+    assert_fast_is_readable(op, np.array([[lo] * 1024, [hi] * 1024, [lo, hi] * 512]))
+
+
+@pytest.mark.parametrize("bits", [31, 32, 33, 40])
+@pytest.mark.parametrize("input_encoding", INPUTS)
+def test_inputs_wider_than_32_bits(bits: int, input_encoding: str) -> None:
+    hardware = plain(
+        encoding="differential", input_encoding=input_encoding, input_bits=bits, dac_bits=1,
+        cell_bits=2, weight_bits=3, rounding="half-up", adc_bits=4,
+    )  # fmt: skip
+    op = CrossbarMvm(
+        np.ones((8, 3), np.int64), np.zeros(3, np.int64), np.ones(3), hardware, (1,)
+    )  # fmt: skip
+    x = rows_for(np.random.default_rng(1), hardware, 8, 5)
+    known = integer(("n", 8), *limits(hardware), 1.0)
+    np.testing.assert_array_equal(prepare(op, (known,))(x), op.run(x))
+
+
+def test_lossless_layers_are_one_product() -> None:
+    rng = np.random.default_rng(0)
+    hardware = plain(adc_bits=None)
+    weight = rng.integers(-127, 128, (300, 7))
+    op = CrossbarMvm(weight, np.arange(7), np.ones(7), hardware, (None,) * hardware.slices)
+    x = rng.integers(-127, 128, (5, 300))
+    known = integer(("n", 300), -127, 127, 1.0)
+    np.testing.assert_array_equal(prepare(op, (known,))(x), x @ weight + np.arange(7))
+    np.testing.assert_array_equal(op.run(x), x @ weight + np.arange(7))
+
+
+@pytest.mark.parametrize("bits", [5, 7, 9, 13, 15])
+@pytest.mark.parametrize("signed", [False, True])
+def test_products_of_several_bytes(bits: int, signed: bool) -> None:
+    top, width = (1 << bits) - 1, 700
+    known = integer(("n", width), -top if signed else 0, top, 1.0)
+    rng = np.random.default_rng(bits)
+    x, y = (rng.integers(int(known.lo), top, (count, width), endpoint=True) for count in (5, 70))
+    x[0], y[0], y[1] = top, top, int(known.lo)
+    expected = x @ y.T
+    op = Mvm(y.T.copy(), np.arange(70), np.ones(70))
+    for rows in (x, x.astype(np.int32)):
+        np.testing.assert_array_equal(prepare(MatMul(), (known, known))(rows, y), expected)
+        np.testing.assert_array_equal(prepare(op, (known,))(rows), expected + np.arange(70))
+
+
+def test_narrow_integers_are_the_same_integers() -> None:
+    rng = np.random.default_rng(4)
+    known = integer(("n", 40), -(2**20), 2**20, 1.0)
+    x = rng.integers(-(2**20), 2**20, (9, 40)).astype(np.int32)
+    requant = Requant(np.array([40000]), np.array([28]), -127, 127, np.ones(1))
+    for op, inputs in ((requant, (x,)), (Mul(), (x, x[::-1].copy())), (Mul(), (x, x[:1]))):
+        types = (known,) * len(inputs)
+        result = op.infer(*types)
+        found = prepare_narrow(op, types, result)(*inputs)
+        np.testing.assert_array_equal(found, op.run(*(one.astype(np.int64) for one in inputs)))
+    assert prepare_narrow(requant, (known,), requant.infer(known))(x).dtype == np.int8
+
+
+@pytest.mark.parametrize("bits", [6, 12, 20, 26, 29])
+def test_products_are_exact_beyond_float32_and_float64(bits: int) -> None:
+    top, width = 1 << bits, 9
+    known = integer(("n", width), -top, top, 1.0)
+    rng = np.random.default_rng(bits)
+    x, y = (rng.choice([-top, top, top - 1], (4, width)) for _ in "xy")
+    exact = x.astype(object) @ y.T.astype(object)
+    np.testing.assert_array_equal(prepare(MatMul(), (known, known))(x, y), exact)
+    op = Mvm(y.T.copy(), np.zeros(4, np.int64), np.ones(4))
+    np.testing.assert_array_equal(prepare(op, (known,))(x), exact)
+
+
+def test_real_products_keep_their_own_arithmetic() -> None:
+    op = Mvm(np.eye(2), np.zeros(2))
+    assert prepare(op, ()) == op.run
+
+
+def test_the_number_is_chosen_by_a_bound_that_cannot_wrap() -> None:
+    assert product_kind((1 << 24) - 1) is np.float32
+    assert product_kind(1 << 24) is np.float64
+    assert product_kind(1 << 53) is np.int64
+    wide = integer(("n", 16), -(2**30), 2**30, 1.0)
+    assert absolute_bound(wide, (wide.lo, wide.hi), 16) == 2**64
+    uneven = integer(("n", 2), np.array([-9, 0]), np.array([1, 5]), 1.0)
+    assert absolute_bound(uneven, (np.array([-1, 2]), np.array([3, 4])), 2) == 27 + 20
+
+
+def test_kernels_run_where_numba_cannot_keep_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain_njit = numba.njit
+
+    def njit(**options: object) -> object:
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return plain_njit(**options)
+
+    monkeypatch.setattr(numba, "njit", njit)
+    assert kernels.jit(lambda x: x + 1)(1) == 2

@@ -1,0 +1,34 @@
+"""Products of torch tensors are exact; whole layers: tests/emit/test_exactness.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from cimtool.base.errors import CimError
+from cimtool.simulation.torch_device import device_of, exact_product
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("a", "b"), [(7, 7), (2**20, 2**14), (2**31, 2**24), (2**24, 2**31)])
+def test_products_are_exact_whatever_their_size(device: str, a: int, b: int) -> None:
+    rng = np.random.default_rng(a % 97)
+    x = rng.choice([-a, a, a - 1, 0, 3], (5, 40))
+    y = rng.choice([-b, b, 1 - b, 1], (40, 6))
+    product = exact_product(a, b, 40)
+    found = product(*(torch.from_numpy(m).to(device) for m in (x, y))).cpu().numpy()
+    np.testing.assert_array_equal(found, x @ y)
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:x", "meta", "mps"])
+def test_an_unknown_device_is_one_sentence(name: str) -> None:
+    with pytest.raises(CimError, match=f'--device is "{name}"; expected cpu, cuda or cuda:N'):
+        device_of(name)
+
+
+def test_a_device_that_is_not_there_is_one_sentence() -> None:
+    with pytest.raises(CimError, match=r"CUDA devices? that torch can use"):
+        device_of("cuda:99")
