@@ -1,12 +1,16 @@
-"""Small models that every test may use: trained numbers and data, in files."""
+"""What every test may use: small models, as trained numbers and data in files, and a browser."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from cimtool import api
 from cimtool.training.demo_data import DemoFiles
@@ -95,3 +99,68 @@ def small_bundle(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactor
         adc_bits=4,
     )
     return folder
+
+
+BROWSER_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def installed(program: str) -> str:
+    """Path of a program that tests of pages need.
+
+    Without it they are skipped, or fail where CIMTOOL_REQUIRE_BROWSER is set, as in `.ci/run`.
+    """
+    path = shutil.which(program)
+    if path is None:
+        missing = pytest.fail if os.environ.get("CIMTOOL_REQUIRE_BROWSER") else pytest.skip
+        missing(f"there is no {program}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """The installed Chromium without a window.
+
+    A browser for each file of tests: as long as Playwright is started, its event loop counts as
+    running in this thread, where tests of other files call `asyncio.run`.
+    """
+    program = installed("chromium")
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=program, args=BROWSER_FLAGS) as browser,
+    ):
+        yield browser
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """An empty page in light colours, with a profile of its own."""
+    with chromium.new_page(viewport={"width": 1280, "height": 900}) as page:
+        yield page
+
+
+@pytest.fixture
+def events(page: Page) -> list[str]:
+    """Requests, console messages, errors and dialogs of `page` so far, in their order.
+
+    A page in one file that does nothing wrong leaves one event, `request` and its own address.
+    """
+    seen: list[str] = []
+    page.on("request", lambda request: seen.append(f"request {request.url}"))
+    page.on("console", lambda message: seen.append(f"{message.type} {message.text}"))
+    page.on("pageerror", lambda error: seen.append(f"error {error}"))
+    page.on("dialog", lambda dialog: (seen.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    return seen
+
+
+@pytest.fixture
+def pdftotext() -> str:
+    """The path of Poppler's `pdftotext`."""
+    return installed("pdftotext")
