@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from playwright.sync_api import Page
 
 from cimtool.costs.picture import MOST_SQUARES, _levels, _position, _slots, placement_svg
 from cimtool.hardware.placement import Layout, Placement, layout, placements
@@ -69,6 +71,18 @@ def test_a_picture_is_drawn_and_described(full_size: FullSize, name: str) -> Non
     box = re.fullmatch(r"0 0 960 (\d+)", root.get("viewBox", ""))
     assert box is not None
     assert int(box[1]) < 2000
+
+
+def test_the_picture_opens_in_a_browser_and_asks_for_nothing(
+    full_size: FullSize, page: Page, events: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "placement.svg"
+    file.write_text(placement_svg(*placed(full_size, "hermes-pcm-14nm"), "a < b & c"))
+    page.goto(file.as_uri())
+    box = page.locator("svg").bounding_box()
+    assert box is not None
+    assert min(box["width"], box["height"]) > 100
+    assert events == [f"request {file.as_uri()}"]
 
 
 def test_a_square_stands_for_several_arrays_where_there_are_too_many(full_size: FullSize) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page
 
 from cimtool.sweeps.bench import Outcome
 from cimtool.sweeps.choice import COSTS
@@ -79,6 +80,16 @@ def test_the_page_stands_alone_and_holds_every_point(swept: Sweep) -> None:
     assert not re.search(r"https?://(?!www\.w3\.org)", page)
     assert "Sweep of <model>" in seen.texts
     assert "point 3 failed: what failed & why" in seen.texts
+
+
+def test_the_page_opens_in_a_browser_and_asks_for_nothing(
+    swept: Sweep, page: Page, events: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "pareto.html"
+    file.write_text(pareto_page(swept))
+    page.goto(file.as_uri())
+    assert page.title() == "Sweep of <model>"
+    assert events == [f"request {file.as_uri()}"]
 
 
 def test_what_is_not_comparable_is_said_to_be_left_out(swept: Sweep) -> None:

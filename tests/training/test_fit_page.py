@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import Page
 
 from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import read_polynomial
@@ -95,6 +96,16 @@ def test_the_page_has_all_of_it_and_asks_for_nothing(fit: Fit) -> None:
     assert "<svg" in page
     for outside in ('src="http', 'href="http', "@import", "url(http"):
         assert outside not in page
+
+
+def test_the_page_opens_in_a_browser_and_asks_for_nothing(
+    fit: Fit, page: Page, events: list[str], tmp_path: Path
+) -> None:
+    write_fit(fit, tmp_path / "p.json")
+    address = (tmp_path / "p.fit.html").as_uri()
+    page.goto(address)
+    assert page.title() == "Polynomial of degree 4 for t.npz"
+    assert events == [f"request {address}"]
 
 
 def test_the_picture_does_not_grow_with_the_pairs(fit: Fit) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from playwright.sync_api import Page
 
 import cimtool
 from cimtool.base.errors import CheckFailed, CimError
@@ -61,6 +62,15 @@ def test_the_best_epoch_is_kept_with_its_history_and_page(whole: Run) -> None:
     page = (whole.folder / "training.html").read_text()
     assert page.count("<svg") == 2
     assert "http://" not in page.replace("http://www.w3.org/", "")
+
+
+def test_the_page_opens_in_a_browser_and_asks_for_nothing(
+    whole: Run, page: Page, events: list[str]
+) -> None:
+    address = (whole.folder / "training.html").as_uri()
+    page.goto(address)
+    assert page.locator("tbody tr.result").count() == 1, "the best epoch"
+    assert events == [f"request {address}"]
 
 
 def test_the_same_run_gives_the_same_bytes_and_leaves_the_random_state(

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from playwright.sync_api import Page
 
 from cimtool.base.errors import CimError
 from cimtool.training.hardware.fine_tune import FineTuned
@@ -32,6 +33,15 @@ def test_the_folder_holds_weights_history_and_page(tmp_path: Path) -> None:
     page = written.files[2].read_text()
     assert "a &lt;b&gt;.pth fine-tuned for ideal" in page
     assert "epoch 1: compiled logit RMSE 0.5 on held-out rows, 2 before" in page
+
+
+def test_the_page_opens_in_a_browser_and_asks_for_nothing(
+    page: Page, events: list[str], tmp_path: Path
+) -> None:
+    address = write_folder(tuned(START, BETTER, WORSE), SETTINGS, tmp_path).files[2].as_uri()
+    page.goto(address)
+    assert page.title() == "a <b>.pth fine-tuned for ideal"
+    assert events == [f"request {address}"]
 
 
 def test_what_stopped_early_is_written_before_it_is_raised(tmp_path: Path) -> None:
