@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from types import ModuleType
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +16,6 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.types import integer
-from cimtool.simulation import kernels
 from cimtool.simulation.kernels import (
     absolute_bound,
     choice,
@@ -332,15 +330,3 @@ def test_the_number_is_chosen_by_a_bound_that_cannot_wrap() -> None:
     assert absolute_bound(wide, (wide.lo, wide.hi), 16) == 2**64
     uneven = integer(("n", 2), np.array([-9, 0]), np.array([1, 5]), 1.0)
     assert absolute_bound(uneven, (np.array([-1, 2]), np.array([3, 4])), 2) == 27 + 20
-
-
-def test_kernels_run_where_numba_cannot_keep_its_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain_njit = numba.njit
-
-    def njit(**options: object) -> object:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return plain_njit(**options)
-
-    monkeypatch.setattr(numba, "njit", njit)
-    assert kernels.jit(lambda x: x + 1)(1) == 2
