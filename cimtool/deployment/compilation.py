@@ -256,7 +256,7 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
 def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
     """Warnings of a score that ranks nothing, or has no reference."""
     calibrated = next(stage for stage in stages if stage.name == "calibrated")
-    ranges = calibrated.program.score.ranges
+    ranges = calibrated.program.score.calibration.ranges
     spans = {
         name: (float(ranges[name].lo.min()), float(ranges[name].hi.max()))
         for name in model.head.statistics

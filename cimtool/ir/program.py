@@ -7,11 +7,11 @@ logits for all pairs. A value is named after the node that makes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
 from cimtool.ir.op import Op
 from cimtool.ir.types import RangeError, Type
 
@@ -28,33 +28,23 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Range:
-    """What calibration saw of a value: bounds and mean square per channel (or scalars)."""
-
-    lo: Array
-    hi: Array
-    energy: Array
-
-
-@dataclass(frozen=True)
 class Graph:
-    """One entry point: inputs, nodes in order of use, named outputs, calibrated ranges."""
+    """One entry point: inputs, nodes in order of use, named outputs, calibrated or not."""
 
     name: str
     inputs: Mapping[str, Type]
     nodes: tuple[Node, ...]
     outputs: Mapping[str, str]
-    ranges: Mapping[str, Range] = field(default_factory=dict)
+    calibration: Calibration = UNCALIBRATED
 
     @cached_property
     def types(self) -> Mapping[str, Type]:
         """The type of every value; CimError naming the node whose integers could overflow."""
-        types = {
-            name: calibrated(known, self.ranges.get(name)) for name, known in self.inputs.items()
-        }
+        ranges = self.calibration.ranges
+        types = {name: calibrated(known, ranges.get(name)) for name, known in self.inputs.items()}
         for node in self.nodes:
             known = infer(self.name, node, [types[i] for i in node.inputs])
-            types[node.name] = calibrated(known, self.ranges.get(node.name))
+            types[node.name] = calibrated(known, ranges.get(node.name))
         return types
 
     @cached_property
@@ -139,32 +129,39 @@ class Builder:
     """Collects nodes into a graph, knowing the type of every value on the way."""
 
     def __init__(
-        self, name: str, inputs: Mapping[str, Type], ranges: Mapping[str, Range] | None = None
+        self, name: str, inputs: Mapping[str, Type], calibration: Calibration = UNCALIBRATED
     ):
         self.name = name
         self.inputs = dict(inputs)
-        self.ranges = dict(ranges or {})
+        self.calibration = calibration
+        self.ranges = dict(calibration.ranges)
         self.types: dict[str, Type] = {
             name: calibrated(known, self.ranges.get(name)) for name, known in inputs.items()
         }
         self.by_name: dict[str, Node] = {}
 
-    def add(self, name: str, op: Op, *inputs: str) -> str:
-        """Append a node and return its value's name (`name`, or `name.2` where that is taken)."""
+    def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
+        """Append a node and return its value's name (`name`, or `name.2` where that is taken).
+
+        `seen` is the value's range where a pass knows it and calibration did not see the value.
+        """
         unique, count = name, 1
         while unique in self.types:
             count += 1
             unique = f"{name}.{count}"
         node = Node(unique, op, inputs)
         known = infer(self.name, node, [self.types[i] for i in inputs])
+        if seen is not None:
+            self.ranges[unique] = seen
         self.types[unique] = calibrated(known, self.ranges.get(unique))
         self.by_name[unique] = node
         return unique
 
     def graph(self, outputs: Mapping[str, str]) -> Graph:
         """The finished graph, without dead nodes."""
-        graph = Graph(self.name, self.inputs, tuple(self.by_name.values()), dict(outputs)).pruned()
-        return replace(graph, ranges=self.ranges)
+        calibration = replace(self.calibration, ranges=self.ranges)
+        nodes = tuple(self.by_name.values())
+        return Graph(self.name, self.inputs, nodes, dict(outputs), calibration).pruned()
 
 
 Rule = Callable[[Builder, Node, tuple[str, ...]], str]
@@ -185,7 +182,7 @@ def rewrite(
 
     `inputs` replaces the input types where an earlier graph changed them.
     """
-    builder = Builder(graph.name, graph.inputs if inputs is None else inputs, graph.ranges)
+    builder = Builder(graph.name, graph.inputs if inputs is None else inputs, graph.calibration)
     mapped = {name: name for name in graph.inputs}
     for node in graph.nodes:
         mapped[node.name] = rule(node)(builder, node, tuple(mapped[i] for i in node.inputs))

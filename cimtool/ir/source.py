@@ -108,7 +108,7 @@ class L2Normalize(Op, name="l2_normalize"):
     def infer(self, *inputs: Type) -> Type:
         return real(inputs[0].shape, -1.0, 1.0)
 
-    def energy(self, x: Array) -> Array:
+    def squared_norms(self, x: Array) -> Array:
         """The squares [n] of what rows `x` [n, d] are divided by."""
         return np.asarray(np.square(x).sum(axis=-1))
 
@@ -137,7 +137,7 @@ class LayerNorm(Op, name="layer_norm"):
         """`gamma sqrt(d)`, per channel."""
         return np.asarray(self.gamma * np.sqrt(self.gamma.size))
 
-    def energy(self, x: Array) -> Array:
+    def squared_norms(self, x: Array) -> Array:
         """The squares [n] of what the centred rows of `x` [n, d] are divided by."""
         width = x.shape[-1]
         return np.asarray(width * (x.var(axis=-1) + self.eps))
@@ -150,7 +150,7 @@ class LayerNorm(Op, name="layer_norm"):
     def run(self, *inputs: Array) -> Array:
         (x,) = inputs
         centred = x - x.mean(axis=-1, keepdims=True)
-        unit: Array = centred / np.sqrt(self.energy(x))[..., None]
+        unit: Array = centred / np.sqrt(self.squared_norms(x))[..., None]
         return unit * self.factor + self.beta
 
     def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:

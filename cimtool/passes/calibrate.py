@@ -1,7 +1,7 @@
-"""Calibrate: ranges and energies of every value of the folded program on calibration rows.
+"""Calibrate: what every value of the folded program comes to on calibration rows.
 
-Computed in float64 and rounded outward to 10 significant bits, so that builds do not hang on the
-last bits of a CPU's sums.
+Computed in float64 and rounded outward to 10 significant bits, so that a build does not depend on
+the last bits of a CPU's sums.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.calibration import REACHES, Calibration, Range, StoringErrors
 from cimtool.ir.format import integer_limits
-from cimtool.ir.program import Graph, Program, Range
-from cimtool.ir.source import L2Normalize, LayerNorm
+from cimtool.ir.program import Graph, Program, score_inputs
+from cimtool.ir.scores import DistanceScore
+from cimtool.ir.source import L2Normalize, LayerNorm, PolynomialScore
 from cimtool.passes.fold import FLOAT_OPS
 from cimtool.passes.step import Job, Pass
-from cimtool.simulation.simulator import Simulator
+from cimtool.simulation.simulator import Features, Simulator
 
 SIGNIFICANT_BITS = 10
 SMALLEST_EXPONENT = -1074
@@ -36,17 +38,13 @@ rows add cost more than finer steps gained. Where clipping is weighed, inputs ar
 by as much.
 """
 
-PROFILE = np.arange(-10, 33) / 4
-"""log2 of what the largest code stands for, by the largest magnitude that a channel was seen with:
-below 0 values are clipped."""
-
-PROFILE_ROWS = 512
-"""Calibration rows that a profile of errors is made from."""
+ERROR_ROWS = 512
+"""Calibration rows on which errors of storing a value are measured."""
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def calibrate(program: Program, job: Job) -> Program:
-    """Return the program with `ranges` of every value in every graph.
+    """Return the program with the calibration of every graph.
 
     Raises CimError naming the first value that is not finite on the calibration rows.
     """
@@ -58,22 +56,12 @@ def calibrate(program: Program, job: Job) -> Program:
         values = simulator.values(graph.name, job.rows(graph.name), taps)
         _require_finite(graph, values)
         values["x"] = job.rows(graph.name).astype(np.float64)
-        graphs.append(replace(graph, ranges=_ranges(graph, values, job)))
+        graphs.append(replace(graph, calibration=_calibrated(graph, values, job.settings)))
         features.append({name: values[value] for name, value in graph.outputs.items()})
-    taps = [name for name in ("ed", "vd") if name in program.score.types]
-    ends: dict[str, list[tuple[float, float]]] = {}
-    for _, block in simulator.iter_score(features[0], features[1], taps):
-        for name, value in block.items():
-            ends.setdefault(name, []).append((float(value.min()), float(value.max())))
-    score = {
-        name: _span(np.array([e[0] for e in v]), np.array([e[1] for e in v]))
-        for name, v in ends.items()
-    }
+    seen = Calibration(ranges=_statistics(simulator, *features))
     text, video = graphs
-    for graph in graphs:
-        for name, output in graph.outputs.items():
-            score[f"{graph.name}.{name}"] = graph.ranges[output]
-    return Program(text, video, replace(program.score, ranges=score))
+    score = replace(program.score, inputs=score_inputs(text, video), calibration=seen)
+    return Program(text, video, score)
 
 
 def _require_finite(graph: Graph, values: Mapping[str, Array]) -> None:
@@ -86,47 +74,57 @@ def _require_finite(graph: Graph, values: Mapping[str, Array]) -> None:
             )
 
 
-def _span(lows: FloatArray, highs: FloatArray) -> Range:
-    lo, hi = outward(lows.min(), highs.max())
-    return Range(lo, hi, np.maximum(lo * lo, hi * hi))
+def _statistics(simulator: Simulator, text: Features, video: Features) -> dict[str, Range]:
+    """The range over all pairs of each statistic that the score limits to its domain."""
+    names = statistics(simulator.program.score)
+    ends: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for _, block in simulator.iter_score(text, video, names):
+        for name, value in block.items():
+            ends[name].append((float(value.min()), float(value.max())))
+    spans = {name: np.array(found) for name, found in ends.items()}
+    return {name: _range(span[:, 0].min(), span[:, 1].max()) for name, span in spans.items()}
 
 
-def _ranges(graph: Graph, values: dict[str, Array], job: Job) -> dict[str, Range]:
-    ranges = {}
-    for name, value in values.items():
-        lo, hi = value.min(axis=0), value.max(axis=0)
-        energy = outward(np.zeros(1), np.square(value).mean(axis=0))[1]
-        ranges[name] = Range(*outward(lo, hi), energy)
-    if job.settings.calibrator == "percentile":
-        _narrowed(graph, values, ranges)
-    if job.settings.calibrator == "mse":
-        ranges |= _profiles(graph, values, ranges, job.settings)
-    for node in graph.nodes:
-        if isinstance(node.op, L2Normalize | LayerNorm):
-            energy = node.op.energy(values[node.inputs[0]])
-            ranges[norm_energy(node.name)] = _span(energy, energy)
-    return ranges
+def statistics(score: Graph) -> list[str]:
+    """The values of a score of real numbers whose domain calibration fixes."""
+    nodes = (node for node in score.nodes if isinstance(node.op, PolynomialScore | DistanceScore))
+    return [name for node in nodes for name in node.inputs]
 
 
-def norm_energy(name: str) -> str:
-    """Under which name the square of what a normalisation divides rows by is calibrated."""
-    return f"{name}.energy"
-
-
-def stored_error(name: str, bits: int) -> str:
-    """Under which name `energy` [steps of PROFILE, channels] is what storing a value errs.
-
-    Only the calibrator `mse` measures it, of what layers read.
-    """
-    return f"{name}.{bits}-bit"
+def _calibrated(graph: Graph, values: Mapping[str, Array], settings: Settings) -> Calibration:
+    """The calibration of a projector with these values [n, channels]."""
+    ranges = {name: _range(value.min(axis=0), value.max(axis=0)) for name, value in values.items()}
+    if settings.calibrator == "percentile":
+        ranges |= _narrowed(graph, values, ranges)
+    norms = {
+        node.name: node.op.squared_norms(values[node.inputs[0]])
+        for node in graph.nodes
+        if isinstance(node.op, L2Normalize | LayerNorm)
+    }
+    return Calibration(
+        ranges=ranges,
+        mean_squares={name: _rounded_up(np.square(x).mean(axis=0)) for name, x in values.items()},
+        squared_norms={name: _range(seen.min(), seen.max()) for name, seen in norms.items()},
+        storing_errors=(
+            _storing_errors(graph, values, ranges, settings) if settings.calibrator == "mse" else {}
+        ),
+    )
 
 
 def calibration_key(settings: Settings) -> Hashable:
-    """What of the settings decides the ranges: equal keys calibrate alike."""
+    """What of the settings decides the calibration: equal keys calibrate alike."""
     if settings.calibrator != "mse":
         return settings.calibrator
     own = tuple((layer.pattern, layer.activation_bits) for layer in settings.layers)
     return (settings.calibrator, settings.input_bits, settings.activation_bits, own)
+
+
+def _range(lo: Array, hi: Array) -> Range:
+    return Range(*outward(lo, hi))
+
+
+def _rounded_up(value: Array) -> FloatArray:
+    return outward(np.zeros(1), value)[1]
 
 
 def outward(lo: Array, hi: Array) -> tuple[FloatArray, FloatArray]:
@@ -139,43 +137,45 @@ def outward(lo: Array, hi: Array) -> tuple[FloatArray, FloatArray]:
     return bounds[0], bounds[1]
 
 
-def _narrowed(graph: Graph, values: Mapping[str, Array], ranges: dict[str, Range]) -> None:
-    """Leave the rarest out of the ranges of what layers alone read: nothing else may be clipped."""
+def _narrowed(
+    graph: Graph, values: Mapping[str, Array], ranges: Mapping[str, Range]
+) -> dict[str, Range]:
+    """Ranges without the rarest of what layers alone read: nothing else may be clipped."""
+    narrowed = {}
     for name in {node.inputs[0] for node in graph.nodes if isinstance(node.op, Mvm)}:
         if all(isinstance(node.op, Mvm) for node in graph.nodes if name in node.inputs):
             clip = float(np.percentile(np.abs(values[name]), PERCENTILE))
             seen = ranges[name]
-            bounds = outward(np.clip(seen.lo, -clip, clip), np.clip(seen.hi, -clip, clip))
-            ranges[name] = Range(*bounds, seen.energy)
+            narrowed[name] = _range(np.clip(seen.lo, -clip, clip), np.clip(seen.hi, -clip, clip))
+    return narrowed
 
 
-def _profiles(
+def _storing_errors(
     graph: Graph, values: Mapping[str, Array], ranges: Mapping[str, Range], settings: Settings
-) -> dict[str, Range]:
-    """What storing each layer's input in that layer's bits errs, at every step of PROFILE."""
-    found: dict[str, Range] = {}
+) -> dict[tuple[str, int], StoringErrors]:
+    """What storing each layer's input in that layer's bits errs."""
+    errors: dict[tuple[str, int], StoringErrors] = {}
     for node in graph.nodes:
         if isinstance(node.op, Mvm):
             (name,) = node.inputs
             own = settings.of_layer(graph.layer(node))
             bits = own.input_bits if name == "x" else own.activation_bits
-            if stored_error(name, bits) not in found:
+            if (name, bits) not in errors:
                 margin = INPUT_MARGIN if name == "x" else 1.0
-                rows = margin * values[name][:PROFILE_ROWS]
-                found[stored_error(name, bits)] = _profile(rows, ranges[name], bits)
-    return found
+                rows = margin * values[name][:ERROR_ROWS]
+                errors[name, bits] = _measured_errors(rows, ranges[name], bits)
+    return errors
 
 
-def _profile(value: Array, seen: Range, bits: int) -> Range:
-    """Mean square error [steps, channels] of rounding and clipping a value [n, channels]."""
+def _measured_errors(value: Array, seen: Range, bits: int) -> StoringErrors:
+    """What rounding and clipping a value [n, channels] errs at each of REACHES."""
     _, largest = integer_limits(bits, bool(seen.lo.min() < 0))
-    top = np.maximum(np.abs(seen.lo), np.abs(seen.hi))
     errors = []
-    for exponent in PROFILE:
-        step = np.where(top > 0, top, 1.0) * 2.0**exponent / largest
+    for reach in REACHES:
+        step = np.where(seen.top > 0, seen.top, 1.0) * 2.0**reach / largest
         codes = np.clip(np.rint(value / step), -largest, largest)
         errors.append(np.square(codes * step - value).mean(axis=0))
-    return Range(seen.lo, seen.hi, outward(np.zeros(1), np.array(errors))[1])
+    return StoringErrors(seen.top, _rounded_up(np.array(errors)))
 
 
 CALIBRATE = Pass("calibrated", "calibrating ranges", calibrate, FLOAT_OPS)

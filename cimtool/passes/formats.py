@@ -10,10 +10,11 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store, scalar
+from cimtool.ir.calibration import StoringErrors
 from cimtool.ir.format import integer_limits
-from cimtool.ir.program import Graph, Range
+from cimtool.ir.program import Graph
 from cimtool.ir.types import Type
-from cimtool.passes.calibrate import INPUT_MARGIN, PROFILE, stored_error
+from cimtool.passes.calibrate import INPUT_MARGIN
 
 EQUALISE_LIMIT = 8
 """Channels are equalised over at most 2^8 between the finest and the coarsest."""
@@ -118,16 +119,16 @@ def layer_input_format(graph: Graph, node_name: str, store: Store, settings: Set
     plain = _scaled(top, np.zeros(top.shape, np.int64), store.bits, known.signed, power_of_two)
     users = [node for node in graph.nodes if node_name in node.inputs]
     source = graph.by_name[node_name].inputs[0]
-    profile = graph.ranges.get(stored_error(source, store.bits))
+    measured = graph.calibration.storing_errors.get((source, store.bits))
     readers = []
     for node in users:
         if isinstance(node.op, Mvm):
             bits = settings.of_layer(graph.layer(node)).weight_bits
-            levels = WEIGHT_LEVELS if profile is None else integer_limits(bits, True)[1]
+            levels = WEIGHT_LEVELS if measured is None else integer_limits(bits, True)[1]
             readers.append((node.op.weight, levels))
-    if not readers or top.size == 1 or not (settings.equalise or profile):
+    if not readers or top.size == 1 or not (settings.equalise or measured):
         return plain
-    energy = graph.ranges[source].energy if source in graph.ranges else top**2 / 3
+    mean_square = graph.calibration.mean_squares.get(source, top**2 / 3)
     exponents = []
     if settings.equalise:
         exponents = _equalising_exponents(top, [weight for weight, _ in readers])
@@ -142,15 +143,15 @@ def layer_input_format(graph: Graph, node_name: str, store: Store, settings: Set
         gains += np.square(weight).sum(axis=1)
     found = []
     for candidate in candidates:
-        weights = _weight_noise(candidate, energy, readers)  # the same for every share
-        for share in _shares(power_of_two, profile):
+        weights = _weight_noise(candidate, mean_square, readers)  # the same for every share
+        for share in _shares(power_of_two, measured):
             fmt = replace(candidate, scale=candidate.scale * share)
-            found.append((weights + float((gains * _stored_noise(fmt, profile)).sum()), fmt))
+            found.append((weights + float((gains * _stored_noise(fmt, measured)).sum()), fmt))
     return min(found, key=lambda one: one[0])[1]
 
 
-def _shares(power_of_two: bool, profile: Range | None) -> tuple[float, ...]:
-    if profile is None:
+def _shares(power_of_two: bool, measured: StoringErrors | None) -> tuple[float, ...]:
+    if measured is None:
         return (1.0,)
     return INPUT_SHARES if power_of_two else CLIP_SHARES
 
@@ -164,7 +165,7 @@ def _scaled(
 
 
 def _weight_noise(
-    fmt: Format, energy: FloatArray, readers: Sequence[tuple[FloatArray, int]]
+    fmt: Format, mean_square: FloatArray, readers: Sequence[tuple[FloatArray, int]]
 ) -> float:
     """Expected squared error at the readers' outputs from rounding weights, scaled a column.
 
@@ -173,26 +174,16 @@ def _weight_noise(
     total = 0.0
     for weight, levels in readers:
         steps = np.abs(weight * fmt.scale[:, None]).max(axis=0) / levels
-        total += float(np.square(steps).sum() / 12 * (energy / fmt.scale**2).sum())
+        total += float(np.square(steps).sum() / 12 * (mean_square / fmt.scale**2).sum())
     return total
 
 
-def _stored_noise(fmt: Format, profile: Range | None) -> FloatArray:
-    """Expected squared error [channels] of storing a value: step^2 / 12, or as `profile` says."""
-    own: FloatArray = np.square(fmt.scale) / 12 if profile is None else _profiled(fmt, profile)
-    return own
-
-
-def _profiled(fmt: Format, profile: Range) -> FloatArray:
-    """Mean square error [channels] of storing a value in a format, between steps of PROFILE."""
-    top = np.maximum(np.abs(profile.lo), np.abs(profile.hi))
-    reach = np.log2(np.where(top > 0, fmt.scale * fmt.hi / np.where(top > 0, top, 1.0), 1.0))
-    place = np.clip((reach - PROFILE[0]) / (PROFILE[1] - PROFILE[0]), 0, len(PROFILE) - 1)
-    below = np.minimum(place.astype(np.int64), len(PROFILE) - 2)
-    channels = np.arange(len(top))
-    near, far = profile.energy[below, channels], profile.energy[below + 1, channels]
-    found: FloatArray = near + (place - below) * (far - near)
-    return found
+def _stored_noise(fmt: Format, measured: StoringErrors | None) -> FloatArray:
+    """Expected squared error [channels] of storing a value: step^2 / 12 where none was measured."""
+    if measured is not None:
+        return measured.at(fmt.scale * fmt.hi)
+    noise: FloatArray = np.square(fmt.scale) / 12
+    return noise
 
 
 def _equalising_exponents(top: FloatArray, weights: Sequence[FloatArray]) -> list[Array]:

@@ -11,17 +11,9 @@ from fractions import Fraction
 import numpy as np
 
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
-from cimtool.ir.program import (
-    Builder,
-    Graph,
-    Node,
-    Program,
-    Range,
-    Rule,
-    keep,
-    rewrite,
-    score_inputs,
-)
+from cimtool.ir.calibration import Range
+from cimtool.ir.integer import Requant
+from cimtool.ir.program import Builder, Graph, Node, Program, Rule, keep, rewrite, score_inputs
 from cimtool.ir.scores import CosineScore, DistanceScore
 from cimtool.ir.source import (
     Exp,
@@ -34,7 +26,6 @@ from cimtool.ir.source import (
 )
 from cimtool.ir.types import Type
 from cimtool.passes.approximate import fit_exp, fit_inverse_root, fit_tanh
-from cimtool.passes.calibrate import norm_energy
 from cimtool.passes.step import Job, Pass
 from cimtool.reference.surrogate import shifted
 
@@ -56,8 +47,7 @@ DOMAIN_MARGIN = 0.25
 def lower(program: Program, job: Job) -> Program:
     """Return the program in MAC-only operations, with the domain of (ed, vd) fixed."""
     text, video = (_lower_graph(graph, job) for graph in (program.text, program.video))
-    inputs = {**program.score.inputs, **score_inputs(text, video)}
-    score = rewrite(program.score, lambda node: _score_rule(node, job), inputs)
+    score = rewrite(program.score, lambda node: _score_rule(node, job), score_inputs(text, video))
     return Program(text, video, score)
 
 
@@ -183,7 +173,7 @@ class _Projector:
         self, builder: Builder, name: str, rows: str, what: str, added: float = 0.0
     ) -> str:
         """Newton's iteration for `1 / sqrt(sum rows^2 + added)`, as a column [n, 1]."""
-        seen = builder.ranges[norm_energy(name)]
+        seen = builder.calibration.squared_norms[name]
         lo, hi = widened(seen)
         lo = max(lo, float(seen.lo) / 2)
         fit = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
@@ -193,11 +183,11 @@ class _Projector:
         )
         squares = builder.add(f"{name}.sq", Mul(), rows, rows)
         if added:
-            own = builder.add(f"{name}.spread", Sum(), squares)
-            energy = builder.add(norm_energy(name), plus_offset(1, added), own)
+            spread = builder.add(f"{name}.spread", Sum(), squares)
+            squared = builder.add(f"{name}.energy", plus_offset(1, added), spread, seen=seen)
         else:
-            energy = builder.add(norm_energy(name), Sum(), squares)
-        x = builder.add(f"{name}.x", Clip(scalar(lo), scalar(hi)), energy)
+            squared = builder.add(f"{name}.energy", Sum(), squares, seen=seen)
+        x = builder.add(f"{name}.x", Clip(scalar(lo), scalar(hi)), squared)
         y = builder.add(f"{name}.y0", Add((scalar(fit.beta),), scalar(fit.alpha)), x)
         for step in range(1, fit.steps + 1):
             square = builder.add(f"{name}.y{step}.sq", Mul(), y, y)
@@ -236,10 +226,42 @@ def normalised(builder: Builder, name: str, value: str, centre: float, half: flo
 
 def limited(builder: Builder, name: str, value: str, centre: float, half: float) -> str:
     """`clip(value - centre, -half, half)`, whose whole range counts, not the calibrated alone."""
-    ends = np.asarray(-half), np.asarray(half)
-    builder.ranges[f"{name}.limited"] = Range(*ends, np.square(ends[1]))
+    ends = scalar(-half), scalar(half)
     moved = builder.add(f"{name}.moved", Add((scalar(1.0),), scalar(-centre)), value)
-    return builder.add(f"{name}.limited", Clip(scalar(-half), scalar(half)), moved)
+    return builder.add(f"{name}.limited", Clip(*ends), moved, seen=Range(*ends))
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Where a value of the score saturates: its domain is `lo` to `hi` from `centre`.
+
+    All three are in units of the value `moved`, which is the value less the centre; `unit` is that
+    unit's real value.
+    """
+
+    moved: str
+    centre: float
+    lo: float
+    hi: float
+    unit: float
+
+
+def limit_of(score: Graph, value: str) -> Limit | None:
+    """The limit that `lower` put on a value, at any later stage; None where no score reads it."""
+    shift: Add | None = None
+    for node in score.nodes:
+        if node.inputs != (value,):
+            continue
+        match node.op:
+            case Clip() as clip if shift is not None:
+                scale = score.types[value].scale
+                unit = 1.0 if scale is None else float(scale)
+                return Limit(value, -float(shift.offset), float(clip.lo), float(clip.hi), unit)
+            case Add() as shift:
+                value = node.name
+            case Requant() if shift is None:
+                value = node.name
+    return None
 
 
 NORMAL_BITS = 21
@@ -283,14 +305,19 @@ def _score_rule(node: Node, job: Job) -> Rule:
     return rules.get(type(node.op), keep)
 
 
+def _domain(builder: Builder, statistic: str, job: Job) -> tuple[float, float]:
+    """Centre and half the width of a statistic's domain: its calibrated range, widened."""
+    lo, hi = widened(builder.ranges[statistic])
+    job.note(f"score: {statistic} in [{lo:.6g}, {hi:.6g}], saturated outside")
+    return (lo + hi) / 2, (hi - lo) / 2
+
+
 def _distance(builder: Builder, node: Node, inputs: tuple[str, ...], job: Job) -> str:
     """Limit ed to its domain, about whose middle it keeps all its bits, then scale it."""
-    op, (ed,) = node.op, inputs
+    op, (statistic,), (ed,) = node.op, node.inputs, inputs
     assert isinstance(op, DistanceScore)
-    lo, hi = widened(builder.ranges["ed"])
-    job.note(f"score: ed in [{lo:.6g}, {hi:.6g}], saturated outside")
-    centre = (lo + hi) / 2
-    value = limited(builder, "ed_normal", ed, centre, (hi - lo) / 2)
+    centre, half = _domain(builder, statistic, job)
+    value = limited(builder, f"{statistic}_normal", ed, centre, half)
     scaled = Add((scalar(op.factor),), scalar(op.offset + op.factor * centre))
     return _stored_logit(builder, builder.add(node.name, scaled, value))
 
@@ -309,19 +336,12 @@ def _polynomial(builder: Builder, node: Node, inputs: tuple[str, ...], job: Job)
     """Shift to variables in [-1, 1] in rational arithmetic, then Horner in both."""
     op = node.op
     assert isinstance(op, PolynomialScore)
-    centres, halves, variables = [], [], []
-    for name, value in zip(("ed", "vd"), inputs, strict=True):
-        lo, hi = widened(builder.ranges[name])
-        centre, half = (lo + hi) / 2, (hi - lo) / 2
-        job.note(f"score: {name} in [{lo:.6g}, {hi:.6g}], saturated outside")
-        centres.append(centre)
-        halves.append(half)
-        variables.append((value, centre, half))
-    table = shifted(op.polynomial, centres[0], halves[0], centres[1], halves[1])
+    domains = [_domain(builder, statistic, job) for statistic in node.inputs]
     u, v = (
-        normalised(builder, f"{name}_normal", *variable)
-        for name, variable in zip(("ed", "vd"), variables, strict=True)
+        normalised(builder, f"{statistic}_normal", value, *domain)
+        for statistic, value, domain in zip(node.inputs, inputs, domains, strict=True)
     )
+    table = shifted(op.polynomial, *domains[0], *domains[1])
     total = _bivariate(builder, node.name, table, u, v)
     return _stored_logit(builder, total)
 

@@ -15,6 +15,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
+from cimtool.ir.calibration import UNCALIBRATED
 from cimtool.ir.format import Ratio, integer_limits, ratio, round_half_up
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.program import Builder, Graph, Node, Program, Rule, keep, rewrite, score_inputs
@@ -59,7 +60,7 @@ def quantize(program: Program, job: Job) -> Program:
     graphs = []
     for graph in (program.text, program.video):
         quantized = rewrite(graph, _Quantizer(graph, job, scales).rule)
-        quantized = replace(quantized, ranges={})
+        quantized = replace(quantized, calibration=UNCALIBRATED)
         if job.settings.bias_correction:
             rows = job.rows(graph.name)
             quantized = correct_bias(quantized, rows, layer_means(graph, rows))
@@ -67,7 +68,7 @@ def quantize(program: Program, job: Job) -> Program:
     text, video = graphs
     rule = _Quantizer(program.score, job, scales).rule
     score = rewrite(program.score, rule, score_inputs(text, video))
-    return Program(text, video, replace(score, ranges={}))
+    return Program(text, video, replace(score, calibration=UNCALIBRATED))
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def evaluate(
         _add(table, stage.name, scores, stage.program, features)
         if stage.name in ("lowered", stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
-            found += domains(simulator, stage.name, features, data.right)
+            found += domains(simulator, stage.name, features, data.right, head.limited)
     return Evaluation(
         Reference(head.surrogate if known is None else references.name),
         None if known is None else known.scatter,

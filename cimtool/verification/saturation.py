@@ -8,18 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.ir.arithmetic import Add, Clip, Store
+from cimtool.ir.arithmetic import Store
 from cimtool.ir.format import requant
 from cimtool.ir.integer import Quantize, Requant
-from cimtool.ir.program import MODALITIES, Graph, Program
+from cimtool.ir.program import MODALITIES, Program
 from cimtool.ir.types import INT_LIMIT
 from cimtool.loading.embeddings import Embeddings
+from cimtool.passes.lower import Limit, limit_of
 from cimtool.simulation.simulator import Features, Simulator
 
 STORED_ROWS = 256
 """Rows of each modality on which stored values are counted."""
-
-STATISTICS = ("ed", "vd", "cosine")
 
 
 @dataclass(frozen=True)
@@ -62,30 +61,29 @@ class Stored:
 
 
 def domains(
-    simulator: Simulator, stage: str, features: Mapping[str, Features], right: IntArray
+    simulator: Simulator,
+    stage: str,
+    features: Mapping[str, Features],
+    right: IntArray,
+    limited: Mapping[str, str],
 ) -> tuple[Domain, ...]:
-    """Count the pairs whose ed or vd saturate in a stage after `lower`, on its own features.
+    """Count the pairs whose statistics saturate in a stage after `lower`, on its own features.
 
-    `features` are by modality, `right` [n] is the right video of each text. A statistic that the
-    score does not use has no domain.
+    `features` are by modality, `right` [n] is the right video of each text, `limited` the head's. A
+    statistic that the score does not use has no domain.
     """
-    graph = simulator.program.score
+    score = simulator.program.score
     text, video = (features[modality] for modality in MODALITIES)
     counters = [
-        _Counter(stage, statistic, *_limits(graph, statistic))
-        for statistic in STATISTICS
-        if moved(statistic) in graph.by_name
+        _Counter(stage, statistic, limit)
+        for statistic, value in limited.items()
+        if (limit := limit_of(score, value)) is not None
     ]
-    names = [moved(counter.statistic) for counter in counters]
+    names = [counter.limit.moved for counter in counters]
     for rows, values in simulator.iter_score(text, video, names):
         for name, counter in zip(names, counters, strict=True):
             counter.add(values[name], right[rows])
     return tuple(counter.domain(len(video["mu"])) for counter in counters)
-
-
-def moved(statistic: str) -> str:
-    """The value of the lowered score that is `statistic` less the centre of its domain."""
-    return f"{statistic}_normal.moved"
 
 
 @dataclass
@@ -94,10 +92,7 @@ class _Counter:
 
     stage: str
     statistic: str
-    centre: float
-    lo: float
-    hi: float
-    unit: float
+    limit: Limit
     seen_lo: float = np.inf
     seen_hi: float = -np.inf
     outside: int = 0
@@ -106,7 +101,7 @@ class _Counter:
 
     def add(self, values: FloatArray, right: IntArray) -> None:
         """Count a block [rows, m] whose right columns are `right` [rows]."""
-        beyond = (values < self.lo) | (values > self.hi)
+        beyond = (values < self.limit.lo) | (values > self.limit.hi)
         self.seen_lo = min(self.seen_lo, float(values.min()))
         self.seen_hi = max(self.seen_hi, float(values.max()))
         self.outside += int(np.count_nonzero(beyond))
@@ -115,9 +110,10 @@ class _Counter:
 
     def domain(self, columns: int) -> Domain:
         """What was counted over all blocks of `columns` videos."""
+        limit = self.limit
         lo, hi, seen_lo, seen_hi = (
-            (end + self.centre) * self.unit
-            for end in (self.lo, self.hi, self.seen_lo, self.seen_hi)
+            (end + limit.centre) * limit.unit
+            for end in (limit.lo, limit.hi, self.seen_lo, self.seen_hi)
         )
         share = self.outside / (self.right * columns)
         return Domain(
@@ -131,17 +127,6 @@ class _Counter:
             self.right_outside,
             self.right,
         )
-
-
-def _limits(graph: Graph, statistic: str) -> tuple[float, float, float, float]:
-    """Centre of a statistic's domain, its ends from there, and the unit of all three."""
-    shift = graph.by_name[moved(statistic)].op
-    limit = graph.by_name[f"{statistic}_normal.limited"].op
-    if not (isinstance(shift, Add) and isinstance(limit, Clip)):
-        raise TypeError(f"{statistic} is limited by {shift.name} and {limit.name}")
-    scale = graph.types[moved(statistic)].scale
-    unit = 1.0 if scale is None else float(scale)
-    return -float(shift.offset), float(limit.lo), float(limit.hi), unit
 
 
 def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tuple[Stored, ...]:

@@ -11,6 +11,7 @@ from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Clip, Mul, Mvm, Sum, scalar
+from cimtool.ir.calibration import Calibration, Range
 from cimtool.ir.heads import assemble
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import (
@@ -18,7 +19,6 @@ from cimtool.ir.program import (
     Graph,
     Node,
     Program,
-    Range,
     Rule,
     check,
     keep,
@@ -87,7 +87,7 @@ def test_a_rule_replaces_a_node_for_all_its_users() -> None:
 
 
 def test_calibrated_ranges_narrow_real_values_and_never_integers() -> None:
-    seen = {"y": Range(np.asarray(-0.5), np.asarray(0.25), np.asarray(1.0))}
+    seen = Calibration(ranges={"y": Range(np.asarray(-0.5), np.asarray(0.25))})
     node = Node("y", Add((scalar(1.0),), scalar(0.0)), ("x",))
     graph = Graph("text", {"x": real(("n", 2))}, (node,), {"out": "y"}, seen)
     assert (graph.types["y"].lo, graph.types["y"].hi) == (-0.5, 0.25)

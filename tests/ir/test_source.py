@@ -82,6 +82,7 @@ def test_a_layer_norm_stays_in_its_bounds_which_one_number_far_off_reaches() -> 
     np.testing.assert_allclose(known.hi, found.max(axis=0), rtol=1e-9)
 
 
-def test_a_layer_norm_divides_centred_rows_by_the_root_of_its_energy() -> None:
+def test_a_layer_norm_divides_centred_rows_by_the_root_of_their_squares() -> None:
     centred = SPREAD - SPREAD.mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(NORM.energy(SPREAD), np.square(centred).sum(axis=1) + 4 * NORM.eps)
+    wanted = np.square(centred).sum(axis=1) + 4 * NORM.eps
+    np.testing.assert_allclose(NORM.squared_norms(SPREAD), wanted)

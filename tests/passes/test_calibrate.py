@@ -12,16 +12,9 @@ from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.calibration import REACHES
 from cimtool.ir.program import Program
-from cimtool.passes.calibrate import (
-    INPUT_MARGIN,
-    PROFILE,
-    calibrate,
-    calibration_key,
-    norm_energy,
-    outward,
-    stored_error,
-)
+from cimtool.passes.calibrate import INPUT_MARGIN, calibrate, calibration_key, outward
 from cimtool.passes.fold import fold
 from cimtool.simulation.simulator import Simulator
 
@@ -52,16 +45,17 @@ def test_every_value_of_a_projector_has_a_range_that_holds_it(models: SimpleName
     simulator = Simulator(made)
     for graph, x in zip((made.text, made.video), models.data, strict=True):
         names = [node.name for node in graph.nodes]
-        assert set(graph.ranges) == {"x", *names}
+        assert set(graph.calibration.ranges) == {"x", *names}
         for name, value in simulator.values(graph.name, x.astype(np.float32), names).items():
-            seen = graph.ranges[name]
+            seen = graph.calibration.ranges[name]
             assert (seen.lo <= value.min(axis=0)).all()
             assert (seen.hi >= value.max(axis=0)).all()
             span = np.abs(value).max()
             assert (np.abs(seen.hi - value.max(axis=0)) <= 2.0**-9 * span).all()
-            energy = np.square(value).mean(axis=0)
-            assert (seen.energy >= energy * (1 - 1e-12)).all()
-            assert (seen.energy <= energy * (1 + 2.0**-9)).all()
+            mean_square = np.square(value).mean(axis=0)
+            found = graph.calibration.mean_squares[name]
+            assert (found >= mean_square * (1 - 1e-12)).all()
+            assert (found <= mean_square * (1 + 2.0**-9)).all()
 
 
 def test_ed_and_vd_are_seen_over_all_pairs(models: SimpleNamespace) -> None:
@@ -73,19 +67,19 @@ def test_ed_and_vd_are_seen_over_all_pairs(models: SimpleNamespace) -> None:
     ]
     ((_, pairs),) = simulator.iter_score(*features, ["ed", "vd"])
     for name, value in pairs.items():
-        seen = made.score.ranges[name]
+        seen = made.score.calibration.ranges[name]
         assert value.min() - 2.0**-9 * abs(value.min()) <= seen.lo <= value.min()
         assert value.max() <= seen.hi <= value.max() * (1 + 2.0**-9)
-    assert made.score.ranges["text.mu"] is made.text.ranges["mu_stored"]
+    assert made.score.types["text.mu"].hi is made.text.calibration.ranges["mu_stored"].hi
 
 
 def test_the_norm_before_a_normalisation_is_seen(models: SimpleNamespace) -> None:
     made = calibrated(models, models.branches, models.unit)
     rows = Simulator(made).values("text", models.unit[0].astype(np.float32), ["mu_sum"])["mu_sum"]
-    seen = made.text.ranges[norm_energy("mu")]
-    energy = np.square(rows).sum(axis=1)
-    assert seen.lo <= energy.min()
-    assert seen.hi >= energy.max()
+    seen = made.text.calibration.squared_norms["mu"]
+    squared_norms = np.square(rows).sum(axis=1)
+    assert seen.lo <= squared_norms.min()
+    assert seen.hi >= squared_norms.max()
 
 
 def test_a_percentile_narrows_what_layers_alone_read(models: SimpleNamespace) -> None:
@@ -93,8 +87,10 @@ def test_a_percentile_narrows_what_layers_alone_read(models: SimpleNamespace) ->
         calibrated(models, models.small, models.data, calibrator=c)
         for c in ("minmax", "percentile")
     )
-    for name, seen in narrow.text.ranges.items():
-        widest = [np.maximum(-r.lo, r.hi).max() for r in (seen, plain.text.ranges[name])]
+    for name, seen in narrow.text.calibration.ranges.items():
+        widest = [
+            np.maximum(-r.lo, r.hi).max() for r in (seen, plain.text.calibration.ranges[name])
+        ]
         if name in ("x", "relu1", "relu2"):
             assert widest[0] < widest[1], name
         else:
@@ -106,7 +102,9 @@ def test_a_value_that_is_read_elsewhere_too_keeps_its_range(models: SimpleNamesp
         calibrated(models, models.branches, models.unit, calibrator=c)
         for c in ("minmax", "percentile")
     )
-    np.testing.assert_array_equal(narrow.text.ranges["x"].hi, plain.text.ranges["x"].hi)
+    np.testing.assert_array_equal(
+        narrow.text.calibration.ranges["x"].hi, plain.text.calibration.ranges["x"].hi
+    )
 
 
 def test_a_channel_beyond_the_percentile_has_a_range_in_order(models: SimpleNamespace) -> None:
@@ -114,7 +112,7 @@ def test_a_channel_beyond_the_percentile_has_a_range_in_order(models: SimpleName
     data[:, :, 3] += 50.0
     made = calibrated(models, models.small, data, calibrator="percentile")
     for graph in made.graphs:
-        for name, seen in graph.ranges.items():
+        for name, seen in graph.calibration.ranges.items():
             assert np.all(seen.lo <= seen.hi), name
 
 
@@ -124,7 +122,8 @@ def test_mse_measures_what_each_layer_input_errs_in_its_own_bits(models: SimpleN
     )
     rows = models.data[0].astype(np.float32).astype(np.float64)
     for name, bits, signed in (("x", 7, True), ("relu1", 5, False)):
-        seen = made.text.ranges[stored_error(name, bits)]
+        seen = made.text.calibration.ranges[name]
+        found = made.text.calibration.storing_errors[name, bits].errors[6]
         value = (
             INPUT_MARGIN * rows
             if name == "x"
@@ -132,12 +131,12 @@ def test_mse_measures_what_each_layer_input_errs_in_its_own_bits(models: SimpleN
         )
         largest = 2 ** (bits - signed) - 1
         top = np.maximum(-seen.lo, seen.hi)
-        step = np.where(top > 0, top, 1.0) * 2.0 ** PROFILE[6] / largest
+        step = np.where(top > 0, top, 1.0) * 2.0 ** REACHES[6] / largest
         codes = np.clip(np.rint(value / step), -largest, largest)
         errors = np.square(codes * step - value).mean(axis=0)
-        assert (seen.energy[6] >= errors * (1 - 1e-9)).all()
-        assert (seen.energy[6] <= errors * (1 + 2.0**-9)).all()
-    assert stored_error("mu", 5) not in made.text.ranges
+        assert (found >= errors * (1 - 1e-9)).all()
+        assert (found <= errors * (1 + 2.0**-9)).all()
+    assert ("mu", 5) not in made.text.calibration.storing_errors
 
 
 def test_what_decides_the_ranges(models: SimpleNamespace) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm, Store
+from cimtool.ir.calibration import REACHES, Calibration, StoringErrors
 from cimtool.ir.heads import plus
-from cimtool.ir.program import Builder, Graph, Range
+from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import real
-from cimtool.passes.calibrate import PROFILE, stored_error
 from cimtool.passes.formats import (
     Format,
     covering,
@@ -77,12 +77,12 @@ def input_format(residual: bool, equalise: bool = True) -> Format:
 
 
 def profiled_format(weight_bits: int, error_of_clipping: float) -> Format:
-    """The format of the layer's input where each step of PROFILE was seen to err so much."""
-    steps = TOPS * 2.0 ** PROFILE[:, None] / 127
-    clipped = PROFILE[:, None] < 0
-    seen = Range(-TOPS, TOPS, steps**2 / 12 + clipped * error_of_clipping)
-    ranges = {"x": Range(-TOPS, TOPS, TOPS**2 / 3), stored_error("x", 8): seen}
-    graph = replace(layer(False), ranges=ranges)
+    """The format of the layer's input where these errors were seen at each of REACHES."""
+    steps = TOPS * 2.0 ** REACHES[:, None] / 127
+    clipped = REACHES[:, None] < 0
+    seen = StoringErrors(TOPS, steps**2 / 12 + clipped * error_of_clipping)
+    calibration = Calibration(mean_squares={"x": TOPS**2 / 3}, storing_errors={("x", 8): seen})
+    graph = replace(layer(False), calibration=calibration)
     settings = resolve(load_target("ideal"), None, {"weight_bits": weight_bits})
     return layer_input_format(graph, "x.stored", STORED, settings)
 

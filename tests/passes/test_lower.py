@@ -88,7 +88,7 @@ def test_the_score_is_exact_inside_the_domain_and_saturates_outside(
 ) -> None:
     job = models.job(*models.data)
     calibrated, lowered = stages(models.small, job)
-    ranges = calibrated.score.ranges
+    ranges = calibrated.score.calibration.ranges
     (ed_lo, ed_hi), (vd_lo, vd_hi) = (widened(ranges[name]) for name in ("ed", "vd"))
     assert ed_lo == float(ranges["ed"].lo) - DOMAIN_MARGIN * float(
         ranges["ed"].hi - ranges["ed"].lo
@@ -149,7 +149,7 @@ def test_alike_readers_share_one_store(models: SimpleNamespace) -> None:
 
 def test_a_range_without_span_is_widened_too(models: SimpleNamespace) -> None:
     calibrated, _ = stages(models.small, models.job(*models.data))
-    seen = calibrated.score.ranges["ed"]
+    seen = calibrated.score.calibration.ranges["ed"]
     lo, hi = widened(replace(seen, lo=seen.hi))
     assert lo < float(seen.hi) < hi
 
@@ -277,7 +277,7 @@ def test_a_distance_is_scaled_inside_its_domain_and_saturates_outside(
     job = models.job(*models.data, notes=notes)
     calibrated = calibrate(fold(program, job), job)
     score = lower(calibrated, job).score
-    lo, hi = widened(calibrated.score.ranges["ed"])
+    lo, hi = widened(calibrated.score.calibration.ranges["ed"])
     assert f"score: ed in [{lo:.6g}, {hi:.6g}], saturated outside" in notes
     assert list(score.outputs.values()) == ["logit.stored"]
     # The stored logit has room for the whole domain, not for the calibrated part of it alone.

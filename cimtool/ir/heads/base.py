@@ -77,6 +77,11 @@ class Head(Named):
         return False
 
     @property
+    def limited(self) -> Mapping[str, str]:
+        """The values of its score graph that saturate, by the name that reports give them."""
+        return {name: name for name in self.statistics}
+
+    @property
     def measure(self) -> str:
         """What reports call its scores: `logit`, or `score` where it is none."""
         return "logit" if self.predicts_logit else "score"

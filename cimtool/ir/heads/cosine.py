@@ -22,6 +22,11 @@ class Cosine(Head, name="cosine"):
 
     surrogate = "cosine"
 
+    @property
+    def limited(self) -> Mapping[str, str]:
+        """The cosine itself, at twice what unit rows can give."""
+        return {"cosine": "mu.mu"}
+
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         last = builder.by_name.get(mu)
         if last is None or not isinstance(last.op, L2Normalize):
