@@ -19,7 +19,7 @@ from cimtool.ir import arithmetic as _operations
 from cimtool.ir import integer as _integer_operations
 from cimtool.ir import scores as _score_operations
 from cimtool.ir import source as _source_operations
-from cimtool.ir.op import Op
+from cimtool.ir.op import UNSTORED, Op
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import Type
 
@@ -122,6 +122,7 @@ def _node_json(graph: Graph, node: Node, constants: ConstantTable, prefix: str) 
     fields = {
         field.name: _encoded(getattr(node.op, field.name), constants, f"{own}.{field.name}")
         for field in dataclasses.fields(node.op)  # type: ignore[arg-type]
+        if field.metadata != UNSTORED
     }
     return {
         "name": node.name,

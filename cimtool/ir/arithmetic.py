@@ -5,14 +5,14 @@ After `lower` nothing else stands in a program but these and `Store`/`Axis`, whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
 from cimtool.ir.limits import emit_limits
-from cimtool.ir.op import Op
+from cimtool.ir.op import UNSTORED, Op
 from cimtool.ir.types import (
     INT_LIMIT,
     RangeError,
@@ -28,16 +28,26 @@ if TYPE_CHECKING:
     from cimtool.emit.writer import GraphWriter
 
 
+@dataclass(frozen=True)
+class Tensors:
+    """The full keys of a checkpoint's tensors that a layer's weight, and its bias if any, are."""
+
+    weight: str
+    bias: str | None
+
+
 @dataclass(frozen=True, eq=False)
 class Mvm(Op, name="mvm"):
     """Matrix-vector products with a trained matrix: `x @ weight + bias`, [rows, K] -> [rows, N].
 
-    `scale` [N] is the real value of one unit of each integer sum, None for real numbers.
+    `scale` [N] is the real value of one unit of each integer sum, None for real numbers. `tensors`
+    say where the layer is from as long as its numbers are those of a checkpoint; no file keeps it.
     """
 
     weight: Array
     bias: Array
     scale: Array | None = None
+    tensors: Tensors | None = field(default=None, metadata=UNSTORED)
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs

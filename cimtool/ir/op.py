@@ -12,6 +12,9 @@ from cimtool.ir.types import Type
 if TYPE_CHECKING:
     from cimtool.emit.writer import GraphWriter
 
+UNSTORED = {"stored": False}
+"""The metadata of an operation's field that no file keeps."""
+
 
 class Op(Named):
     """Base of all operations: frozen dataclasses whose fields are attributes and constants."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import Clip, Mvm, scalar
+from cimtool.ir.arithmetic import Clip, Mvm, Tensors, scalar
 from cimtool.ir.source import BatchNorm, LayerNorm
 from cimtool.loading.weights import Weights
 
@@ -13,11 +13,15 @@ from cimtool.loading.weights import Weights
 def linear(
     weights: Weights, layer: str, width: int, out: int | None = None, has_bias: bool = True
 ) -> Mvm:
-    """Read torch's `Linear` (weight [out, width]) as a product with weight [width, out]."""
+    """Read torch's `Linear` (weight [out, width]) as a product with weight [width, out].
+
+    A layer that is read so can be trained further: it knows its tensors.
+    """
     weight = weights.get(layer, "weight", (out, width))
     outputs = weight.shape[0]
     bias = weights.get(layer, "bias", (outputs,)) if has_bias else np.zeros(outputs)
-    return Mvm(np.ascontiguousarray(weight.T), bias)
+    own = Tensors(weights.key(layer, "weight"), weights.key(layer, "bias") if has_bias else None)
+    return Mvm(np.ascontiguousarray(weight.T), bias, tensors=own)
 
 
 def batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:

@@ -71,7 +71,7 @@ def _fold_graph(graph: Graph, centre: FloatArray | None) -> Graph:
         assert centre is not None
         before = builder.by_name.get(inputs[0])
         if before is not None and isinstance(before.op, Mvm) and users[node.inputs[0]] == 1:
-            layer = replace(before.op, bias=before.op.bias - centre)
+            layer = Mvm(before.op.weight, before.op.bias - centre)
             del builder.by_name[inputs[0]], builder.types[inputs[0]]
             value = builder.add(inputs[0], layer, *before.inputs)
         else:

@@ -22,12 +22,11 @@ from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.data import Data, read_data
-from cimtool.loading.layer_map import LayerMap, read_layer_map
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.compiled import Compiler
 from cimtool.training.hardware.loop import Epoch, FineTuning, fine_tuned
-from cimtool.training.hardware.parameters import layer_keys, with_tensors
+from cimtool.training.hardware.parameters import layer_tensors, with_tensors
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def fine_tune(
     named = Path(layer_map) if layer_map else None
     model = trained_model(Path(projectors), poly, a, b, named, say, head)
     checkpoint = read_checkpoint(Path(projectors))
-    keys = layer_keys(checkpoint, LayerMap() if named is None else read_layer_map(named))
+    tensors = layer_tensors(model, checkpoint.file)
     rows = read_data(data, model)
     ranges = calibration_rows(read_data(calibration, model), [])
     conditions = _conditions(chosen, noise, options.seed)
@@ -93,8 +92,8 @@ def fine_tune(
     best = fine_tuned(compiler, rows, options, say)
     new = {}
     for modality, layers in best.weights.items():
-        for node, (weight, bias) in layers.items():  # none of a variance that no score reads
-            own = keys[modality][node]
+        for node, (weight, bias) in layers.items():
+            own = tensors[modality][node]
             new[own.weight] = weight
             if own.bias is not None:
                 new[own.bias] = bias

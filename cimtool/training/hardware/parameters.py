@@ -1,9 +1,8 @@
-"""Which tensors of a checkpoint the layers of a program are, and the checkpoint with new ones."""
+"""The tensors of a checkpoint that a program's layers are, and the checkpoint with new ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,60 +10,31 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.program import MODALITIES, Builder
-from cimtool.ir.types import real
-from cimtool.loading.checkpoint import Checkpoint
-from cimtool.loading.layer_map import LayerMap
-from cimtool.loading.layout import Layout, recognise
-from cimtool.loading.weights import Weights, find_weights
+from cimtool.ir.arithmetic import Mvm, Tensors
+from cimtool.ir.program import Graph
+from cimtool.loading.model import Model
 
 
-@dataclass(frozen=True)
-class Keys:
-    """Where a checkpoint holds a layer's weight, and its bias if it has one."""
-
-    weight: str
-    bias: str | None
-
-
-def layer_keys(checkpoint: Checkpoint, layer_map: LayerMap) -> dict[str, dict[str, Keys]]:
-    """Where the checkpoint holds each layer, by modality and node.
+def layer_tensors(model: Model, file: str) -> dict[str, dict[str, Tensors]]:
+    """Where the checkpoint `file` of a model holds each layer, by modality and node.
 
     Raises CimError for a layer that is not one tensor of the file.
     """
-    both = find_weights(checkpoint, layer_map)
-    layout = recognise(*both)
-    return {
-        modality: _keys_of(layout, weights, modality)
-        for modality, weights in zip(MODALITIES, both, strict=True)
-    }
+    graphs = (model.program.text, model.program.video)
+    return {graph.name: _tensors_of(graph, f"{file}: layout {model.layout}") for graph in graphs}
 
 
-def _keys_of(layout: type[Layout], weights: Weights, modality: str) -> dict[str, Keys]:
-    # A layout does not say which keys it reads, so it gets to see numbers that tell tensors apart.
-    arrays = enumerate(weights.arrays.items(), start=1)
-    marks = {name: np.full(array.shape, float(mark)) for mark, (name, array) in arrays}
-    tower = layout.tower(replace(weights, arrays=marks))
-    builder = Builder(modality, {"x": real(("n", tower.width))})
-    tower.build(builder, "x")
-    found = {}
-    for node in builder.by_name.values():
+def _tensors_of(graph: Graph, where: str) -> dict[str, Tensors]:
+    tensors = {}
+    for node in graph.nodes:
         if isinstance(node.op, Mvm):
-            where = f"layout {layout.name}: {modality}.{node.name}"
-            bias = _key(weights, node.op.bias, where) if node.op.bias.any() else None
-            found[node.name] = Keys(_key(weights, node.op.weight, where), bias)
-    return found
-
-
-def _key(weights: Weights, marked: Array, where: str) -> str:
-    names, mark = list(weights.arrays), float(marked.flat[0])
-    if np.any(marked != mark) or mark not in range(1, len(names) + 1):
-        raise CimError(
-            f"{weights.file}: {where} is computed from several tensors; expected a layer that is "
-            "one tensor of the file, which alone can be fine-tuned"
-        )
-    return weights.keys[names[int(mark) - 1]]
+            if node.op.tensors is None:
+                raise CimError(
+                    f"{where}: {graph.layer(node)} is computed from several tensors; expected a "
+                    "layer that is one tensor of the file, which alone can be fine-tuned"
+                )
+            tensors[node.name] = node.op.tensors
+    return tensors
 
 
 def with_tensors(content: Mapping[str, Any], new: Mapping[str, Array], above: str = "") -> Any:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,25 +8,28 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.arithmetic import Mvm, Tensors
 from cimtool.loading.checkpoint import read_checkpoint, read_torch
-from cimtool.loading.layer_map import LayerMap
-from cimtool.loading.layouts.two_branch import TwoBranch
+from cimtool.loading.model import load_projectors
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.hardware.parameters import Keys, layer_keys, with_tensors
+from cimtool.training.hardware.parameters import layer_tensors, with_tensors
+
+
+def tensors(projectors: Path) -> dict[str, dict[str, Tensors]]:
+    return layer_tensors(load_projectors(projectors), str(projectors))
 
 
 def test_the_layers_of_a_trunk_are_found(small_trunk: DemoFiles) -> None:
-    found = layer_keys(read_checkpoint(small_trunk.projectors), LayerMap())
+    found = tensors(small_trunk.projectors)
     assert list(found["text"]) == ["fc1", "fc2", "mu", "logvar"]
-    assert found["video"]["fc2"] == Keys("video_proj.trunk.3.weight", "video_proj.trunk.3.bias")
+    assert found["video"]["fc2"] == Tensors("video_proj.trunk.3.weight", "video_proj.trunk.3.bias")
 
 
 def test_nested_keys_are_found_and_replaced(small_two_branch: DemoFiles, tmp_path: Path) -> None:
     checkpoint = read_checkpoint(small_two_branch.projectors)
-    keys = layer_keys(checkpoint, LayerMap())["text"]["logvar_proj.3"]
-    assert keys.weight == "text_proj.logvar_proj.3.weight"
-    saved = with_tensors(checkpoint.content, {keys.weight: np.ones((16, 32), np.float32)})
+    own = tensors(small_two_branch.projectors)["text"]["logvar_proj.3"]
+    assert own.weight == "text_proj.logvar_proj.3.weight"
+    saved = with_tensors(checkpoint.content, {own.weight: np.ones((16, 32), np.float32)})
     torch.save(saved, tmp_path / "new.pth")
     content = read_torch(tmp_path / "new.pth")
     assert (content["text_proj"]["logvar_proj.3.weight"] == 1).all()
@@ -35,25 +38,24 @@ def test_nested_keys_are_found_and_replaced(small_two_branch: DemoFiles, tmp_pat
     assert content["config"] == {"dim": 16}
 
 
-def test_a_layer_without_a_bias_has_no_key_for_one(small_trunk: DemoFiles) -> None:
-    checkpoint = read_checkpoint(small_trunk.projectors)
+def test_a_layer_without_a_bias_has_no_key_for_one(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    state = read_torch(small_trunk.projectors)
     heads = ("mu.bias", "logvar.bias")
-    kept = {k: v for k, v in checkpoint.content.items() if not k.endswith(heads)}
-    found = layer_keys(replace(checkpoint, content=kept), LayerMap())
-    assert found["text"]["mu"] == Keys("text_proj.mu.weight", None)
+    kept = {k: torch.from_numpy(v) for k, v in state.items() if not k.endswith(heads)}
+    torch.save(kept, tmp_path / "unbiased.pth")
+    assert tensors(tmp_path / "unbiased.pth")["text"]["mu"] == Tensors("text_proj.mu.weight", None)
 
 
-def test_a_layer_made_of_several_tensors_is_refused(
-    small_two_branch: DemoFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @dataclass(frozen=True)
-    class Mixed:
-        width: int = 16
-
-        def build(self, builder: object, x: str) -> tuple[str, str]:
-            name = builder.add("mixed", Mvm(np.eye(16), np.zeros(16)), x)  # type: ignore[attr-defined]
-            return name, name
-
-    monkeypatch.setattr(TwoBranch, "tower", classmethod(lambda cls, weights: Mixed()))
-    with pytest.raises(CimError, match=r"text\.mixed is computed from several tensors"):
-        layer_keys(read_checkpoint(small_two_branch.projectors), LayerMap())
+def test_a_layer_made_of_several_tensors_is_refused(small_two_branch: DemoFiles) -> None:
+    model = load_projectors(small_two_branch.projectors)
+    nodes = [
+        replace(node, op=Mvm(node.op.weight, node.op.bias)) if isinstance(node.op, Mvm) else node
+        for node in model.program.text.nodes
+    ]
+    text = replace(model.program.text, nodes=tuple(nodes))
+    mixed = replace(model, program=replace(model.program, text=text))
+    with pytest.raises(
+        CimError,
+        match=r"^file: layout two-branch: text\.mu_proj\.0 is computed from several tensors",
+    ):
+        layer_tensors(mixed, "file")
