@@ -16,6 +16,7 @@ from harness import seconds as timed
 import cimtool
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.scores import best_scores
+from cimtool.ir.program import features_of
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.models.trunk import Trunk
 
@@ -44,15 +45,14 @@ def scored(folder: Path, d: int, items: int) -> tuple[float, float]:
     forget_peak()
     matcher = cimtool.load(folder)
     rng = np.random.default_rng(items)
-    known = matcher.simulator.program.score.inputs
+    inputs = matcher.simulator.program.score.inputs
     counts = {"text": QUERIES, "video": items}
     features = {
         modality: {
-            name.partition(".")[2]: rng.integers(
-                int(kind.lo.max()), int(kind.hi.min()), (count, *kind.shape[1:]), endpoint=True
+            name: rng.integers(
+                int(known.lo.max()), int(known.hi.min()), (count, *known.shape[1:]), endpoint=True
             )
-            for name, kind in known.items()
-            if name.startswith(modality)
+            for name, known in features_of(modality, inputs).items()
         }
         for modality, count in counts.items()
     }

@@ -20,6 +20,7 @@ from model import D, compiled, full_size, rows_of
 
 import cimtool
 from cimtool.emit.runtime import Session
+from cimtool.ir.program import MODALITIES, as_inputs, features_of
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 
@@ -55,12 +56,8 @@ def growth(bundle: Path, features: Path) -> tuple[int, int]:
     matcher = cimtool.load(bundle)
     with np.load(features) as stored:
         text, video = (
-            {
-                k.partition(".")[2]: np.concatenate([stored[k]] * COPIES)
-                for k in stored
-                if k.startswith(m)
-            }
-            for m in ("text.", "video.")
+            {k: np.concatenate([v] * COPIES) for k, v in features_of(modality, stored).items()}
+            for modality in MODALITIES
         )
     matcher.score({k: v[:2] for k, v in text.items()}, {k: v[:2] for k, v in video.items()})
     before = trimmed_bytes()
@@ -78,11 +75,7 @@ def main() -> None:
         matcher = cimtool.load(folder)
         text, video = matcher.encode_text(text_rows), matcher.encode_video(video_rows)
         features = folder.parent / "features.npz"
-        np.savez(
-            features,
-            **{f"text.{k}": v for k, v in text.items()},
-            **{f"video.{k}": v for k, v in video.items()},
-        )
+        np.savez(features, **as_inputs("text", text), **as_inputs("video", video))
         output, risen = in_child(growth, folder, features)
         session = Session(folder / "score.onnx", threads=2)
         # What the slow ways score: any Gaussians of this width will do.

@@ -27,6 +27,7 @@ from cimtool.hardware.levels import level_notes
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits, resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.program import as_inputs
 from cimtool.loading.calibration_rows import calibration_digests
 from cimtool.loading.data import Data, files_of, read_data
 from cimtool.loading.embeddings import Embeddings
@@ -188,8 +189,10 @@ def _queries(
         "arrays (`cimtool program BUNDLE --gallery NPZ`)"
     )
     simulator = Simulator(stages[-1].program)
-    features = {modality: simulator.encode(modality, x) for modality, x in fit_rows(data).items()}
-    return {f"{m}.{name}": value for m, own in features.items() for name, value in own.items()}
+    queries: dict[str, Array] = {}
+    for modality, x in fit_rows(data).items():
+        queries |= as_inputs(modality, simulator.encode(modality, x))
+    return queries
 
 
 def fit_rows(data: Embeddings) -> dict[str, Array]:

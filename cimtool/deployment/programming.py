@@ -29,7 +29,7 @@ from cimtool.bundle.bundle import (
 from cimtool.bundle.scores import nearest_items
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.program import MODALITIES, Graph, Program, check
+from cimtool.ir.program import MODALITIES, Graph, Program, check, features_of
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.pipeline import Stage
 from cimtool.passes.tile import CROSSBAR_OPS
@@ -119,7 +119,7 @@ def program_bundle(
         check_chips(use, bundle.target, chips)
     _check_onnx_size(tiled)
     say("fitting converters")
-    queries, right = (_side(bundle.queries, modality) for modality in MODALITIES)
+    queries, right = (features_of(modality, bundle.queries) for modality in MODALITIES)
     matches = program_gallery(graph, right, bundle.settings) if right else None
     fitted = fit_gallery(tiled, queries, matches)
     _check_onnx_size(fitted)
@@ -140,12 +140,6 @@ def program_bundle(
     return Programming(
         write_bundle(folder, _build(bundle, program, gallery, video)), gallery, use, accuracy
     )
-
-
-def _side(queries: Features, modality: str) -> dict[str, Array]:
-    """One modality's features of the calibration pairs that a bundle keeps."""
-    prefix = f"{modality}."
-    return {k.removeprefix(prefix): v for k, v in queries.items() if k.startswith(prefix)}
 
 
 def check_programmable(bundle: Bundle) -> None:

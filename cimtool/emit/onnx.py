@@ -13,7 +13,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, nump
 from cimtool.base.arrays import Array
 from cimtool.emit.functions import DOMAIN, FUNCTIONS, IR_VERSION, OPSET
 from cimtool.ir.arithmetic import Store
-from cimtool.ir.program import Graph, Program
+from cimtool.ir.program import Graph, Program, as_inputs
 from cimtool.ir.types import Shape, Type
 
 FEATURE_ROLES = frozenset({"mu", "s", "s_self"})
@@ -181,7 +181,8 @@ def float_model(program: Program) -> ModelProto:
     for graph, rows in zip((program.text, program.video), ("n", "m"), strict=True):
         inputs[graph.name] = ("FLOAT", (rows, *graph.inputs["x"].shape[1:]))
         values = _emit_tower(writer, graph)
-        features |= {f"{graph.name}.{name}": values[v] for name, v in graph.outputs.items()}
+        outputs = {name: values[value] for name, value in graph.outputs.items()}
+        features |= as_inputs(graph.name, outputs)
     writer.real = "DOUBLE"
     _emit_nodes(writer, program.score, features, "score/")
     writer.layer = ""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tensors:
+class TensorKeys:
     """The full keys of a checkpoint's tensors that a layer's weight, and its bias if any, are."""
 
     weight: str
@@ -40,14 +40,14 @@ class Tensors:
 class Mvm(Op, name="mvm"):
     """Matrix-vector products with a trained matrix: `x @ weight + bias`, [rows, K] -> [rows, N].
 
-    `scale` [N] is the real value of one unit of each integer sum, None for real numbers. `tensors`
-    say where the layer is from as long as its numbers are those of a checkpoint; no file keeps it.
+    `scale` [N] is the real value of one unit of each integer sum, None for real numbers. `keys` are
+    known as long as the numbers are those of a checkpoint; no file keeps them.
     """
 
     weight: Array
     bias: Array
     scale: Array | None = None
-    tensors: Tensors | None = field(default=None, metadata=UNSTORED)
+    keys: TensorKeys | None = field(default=None, metadata=UNSTORED)
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from cimtool.base.errors import CimError
 from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
@@ -89,7 +90,7 @@ class Program:
     @property
     def gallery_items(self) -> int | None:
         """Items whose columns the score holds; None where it takes videos as they come."""
-        if any(name.startswith("video.") for name in self.score.inputs):
+        if features_of("video", self.score.inputs):
             return None
         (logit,) = self.score.outputs.values()
         return int(self.score.types[logit].shape[1])
@@ -191,12 +192,27 @@ def rewrite(
 
 def score_inputs(text: Graph, video: Graph) -> dict[str, Type]:
     """Input types of `score`: the features of both sides, `text.mu` .. `video.vd_self`."""
-    types = {}
+    types: dict[str, Type] = {}
     for graph, rows in ((text, "n"), (video, "m")):
         for name, value in graph.outputs.items():
             known = graph.types[value]
-            types[f"{graph.name}.{name}"] = replace(known, shape=(rows, *known.shape[1:]))
+            own = replace(known, shape=(rows, *known.shape[1:]))
+            types |= as_inputs(graph.name, {name: own})
     return types
+
+
+Value = TypeVar("Value")
+
+
+def as_inputs(modality: str, features: Mapping[str, Value]) -> dict[str, Value]:
+    """One modality's features by the score's names for them, and a file's: `mu` is `text.mu`."""
+    return {f"{modality}.{name}": value for name, value in features.items()}
+
+
+def features_of(modality: str, inputs: Mapping[str, Value]) -> dict[str, Value]:
+    """One modality's part of what `as_inputs` named."""
+    prefix = f"{modality}."
+    return {k.removeprefix(prefix): value for k, value in inputs.items() if k.startswith(prefix)}
 
 
 def check(program: Program, stage: str, allowed: frozenset[type[Op]]) -> None:
@@ -215,8 +231,8 @@ def check(program: Program, stage: str, allowed: frozenset[type[Op]]) -> None:
         if not known.issuperset(graph.outputs.values()):
             raise RuntimeError(f"{stage} lost an output of {graph.name}")
         _ = graph.types
-    expected = list(score_inputs(program.text, program.video))
+    inputs = score_inputs(program.text, program.video)
     if program.gallery_items is not None:
-        expected = [name for name in expected if name.startswith("text.")]
-    if expected != list(program.score.inputs):
+        inputs = as_inputs("text", features_of("text", inputs))
+    if list(inputs) != list(program.score.inputs):
         raise RuntimeError(f"{stage}: score does not take what text and video return")

@@ -8,6 +8,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.ir.program import features_of
 from cimtool.ir.types import Type
 
 
@@ -27,25 +28,25 @@ def checked_features(
             f"{modality} features are given as {kind_of(features)}; expected arrays by name, "
             f"{as_returned}"
         )
-    names = [key.partition(".")[2] for key in inputs if key.startswith(f"{modality}.")]
-    missing = [name for name in names if name not in features]
+    types = features_of(modality, inputs)
+    missing = [name for name in types if name not in features]
     if missing:
         held = ", ".join(map(str, list(features)[:8])) or "nothing"
         raise CimError(
             f"{modality} features: {missing[0]} is missing; they hold {held}; expected "
-            f"{', '.join(names)}"
+            f"{', '.join(types)}"
         )
-    checked = {name: np.asarray(features[name]) for name in names}
+    checked = {name: np.asarray(features[name]) for name in types}
     rows = checked["mu"].shape[:1]
     for name, array in checked.items():
-        shape = (*rows, *inputs[f"{modality}.{name}"].shape[1:])
+        shape = (*rows, *types[name].shape[1:])
         if array.shape != shape or array.size == 0 or array.dtype.kind not in "iu":
             raise CimError(
                 f"{modality} features: {name} is {array.dtype} {list(array.shape)}; expected "
                 f"integers {list(shape)}, {as_returned}"
             )
         checked[name] = array.astype(np.int64)
-        _check_range(f"{modality} features: {name}", checked[name], inputs[f"{modality}.{name}"])
+        _check_range(f"{modality} features: {name}", checked[name], types[name])
     return checked
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import Clip, Mvm, Tensors, scalar
+from cimtool.ir.arithmetic import Clip, Mvm, TensorKeys, scalar
 from cimtool.ir.source import BatchNorm, LayerNorm
 from cimtool.loading.weights import Weights
 
@@ -19,9 +19,11 @@ def linear(
     """
     weight = weights.get(layer, "weight", (out, width))
     outputs = weight.shape[0]
-    bias = weights.get(layer, "bias", (outputs,)) if has_bias else np.zeros(outputs)
-    own = Tensors(weights.key(layer, "weight"), weights.key(layer, "bias") if has_bias else None)
-    return Mvm(np.ascontiguousarray(weight.T), bias, tensors=own)
+    bias, bias_key = np.zeros(outputs), None
+    if has_bias:
+        bias, bias_key = weights.get(layer, "bias", (outputs,)), weights.key(layer, "bias")
+    keys = TensorKeys(weights.key(layer, "weight"), bias_key)
+    return Mvm(np.ascontiguousarray(weight.T), bias, keys=keys)
 
 
 def batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:

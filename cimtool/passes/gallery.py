@@ -28,7 +28,7 @@ from cimtool.ir.arithmetic import Add, MatMul
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Op
-from cimtool.ir.program import Builder, Graph, Node, keep, rewrite
+from cimtool.ir.program import Builder, Graph, Node, as_inputs, keep, rewrite
 from cimtool.passes.bias import outputs
 from cimtool.passes.converters import FIT_ROWS, fit_steps, refit
 from cimtool.passes.tile import layout
@@ -77,11 +77,8 @@ class _Programmer:
 
     def __init__(self, score: Graph, video: Mapping[str, Array], settings: Settings):
         self.score, self.settings = score, settings
-        self.fixed: dict[str, Array] = {
-            f"video.{name}": value
-            for name, value in video.items()
-            if f"video.{name}" in score.inputs
-        }
+        items = as_inputs("video", video)
+        self.fixed = {name: value for name, value in items.items() if name in score.inputs}
         inputs = {name: known for name, known in score.inputs.items() if name not in self.fixed}
         self.builder = Builder(score.name, inputs)
         self.mapped = {name: name for name in inputs}
@@ -204,7 +201,7 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
 
 def _values(graph: Graph, queries: Mapping[str, Array]) -> dict[str, Array]:
     """What drives each crossbar product of a graph, and what it makes of it, for text features."""
-    inputs = {f"text.{name}": value for name, value in queries.items()}
+    inputs = as_inputs("text", queries)
     names = []
     for node in graph.nodes:
         if isinstance(node.op, CrossbarMvm):

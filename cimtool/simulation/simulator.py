@@ -12,7 +12,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Op
-from cimtool.ir.program import Graph, Node, Program
+from cimtool.ir.program import Graph, Node, Program, as_inputs
 from cimtool.ir.types import Type
 
 ROW_BLOCK = 256
@@ -197,7 +197,7 @@ class Simulator:
         """
         columns, gallery = self.columns(video), {}
         if self.program.gallery_items is None and video is not None:
-            gallery = {f"video.{name}": value for name, value in video.items()}
+            gallery = as_inputs("video", video)
         yield from self._iter_pairs("score", text, gallery, columns, names)
 
     def columns(self, video: Features | None) -> int:
@@ -240,8 +240,8 @@ class Simulator:
             block = slice(start, min(start + height, rows))
 
             def compute(unit: tuple[slice, dict[str, Any]]) -> dict[str, Array]:
-                queries = {f"text.{name}": value[unit[0]] for name, value in text.items()}
-                return runner.values(queries, wanted, unit[1])
+                queries = {name: value[unit[0]] for name, value in text.items()}
+                return runner.values(as_inputs("text", queries), wanted, unit[1])
 
             found = self._pairs(compute, block, chunks) if pairs else compute((block, chunks[0]))
             given = wanted if names is not None else tuple(outputs)

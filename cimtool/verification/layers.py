@@ -16,7 +16,7 @@ from cimtool.hardware.crossbar import Slice, encode_weights, unit_cells
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import ROUNDINGS
-from cimtool.ir.program import MODALITIES, Graph, Program
+from cimtool.ir.program import MODALITIES, Graph, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.fitting import Sums
 from cimtool.passes.pipeline import Stage
@@ -142,7 +142,7 @@ def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
     held = {name: layers for name, graph in graphs.items() if (layers := _layers(graph))}
     if not held:
         return
-    queries = {f"text.{name}": value for name, value in compiled.encode("text", x).items()}
+    queries = as_inputs("text", compiled.encode("text", x))
     for graph, layers in held.items():
         values = Runner(graphs[graph]).values(queries, _names(layers))
         for name, (value, op) in layers.items():

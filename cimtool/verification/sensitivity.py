@@ -17,7 +17,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.integer import Quantize, Requant
-from cimtool.ir.program import MODALITIES, Program
+from cimtool.ir.program import MODALITIES, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import top1_agreement
@@ -149,11 +149,9 @@ class _Model:
 
     def logits(self, real: Collection[str]) -> FloatArray:
         """The logits [n, m] with some parts in real numbers and all others compiled."""
-        features = {
-            f"{modality}.{name}": value
-            for modality in MODALITIES
-            for name, value in self._features(modality, frozenset(real)).items()
-        }
+        features: dict[str, Number] = {}
+        for modality in MODALITIES:
+            features |= as_inputs(modality, self._features(modality, frozenset(real)))
         walk = Walk(self.forms["score"], features, real)
         return walk.outputs()["logit"].real
 

@@ -17,7 +17,7 @@ from cimtool.emit.runtime import Session
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import load_target
-from cimtool.ir.program import Graph, Program
+from cimtool.ir.program import Graph, Program, features_of
 from cimtool.ir.types import integer
 from cimtool.passes import gallery
 from cimtool.passes.gallery import SCORE_LAYERS, distance_graph, fit_gallery, program_gallery
@@ -218,8 +218,7 @@ def test_bounds_hold_for_the_extremes(small: Compiled) -> None:
     }
     names = [*layers(graph), "ed", "vd"]
     values = Simulator(replace(small.program, score=graph))
-    queries = {name.removeprefix("text."): value for name, value in ends.items()}
-    (_, found), *_ = values.iter_score(queries, None, names)
+    (_, found), *_ = values.iter_score(features_of("text", ends), None, names)
     for name in names:
         known = graph.types[name]
         assert integer(known.shape, known.lo, known.hi, 1.0).is_integer

@@ -26,7 +26,7 @@ from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.compiled import Compiler
 from cimtool.training.hardware.loop import Epoch, FineTuning, fine_tuned
-from cimtool.training.hardware.parameters import layer_tensors, with_tensors
+from cimtool.training.hardware.parameters import tensor_keys, with_tensors
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def fine_tune(
     named = Path(layer_map) if layer_map else None
     model = trained_model(Path(projectors), poly, a, b, named, say, head)
     checkpoint = read_checkpoint(Path(projectors))
-    tensors = layer_tensors(model, checkpoint.file)
+    keys = tensor_keys(model, checkpoint.file)
     rows = read_data(data, model)
     ranges = calibration_rows(read_data(calibration, model), [])
     conditions = _conditions(chosen, noise, options.seed)
@@ -93,7 +93,7 @@ def fine_tune(
     new = {}
     for modality, layers in best.weights.items():
         for node, (weight, bias) in layers.items():
-            own = tensors[modality][node]
+            own = keys[modality][node]
             new[own.weight] = weight
             if own.bias is not None:
                 new[own.bias] = bias

@@ -15,7 +15,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.program import MODALITIES, Graph
+from cimtool.ir.program import MODALITIES, Graph, as_inputs
 from cimtool.loading.embeddings import Embeddings
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.compiled import Compiled, Compiler, Weights, rmse
@@ -177,7 +177,7 @@ class _Run:
             found = forward(
                 compiled.plans[modality], {"x": x}, self.parameters[modality], self.draws
             )
-            features |= {f"{modality}.{name}": value for name, value in found.items()}
+            features |= as_inputs(modality, found)
         return forward(compiled.plans["score"], features, {}, self.draws)["logit"]
 
 

@@ -10,31 +10,31 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import Mvm, Tensors
+from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.ir.program import Graph
 from cimtool.loading.model import Model
 
 
-def layer_tensors(model: Model, file: str) -> dict[str, dict[str, Tensors]]:
+def tensor_keys(model: Model, file: str) -> dict[str, dict[str, TensorKeys]]:
     """Where the checkpoint `file` of a model holds each layer, by modality and node.
 
     Raises CimError for a layer that is not one tensor of the file.
     """
     graphs = (model.program.text, model.program.video)
-    return {graph.name: _tensors_of(graph, f"{file}: layout {model.layout}") for graph in graphs}
+    return {graph.name: _keys_of(graph, f"{file}: layout {model.layout}") for graph in graphs}
 
 
-def _tensors_of(graph: Graph, where: str) -> dict[str, Tensors]:
-    tensors = {}
+def _keys_of(graph: Graph, where: str) -> dict[str, TensorKeys]:
+    keys = {}
     for node in graph.nodes:
         if isinstance(node.op, Mvm):
-            if node.op.tensors is None:
+            if node.op.keys is None:
                 raise CimError(
                     f"{where}: {graph.layer(node)} is computed from several tensors; expected a "
                     "layer that is one tensor of the file, which alone can be fine-tuned"
                 )
-            tensors[node.name] = node.op.tensors
-    return tensors
+            keys[node.name] = node.op.keys
+    return keys
 
 
 def with_tensors(content: Mapping[str, Any], new: Mapping[str, Array], above: str = "") -> Any:

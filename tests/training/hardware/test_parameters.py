@@ -8,26 +8,27 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import Mvm, Tensors
+from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.loading.checkpoint import read_checkpoint, read_torch
 from cimtool.loading.model import load_projectors
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.hardware.parameters import layer_tensors, with_tensors
+from cimtool.training.hardware.parameters import tensor_keys, with_tensors
 
 
-def tensors(projectors: Path) -> dict[str, dict[str, Tensors]]:
-    return layer_tensors(load_projectors(projectors), str(projectors))
+def keys(projectors: Path) -> dict[str, dict[str, TensorKeys]]:
+    return tensor_keys(load_projectors(projectors), str(projectors))
 
 
 def test_the_layers_of_a_trunk_are_found(small_trunk: DemoFiles) -> None:
-    found = tensors(small_trunk.projectors)
+    found = keys(small_trunk.projectors)
     assert list(found["text"]) == ["fc1", "fc2", "mu", "logvar"]
-    assert found["video"]["fc2"] == Tensors("video_proj.trunk.3.weight", "video_proj.trunk.3.bias")
+    prefix = "video_proj.trunk.3"
+    assert found["video"]["fc2"] == TensorKeys(f"{prefix}.weight", f"{prefix}.bias")
 
 
 def test_nested_keys_are_found_and_replaced(small_two_branch: DemoFiles, tmp_path: Path) -> None:
     checkpoint = read_checkpoint(small_two_branch.projectors)
-    own = tensors(small_two_branch.projectors)["text"]["logvar_proj.3"]
+    own = keys(small_two_branch.projectors)["text"]["logvar_proj.3"]
     assert own.weight == "text_proj.logvar_proj.3.weight"
     saved = with_tensors(checkpoint.content, {own.weight: np.ones((16, 32), np.float32)})
     torch.save(saved, tmp_path / "new.pth")
@@ -43,7 +44,8 @@ def test_a_layer_without_a_bias_has_no_key_for_one(small_trunk: DemoFiles, tmp_p
     heads = ("mu.bias", "logvar.bias")
     kept = {k: torch.from_numpy(v) for k, v in state.items() if not k.endswith(heads)}
     torch.save(kept, tmp_path / "unbiased.pth")
-    assert tensors(tmp_path / "unbiased.pth")["text"]["mu"] == Tensors("text_proj.mu.weight", None)
+    found = keys(tmp_path / "unbiased.pth")
+    assert found["text"]["mu"] == TensorKeys("text_proj.mu.weight", None)
 
 
 def test_a_layer_made_of_several_tensors_is_refused(small_two_branch: DemoFiles) -> None:
@@ -58,4 +60,4 @@ def test_a_layer_made_of_several_tensors_is_refused(small_two_branch: DemoFiles)
         CimError,
         match=r"^file: layout two-branch: text\.mu_proj\.0 is computed from several tensors",
     ):
-        layer_tensors(mixed, "file")
+        tensor_keys(mixed, "file")
