@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.cli.output import Output
-from cimtool.verification.render import terminal_table
+from cimtool.verification.render import terminal_text
 from cimtool.verification.report import Report, VerificationFailed
 
 
 def report_text(report: Report, width: int, written: Sequence[Path]) -> str:
     """The report for a terminal, and which files hold it."""
-    said = [terminal_table(report, width)]
+    said = [terminal_text(report, width)]
     if written:
         said += ["", f"wrote {', '.join(map(str, written))}"]
     return "\n".join(said)

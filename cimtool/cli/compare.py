@@ -17,7 +17,7 @@ from cimtool.cli.options import (
     reference_option,
 )
 from cimtool.cli.output import Output
-from cimtool.verification.compare import comparison_table
+from cimtool.verification.compare import comparison_text
 
 
 @click.command(cls=Command)
@@ -49,4 +49,4 @@ def command(
             allow_calibration_rows=allow_calibration_rows,
             say=out.say,
         )
-    out.result(found.to_json(), comparison_table(found, out.width))
+    out.result(found.to_json(), comparison_text(found, out.width))

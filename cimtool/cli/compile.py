@@ -20,9 +20,12 @@ from cimtool.cli.options import (
     projectors_option,
     settings_options,
 )
-from cimtool.cli.output import Output, converters_text, table_text
+from cimtool.cli.output import Output, converters_text
 from cimtool.costs.render import layout_lines
 from cimtool.hardware.placement import Layout, Placement, layout, placements
+from cimtool.report.formats import whole
+from cimtool.report.table import Column, Table, make_table
+from cimtool.report.terminal import table_text
 
 
 @click.command(cls=Command)
@@ -94,7 +97,7 @@ def _text(
         f"{model.name} (layout {model.layout}, head {model.head.name}) on {compiled.target.name}",
         "",
     ]
-    lines += [layer_table(layers), "", f"arrays {size}: {layout_lines(plan)[0]}"]
+    lines += [table_text(layer_table(layers)), "", f"arrays {size}: {layout_lines(plan)[0]}"]
     lines += [*layout_lines(plan)[1:], ""]
     lines += [f"* {note}" for note in compiled.notes]
     if bundle is None:
@@ -106,22 +109,33 @@ def _text(
     return "\n".join([*lines, f"next: cimtool verify {folder} --data NPZ"])
 
 
-def layer_table(layers: Sequence[Placement]) -> str:
-    """One line a layer: its matrix, how it is cut, and what its converters do."""
-    head = ("layer", "rows x cols", "weights", "inputs", "groups", "slices", "cycles", "arrays")
+def layer_table(layers: Sequence[Placement]) -> Table:
+    """Each layer: its matrix, how it is cut, and what its converters do."""
+    columns = (
+        Column("layer"),
+        Column("rows x cols", str),
+        Column("weights"),
+        Column("inputs"),
+        Column("groups", whole),
+        Column("slices", whole),
+        Column("cycles", whole),
+        Column("arrays", whole),
+        Column("used", "{:.1%}".format),
+        Column("converters"),
+    )
     rows = [
         (
             one.layer,
             f"{one.rows} x {one.columns}",
             f"{one.weight_bits} {one.encoding}",
             f"{one.input_bits} {one.input_encoding}",
-            str(one.row_groups),
-            str(one.slices),
-            str(one.cycles),
-            f"{one.arrays:,}",
-            f"{one.utilisation:.1%}",
+            one.row_groups,
+            one.slices,
+            one.cycles,
+            one.arrays,
+            one.utilisation,
             converters_text(one.adc_bits, one.steps),
         )
         for one in layers
     ]
-    return table_text([(*head, "used", "converters"), *rows])
+    return make_table("Layers", columns, rows)

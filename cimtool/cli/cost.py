@@ -10,7 +10,7 @@ from cimtool import api
 from cimtool.base.files import replace_texts
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import FILE
-from cimtool.cli.output import Output, json_text, table_text
+from cimtool.cli.output import Output, json_text
 from cimtool.costs.picture import placement_svg
 from cimtool.costs.render import estimate_json, estimate_text
 
@@ -42,5 +42,5 @@ def command(
     picture = placement_svg(found.placements, found.layout, f"{bundle.name} on {found.target.name}")
     texts = {"cost.json": json_text(values) + "\n", "placement.svg": picture}
     written = replace_texts(output or bundle, texts, "the cost")
-    text = estimate_text(found, bundle.name, table_text)
+    text = estimate_text(found, bundle.name)
     out.result({**values, "written": written}, f"{text}\n\nwrote {', '.join(map(str, written))}")

@@ -13,7 +13,7 @@ from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.demo import CACHE, OUT, Walk, walk
 from cimtool.verification.files import REPORT_FILES
-from cimtool.verification.render import terminal_table
+from cimtool.verification.render import terminal_text
 
 
 @click.command(cls=Command)
@@ -42,7 +42,7 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
             "scores": found.scores,
             "report": found.report.to_json(),
         },
-        f"\n{terminal_table(found.report, out.width)}\n\n{_where(found)}",
+        f"\n{terminal_text(found.report, out.width)}\n\n{_where(found)}",
     )
 
 

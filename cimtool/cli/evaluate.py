@@ -16,8 +16,9 @@ from cimtool.cli.options import (
     embeddings_option,
     head_option,
 )
-from cimtool.cli.output import Output, table_text
-from cimtool.evaluation.render import sentences, table_rows
+from cimtool.cli.output import Output
+from cimtool.evaluation.render import figure_table
+from cimtool.report.terminal import table_text
 
 ONNX = ".onnx"
 
@@ -50,7 +51,8 @@ def command(
     """
     data = embeddings_files(paths, "--data")
     found = api.evaluate(data, *_paired(what), say=out.say, **options)
-    text = [table_text(table_rows(found)), "", *sentences(found)]
+    table = figure_table(found)
+    text = [table_text(table), "", *table.footnotes]
     out.result(found.to_json(), "\n".join(text))
 
 

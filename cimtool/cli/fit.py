@@ -11,8 +11,9 @@ import click
 from cimtool import api
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
-from cimtool.cli.output import Output, table_text
-from cimtool.training.fit_page import error_rows, facts, fit_values, headline, report_names
+from cimtool.cli.output import Output
+from cimtool.report.terminal import table_text
+from cimtool.training.fit_page import error_table, facts, fit_values, headline, report_names
 
 
 @click.command(cls=Command)
@@ -40,7 +41,7 @@ def command(
     """
     found = api.fit(teacher, output=output, report=report, say=out.say, **options)
     written = [output, *((report or output.parent) / name for name in report_names(output))]
-    lines = [headline(found), "", table_text(error_rows(found)), ""]
+    lines = [headline(found), "", table_text(error_table(found)), ""]
     lines += [f"{name}: {value}" for name, value in facts(found)]
     lines += ["", *(f"* {note}" for note in found.notes), f"wrote {', '.join(map(str, written))}"]
     next_ = f"cimtool compile --projectors FILE --poly {shlex.quote(str(output))}"

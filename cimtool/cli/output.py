@@ -66,18 +66,6 @@ def _timed(err: bool = False, dim: bool = False) -> Say:
     return say
 
 
-def table_text(rows: Sequence[Sequence[str]]) -> str:
-    """Align rows of cells, the headings first; columns of numbers to the right."""
-    columns = [_aligned(column) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
-
-
-def _aligned(column: Sequence[str]) -> list[str]:
-    width = max(map(len, column))
-    numbers = all(cell.replace(",", "").isdigit() for cell in column[1:])
-    return [cell.rjust(width) if numbers else cell.ljust(width) for cell in column]
-
-
 def json_text(values: Mapping[str, Any]) -> str:
     """Write one JSON object; NumPy numbers as numbers, paths as text, NaN and infinity as null."""
     return json.dumps(_plain(values), indent=2, allow_nan=False)

@@ -10,9 +10,12 @@ import click
 from cimtool import api
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, embeddings_files
-from cimtool.cli.output import Output, converters_text, table_text
+from cimtool.cli.output import Output, converters_text
 from cimtool.costs.memory_use import MemoryUse, StoredMatrix
 from cimtool.deployment.programming import Accuracy, Programming
+from cimtool.report.formats import counted, whole
+from cimtool.report.table import Column, Table, make_table
+from cimtool.report.terminal import table_text
 
 
 @click.command(cls=Command)
@@ -64,7 +67,7 @@ def _text(found: Programming) -> str:
         [
             f"{gallery.file}: {gallery.items:,} items on {found.bundle.target.name} ({kind})",
             "",
-            stored_table(use.matrices),
+            table_text(stored_table(use.matrices)),
             "",
             *(f"* {line}" for line in (*use_lines(use), accuracy_line(found.accuracy))),
             "",
@@ -74,28 +77,35 @@ def _text(found: Programming) -> str:
     )
 
 
-def stored_table(matrices: tuple[StoredMatrix, ...]) -> str:
-    """One line a stored matrix: its products, its cells, and one conversion scheme a drive."""
-    head = ("products", "rows x items", "values", "cells", "arrays", "query bits in cycles")
+def stored_table(matrices: tuple[StoredMatrix, ...]) -> Table:
+    """Each stored matrix: its products, its cells, and one conversion scheme a drive."""
+    columns = (
+        Column("products"),
+        Column("rows x items", str),
+        Column("values"),
+        Column("cells", whole),
+        Column("arrays", whole),
+        Column("query bits in cycles"),
+        Column("converters"),
+    )
     rows = [
         (
             ", ".join(drive.product for drive in one.drives),
             f"{one.rows} x {one.items}",
             f"{one.weight_bits} {one.encoding}",
-            str(one.cells_per_value),
-            f"{one.arrays:,}",
+            one.cells_per_value,
+            one.arrays,
             ", ".join(f"{drive.input_bits} in {drive.cycles}" for drive in one.drives),
             "; ".join(converters_text(drive.adc_bits, drive.steps) for drive in one.drives),
         )
         for one in matrices
     ]
-    return table_text([(*head, "converters"), *rows])
+    return make_table("Stored matrices", columns, rows)
 
 
 def use_lines(use: MemoryUse) -> list[str]:
     """What the gallery takes of the target, a line each; `not given` where it has no figure."""
-    arrays = "array" if use.arrays == 1 else "arrays"
-    lines = [f"{use.arrays:,} {arrays} for the gallery; {_chips(use)}"]
+    lines = [f"{counted(use.arrays, 'array')} for the gallery; {_chips(use)}"]
     lines.append(f"items a chip: {_items(use)}")
     written = f"{use.cells:,} cells are written"
     if use.writes is None:
@@ -112,7 +122,7 @@ def use_lines(use: MemoryUse) -> list[str]:
 def _chips(use: MemoryUse) -> str:
     if use.arrays_per_chip is None or use.chips is None:
         return "arrays a chip: not given"
-    return f"{use.arrays_per_chip:,} a chip: {use.chips:,} {'chip' if use.chips == 1 else 'chips'}"
+    return f"{use.arrays_per_chip:,} a chip: {counted(use.chips, 'chip')}"
 
 
 def _items(use: MemoryUse) -> str:

@@ -11,7 +11,7 @@ import click
 from cimtool import api
 from cimtool.cli.group import AtLeast, Command, OneOf
 from cimtool.cli.options import FILE, embeddings_files, head_option, projectors_option
-from cimtool.cli.output import Output, table_text
+from cimtool.cli.output import Output
 from cimtool.sweeps.choice import parse_budget
 from cimtool.sweeps.grid import parse_grid
 from cimtool.sweeps.render import sweep_text
@@ -100,9 +100,9 @@ def command(
             **options,
         )
     except PointsFailed as failed:
-        out.result(_values(failed.sweep), sweep_text(failed.sweep, table_text))
+        out.result(_values(failed.sweep), sweep_text(failed.sweep))
         raise
-    out.result(_values(found), sweep_text(found, table_text))
+    out.result(_values(found), sweep_text(found))
 
 
 def _values(found: Sweep) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from cimtool.cli.options import (
     projectors_option,
     settings_options,
 )
-from cimtool.cli.output import Output, table_text
+from cimtool.cli.output import Output
 from cimtool.sweeps.choice import parse_budget
 from cimtool.tuning.knobs import ORDER
 from cimtool.tuning.render import tuned_text
@@ -87,4 +87,4 @@ def command(
         say=out.say,
         **options,
     )
-    out.result(found.to_json(), tuned_text(found, table_text))
+    out.result(found.to_json(), tuned_text(found))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import islice
 
-from cimtool.costs.render import counted
 from cimtool.hardware.placement import Layout, Placement
+from cimtool.report.formats import counted
 
 WIDTH = 960
 MARGIN = 16

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from cimtool.costs.estimate import Estimate
+from cimtool.costs.montecarlo import MonteCarlo
 from cimtool.costs.totals import Cost, Quantity
 from cimtool.hardware.placement import Layout
-
-Table = Callable[[Sequence[Sequence[str]]], str]
-NOT_GIVEN = "not given"
-TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns"))
-ENERGIES = ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1, "pJ"))
-
-
-def scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """A value with the largest of `units` that leaves it at 1 or above."""
-    size, unit = next((u for u in units if value >= u[0]), units[-1])
-    return f"{value / size:.4g} {unit}"
+from cimtool.report.formats import (
+    ENERGIES,
+    NOT_GIVEN,
+    TIMES,
+    counted,
+    coverage,
+    scaled,
+    whole,
+)
+from cimtool.report.table import Column, Table, make_table
+from cimtool.report.terminal import table_text
 
 
 def quantity_text(quantity: Quantity, text: Callable[[float], str]) -> str:
@@ -39,17 +40,17 @@ def energy_text(quantity: Quantity) -> str:
     return quantity_text(quantity, lambda value: scaled(value, ENERGIES))
 
 
-def estimate_text(found: Estimate, name: str, table: Table) -> str:
+def estimate_text(found: Estimate, name: str) -> str:
     """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
     blocks = [
         _heading(found, name),
-        table(_layer_rows(found)),
+        table_text(layer_table(found)),
         "\n".join([*layout_lines(found.layout), _area_line(found)]),
-        table(_total_rows(found)),
+        table_text(total_table(found)),
         "\n".join(_missing_lines(found)),
     ]
-    if found.montecarlo is not None:
-        blocks.append(table(_montecarlo_rows(found)))
+    if found.query is not None and found.montecarlo is not None:
+        blocks.append(table_text(montecarlo_table(found.query, found.text, found.montecarlo)))
     blocks.append("\n".join(f"* {line}" for line in assumptions(found)))
     return "\n\n".join(blocks)
 
@@ -60,25 +61,36 @@ def _heading(found: Estimate, name: str) -> str:
     return f"{name} on {found.target.name}, {at}"
 
 
-def _layer_rows(found: Estimate) -> list[tuple[str, ...]]:
-    head = ("layer", "rows x cols", "arrays", "used", "MACs", "cycles", "conversions", "latency")
-    rows: list[tuple[str, ...]] = [(*head, "energy")]
-    for place in found.placements:
-        cost = found.layers[place.layer]
-        rows.append(
-            (
-                place.layer,
-                f"{place.rows} x {place.columns}",
-                f"{place.arrays:,}" if place.shares is None else "shared",
-                f"{place.utilisation:.1%}",
-                f"{cost.macs:,}",
-                f"{cost.drive_cycles:,}",
-                f"{cost.conversions:,}",
-                time_text(cost.latency),
-                energy_text(cost.energy),
-            )
+def layer_table(found: Estimate) -> Table:
+    """Each layer: its size, its arrays, and what one product costs."""
+    columns = (
+        Column("layer"),
+        Column("rows x cols", whole),
+        Column("arrays", whole),
+        Column("used", "{:.1%}".format),
+        Column("MACs", whole),
+        Column("cycles", whole),
+        Column("conversions", whole),
+        Column("latency", whole),
+        Column("energy", whole),
+    )
+    costs = found.layers
+    rows = [
+        (
+            one.layer,
+            f"{one.rows} x {one.columns}",
+            one.arrays if one.shares is None else "shared",
+            one.utilisation,
+            cost.macs,
+            cost.drive_cycles,
+            cost.conversions,
+            time_text(cost.latency),
+            energy_text(cost.energy),
         )
-    return rows
+        for one in found.placements
+        for cost in [costs[one.layer]]
+    ]
+    return make_table("Layers", columns, rows)
 
 
 def layout_lines(plan: Layout) -> list[str]:
@@ -105,11 +117,6 @@ def layout_lines(plan: Layout) -> list[str]:
     return lines
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 chip`, `5 chips`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _area_line(found: Estimate) -> str:
     area = quantity_text(found.area, lambda value: f"{value:.4g} mm2")
     if found.area.value is not None and found.area.lower_bound:
@@ -117,7 +124,7 @@ def _area_line(found: Estimate) -> str:
     return f"area: {area}"
 
 
-def columns(found: Estimate) -> dict[str, Cost]:
+def totals(found: Estimate) -> dict[str, Cost]:
     """The totals by their headings: a text, a video, and a query where there is a gallery."""
     costs = {"one text": found.text, "one video": found.video}
     if found.query is not None:
@@ -125,23 +132,26 @@ def columns(found: Estimate) -> dict[str, Cost]:
     return costs
 
 
-def _total_rows(found: Estimate) -> list[tuple[str, ...]]:
-    costs = columns(found)
-    rows: tuple[tuple[str, Callable[[Cost], str]], ...] = (
-        ("MACs in arrays", lambda c: f"{c.macs:,}"),
-        ("drive cycles", lambda c: f"{c.drive_cycles:,}"),
-        ("conversions", lambda c: f"{c.conversions:,}"),
-        ("shift-and-adds", lambda c: f"{c.shift_adds:,}"),
-        ("digital multiplications", lambda c: f"{c.digital.multiplications:,}"),
-        ("digital additions", lambda c: f"{c.digital.additions:,}"),
-        ("digital shifts, limits", lambda c: f"{c.digital.shifts + c.digital.limits:,}"),
-        ("cells written", lambda c: f"{c.cells_written:,}"),
-        ("latency", lambda c: time_text(c.latency)),
-        ("energy", lambda c: energy_text(c.energy)),
-        ("energy known for", lambda c: f"{percent(c.coverage)} of operations"),
-        ("this energy is", _standing),
-    )
-    return [("", *costs), *((name, *map(cell, costs.values())) for name, cell in rows)]
+def total_table(found: Estimate) -> Table:
+    """The operations, time and energy of a text, a video and a query."""
+    costs = totals(found)
+    rows: dict[str, Callable[[Cost], str | int]] = {
+        "MACs in arrays": lambda c: c.macs,
+        "drive cycles": lambda c: c.drive_cycles,
+        "conversions": lambda c: c.conversions,
+        "shift-and-adds": lambda c: c.shift_adds,
+        "digital multiplications": lambda c: c.digital.multiplications,
+        "digital additions": lambda c: c.digital.additions,
+        "digital shifts, limits": lambda c: c.digital.shifts + c.digital.limits,
+        "cells written": lambda c: c.cells_written,
+        "latency": lambda c: time_text(c.latency),
+        "energy": lambda c: energy_text(c.energy),
+        "energy known for": lambda c: f"{coverage(c.coverage)} of operations",
+        "this energy is": _standing,
+    }
+    columns = [Column(""), *(Column(name, whole) for name in costs)]
+    contents = [(name, *map(figure, costs.values())) for name, figure in rows.items()]
+    return make_table("Totals", columns, contents)
 
 
 def _standing(cost: Cost) -> str:
@@ -150,16 +160,11 @@ def _standing(cost: Cost) -> str:
     return "a lower bound" if cost.energy.lower_bound else "the total"
 
 
-def percent(share: float) -> str:
-    """A share in whole percent, 100% only where it is all."""
-    return "100%" if share == 1 else f"{min(int(100 * share + 0.5), 99)}%"
-
-
 def _missing_lines(found: Estimate) -> list[str]:
     lines = []
     for quantity in ("latency", "energy"):
         missing = dict.fromkeys(
-            part for cost in columns(found).values() for part in getattr(cost, quantity).missing
+            part for cost in totals(found).values() for part in getattr(cost, quantity).missing
         )
         if missing:
             parts = ", ".join(missing)
@@ -172,19 +177,22 @@ def _missing_lines(found: Estimate) -> list[str]:
     return lines + [f"{', '.join(layers)}: {why}" for why, layers in reasons.items()]
 
 
-def _montecarlo_rows(found: Estimate) -> list[tuple[str, ...]]:
-    query, sampled = found.query, found.montecarlo
-    if query is None or sampled is None:
-        return []
-    score = query.macs - found.text.macs + query.digital.multiplications
-    score -= found.text.digital.multiplications
+def montecarlo_table(query: Cost, text: Cost, sampled: MonteCarlo) -> Table:
+    """The score of one query, compiled and sampled."""
+    score = query.macs - text.macs + query.digital.multiplications - text.digital.multiplications
     ratio = sampled.multiplications / score if score else float("inf")
-    return [
-        ("score of one query", "compiled", f"Monte Carlo, K = {sampled.samples}", "times"),
-        ("multiplications", f"{score:,}", f"{sampled.multiplications:,}", f"{ratio:.3g}"),
-        ("normal random numbers", "0", f"{sampled.random_normals:,}", ""),
-        ("sigmoids", "0", f"{sampled.sigmoids:,}", ""),
-    ]
+    columns = (
+        Column("score of one query"),
+        Column("compiled", whole),
+        Column(f"Monte Carlo, K = {sampled.samples}", whole),
+        Column("times", "{:.3g}".format),
+    )
+    rows = (
+        ("multiplications", score, sampled.multiplications, ratio),
+        ("normal random numbers", 0, sampled.random_normals, ""),
+        ("sigmoids", 0, sampled.sigmoids, ""),
+    )
+    return make_table("Compiled and sampled", columns, rows)
 
 
 def assumptions(found: Estimate) -> list[str]:

@@ -1,65 +1,60 @@
-"""An evaluation as a table for a terminal: a line a figure, a column a subject."""
+"""An evaluation for a terminal: a table with a row a figure, a column a subject, and sentences."""
 
 from __future__ import annotations
 
-from cimtool.evaluation.run import Evaluation, Score
-from cimtool.reference.queries import RECALLS, WAYS
+from cimtool.evaluation.run import Evaluation
+from cimtool.reference.bootstrap import Change
+from cimtool.reference.queries import RECALLS, WAY_NAMES
+from cimtool.report.table import Cell, Column, Content, Table, make_table
 
-ARROWS = {"text_to_video": "text to video", "video_to_text": "video to text"}
-Cells = list[str]
 
-
-def table_rows(found: Evaluation) -> list[Cells]:
-    """Headings, then a line a figure; each subject after the first also less the first."""
-    head = ["", *(f"{one.name} ({one.kind}, {one.head})" for one in found.scores[:1])]
-    for one in found.scores[1:]:
-        head += [f"{one.name} ({one.kind}, {one.head})", "less the first"]
+def figure_table(found: Evaluation) -> Table:
+    """Each figure of each subject, and of each after the first what it is less the first's."""
+    columns = [Column("")]
+    for number, one in enumerate(found.scores):
+        columns.append(Column(f"{one.name} ({one.kind}, {one.head})", str))
+        columns += [Column("less the first", str)] * (number > 0)
     known = found.scores[0].figures
-    return [head, *([label, *_cells(found, name)] for label, name in _lines() if name in known)]
+    rows = [(label, *_cells(found, name)) for name, label in _labels().items() if name in known]
+    return make_table("Retrieval", columns, rows, footnotes=sentences(found))
 
 
-def _lines() -> list[tuple[str, str]]:
-    """The label and the name of every figure that there may be."""
-    found = []
-    for way in WAYS:
-        figures = {f"R@{k}, %": f"r{k}" for k in RECALLS} | {
-            "median rank": "median_rank",
-            "mean rank": "mean_rank",
-            "mAP, %": "map",
-            "mAP@50, %": "map50",
-        }
-        found += [(f"{ARROWS[way]}: {label}", f"{name}_{way}") for label, name in figures.items()]
-    return [*found, ("cosine gap", "cosine_gap")]
+def _labels() -> dict[str, str]:
+    """The label of every figure that there may be, by its name."""
+    figures = {
+        **{f"r{k}": f"R@{k}, %" for k in RECALLS},
+        "median_rank": "median rank",
+        "mean_rank": "mean rank",
+        "map": "mAP, %",
+        "map50": "mAP@50, %",
+    }
+    labels = {
+        f"{name}_{way}": f"{said}: {label}"
+        for way, said in WAY_NAMES.items()
+        for name, label in figures.items()
+    }
+    return {**labels, "cosine_gap": "cosine gap"}
 
 
-def _cells(found: Evaluation, name: str) -> Cells:
-    first, *others = found.scores
-    cells = [_figure(first, name)]
-    for one in others:
-        cells += [_figure(one, name), _difference(one, name)]
+def _cells(found: Evaluation, name: str) -> list[Content]:
+    cells: list[Content] = []
+    for number, one in enumerate(found.scores):
+        interval = one.intervals[name]
+        cells.append(_cell(Change(one.figures[name], interval.low, interval.high), name, ""))
+        cells += [_cell(one.differences[name], name, "+") for _ in range(number > 0)]
     return cells
 
 
-def _figure(score: Score, name: str) -> str:
-    own = score.intervals[name]
-    value, low, high = (_number(x, name) for x in (score.figures[name], own.low, own.high))
-    return f"{value} [{low}, {high}]"
+def _cell(value: Change, name: str, sign: str) -> Cell:
+    """A figure or, with a `sign`, a difference; `*` marks one whose interval leaves out 0."""
+    text, low, high = (_number(x, name, sign) for x in (value.value, value.low, value.high))
+    star = " *" if sign and value.is_real else ""
+    return Cell(text, value.value, f"[{low}, {high}]{star}")
 
 
-def _difference(score: Score, name: str) -> str:
-    own = score.differences[name]
-    value, low, high = (_number(x, name, "+") for x in (own.value, own.low, own.high))
-    return f"{value} [{low}, {high}]" + (" *" if own.is_real else "")
-
-
-def _number(value: float, name: str, sign: str = "") -> str:
-    if name == "cosine_gap":
-        return _rounded(value, 4, sign)
-    return _rounded(value if "rank" in name else 100 * value, 1, sign)
-
-
-def _rounded(value: float, digits: int, sign: str) -> str:
-    return f"{round(value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
+def _number(value: float, name: str, sign: str) -> str:
+    digits, scale = (4, 1) if name == "cosine_gap" else (1, 1 if "rank" in name else 100)
+    return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
 
 
 def sentences(found: Evaluation) -> list[str]:

@@ -13,7 +13,7 @@ from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say
 from cimtool.evaluation.ranking import check_truth, found_by_label, found_by_pairs
-from cimtool.evaluation.subjects import Subject, numbered
+from cimtool.evaluation.subjects import Subject
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change, Interval, Samples
 from cimtool.reference.metrics import common_mean, settle
@@ -25,6 +25,7 @@ from cimtool.reference.queries import (
     ranking_figures,
     uncertainties,
 )
+from cimtool.report.formats import numbered
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import GAP_DECIMALS
 from cimtool.verification.evaluate import encode, real_means

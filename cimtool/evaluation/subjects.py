@@ -150,11 +150,3 @@ def bundle_subject(folder: Path | str, data: Data, seen_rows: bool) -> Subject:
     check_gallery(bundle, rows)
     trained = bundle.stages[0].program
     return Subject(bundle.name, "compiled", card.head, trained, bundle.program, rows, card.warnings)
-
-
-def numbered(names: list[str]) -> list[str]:
-    """Names as they are, numbered where some are the same."""
-    return [
-        name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})"
-        for i, name in enumerate(names)
-    ]

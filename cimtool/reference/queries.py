@@ -30,7 +30,8 @@ from cimtool.reference.metrics import (
     ranks,
 )
 
-WAYS = ("text_to_video", "video_to_text")
+WAY_NAMES = {"text_to_video": "text to video", "video_to_text": "video to text"}
+WAYS = tuple(WAY_NAMES)
 RECALLS = (1, 5, 10)
 FEW_BEST = 50
 """The best items that mAP@50 looks at."""

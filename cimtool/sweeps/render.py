@@ -1,29 +1,42 @@
-"""A sweep as text for a terminal, and its points as cells of a table."""
+"""A sweep as text for a terminal, and its points as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from cimtool.costs.render import ENERGIES, NOT_GIVEN, TIMES, counted, percent, scaled
-from cimtool.sweeps.choice import COSTS, ENERGY, incomparable, same_scores, twins
+from cimtool.report.formats import (
+    ENERGIES,
+    NOT_GIVEN,
+    TIMES,
+    counted,
+    coverage,
+    four_digits,
+    scaled,
+    whole,
+)
+from cimtool.report.table import Cell, Column, Content, Table, make_table
+from cimtool.report.terminal import table_text
+from cimtool.sweeps.bench import Outcome
+from cimtool.sweeps.choice import COSTS, DRIFT, ENERGY, incomparable, same_scores, twins
+from cimtool.sweeps.grid import Axis, Value
 from cimtool.sweeps.results import Chosen, Sweep
 
-Table = Callable[[Sequence[Sequence[str]]], str]
 
-
-def sweep_text(found: Sweep, table: Table) -> str:
+def sweep_text(found: Sweep) -> str:
     """All points in a table, the counts, what is cheapest within the budget, what was written."""
     data, count = found.data, len(found.points)
+    points = points_table(found)
     lines = [
         f"{found.model}: {data['texts']} texts x {data['videos']} videos of {data['file']}, "
         f"against {found.reference}",
         "",
-        table(table_rows(found)),
+        table_text(points),
         "",
         f"front: no other point beats it in noise-free logit RMSE and {', '.join(COSTS.values())}",
-        *notes_of_points(found),
+        *points.footnotes,
         f"{counted(count, 'point')}: {count - found.failed} done ({found.resumed} by an earlier "
         f"run), {found.failed} failed",
         *failures(found),
@@ -79,7 +92,7 @@ def budget_lines(found: Sweep, chosen: Chosen) -> list[str]:
         within += ", the median die too"
     if choice.index is None or choice.cost is None:
         return [f"{within}: none is named, for no cost can be compared over all of them"]
-    price = cost_cell(found.outcomes[choice.index].cost, choice.cost)
+    price = cost_text(found.outcomes[choice.index].cost, choice.cost)
     lines = [
         f"cheapest of {within}: point {choice.index} ({values_text(found, choice.index)}), by "
         f"{COSTS[choice.cost]}: {price}"
@@ -90,58 +103,93 @@ def budget_lines(found: Sweep, chosen: Chosen) -> list[str]:
 def values_text(found: Sweep, index: int) -> str:
     """The values of a point: `weight_bits=6, target=ideal`."""
     named = found.points[index].named
-    return ", ".join(f"{name}={value_cell(value)}" for name, value in named.items())
+    return ", ".join(f"{name}={value_text(value)}" for name, value in named.items())
 
 
-def value_cell(value: object) -> str:
+def value_text(value: object) -> str:
     """A value as `--grid` takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def table_rows(found: Sweep) -> list[list[str]]:
-    """Cells of all points, the headings first."""
-    marks = marks_of(found)
-    head = ["point", *(axis.name for axis in found.axes), "RMSE", "top-1 loss", "R@1 loss"]
-    head += [f"median die, {time}" for time in marks.times]
-    head += ["arrays", "conversions", "energy"] + ["of it known"] * marks.coverage
-    head += ["latency", "front"]
-    rows = [head]
-    for index, (point, outcome) in enumerate(zip(found.points, found.outcomes, strict=True)):
-        start = [str(index), *map(value_cell, point.named.values())]
-        if outcome.error is not None:
-            rows.append([*start, "failed", *[""] * (len(head) - len(start) - 1)])
-            continue
-        rows.append([*start, *_cells(found, index, marks), marks.fronts[index]])
-    return rows
-
-
-@dataclass(frozen=True)
-class Marks:
-    """What a table of points says beside their own figures, a text a point.
-
-    `fronts` are the costs for which it is on a front, or the first of points that are the same;
-    `energies` are in brackets where they cannot be compared; `coverage` says whether energies are
-    of different shares of the work; `times` are those at which dies were read.
-    """
-
-    fronts: Sequence[str]
-    energies: Sequence[str]
-    coverage: bool
-    times: Sequence[str]
-
-
-def marks_of(found: Sweep) -> Marks:
-    """Compare the points of a sweep with each other."""
+def points_table(found: Sweep) -> Table:
+    """All points, those on a front in bold; failed ones say so."""
     done = [one for one in found.outcomes if one.error is None]
-    return Marks(
-        fronts=_front_cells(found),
-        energies=_energy_cells(found),
-        coverage=len({one.cost["energy_coverage"] for one in done}) > 1,
-        times=list(dict.fromkeys(die["time"] for one in done for die in one.dies)),
+    times = list(dict.fromkeys(die["time"] for one in done for die in one.dies))
+    coverages = len({one.cost["energy_coverage"] for one in done}) > 1
+    same, fronts = twins(found.outcomes), _front_texts(found)
+    apart = incomparable(found.outcomes, found.units)
+    columns = _columns(found, times, coverages)
+    rows = []
+    for index, (point, outcome) in enumerate(zip(found.points, found.outcomes, strict=True)):
+        cells: list[Content] = [index, fronts[index], *map(_value, point.named.values())]
+        if outcome.error is None:
+            cells += _figures(outcome, times, coverages, index in apart)
+        else:
+            cells.append(Cell("failed", math.nan, style="bad"))
+        rows.append([*cells, *[None] * (len(columns) - len(cells))])
+    return make_table(
+        counted(len(rows), "point"),
+        columns,
+        rows,
+        ["result" if text and index not in same else "" for index, text in enumerate(fronts)],
+        notes_of_points(found),
+        absent="",
     )
 
 
-def _front_cells(found: Sweep) -> list[str]:
+def _columns(found: Sweep, times: Sequence[str], coverages: bool) -> list[Column]:
+    against, share = found.reference, "{:.2%}".format
+    front = "the costs for which no other point beats it, or the first of points that are the same"
+    energy = (
+        "of one query; > is a lower bound: the target lacks figures of parts; in brackets what "
+        "cannot be compared with the others, for it lacks more of them"
+    )
+    top1 = "queries whose best item is another one, the worse of both directions"
+    return [
+        Column("point", whole, "the number of the point in results.json"),
+        Column("front", help=front),  # in sight where the table is wider than the screen
+        *(Column(axis.name, None if _is_words(axis) else str) for axis in found.axes),
+        Column("RMSE", four_digits, f"root mean square difference of the logit from {against}"),
+        Column("top-1 loss", share, top1),
+        Column("R@1 loss", share, f"what is lost of R@1 against {against}, the worse direction"),
+        *(
+            Column(f"R@1 loss,\nmedian die, {time}", share, "the same, read after that time")
+            for time in times
+        ),
+        Column("arrays", whole, "arrays of the target that hold the projectors"),
+        Column("conversions", whole, "conversions of one query, encoded and scored"),
+        Column("energy", whole, energy),
+        *[Column("of it known", coverage, "operations of a query whose energy is known")]
+        * coverages,
+        Column("latency", whole, "of one query; > is a lower bound"),
+    ]
+
+
+def _is_words(axis: Axis) -> bool:
+    return any(isinstance(value, str | bool) for value in axis.values)
+
+
+def _value(value: Value) -> Content:
+    return value_text(value) if isinstance(value, str | bool) else value
+
+
+def _figures(
+    outcome: Outcome, times: Sequence[str], coverages: bool, apart: bool
+) -> Iterator[Content]:
+    """The figures of a point; its energy is in brackets where it is `apart` from the others'."""
+    cost, metrics = outcome.cost, outcome.metrics
+    yield from (metrics[name] for name in (DRIFT, "top1_agreement_loss", "r1_loss"))
+    on_dies = {one["time"]: one["r1_loss"]["median"] for one in outcome.dies}
+    yield from (on_dies.get(time) for time in times)
+    yield from (cost["arrays"], cost["conversions"])
+    energy = _amount(cost, ENERGY)
+    yield replace(energy, text=f"({energy.text})") if apart else energy
+    yield from [cost["energy_coverage"]] * coverages
+    yield _amount(cost, "latency_ns")
+
+
+def _front_texts(found: Sweep) -> list[str]:
+    """The costs for which each point is on a front, or the first of points that are the same."""
     same, fronts = twins(found.outcomes), found.fronts
     return [
         f"as point {same[index]}"
@@ -151,25 +199,6 @@ def _front_cells(found: Sweep) -> list[str]:
     ]
 
 
-def _energy_cells(found: Sweep) -> list[str]:
-    apart = incomparable(found.outcomes, found.units)
-    texts = ["" if one.error else cost_cell(one.cost, ENERGY) for one in found.outcomes]
-    return [f"({text})" if index in apart else text for index, text in enumerate(texts)]
-
-
-def _cells(found: Sweep, index: int, marks: Marks) -> list[str]:
-    outcome = found.outcomes[index]
-    metrics, cost = outcome.metrics, outcome.cost
-    cells = [f"{metrics['logit_rmse']:.4g}"]
-    cells += [f"{metrics[name]:.2%}" for name in ("top1_agreement_loss", "r1_loss")]
-    on_dies = {one["time"]: f"{one['r1_loss']['median']:.2%}" for one in outcome.dies}
-    cells += [on_dies.get(time, "") for time in marks.times]
-    cells += [cost_cell(cost, name) for name in ("arrays", "conversions")]
-    cells += [marks.energies[index]]
-    cells += [percent(cost["energy_coverage"])] * marks.coverage
-    return [*cells, cost_cell(cost, "latency_ns")]
-
-
 SHORT = {ENERGY: "energy", "conversions": "conversions", "arrays": "arrays"}
 """Costs as a cell of the table names them."""
 
@@ -177,7 +206,12 @@ AMOUNTS = {"energy_pj": ENERGIES, "latency_ns": TIMES}
 """Costs that have units and may be unknown, or lower bounds."""
 
 
-def cost_cell(cost: Mapping[str, Any], name: str) -> str:
+def _amount(cost: Mapping[str, Any], name: str) -> Cell:
+    value = cost[name]
+    return Cell(cost_text(cost, name), math.nan if value is None else value)
+
+
+def cost_text(cost: Mapping[str, Any], name: str) -> str:
     """One cost of a point with its unit, `>` before a lower bound, or "not given"."""
     value = cost[name]
     if name not in AMOUNTS:

@@ -12,10 +12,11 @@ import numpy as np
 from cimtool.base.files import replace_texts
 from cimtool.reference.surrogate import exponents
 from cimtool.report.charts import Points, scatter
+from cimtool.report.formats import NOT_KNOWN, four_digits, whole
 from cimtool.report.page import render
-from cimtool.report.tables import Cell, Head, Line, Table
+from cimtool.report.table import Column, Table, make_table
 from cimtool.training.fit import polynomial_text
-from cimtool.training.fit_teacher import GROUPS, Errors, Fit
+from cimtool.training.fit_teacher import GROUPS, Fit
 
 PACKAGE = "cimtool.training"
 PAGE = "fit.html"
@@ -78,14 +79,6 @@ def headline(fit: Fit) -> str:
     return text + "."
 
 
-def error_rows(fit: Fit) -> list[tuple[str, ...]]:
-    """The table of errors, its heads first, as texts."""
-    return [
-        ("held-out pairs", "count", "RMSE", "bias", "worst", "label noise"),
-        *((one.group, *(cell.text for cell in _cells(one))) for one in fit.errors),
-    ]
-
-
 def fit_page(fit: Fit) -> str:
     """The page as one HTML document."""
     return render(
@@ -94,7 +87,7 @@ def fit_page(fit: Fit) -> str:
         title=f"Polynomial of degree {fit.polynomial.degree} for {Path(fit.teacher.file).name}",
         headline=headline(fit),
         notes=fit.notes,
-        errors=_error_table(fit),
+        errors=error_table(fit),
         chart=_picture(fit),
         caption=f"Label against fit, logits, of at most {DRAWN:,} held-out pairs a group.",
         facts=facts(fit),
@@ -124,28 +117,22 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
     return found
 
 
-def _error_table(fit: Fit) -> Table:
-    heads = (
-        Head("held-out pairs"),
-        Head("count", "held-out labels; a pair that was drawn again has another label"),
-        Head("RMSE", "root mean square of fit less label, logits"),
-        Head("bias", "mean of fit less label"),
-        Head("worst", "the largest distance of a fit from its label"),
-        Head("label noise", "root mean square standard error of the labels; 0 for exact ones"),
+def error_table(fit: Fit) -> Table:
+    """The errors on held-out pairs by group."""
+    columns = (
+        Column("held-out pairs"),
+        Column("count", whole, "held-out labels; a pair that was drawn again has another label"),
+        Column("RMSE", four_digits, "root mean square of fit less label, logits"),
+        Column("bias", "{:+.4g}".format, "mean of fit less label"),
+        Column("worst", four_digits, "the largest distance of a fit from its label"),
+        Column(
+            "label noise",
+            four_digits,
+            "root mean square standard error of the labels; 0 for exact ones",
+        ),
     )
-    lines = tuple(Line((Cell(one.group), *_cells(one))) for one in fit.errors)
-    return Table("Errors on held-out pairs", heads, lines)
-
-
-def _cells(one: Errors) -> tuple[Cell, ...]:
-    noise = "not known" if one.noise is None else f"{one.noise:.4g}"
-    return (
-        Cell(f"{one.pairs:,}", one.pairs),
-        Cell(f"{one.rmse:.4g}", one.rmse),
-        Cell(f"{one.bias:+.4g}", one.bias),
-        Cell(f"{one.worst:.4g}", one.worst),
-        Cell(noise, float("nan") if one.noise is None else one.noise),
-    )
+    rows = [(one.group, one.pairs, one.rmse, one.bias, one.worst, one.noise) for one in fit.errors]
+    return make_table("Errors on held-out pairs", columns, rows, absent=NOT_KNOWN)
 
 
 def _picture(fit: Fit) -> str:
@@ -165,6 +152,5 @@ def _coefficients(fit: Fit) -> Table:
         for i, j in exponents(polynomial.degree)
     ]
     rows = [("constant", polynomial.bias), *zip(terms, polynomial.coeff, strict=True)]
-    lines = tuple(Line((Cell(name), Cell(f"{value:.9g}", value))) for name, value in rows)
-    heads = (Head("term", numeric=False), Head("coefficient"))
-    return Table("Of the features in the file", heads, lines)
+    columns = (Column("term"), Column("coefficient", "{:.9g}".format))
+    return make_table("Of the features in the file", columns, rows)

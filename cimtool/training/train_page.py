@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cimtool.reference.queries import RECALLS, WAYS
+from cimtool.reference.queries import RECALLS, WAY_NAMES
 from cimtool.report.charts import Points, curves
+from cimtool.report.formats import four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.svg import percent_tick, tick_text
-from cimtool.report.tables import Cell, Head, Line, Table
+from cimtool.report.table import Column, Table, make_table
 from cimtool.training.history import Epoch, best_epoch
 
 PACKAGE = "cimtool.training"
@@ -18,8 +19,8 @@ PAGE = "training.html"
 
 FIGURES = {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}
 TITLES = {
-    f"{name}_{way}": f"{title} {way.replace('_', ' ')}"
-    for way in WAYS
+    f"{name}_{way}": f"{title} {said}"
+    for way, said in WAY_NAMES.items()
     for name, title in FIGURES.items()
 }
 
@@ -83,23 +84,29 @@ def epoch_curves(lines: Sequence[Points], title: str, form: Any) -> str:
 
 def _table(history: Sequence[Epoch], terms: Sequence[str]) -> Table:
     watched = list(history[-1].watched)
-    heads = [Head("epoch"), Head("loss"), *map(Head, terms), *map(Head, watched)]
     figures = [name for name in TITLES if name in history[0].recalls]
-    heads += [Head(TITLES[name]) for name in figures]
-    best = best_epoch(history)
-    lines = []
-    for epoch in history:
-        values = [epoch.loss, *(epoch.terms.get(n) for n in terms)]
-        cells = [Cell(str(epoch.number), epoch.number), *map(_number, values)]
-        cells += [_share(epoch.watched.get(name)) for name in watched]
-        cells += [_share(epoch.recalls[name]) for name in figures]
-        lines.append(Line(tuple(cells), "result" if epoch is best else ""))
-    return Table("Epochs; the best is bold", tuple(heads), tuple(lines))
+    share = "{:.1%}".format
+    columns = [
+        Column("epoch", whole),
+        *(Column(name, four_digits) for name in ("loss", *terms)),
+        *(Column(name, share) for name in (*watched, *(TITLES[name] for name in figures))),
+    ]
+    rows = [
+        (
+            epoch.number,
+            epoch.loss,
+            *(epoch.terms.get(name) for name in terms),
+            *(epoch.watched.get(name) for name in watched),
+            *(epoch.recalls[name] for name in figures),
+        )
+        for epoch in history
+    ]
+    return epoch_table(columns, rows, history.index(best_epoch(history)))
 
 
-def _number(value: float | None) -> Cell:
-    return Cell("") if value is None else Cell(f"{value:.4g}", value)
-
-
-def _share(value: float | None) -> Cell:
-    return Cell("") if value is None else Cell(f"{value:.1%}", value)
+def epoch_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[float | None]], best: int
+) -> Table:
+    """A row an epoch, the `best` of them bold."""
+    styles = ["result" if index == best else "" for index in range(len(rows))]
+    return make_table("Epochs; the best is bold", columns, rows, styles, absent="")

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
+from cimtool.report.formats import four_digits
+from cimtool.report.table import Column, Table, make_table
+from cimtool.report.terminal import table_text
 from cimtool.tuning.run import Tuned
 from cimtool.tuning.search import Step
 
-Rows = Sequence[Sequence[str]]
 MOST_MOVES = 2
 """Moves of a step that its line names."""
 
 
-def tuned_text(found: Tuned, table: Callable[[Rows], str]) -> str:
+def tuned_text(found: Tuned) -> str:
     """Everything for a terminal or a pipe."""
-    metrics = list(dict.fromkeys((*found.budget, "logit_rmse", "top1_agreement_loss")))
     limits = ", ".join(f"{name} <= {most:g}" for name, most in found.budget.items())
-    head = ("tried", "", found.cost, *metrics)
-    path = [
-        head,
-        _line("the highest bits", "kept", found.start_cost[found.cost], found.start, metrics),
-        *(_step(step, found, metrics) for step in found.steps),
-        _line("chosen", "", found.chosen_cost[found.cost], found.chosen, metrics),
-        _line("chosen, held-out rows", "", found.chosen_cost[found.cost], found.held_out, metrics),
-    ]
-    bits = [("layer", "weight bits", "activation bits")]
-    bits += [(k, str(v["weight_bits"]), str(v["activation_bits"])) for k, v in found.bits.items()]
     return "\n".join(
         [
             f"{found.model} on {found.target}: least {found.cost} for {limits}, "
             f"against the {found.reference} score",
             "",
-            table(path),
+            table_text(step_table(found)),
             "",
-            table(bits),
+            table_text(bit_table(found)),
             "",
             *(f"{name}: {_costs(found, name)}" for name in ("arrays", "conversions", "energy")),
             *_taken_back(found),
@@ -42,6 +33,46 @@ def tuned_text(found: Tuned, table: Callable[[Rows], str]) -> str:
             f"next: cimtool compile --settings {found.written} ...",
         ]
     )
+
+
+def step_table(found: Tuned) -> Table:
+    """The way there: what was tried, what it costs and what it errs."""
+    metrics = list(dict.fromkeys((*found.budget, "logit_rmse", "top1_agreement_loss")))
+    columns = (
+        Column("tried"),
+        Column(""),
+        Column(found.cost, "{:,.0f}".format),
+        *(Column(name, four_digits) for name in metrics),
+    )
+    start, chosen = found.start_cost[found.cost], found.chosen_cost[found.cost]
+    points = (
+        ("the highest bits", "kept", start, found.start),
+        *(_step(step, found) for step in found.steps),
+        ("chosen", "", chosen, found.chosen),
+        ("chosen, held-out rows", "", chosen, found.held_out),
+    )
+    rows = [
+        (tried, verdict, cost, *(values.get(name) for name in metrics))
+        for tried, verdict, cost, values in points
+    ]
+    return make_table("Steps", columns, rows, absent="")
+
+
+def _step(step: Step, found: Tuned) -> tuple[str, str, float, Mapping[str, float]]:
+    named = [f"{one.knob.name} {one.was}->{one.now}" for one in step.moves[:MOST_MOVES]]
+    rest = len(step.moves) - len(named)
+    text = ", ".join(named) + (f" and {rest} more" if rest else "")
+    verdict = "refused" if step.error is not None else "kept" if step.kept else "over"
+    return text, verdict, step.cost[found.cost], step.metrics
+
+
+def bit_table(found: Tuned) -> Table:
+    """The bits of each layer."""
+    columns = (Column("layer"), Column("weight bits", str), Column("activation bits", str))
+    rows = [
+        (layer, bits["weight_bits"], bits["activation_bits"]) for layer, bits in found.bits.items()
+    ]
+    return make_table("Bits", columns, rows)
 
 
 def _taken_back(found: Tuned) -> list[str]:
@@ -57,19 +88,3 @@ def _costs(found: Tuned, name: str) -> str:
     before, after = (dict(one)[name] for one in (found.start_cost, found.chosen_cost))  # type: ignore[index]
     unit = " pJ of a text and a video" if name == "energy" else ""
     return "not given" if before != before else f"{before:,.0f} -> {after:,.0f}{unit}"
-
-
-def _step(step: Step, found: Tuned, metrics: Sequence[str]) -> tuple[str, ...]:
-    named = [f"{one.knob.name} {one.was}->{one.now}" for one in step.moves[:MOST_MOVES]]
-    rest = len(step.moves) - len(named)
-    text = ", ".join(named) + (f" and {rest} more" if rest else "")
-    if step.error is not None:
-        return (text, "refused", f"{step.cost[found.cost]:,.0f}", *("" for _ in metrics))
-    verdict = "kept" if step.kept else "over"
-    return _line(text, verdict, step.cost[found.cost], step.metrics, metrics)
-
-
-def _line(
-    text: str, verdict: str, cost: float, values: Mapping[str, float], metrics: Sequence[str]
-) -> tuple[str, ...]:
-    return (text, verdict, f"{cost:,.0f}", *(f"{values[name]:.4g}" for name in metrics))

@@ -6,8 +6,17 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cimtool.costs.render import ENERGIES, NOT_GIVEN, TIMES, counted, percent, scaled
-from cimtool.verification.columns import change_text
+from cimtool.reference.bootstrap import Change
+from cimtool.report.formats import (
+    ENERGIES,
+    NOT_GIVEN,
+    TIMES,
+    counted,
+    coverage,
+    percent,
+    percent_range,
+    scaled,
+)
 from cimtool.verification.layers import worst_clipping
 from cimtool.verification.report import Report
 
@@ -27,7 +36,7 @@ def survival_sentence(report: Report) -> str:
     loss = report.headline.r1_loss
     if loss is None:
         return "The loss of R@1 is not known"
-    points = f"{change_text(loss)} points"
+    points = _points(loss)
     if report.noisy:
         return f"{_of_dies(report)}; noise-free {points}"
     if loss.low > 0:
@@ -42,7 +51,11 @@ def _of_dies(report: Report) -> str:
     worst = max((one.median for one in report.noisy), key=lambda row: row.losses["r1_loss"].value)
     loss = worst.losses["r1_loss"]
     does = "loses R@1 more than other queries could explain" if loss.low > 0 else "may lose R@1"
-    return f"On a chip ({worst.stage}) it {does}: {change_text(loss)} points"
+    return f"On a chip ({worst.stage}) it {does}: {_points(loss)}"
+
+
+def _points(loss: Change) -> str:
+    return f"{percent(loss.value)} {percent_range(loss.low, loss.high)} points"
 
 
 def verdict(report: Report) -> str:
@@ -129,7 +142,7 @@ def query_facts(report: Report) -> Facts:
     query = report.cost["query"]
     return (
         ("gallery", counted(report.cost["gallery"], "item")),
-        ("energy known for", f"{percent(query['coverage'])} of its operations"),
+        ("energy known for", f"{coverage(query['coverage'])} of its operations"),
         ("conversions", f"{query['conversions']:,}"),
         ("operating point", _point(report.cost["operating_point"])),
     )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
-from cimtool.verification.columns import number, percent
+from cimtool.reference.queries import RECALLS, WAY_NAMES
+from cimtool.report.formats import number, numbered, percent
+from cimtool.report.table import Column, Content, make_table
+from cimtool.report.terminal import table_text, wrapped
 from cimtool.verification.references import References
 from cimtool.verification.render import WIDTH
 from cimtool.verification.report import FORMAT_VERSION, Report, VerificationFailed
@@ -32,11 +30,7 @@ class Comparison:
     @property
     def names(self) -> tuple[str, ...]:
         """The bundles' names, numbered where two are the same."""
-        names = [report.bundle for report in self.reports]
-        return tuple(
-            name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})"
-            for i, name in enumerate(names)
-        )
+        return numbered([report.bundle for report in self.reports])
 
     @property
     def differing(self) -> dict[str, tuple[str, ...]]:
@@ -91,32 +85,24 @@ def _decided(report: Report) -> dict[str, str]:
     return {name: setting_text(value) for name, value in values.items()}
 
 
-def comparison_table(found: Comparison, width: int = WIDTH) -> str:
+def comparison_text(found: Comparison, width: int = WIDTH) -> str:
     """The comparison for a terminal, plain text: a column a bundle."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, color_system=None, highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    table.add_column("", no_wrap=True)
-    for name in found.names:
-        table.add_column(name, justify="right", overflow="fold")
-    for section in (_settings(found), _steps(found), _results(found)):
-        for label, cells in section:
-            table.add_row(label, *cells)
-        table.add_section()
-    console.print(table)
-    for sentence in dict.fromkeys(_notes(found)):
-        console.print(sentence, markup=False)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+    columns = [Column(""), *(Column(name, number) for name in found.names)]
+    apart = ("",) * len(columns)
+    sections = (_settings(found), _steps(found), _results(found))
+    rows = [row for section in sections for row in (*section, apart)][:-1]
+    table = table_text(make_table("Bundles side by side", columns, rows), width, gap=1)
+    return f"{table}\n\n{wrapped(dict.fromkeys(_notes(found)), width)}"
 
 
-Lines = list[tuple[str, list[str]]]
+Rows = list[Sequence[Content]]
 
 
-def _settings(found: Comparison) -> Lines:
-    return [(key, list(row)) for key, row in found.differing.items()]
+def _settings(found: Comparison) -> Rows:
+    return [(key, *row) for key, row in found.differing.items()]
 
 
-def _steps(found: Comparison) -> Lines:
+def _steps(found: Comparison) -> Rows:
     """RMSE that each step adds, from the float score on."""
     surrogates = " or ".join(dict.fromkeys(report.surrogate for report in found.reports))
     each = [
@@ -125,32 +111,28 @@ def _steps(found: Comparison) -> Lines:
         if (rows := report.compiled_rows)
     ]
     longest = max(each, key=lambda one: len(one))
-    return [(f"step: {name}", [number(one.get(name)) for one in each]) for name in longest]
+    return [(f"step: {name}", *(one.get(name) for one in each)) for name in longest]
 
 
-RESULTS: tuple[tuple[str, Callable[[Report], str]], ...] = (
-    ("RMSE", lambda r: number(r.metrics["logit_rmse"])),
-    ("RMSE vs float", lambda r: number(r.headline.compiled_rmse)),
-    ("% of float spread", lambda r: percent(r.headline.relative_rmse)),
-    ("top-1 % vs float", lambda r: percent(r.headline.top1_agreement)),
-    ("R@1 loss, points", lambda r: percent(r.metrics["r1_loss"])),
-    ("R@5 loss, points", lambda r: percent(r.metrics["r5_loss"])),
-    ("R@10 loss, points", lambda r: percent(r.metrics["r10_loss"])),
-)
+def _results(found: Comparison) -> Rows:
+    each = [_figures(report) for report in found.reports]
+    return [(label, *(figures[label] for figures in each)) for label in each[0]]
 
 
-def _results(found: Comparison) -> Lines:
-    lines = [(label, [cell(report) for report in found.reports]) for label, cell in RESULTS]
-    for label, way in (
-        ("R@1 text to video", "text_to_video"),
-        ("R@1 video to text", "video_to_text"),
-    ):
-        cells = [
-            percent(getattr(report.final.retrieval, way).r1) if report.final.retrieval else "-"
-            for report in found.reports
-        ]
-        lines.append((label, cells))
-    return lines
+def _figures(report: Report) -> dict[str, Content]:
+    """The compiled model's drift and retrieval; shares in percent."""
+    shares = {
+        "% of float spread": report.headline.relative_rmse,
+        "top-1 % vs float": report.headline.top1_agreement,
+        **{f"R@{k} loss, points": report.metrics[f"r{k}_loss"] for k in RECALLS},
+    }
+    for way, name in WAY_NAMES.items():
+        shares[f"R@1 {name}"] = getattr(getattr(report.final.retrieval, way, None), "r1", None)
+    return {
+        "RMSE": report.metrics["logit_rmse"],
+        "RMSE vs float": report.headline.compiled_rmse,
+        **{label: None if share is None else percent(share) for label, share in shares.items()},
+    }
 
 
 def _notes(found: Comparison) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cimtool.reference.queries import WAYS
+from cimtool.report.formats import number
 from cimtool.report.page import picture_url, render
 from cimtool.verification import answers, pictures, tables
-from cimtool.verification.columns import number, percent
 from cimtool.verification.report import Report
 from cimtool.verification.sentences import (
     bit_sentences,
@@ -38,7 +39,7 @@ def html(report: Report) -> str:
         limits=limit_sentences(report),
         settings=flat(report.settings),
         number=number,
-        percent=percent,
+        ways=WAYS,
     )
 
 

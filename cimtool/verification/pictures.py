@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from cimtool.reference.queries import WAY_NAMES, WAYS
 from cimtool.report.charts import (
     Bar,
     Estimate,
@@ -18,8 +19,8 @@ from cimtool.report.charts import (
     waterfall,
     whiskers,
 )
+from cimtool.report.formats import number, percent
 from cimtool.report.svg import percent_tick
-from cimtool.verification.columns import number, percent, survivors
 from cimtool.verification.drift import Row
 from cimtool.verification.layers import ColumnSums
 from cimtool.verification.report import Report
@@ -27,18 +28,15 @@ from cimtool.verification.report import Report
 MOST_PARTS = 12
 """Parts in the picture of the sensitivity, those that leave least error first."""
 
-WAYS = {"text_to_video": "text to video", "video_to_text": "video to text"}
-
 
 def survival_chart(report: Report) -> str:
     """R@1 both ways of the reference, the surrogate, the compiled model and dies."""
-    rows = survivors(report)
     shown = [
         Whisker(row.stage, tuple(_r1(row, way) for way in WAYS), row.stage == "compiled model")
-        for row in rows
+        for row in report.survivors
     ]
     return whiskers(
-        shown, list(WAYS.values()), "R@1 and its interval, stage by stage", percent_tick
+        shown, list(WAY_NAMES.values()), "R@1 and its interval, stage by stage", percent_tick
     )
 
 
@@ -107,8 +105,8 @@ def recall_chart(report: Report, way: str) -> str:
         )
         for one in found
     ]
-    label = f"R@1 {WAYS[way]} against the size of the gallery"
-    return curves(lines, "items in the gallery", f"R@1, {WAYS[way]}", label)
+    label = f"R@1 {WAY_NAMES[way]} against the size of the gallery"
+    return curves(lines, "items in the gallery", f"R@1, {WAY_NAMES[way]}", label)
 
 
 def sensitivity_chart(report: Report) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from cimtool.base.errors import CheckFailed
@@ -101,6 +101,13 @@ class Report:
         """The rows of the stages, from the float score on."""
         names = [row.stage for row in self.rows]
         return self.rows[names.index(self.surrogate) :]
+
+    @property
+    def survivors(self) -> tuple[Row, ...]:
+        """The rows that tell survival: reference, surrogate, compiled model, dies."""
+        start = [row for row in self.rows if row.stage in (self.reference.name, self.surrogate)]
+        compiled = replace(self.final, stage="compiled model")
+        return (*start, compiled, *(row for one in self.noisy for row in one.rows))
 
     @property
     def final(self) -> Row:

@@ -1,366 +1,452 @@
-"""The tables of a report's page."""
+"""The tables of a report, for terminal, Markdown and HTML."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cimtool.ir.program import MODALITIES
-from cimtool.report.tables import Cell, Head, Line, Table
-from cimtool.verification.answers import energy, latency
-from cimtool.verification.columns import (
-    NOTHING,
-    Column,
-    drift_columns,
-    interval_text,
+from cimtool.reference.queries import RECALLS, WAY_NAMES, WAYS
+from cimtool.report.formats import (
+    NOT_KNOWN,
+    fine_percent,
     number,
     percent,
-    retrieval_columns,
-    survival_columns,
-    survivors,
+    percent_range,
+    whole,
 )
+from cimtool.report.table import Cell, Column, Content, Table, make_table
+from cimtool.verification.answers import energy, latency
 from cimtool.verification.drift import Row
 from cimtool.verification.layers import LAYER_ROWS, SUM_ROWS, ColumnSums, LayerFinding
-from cimtool.verification.pictures import WAYS, sums_picture
+from cimtool.verification.pictures import sums_picture
 from cimtool.verification.report import Report
+
+ARROWS = {"text_to_video": "t>v", "video_to_text": "v>t"}
 
 
 def survival_table(report: Report) -> Table:
     """R@1 both ways and the loss, with intervals."""
-    columns, rows = survival_columns(report), survivors(report)
-    lines = tuple(_line(row, i, columns, report) for i, row in enumerate(rows))
-    return Table("R@1 in percent, with 95% intervals", _heads(columns), lines, sortable=False)
+    help_ = "queries whose right item is the best, %; in brackets where 95% of resamples lie"
+    columns = (
+        Column("stage"),
+        *(Column(f"R@1\n{name}", percent, help_) for name in WAY_NAMES.values()),
+        Column(
+            "R@1 loss,\npoints",
+            percent,
+            "what the reference has more of R@1 on the same queries, the worse of both directions; "
+            "it is real where its interval leaves out 0",
+        ),
+    )
+    rows = [
+        (row.stage, *(_share(row, "r1", way, True) for way in WAYS), _loss(row, report))
+        for row in report.survivors
+    ]
+    styles = [_style(row, report) for row in report.survivors]
+    return make_table("R@1 in percent, with 95% intervals", columns, rows, styles, sortable=False)
+
+
+def _share(row: Row, figure: str, way: str, with_interval: bool) -> Content:
+    """A share of a row's retrieval: `r1`, `r5`, `r10` or `map`."""
+    found = row.mean_precision if figure == "map" else row.retrieval
+    if found is None:
+        return None
+    value = getattr(found, way)
+    value = value if figure == "map" else getattr(value, figure)
+    interval = row.intervals.get(f"{figure}_{way}") if with_interval else None
+    note = "" if interval is None else percent_range(interval.low, interval.high)
+    return Cell(percent(value), value, note)
+
+
+def _loss(row: Row, report: Report) -> Content:
+    loss = row.losses.get("r1_loss")
+    if loss is None or row.stage == report.reference.name:
+        return None
+    return Cell(percent(loss.value), loss.value, percent_range(loss.low, loss.high))
+
+
+def _style(row: Row, report: Report) -> str:
+    compiled = row.stage in (report.final.stage, "compiled model")
+    cause = row.stage == report.headline.cause
+    return " ".join(["result"] * compiled + ["cause"] * cause)
 
 
 def drift_table(report: Report) -> Table:
-    """The drift of every stage."""
-    against = f"Drift from {report.reference.name}, stage by stage"
-    return _of_rows(against, drift_columns(report), report)
+    """The drift of every stage; shares in percent."""
+    against, surrogate = report.reference.name, report.surrogate
+    columns = (
+        Column("stage"),
+        Column(
+            "RMSE",
+            number,
+            f"root mean square difference of the {report.score} from {against}; "
+            "± is that reference's own standard error, where it is sampled",
+        ),
+        Column(
+            "centred",
+            number,
+            "RMSE after removing each query's mean difference, which ranks nothing",
+            essential=False,
+        ),
+        Column(
+            "% of\nspread",
+            percent,
+            "RMSE as a share of the mean spread of the reference within a query",
+        ),
+        Column("bias", number, "mean difference", essential=False),
+        Column("max", number, "largest difference"),
+        Column(
+            "step",
+            number,
+            "RMSE against the row before: what this step alone changed; * is the largest",
+        ),
+        Column(
+            "vs\nMC",
+            number,
+            "RMSE against Monte Carlo, whose own scatter is in it",
+            essential=False,
+        ),
+        Column("vs\nfloat", number, f"RMSE against the float {surrogate}: all that was lost since"),
+        Column(
+            "top-1\n%",
+            percent,
+            "queries with the reference's best item, the worse of both directions",
+        ),
+        Column("float\ntop-1", percent, f"the same against the float {surrogate}", essential=False),
+        Column(
+            "rank\ncorr.",
+            number,
+            "Spearman's rank correlation with the reference, mean over queries",
+            essential=False,
+        ),
+    )
+    return make_table(
+        f"Drift from {against}, stage by stage",
+        columns,
+        [_drift_cells(row, report) for row in report.shown],
+        [_style(row, report) for row in report.shown],
+    )
 
 
-def retrieval_table(report: Report) -> Table:
-    """How well every stage retrieves, with intervals where they are known."""
-    caption = "Retrieval in percent (rank: the median), t>v text to video, v>t video to text"
-    return _of_rows(caption, retrieval_columns(report), report, _with_interval)
+def _drift_cells(row: Row, report: Report) -> Sequence[Content]:
+    def drift(figure: str) -> float | None:
+        return getattr(row.drift, figure, None)
+
+    step: Content = row.step_rmse
+    if row.step_rmse is not None and row.stage == report.headline.cause:
+        step = Cell(f"{number(row.step_rmse)} *", row.step_rmse)
+    return (
+        row.stage,
+        _rmse(row, report),
+        drift("centred_rmse"),
+        drift("relative_rmse"),
+        drift("bias"),
+        drift("max_abs"),
+        step,
+        row.monte_carlo_rmse,
+        row.float_rmse,
+        drift("top1_agreement"),
+        row.float_top1,
+        drift("spearman"),
+    )
 
 
-def _of_rows(
-    caption: str,
-    columns: Sequence[Column],
-    report: Report,
-    text: Callable[[Column, Row], str] = Column.cell,
-) -> Table:
-    lines = [_line(row, i, columns, report, text) for i, row in enumerate(report.shown)]
-    return Table(caption, _heads(columns), tuple(lines))
+def _rmse(row: Row, report: Report) -> Content:
+    """The RMSE; the scatter of Monte Carlo in its own row; what is not known by these words."""
+    scatter = report.scatter
+    if row.drift is not None:
+        return row.drift.logit_rmse
+    if row.retrieval is None:
+        return Cell(NOT_KNOWN, math.nan)
+    if row.stage != report.reference.name or scatter is None or scatter.rmse:
+        return None
+    return Cell(f"±{number(scatter.standard_error)}", math.nan)
 
 
-def _heads(columns: Sequence[Column]) -> tuple[Head, ...]:
-    return tuple(Head(c.title, c.meaning, numeric=i > 0) for i, c in enumerate(columns))
-
-
-def _line(
-    row: Row,
-    index: int,
-    columns: Sequence[Column],
-    report: Report,
-    text: Callable[[Column, Row], str] = Column.cell,
-) -> Line:
-    """A row of cells; stages sort in their own order."""
-    first, *others = columns
-    cells = [Cell(first.cell(row), index)]
-    for column in others:
-        said, bracket, interval = text(column, row).partition(" [")
-        cells.append(Cell(said, _sortable(column.value(row)), bracket.strip() + interval))
-    compiled = row.stage in (report.final.stage, "compiled model")
-    cause = row.stage == report.headline.cause
-    return Line(tuple(cells), " ".join(["result"] * compiled + ["cause"] * cause))
-
-
-def _sortable(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-SHORT = {"t>v": "text_to_video", "v>t": "video_to_text"}
-FIGURES = {"R@1": "r1", "R@5": "r5", "R@10": "r10", "mAP": "map"}
-
-
-def _with_interval(column: Column, row: Row) -> str:
-    way, _, figure = column.title.partition(" ")
-    if figure not in FIGURES:
-        return column.cell(row)
-    return column.cell(row) + interval_text(row.intervals, f"{FIGURES[figure]}_{SHORT[way]}")
+def retrieval_table(report: Report, intervals: bool = False) -> Table:
+    """How well every stage retrieves, with `intervals` where they are known."""
+    maps = report.final.mean_precision is not None
+    gaps = report.final.cosine_gap is not None
+    columns = [Column("stage")]
+    for arrow in ARROWS.values():
+        columns += [
+            Column(f"{arrow}\nR@1", percent),
+            Column(f"{arrow}\nR@5", percent, essential=False),
+            Column(f"{arrow}\nR@10", percent),
+            Column(f"{arrow}\nrank", "{:g}".format, essential=False),
+        ]
+    columns += [Column(f"{arrow}\nmAP", percent) for arrow in ARROWS.values() if maps]
+    columns += [Column("cosine\ngap", number, essential=False)] * gaps
+    rows = []
+    for row in report.shown:
+        cells: list[Content] = [row.stage]
+        for way in WAYS:
+            cells += [_share(row, f"r{k}", way, intervals) for k in RECALLS]
+            cells.append(getattr(getattr(row.retrieval, way, None), "median_rank", None))
+        cells += [_share(row, "map", way, intervals) for way in WAYS if maps]
+        rows.append([*cells, *[row.cosine_gap] * gaps])
+    return make_table(
+        "Retrieval in percent (rank: the median), t>v text to video, v>t video to text",
+        columns,
+        rows,
+        [_style(row, report) for row in report.shown],
+    )
 
 
 def layer_table(report: Report) -> Table:
     """Every layer, its worst column and a picture of its column sums."""
-    heads = (
-        Head("layer", numeric=False),
-        Head("weights"),
-        Head(
-            "SQNR, dB",
+    columns = (
+        Column("layer"),
+        Column("weights", whole),
+        Column(
+            "SQNR",
+            "{:.1f}".format,
             "signal to quantisation noise of its output, with all errors that arrive",
+            unit="dB",
         ),
-        Head("own, dB", "the same, of its own weights and converters alone"),
-        Head("clipped, %", "column sums beyond the codes of the converter, of the worst slice"),
-        Head("of", "the slice that is clipped most", numeric=False),
-        Head("range used, %", "the part of the converter's codes that is used, of that slice"),
-        Head("column sums, slice by slice", "each from its lowest sum to its highest", False),
+        Column(
+            "own", "{:.1f}".format, "the same, of its own weights and converters alone", unit="dB"
+        ),
+        Column(
+            "clipped",
+            fine_percent,
+            "column sums beyond the codes of the converter, of the worst slice",
+            unit="%",
+        ),
+        Column("of", help="the slice that is clipped most"),
+        Column(
+            "range used",
+            percent,
+            "the part of the converter's codes that is used, of that slice",
+            unit="%",
+        ),
+        Column("column sums, slice by slice", help="each from its lowest sum to its highest"),
     )
-    lines = [_layer_line(one, index) for index, one in enumerate(report.layers)]
-    caption = (
-        f"On up to {LAYER_ROWS} rows of each modality, column sums on the first {SUM_ROWS} of them"
+    return make_table(
+        f"On up to {LAYER_ROWS} rows of each modality, column sums on the first {SUM_ROWS} of them",
+        columns,
+        [_layer_cells(one, index) for index, one in enumerate(report.layers)],
     )
-    return Table(caption, heads, tuple(lines))
 
 
-def _layer_line(one: LayerFinding, index: int) -> Line:
+def _layer_cells(one: LayerFinding, index: int) -> Sequence[Content]:
     worst = max(one.converters, key=lambda column: (column.clipped, column.used))
+    in_projector = one.layer.partition(".")[0] in MODALITIES
     pictures = "".join(sums_picture(column, one.layer) for column in one.converters)
-    return Line(
-        (
-            Cell(one.layer, index),
-            Cell(f"{one.inputs:,} x {one.outputs:,}", one.inputs * one.outputs),
-            _decibels(one.sqnr_db, one.layer.partition(".")[0] in MODALITIES),
-            _decibels(one.own_sqnr_db, True),
-            _clipped(worst),
-            Cell(worst.column),
-            Cell(percent(worst.used), worst.used),
-            Cell("", index, picture=pictures),
-        )
+    return (
+        one.layer,
+        Cell(f"{one.inputs:,} x {one.outputs:,}", one.inputs * one.outputs),
+        _decibels(one.sqnr_db) if in_projector else None,
+        _decibels(one.own_sqnr_db),
+        _clipped(worst),
+        worst.column,
+        worst.used,
+        Cell("", index, picture=pictures),
     )
 
 
-def _decibels(value: float | None, defined: bool) -> Cell:
+def _decibels(value: float | None) -> Content:
     """Signal to noise; where there is no noise it is best of all."""
-    if not defined:
-        return Cell(NOTHING, math.nan)
-    return Cell("no noise", math.inf) if value is None else Cell(f"{value:.1f}", value)
+    return Cell("no noise", math.inf) if value is None else value
 
 
 def _clipped(column: ColumnSums) -> Cell:
     if column.step is None:
         return Cell("lossless", 0.0)
-    return Cell(f"{100 * column.clipped:.3f}", column.clipped, style="bad" * (column.clipped > 0))
+    style = "bad" if column.clipped else ""
+    return Cell(fine_percent(column.clipped), column.clipped, style=style)
 
 
 def column_table(report: Report) -> Table:
     """Every slice of every layer."""
-    heads = (
-        Head("layer", numeric=False),
-        Head("column", numeric=False),
-        Head("ADC bits"),
-        Head("step", "the converter's step, in units of a column sum"),
-        Head("conversions", "column sums that were looked at"),
-        Head("clipped, %"),
-        Head("range used, %"),
-        Head("lowest"),
-        Head("highest"),
+    columns = (
+        Column("layer"),
+        Column("column"),
+        Column("ADC bits", whole),
+        Column("step", whole, "the converter's step, in units of a column sum"),
+        Column("conversions", whole, "column sums that were looked at"),
+        Column("clipped", fine_percent, unit="%"),
+        Column("range used", percent, unit="%"),
+        Column("lowest", whole),
+        Column("highest", whole),
     )
-    found = [(one.layer, column) for one in report.layers for column in one.converters]
-    lines = [_column_line(layer, column, index) for index, (layer, column) in enumerate(found)]
-    return Table("Column sums by layer and slice", heads, tuple(lines))
-
-
-def _column_line(layer: str, column: ColumnSums, index: int) -> Line:
-    def whole(value: int | None) -> Cell:
-        return Cell(NOTHING, math.nan) if value is None else Cell(f"{value:,}", value)
-
-    return Line(
+    rows = [
         (
-            Cell(layer, index),
-            Cell(column.column),
-            whole(column.adc_bits),
-            whole(None if column.step is None else 2**column.step),
-            whole(column.conversions),
+            one.layer,
+            column.column,
+            column.adc_bits,
+            None if column.step is None else 2**column.step,
+            column.conversions,
             _clipped(column),
-            Cell(percent(column.used), column.used),
-            whole(column.lowest),
-            whole(column.highest),
+            column.used,
+            column.lowest,
+            column.highest,
         )
-    )
+        for one in report.layers
+        for column in one.converters
+    ]
+    return make_table("Column sums by layer and slice", columns, rows)
 
 
 def sensitivity_table(report: Report) -> Table:
     """Every part alone in integers, and every part left in real numbers."""
-    heads = (
-        Head("part", numeric=False),
-        Head("kind", numeric=False),
-        Head("bits", "of a stored value"),
-        Head("alone: RMSE", "only this part in integers, all others in real numbers"),
-        Head("alone: top-1 %"),
-        Head("all but this: RMSE", "only this part in real numbers, all others compiled"),
-        Head("all but this: top-1 %"),
-    )
     found = report.sensitivity
-    lines = [
-        Line(
-            (
-                Cell(one.part, index),
-                Cell(one.kind),
-                Cell(NOTHING if one.bits is None else str(one.bits), _sortable(one.bits)),
-                Cell(number(one.alone_rmse), one.alone_rmse),
-                Cell(percent(one.alone_top1), one.alone_top1),
-                Cell(number(one.left_float_rmse), one.left_float_rmse),
-                Cell(percent(one.left_float_top1), one.left_float_top1),
-            ),
-            "cause" if one.part == found.costliest else "",
-        )
-        for index, one in enumerate(found.parts)
-    ]
-    caption = (
-        f"Parts on {found.texts} texts x {found.videos} videos; all compiled: RMSE "
-        f"{number(found.rmse)} from the lowered model"
+    columns = (
+        Column("part"),
+        Column("kind"),
+        Column("bits", whole, "of a stored value"),
+        Column("alone: RMSE", number, "only this part in integers, all others in real numbers"),
+        Column("alone: top-1 %", percent),
+        Column("all but this: RMSE", number, "only this part in real numbers, all others compiled"),
+        Column("all but this: top-1 %", percent),
     )
-    return Table(caption, heads, tuple(lines))
+    return make_table(
+        f"Parts on {found.texts} texts x {found.videos} videos; all compiled: RMSE "
+        f"{number(found.rmse)} from the lowered model",
+        columns,
+        [tuple(vars(one).values()) for one in found.parts],
+        ["cause" if one.part == found.costliest else "" for one in found.parts],
+    )
 
 
 def margin_table(report: Report) -> Table:
     """Who leads or trails by more than the error."""
-    heads = (
-        Head("queries", numeric=False),
-        Head("sigma", f"standard deviation of the error of a difference of two {report.score}s"),
-        Head("leads, %", "the right item leads by more than 3 sigma: the error cannot undo it"),
-        Head("open, %", "within 3 sigma: the error may decide"),
-        Head("trails, %", "trails by more than 3 sigma: lost before the error"),
+    columns = (
+        Column("queries"),
+        Column(
+            "sigma",
+            number,
+            f"standard deviation of the error of a difference of two {report.score}s",
+        ),
+        Column(
+            "leads",
+            percent,
+            "the right item leads by more than 3 sigma: the error cannot undo it",
+            unit="%",
+        ),
+        Column("open", percent, "within 3 sigma: the error may decide", unit="%"),
+        Column("trails", percent, "trails by more than 3 sigma: lost before the error", unit="%"),
     )
-    lines = [
-        Line(
-            (
-                Cell(WAYS[one.way], index),
-                Cell(number(one.sigma), one.sigma),
-                *(Cell(percent(value), value) for value in (one.leads, one.open, one.trails)),
-            )
-        )
-        for index, one in enumerate(report.margins)
+    rows = [
+        (WAY_NAMES[one.way], one.sigma, one.leads, one.open, one.trails) for one in report.margins
     ]
-    return Table("The right item's lead in the reference", heads, tuple(lines))
+    return make_table("The right item's lead in the reference", columns, rows)
 
 
 def curve_table(report: Report, way: str) -> Table:
-    """R@K against the size of the gallery, in percent."""
+    """R@K against the size of the gallery."""
     found = [one for one in report.curves if one.way == way]
-    heads = (Head("gallery"), *(Head(f"{one.stage}, R@{one.k}") for one in found))
-    lines = [
-        Line(
-            (
-                Cell(f"{size:,}", size),
-                *(Cell(percent(one.recall[index]), one.recall[index]) for one in found),
-            )
-        )
-        for index, size in enumerate(found[0].sizes if found else ())
-    ]
-    return Table(f"R@K {WAYS[way]} by gallery, in percent", heads, tuple(lines))
+    columns = [Column("gallery", whole)]
+    columns += [Column(f"{one.stage}, R@{one.k}", percent) for one in found]
+    sizes = found[0].sizes if found else ()
+    rows = [(size, *(one.recall[index] for one in found)) for index, size in enumerate(sizes)]
+    return make_table(f"R@K {WAY_NAMES[way]} by gallery, in percent", columns, rows)
 
 
 def domain_table(report: Report) -> Table:
     """Pairs outside the domain of the compiled score."""
-    heads = (
-        Head("stage", numeric=False),
-        Head("statistic", numeric=False),
-        Head("domain"),
-        Head("seen"),
-        Head("pairs outside, %"),
-        Head("right pairs outside"),
+    columns = (
+        Column("stage"),
+        Column("statistic"),
+        Column("domain", number),
+        Column("seen", number),
+        Column("pairs outside", fine_percent, unit="%"),
+        Column("right pairs outside", whole),
     )
-    lines = [
-        Line(
-            (
-                Cell(one.stage, index),
-                Cell(one.statistic),
-                Cell(f"{one.lo:.4g} to {one.hi:.4g}", one.hi - one.lo),
-                Cell(f"{one.seen_lo:.4g} to {one.seen_hi:.4g}", one.seen_hi - one.seen_lo),
-                Cell(f"{100 * one.outside:.3f}", one.outside),
-                Cell(
-                    f"{one.right_outside:,} of {one.right:,}",
-                    one.right_outside,
-                    style="bad" * bool(one.right_outside),
-                ),
-            )
+    rows = [
+        (
+            one.stage,
+            one.statistic,
+            _span(one.lo, one.hi),
+            _span(one.seen_lo, one.seen_hi),
+            one.outside,
+            Cell(
+                f"{one.right_outside:,} of {one.right:,}",
+                one.right_outside,
+                style="bad" if one.right_outside else "",
+            ),
         )
-        for index, one in enumerate(report.domains)
+        for one in report.domains
     ]
-    return Table("Pairs against the domain that calibration fixed", heads, tuple(lines))
+    return make_table("Pairs against the domain that calibration fixed", columns, rows)
+
+
+def _span(lo: float, hi: float) -> Cell:
+    return Cell(f"{lo:.4g} to {hi:.4g}", hi - lo)
 
 
 def stored_table(report: Report) -> Table:
     """How often each stored value of the projectors is clipped by its format."""
-    heads = (
-        Head("value", numeric=False),
-        Head("role", numeric=False),
-        Head("bits"),
-        Head("clipped, %"),
+    columns = (
+        Column("value"),
+        Column("role"),
+        Column("bits", whole),
+        Column("clipped", fine_percent, unit="%"),
     )
-    lines = [
-        Line(
-            (
-                Cell(one.value, index),
-                Cell(one.role),
-                Cell(str(one.bits), one.bits),
-                Cell(f"{100 * one.clipped:.3f}", one.clipped),
-            )
-        )
-        for index, one in enumerate(report.stored)
-    ]
-    return Table("Stored values and how often their format clips them", heads, tuple(lines))
+    rows = [tuple(vars(one).values()) for one in report.stored]
+    return make_table("Stored values and how often their format clips them", columns, rows)
 
 
 def figure_table(report: Report) -> Table:
     """The figures of the target that costs rest on."""
-    heads = (
-        Head("figure", numeric=False),
-        Head("value"),
-        Head("of", numeric=False),
-        Head("standing", numeric=False),
-        Head("source", numeric=False),
+    columns = (
+        Column("figure"),
+        Column("value", whole),
+        Column("of"),
+        Column("standing"),
+        Column("source"),
     )
-    lines = [
-        Line(
-            (
-                Cell(one.quantity),
-                Cell(f"{one.value:g} {'' if one.unit == '1' else one.unit}".strip(), one.value),
-                Cell(one.scope),
-                Cell(one.status),
-                Cell(one.source, style="long"),
-            )
+    rows = [
+        (
+            one.quantity,
+            Cell(f"{one.value:g} {'' if one.unit == '1' else one.unit}".strip(), one.value),
+            one.scope,
+            one.status,
+            Cell(one.source, style="long"),
         )
         for one in report.figures
     ]
-    return Table("Figures of the target", heads, tuple(lines))
+    return make_table("Figures of the target", columns, rows)
 
 
 def cost_table(report: Report) -> Table:
     """Totals of a text, a video and a query, and every layer, lower bounds marked `>`."""
-    heads = (
-        Head("part", numeric=False),
-        Head("arrays"),
-        Head("cells used, %"),
-        Head("MACs in arrays"),
-        Head("conversions"),
-        Head("latency"),
-        Head("energy", "> marks a lower bound: some of its parts have no figure"),
+    columns = (
+        Column("part"),
+        Column("arrays", whole),
+        Column("cells used", percent, unit="%"),
+        Column("MACs in arrays", whole),
+        Column("conversions", whole),
+        Column("latency", whole),
+        Column("energy", whole, "> marks a lower bound: some of its parts have no figure"),
     )
     cost = report.cost
-    found = [(layer["layer"], layer["cost"], layer) for layer in cost["layers"]]
-    found += [("one text", cost["text"], None), ("one video", cost["video"], None)]
-    found.append((f"a query x {cost['gallery']:,}", cost["query"], None))
-    lines = [_cost_line(*one, index) for index, one in enumerate(found)]
-    return Table("Cost of layers, texts, videos and a query", heads, tuple(lines))
-
-
-def _cost_line(
-    name: str, cost: Mapping[str, Any], layer: Mapping[str, Any] | None, index: int
-) -> Line:
-    arrays, used = (None, None) if layer is None else (layer["arrays"], layer["utilisation"])
-    return Line(
-        (
-            Cell(name, index),
-            Cell(NOTHING if arrays is None else f"{arrays:,}", _sortable(arrays)),
-            Cell(percent(used), _sortable(used)),
-            Cell(f"{cost['macs']:,}", cost["macs"]),
-            Cell(f"{cost['conversions']:,}", cost["conversions"]),
-            Cell(latency(cost), _sortable(cost["latency_ns"]["value"])),
-            Cell(energy(cost), _sortable(cost["energy_pj"]["value"])),
-        ),
-        "result" if layer is None else "",
+    layers = [
+        (one["layer"], one["arrays"], one["utilisation"], *_totals(one["cost"]))
+        for one in cost["layers"]
+    ]
+    totals = {
+        "one text": cost["text"],
+        "one video": cost["video"],
+        f"a query x {cost['gallery']:,}": cost["query"],
+    }
+    return make_table(
+        "Cost of layers, texts, videos and a query",
+        columns,
+        [*layers, *((name, None, None, *_totals(total)) for name, total in totals.items())],
+        [""] * len(layers) + ["result"] * len(totals),
     )
+
+
+def _totals(cost: Mapping[str, Any]) -> Sequence[Content]:
+    return (
+        cost["macs"],
+        cost["conversions"],
+        Cell(latency(cost), _sortable(cost["latency_ns"]["value"])),
+        Cell(energy(cost), _sortable(cost["energy_pj"]["value"])),
+    )
+
+
+def _sortable(value: float | None) -> float:
+    return math.nan if value is None else value

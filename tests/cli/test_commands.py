@@ -31,7 +31,7 @@ def test_compile_says_what_it_wrote_and_what_to_do_next(
     ran = cimtool(*compiling(small_trunk, place, target="isaac-rram-128", array="16x16"))
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
-    (row,) = [line.split() for line in lines if line.startswith("text.fc1 ")]
+    (row,) = [line.split() for line in lines if line.startswith(" text.fc1 ")]
     # 24 rows in groups of 16; 32 columns of 4 cells a weight, so 4 weights across.
     assert row[1:4] == ["24", "x", "32"]
     assert row[8:12] == ["2", "4", "8", "16"]

@@ -21,7 +21,7 @@ def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
 ) -> None:
     ran = cimtool("cost", small_bundle, "--gallery", 50, "-o", tmp_path / "out")
     assert (ran.status, ran.err) == (0, "")
-    (row,) = [line.split() for line in ran.out.splitlines() if line.startswith("text.fc1 ")]
+    (row,) = [line.split() for line in ran.out.splitlines() if line.startswith(" text.fc1 ")]
     # 24 of 128 rows and all 32 columns of weights, in one array.
     assert row[1:6] == ["24", "x", "32", "1", "18.8%"]
     assert "chips: not given" in ran.out

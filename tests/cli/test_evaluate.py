@@ -18,7 +18,7 @@ def test_it_prints_a_table_of_the_raw_embeddings(cimtool: Run, small_trunk: Demo
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert "embeddings (embeddings, cosine)" in lines[0]
-    assert lines[1].startswith("text to video: R@1, %")
+    assert lines[2].startswith(" text to video: R@1, %")
     assert "95% of 20 resamples" in ran.out
 
 

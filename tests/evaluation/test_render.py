@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.evaluation.render import sentences, table_rows
+from cimtool.evaluation.render import figure_table, sentences
 from cimtool.evaluation.run import evaluate_subjects
 from cimtool.evaluation.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
@@ -22,9 +22,11 @@ def test_the_table_has_a_line_a_figure_and_stars_what_is_real() -> None:
     noise = {**rows(), "video": rows(seed=9)["video"]}
     far = replace(raw_subject(embeddings_of(noise), "euclidean"), name="noise")
     found = evaluate_subjects([near, far], False, 200, 0, lambda text: None)
-    head, *lines = table_rows(found)
-    assert head == ["", "embeddings (embeddings, cosine)", "noise (embeddings, euclidean)",
-                    "less the first"]  # fmt: skip
+    table = figure_table(found)
+    assert [column.title for column in table.columns] == [
+        "", "embeddings (embeddings, cosine)", "noise (embeddings, euclidean)", "less the first",
+    ]  # fmt: skip
+    lines = [[cell.line for cell in row.cells] for row in table.rows]
     by_label = {line[0]: line[1:] for line in lines}
     assert len(by_label) == 11
     assert by_label["text to video: R@10, %"][2].startswith("-")

@@ -10,17 +10,19 @@ import pytest
 
 from cimtool.report import page
 from cimtool.report.page import picture_url, render
-from cimtool.report.tables import Cell, Head, Line, Table
+from cimtool.report.table import Cell, Column, make_table
 
 STYLE = Path(page.__file__).parent / "templates" / "page.css"
-TABLE = Table(
+TABLE = make_table(
     "<b>caption</b>",
-    (Head("name", numeric=False), Head("value", "what it is")),
+    (Column("name"), Column("value", str, "what it is")),
     (
-        Line((Cell("<i>a</i>"), Cell("10", 10.0, "[9, 11]")), "result"),
-        Line((Cell("b"), Cell("-", float("nan"), picture="<svg></svg>", style="bad"))),
-        Line((Cell("c"), Cell("no end", float("inf")))),
+        ("<i>a</i>", Cell("10", 10.0, "[9, 11]")),
+        ("b", Cell("-", float("nan"), picture="<svg></svg>", style="bad")),
+        ("c", Cell("no end", float("inf"))),
     ),
+    ["result", "", ""],
+    ["a <note>"],
 )
 
 
@@ -55,7 +57,8 @@ def test_a_table_says_by_what_it_sorts(text: str) -> None:
     assert '<td class="bad" data-value="NaN"><svg>' in text
     assert 'data-value="Infinity">no end' in text
     assert "<dt>value</dt><dd>what it is</dd>" in text
-    assert '<tr class="result"><th scope="row" class="words">&lt;i&gt;a' in text
+    assert '<tr class="result"><th scope="row" class="words" data-value="0.0">&lt;i&gt;a' in text
+    assert '<p class="small">a &lt;note&gt;</p>' in text
 
 
 def test_only_this_style_and_this_script_may_run(text: str) -> None:

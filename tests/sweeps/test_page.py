@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from cimtool.report.table import Table
 from cimtool.sweeps.bench import Outcome
 from cimtool.sweeps.choice import COSTS
 from cimtool.sweeps.grid import points, read_grid
-from cimtool.sweeps.page import pareto_page, points_table
-from cimtool.sweeps.render import marks_of, notes_of_points
+from cimtool.sweeps.page import pareto_page
+from cimtool.sweeps.render import notes_of_points, points_table
 from cimtool.sweeps.results import Chosen, Sweep
 
 Made = Callable[..., Outcome]
@@ -55,6 +56,12 @@ def sweep_of(outcomes: list[Outcome], **changed: Any) -> Sweep:
         "written": (Path("results.json"),),
     }
     return Sweep(**values | changed)
+
+
+def texts(table: Table, title: str) -> list[str]:
+    """The texts of one column."""
+    index = [column.title for column in table.columns].index(title)
+    return [row.cells[index].text for row in table.rows]
 
 
 @pytest.fixture
@@ -99,15 +106,10 @@ def test_what_is_not_comparable_is_said_to_be_left_out(swept: Sweep) -> None:
 
 def test_the_table_marks_the_fronts(swept: Sweep) -> None:
     table = points_table(swept)
-    assert [head.title for head in table.heads][:4] == ["point", "front", "weight_bits", "RMSE"]
-    assert [line.style for line in table.lines] == ["result", "result", "", ""]
-    assert [line.cells[1].text for line in table.lines] == [
-        "energy, arrays",
-        "conversions, arrays",
-        "",
-        "",
-    ]
-    assert {len(line.cells) for line in table.lines} == {len(table.heads)}
+    titles = [column.title for column in table.columns]
+    assert titles[:4] == ["point", "front", "weight_bits", "RMSE"]
+    assert [row.style for row in table.rows] == ["result", "result", "", ""]
+    assert texts(table, "front") == ["energy, arrays", "conversions, arrays", "", ""]
 
 
 def test_the_choice_is_on_the_page(swept: Sweep) -> None:
@@ -146,7 +148,7 @@ def test_the_page_says_what_was_swept(swept: Sweep) -> None:
 
 
 def test_figures_that_are_not_there_sort_last(swept: Sweep) -> None:
-    *_, failed = points_table(swept).lines
+    *_, failed = points_table(swept).rows
     assert [cell.key for cell in failed.cells[3:]] == ["NaN"] * 7
 
 
@@ -157,8 +159,9 @@ def test_a_sweep_where_all_failed_has_a_page_too(made: Made) -> None:
 
 def test_points_that_are_the_same_are_marked_once_and_named(made: Made) -> None:
     found = sweep_of([made(0.5, latency_ns=None) for _ in range(3)])
-    assert marks_of(found).fronts == ["conversions, arrays", "as point 0", "as point 0"]
-    assert [line.style for line in points_table(found).lines] == ["result", "", ""]
+    table = points_table(found)
+    assert texts(table, "front") == ["conversions, arrays", "as point 0", "as point 0"]
+    assert [row.style for row in table.rows] == ["result", "", ""]
     assert "points 0, 1, 2 give the same scores" in pareto_page(found)
 
 
@@ -167,15 +170,12 @@ def test_energies_that_lack_more_stand_in_brackets_beside_their_coverage(made: M
     known = made(0.5, energy_pj=9.0, energy_coverage=0.9, **rest)
     small = made(0.5, energy_pj=1.0, energy_coverage=0.4, energy_missing="converters", **rest)
     found = sweep_of([known, small])
-    assert marks_of(found).energies == ["9 pJ", "(> 1 pJ)"]
-    titles = [head.title for head in points_table(found).heads]
-    assert [line.cells[titles.index("of it known")].text for line in points_table(found).lines] == [
-        "90%",
-        "40%",
-    ]
+    table = points_table(found)
+    assert texts(table, "energy") == ["9 pJ", "(> 1 pJ)"]
+    assert texts(table, "of it known") == ["90%", "40%"]
     assert any("in brackets" in note for note in notes_of_points(found))
     alone = sweep_of([known])
-    assert "of it known" not in [head.title for head in points_table(alone).heads]
+    assert "of it known" not in [column.title for column in points_table(alone).columns]
     assert notes_of_points(alone) == []
 
 

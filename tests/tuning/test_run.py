@@ -11,7 +11,6 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.cli.output import table_text
 from cimtool.loading.embeddings import Embeddings
 from cimtool.training.demo_data import DemoFiles
 from cimtool.tuning.render import tuned_text
@@ -74,7 +73,7 @@ def test_compile_takes_the_file_and_gives_what_was_measured(
 
 
 def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
-    text = tuned_text(tuned, table_text)
+    text = tuned_text(tuned)
     assert f"least conversions for logit_rmse <= {BUDGET:g}" in text
     assert "chosen, held-out rows" in text
     assert f"wrote {tuned.written}" in text
@@ -112,7 +111,7 @@ def test_steps_that_miss_the_budget_on_held_out_rows_are_taken_back(
     assert max(found.chosen["logit_rmse"], found.held_out["logit_rmse"]) <= BUDGET
     kept = [step.metrics for step in found.steps if step.kept]
     assert found.chosen == [found.start, *kept][-1 - found.taken_back]
-    assert "taken back: over the budget on held-out rows" in tuned_text(found, table_text)
+    assert "taken back: over the budget on held-out rows" in tuned_text(found)
 
 
 def test_halves_share_no_video() -> None:

@@ -7,7 +7,7 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
-from cimtool.verification.compare import Comparison, compare_bundles, comparison_table
+from cimtool.verification.compare import Comparison, compare_bundles, comparison_text
 
 from .conftest import MakeBundle
 
@@ -39,7 +39,7 @@ def test_one_trained_model_is_sampled_once(found: Comparison, told: list[str]) -
 
 
 def test_the_table_has_a_column_a_bundle(found: Comparison) -> None:
-    text = comparison_table(found)
+    text = comparison_text(found)
     assert max(map(len, text.splitlines())) <= 100
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
     assert lines["weight_bits"][-2:] == ["8", "4"]
@@ -57,7 +57,7 @@ def test_two_heads_stand_side_by_side(
     point = make_bundle("point", None, head="cosine")
     found = compare_bundles([bundle, point], data)
     assert found.differing == {"score": ("polynomial", "cosine")}
-    text = comparison_table(found)
+    text = comparison_text(found)
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
     first, second = (report.compiled_rows for report in found.reports)
     assert lines["step: polynomial or cosine"][-2:] == [f"{first[0].step_rmse:.4f}", "-"]

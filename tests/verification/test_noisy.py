@@ -17,7 +17,7 @@ from cimtool.reference.bootstrap import Samples
 from cimtool.reference.queries import Queries, figures
 from cimtool.verification.answers import survival_sentence, verdict
 from cimtool.verification.noisy import over_dies
-from cimtool.verification.render import markdown, terminal_table
+from cimtool.verification.render import markdown, terminal_text
 from cimtool.verification.run import _advice, with_dies
 from cimtool.verification.sensitivity import advice
 
@@ -86,7 +86,7 @@ def test_the_report_has_a_row_of_the_median_die_and_one_of_the_worst(report: obj
 def test_every_form_of_the_report_shows_them(report: object) -> None:
     found = report.found  # type: ignore[attr-defined]
     page = (report.folder / "report.html").read_text()  # type: ignore[attr-defined]
-    for text in (terminal_table(found, 200), markdown(found), page):
+    for text in (terminal_text(found, 200), markdown(found), page):
         assert "noisy 1 h, median" in text
         assert "noisy 1 h, worst" in text
         assert "On 4 dies read 1 h after programming" in " ".join(text.split())

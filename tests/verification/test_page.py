@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+from cimtool.report.formats import number
 from cimtool.report.page import picture_url
-from cimtool.verification.columns import number
 from cimtool.verification.margins import PairSample
 from cimtool.verification.page import html
 from cimtool.verification.report import Report

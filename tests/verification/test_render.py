@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from cimtool.verification.answers import survival_sentence
-from cimtool.verification.render import WIDTH, markdown, terminal_table
+from cimtool.verification.render import WIDTH, markdown, terminal_text
 from cimtool.verification.report import Report
 
 
 @pytest.mark.parametrize("width", [64, 80, 100, 140])
-def test_the_terminal_table_fits(report: Report, noisy_report: Report, width: int) -> None:
+def test_the_terminal_text_fits(report: Report, noisy_report: Report, width: int) -> None:
     for one in (report, noisy_report):
-        text = terminal_table(one, width)
+        text = terminal_text(one, width)
         assert max(len(line) for line in text.splitlines()) <= width
         assert "…" not in text
         for row in (*one.shown, replace(one.final, stage="compiled model")):
@@ -24,19 +24,19 @@ def test_the_terminal_table_fits(report: Report, noisy_report: Report, width: in
 
 
 def test_a_narrow_terminal_has_intervals_below_their_figures(report: Report) -> None:
-    lines = terminal_table(report, 64).splitlines()
+    lines = terminal_text(report, 64).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith(" compiled model"))
     assert "[" not in lines[at]
     assert lines[at + 1].count("[") == 3
 
 
 def test_the_cause_is_marked(report: Report) -> None:
-    marked = [line for line in terminal_table(report).splitlines() if " * " in line]
+    marked = [line for line in terminal_text(report).splitlines() if " * " in line]
     assert [line.split()[0] for line in marked] == [report.headline.cause]
 
 
 def test_what_is_not_known_says_so(unknown_report: Report) -> None:
-    text = terminal_table(unknown_report)
+    text = terminal_text(unknown_report)
     assert "exact              not known" in text
     assert "standard error" not in text
 
@@ -75,7 +75,7 @@ def test_names_are_no_markup(report: Report) -> None:
 
 def test_warnings_stand_under_the_headline_and_what_is_not_modelled_last(report: Report) -> None:
     changed = replace(report, notes=("warning: look", "not modelled: x"), unmodelled=("x",))
-    lines = terminal_table(changed, 200).splitlines()
+    lines = terminal_text(changed, 200).splitlines()
     warning, first = lines.index("warning: look"), lines.index(f"Next: {report.advice[0]}.")
     assert report.headline.sentences[-1] == lines[warning - 1]
     assert warning < first
@@ -86,11 +86,11 @@ def test_warnings_stand_under_the_headline_and_what_is_not_modelled_last(report:
 def test_saturation_that_is_not_there_is_one_line(report: Report) -> None:
     inside = tuple(replace(one, outside=0.0) for one in report.domains)
     unclipped = tuple(replace(one, clipped=0.0) for one in report.stored)
-    text = terminal_table(replace(report, domains=inside, stored=unclipped), 200)
+    text = terminal_text(replace(report, domains=inside, stored=unclipped), 200)
     assert text.count("no pair is outside the domain of the compiled score") == 1
     assert "saturate" not in text
     assert "stored values: none is clipped" in text
     beyond = (replace(inside[0], outside=0.25), *inside[1:])
-    text = terminal_table(replace(report, domains=beyond), 200)
+    text = terminal_text(replace(report, domains=beyond), 200)
     assert text.count(": 25.000% of the pairs are outside and saturate") == 1
     assert "no pair is outside" not in text

@@ -21,7 +21,7 @@ from cimtool.training.loop import encode
 from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
 from cimtool.training.towers import TwoTower
 from cimtool.verification.references import References
-from cimtool.verification.render import terminal_table
+from cimtool.verification.render import terminal_text
 from cimtool.verification.report import VerificationFailed
 from cimtool.verification.run import all_equal, verify_bundle
 
@@ -346,7 +346,7 @@ def test_two_texts_and_two_videos(bundle: Bundle) -> None:
     assert report.final.retrieval is not None
     assert report.final.retrieval.text_to_video.r1 == 1
     assert None not in [report.to_json()["metrics"][name] for name in LIMITS]
-    assert "inf" not in terminal_table(report)
+    assert "inf" not in terminal_text(report)
     assert not any("compiled scores" in note for note in report.notes)
 
 

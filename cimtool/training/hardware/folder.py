@@ -11,13 +11,14 @@ from typing import Any
 from cimtool.base.errors import CimError
 from cimtool.base.files import replace_files
 from cimtool.report.charts import Points
+from cimtool.report.formats import four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.svg import tick_text
-from cimtool.report.tables import Cell, Head, Line, Table
+from cimtool.report.table import Column, Table
 from cimtool.training.hardware.fine_tune import FineTuned
 from cimtool.training.hardware.loop import Epoch, best_epoch
 from cimtool.training.saved import BEST, HISTORY
-from cimtool.training.train_page import PACKAGE, PAGE, epoch_curves, settings_facts
+from cimtool.training.train_page import PACKAGE, PAGE, epoch_curves, epoch_table, settings_facts
 from cimtool.training.trainer import Diverged
 
 
@@ -111,11 +112,10 @@ def _curve(name: str, points: list[tuple[int, float]], title: str) -> str:
 
 
 def _table(history: Sequence[Epoch]) -> Table:
-    best = best_epoch(history)
-    lines = []
-    for epoch in history:
-        loss = Cell("") if epoch.loss is None else Cell(f"{epoch.loss:.4g}", epoch.loss)
-        cells = Cell(str(epoch.number), epoch.number), loss, Cell(f"{epoch.rmse:.4g}", epoch.rmse)
-        lines.append(Line(cells, "result" if epoch is best else ""))
-    heads = Head("epoch"), Head("loss"), Head("compiled logit RMSE")
-    return Table("Epochs; the best is bold", heads, tuple(lines))
+    columns = (
+        Column("epoch", whole),
+        Column("loss", four_digits),
+        Column("compiled logit RMSE", four_digits),
+    )
+    rows = [(epoch.number, epoch.loss, epoch.rmse) for epoch in history]
+    return epoch_table(columns, rows, history.index(best_epoch(history)))

@@ -1,0 +1,84 @@
+"""Texts of numbers and quantities, the same in tables, charts and sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+NOTHING = "-"
+"""A cell without a meaning: a row compared with itself, a figure that is not there."""
+
+NOT_GIVEN = "not given"
+"""A figure that a target does not give."""
+
+NOT_KNOWN = "not known"
+
+Units = Sequence[tuple[float, str]]
+TIMES: Units = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns"))
+"""Units of time by the ns in each."""
+
+ENERGIES: Units = ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1, "pJ"))
+"""Units of energy by the pJ in each."""
+
+
+def number(value: float) -> str:
+    """Four digits after the point or in all, exponents for what would vanish."""
+    if value == 0:
+        return "0"
+    if abs(value) < 5e-5:
+        return f"{value:.0e}"
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:.4g}"
+
+
+def four_digits(value: float) -> str:
+    """Four significant digits."""
+    return f"{value:.4g}"
+
+
+def whole(value: float) -> str:
+    """An integer with its thousands apart."""
+    return f"{value:,}"
+
+
+def percent(share: float) -> str:
+    """A share in percent with one digit after the point; nothing where it is of nothing."""
+    return f"{round(100 * share, 1) + 0.0:.1f}" if math.isfinite(share) else NOTHING
+
+
+def percent_range(low: float, high: float) -> str:
+    """An interval of shares in percent, `[24.4, 28.9]`."""
+    return f"[{percent(low)}, {percent(high)}]"
+
+
+def fine_percent(share: float) -> str:
+    """A share in percent with three digits after the point, for rare events."""
+    return f"{100 * share:.3f}"
+
+
+def coverage(share: float) -> str:
+    """A share in whole percent with its sign, 100% only where it is all."""
+    return "100%" if share == 1 else f"{min(int(100 * share + 0.5), 99)}%"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 chip`, `5 chips`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def numbered(names: Sequence[str]) -> tuple[str, ...]:
+    """Names as they are, numbered where some are the same."""
+    return tuple(
+        name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})"
+        for i, name in enumerate(names)
+    )
+
+
+def unit_of(value: float, units: Units) -> tuple[float, str]:
+    """The largest of `units` that leaves a value at 1 or above, otherwise the smallest."""
+    return next((unit for unit in units if value >= unit[0]), units[-1])
+
+
+def scaled(value: float, units: Units) -> str:
+    """A value in the unit that fits it."""
+    size, unit = unit_of(value, units)
+    return f"{value / size:.4g} {unit}"

@@ -1,0 +1,123 @@
+"""Tables, made once and written by a renderer for each medium: terminal, Markdown, HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from cimtool.report.formats import NOTHING
+
+Form = Callable[[float], str]
+"""The text of a number."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The text of a cell and the value that it sorts by: None for the text itself; NaN comes last.
+
+    `note`, an interval as a rule, stands small behind the text, `picture`, SVG text of `charts`,
+    before it; `style` is a class of the page's style: `good`, `bad` or `long`.
+    """
+
+    text: str
+    value: float | None = None
+    note: str = ""
+    picture: str = ""
+    style: str = ""
+
+    @property
+    def key(self) -> str | None:
+        """The value as the page's script reads numbers, None to sort by the text."""
+        if self.value is None:
+            return None
+        return repr(float(self.value)).replace("inf", "Infinity").replace("nan", "NaN")
+
+    @property
+    def line(self) -> str:
+        """Text and note in one line."""
+        return f"{self.text} {self.note}" if self.note else self.text
+
+
+Content = str | float | Cell | None
+"""A text, a number for its column's `form`, a cell ready made, or nothing."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, its unit, what writes its numbers, and what it means (`help`).
+
+    Without `form` it holds words, which are set left. A heading may have lines, for a table that
+    must be narrow; only `essential` columns stay on a narrow terminal.
+    """
+
+    heading: str
+    form: Form | None = None
+    help: str = ""
+    unit: str = ""
+    essential: bool = True
+
+    @property
+    def title(self) -> str:
+        """Heading and unit in one line."""
+        return self.lines.replace("\n", " ")
+
+    @property
+    def lines(self) -> str:
+        """Heading and unit in the heading's lines."""
+        return f"{self.heading}, {self.unit}" if self.unit else self.heading
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column holds numbers, which are set right."""
+        return self.form is not None
+
+    def cell(self, content: Content, absent: str = NOTHING) -> Cell:
+        """The cell of a content: numbers sort by their value; `absent` is written for nothing."""
+        if isinstance(content, Cell):
+            return content
+        if isinstance(content, str):
+            return Cell(content)
+        if content is None:
+            return Cell(absent, math.nan)
+        return Cell((self.form or str)(content), content)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of cells; `style` is `result` (bold), `cause` (marked) or both, with a blank."""
+
+    cells: tuple[Cell, ...]
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: `title` says what it holds; its first column names the rows and sorts as they stand.
+
+    `footnotes` are sentences below it; a `sortable` table sorts by its headings on a page.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    footnotes: tuple[str, ...] = ()
+    sortable: bool = True
+
+
+def make_table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Content]],
+    styles: Sequence[str] | None = None,
+    footnotes: Sequence[str] = (),
+    absent: str = NOTHING,
+    sortable: bool = True,
+) -> Table:
+    """Make a table of the contents of its `rows`, each of the style in `styles`, if given."""
+    made = []
+    for index, contents in enumerate(rows):
+        cells = [c.cell(content, absent) for c, content in zip(columns, contents, strict=True)]
+        cells[0] = Cell(cells[0].text, index)
+        made.append(Row(tuple(cells), styles[index] if styles else ""))
+    return Table(title, tuple(columns), tuple(made), tuple(footnotes), sortable)

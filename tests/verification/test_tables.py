@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from cimtool.report.formats import percent
+from cimtool.report.table import Cell, Table
+from cimtool.verification.report import Report
+from cimtool.verification.tables import drift_table, retrieval_table, survival_table
+
+
+def cells(table: Table, title: str) -> list[Cell]:
+    """One column from the top."""
+    index = [column.title for column in table.columns].index(title)
+    return [row.cells[index] for row in table.rows]
+
+
+def test_survivors_are_the_rows_that_matter(report: Report, noisy_report: Report) -> None:
+    assert [row.stage for row in report.survivors] == ["exact", "polynomial", "compiled model"]
+    assert report.survivors[-1].retrieval == report.final.retrieval
+    assert len(noisy_report.survivors) == 3 + 2 * len(noisy_report.noisy)
+
+
+def test_the_surrogate_is_named_once_where_it_is_the_reference(unknown_report: Report) -> None:
+    assert [row.stage for row in unknown_report.survivors] == ["polynomial", "compiled model"]
+
+
+def test_survival_has_intervals_and_no_loss_of_the_reference(report: Report) -> None:
+    table = survival_table(report)
+    compiled = report.survivors[-1]
+    assert compiled.retrieval is not None
+    low = compiled.intervals["r1_text_to_video"].low
+    assert [cell.text for cell in cells(table, "stage")][-1] == "compiled model"
+    forth = cells(table, "R@1 text to video")[-1]
+    assert forth.text == percent(compiled.retrieval.text_to_video.r1)
+    assert forth.note.startswith(f"[{percent(low)}, ")
+    assert cells(table, "R@1 video to text")[-1].value == compiled.retrieval.video_to_text.r1
+    first, *_, last = cells(table, "R@1 loss, points")
+    assert (first.text, first.key) == ("-", "NaN")
+    assert last.value == compiled.losses["r1_loss"].value
+    assert [row.style for row in table.rows][-1] == "result"
+
+
+def test_values_are_what_cells_say(report: Report) -> None:
+    for table in (drift_table(report), retrieval_table(report, intervals=True)):
+        for row in table.rows:
+            for cell in row.cells[1:]:
+                assert cell.value is not None
+                if math.isnan(cell.value):
+                    assert cell.text == "-"
+                    continue
+                shown = float(cell.text.removesuffix(" *"))
+                close = (pytest.approx(k * cell.value, abs=0.06, rel=0.5) for k in (1, 100))
+                assert any(shown == one for one in close)
+
+
+def test_only_a_page_has_the_intervals_of_every_recall(report: Report) -> None:
+    assert not any(cell.note for cell in cells(retrieval_table(report), "t>v R@5"))
+    assert all(cell.note for cell in cells(retrieval_table(report, True), "t>v R@5"))
+
+
+def test_the_reference_row_shows_its_own_scatter(sampled_report: Report) -> None:
+    first, *others = sampled_report.rows
+    assert sampled_report.scatter is not None
+    error = sampled_report.scatter.standard_error
+    assert cells(drift_table(sampled_report), "RMSE")[0].text == f"±{error:.4f}"
+    unknown = replace(sampled_report, rows=(replace(first, retrieval=None), *others))
+    assert cells(drift_table(unknown), "RMSE")[0].text == "not known"
+
+
+def test_an_exact_reference_has_no_scatter(report: Report) -> None:
+    assert cells(drift_table(report), "RMSE")[0].text == "-"
