@@ -24,7 +24,8 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256, unwritable
 from cimtool.bundle.serial import ConstantTable, narrowed, program_text, read_program, widened
-from cimtool.hardware.settings import ScoreMapping, Settings
+from cimtool.hardware.keys import ScoreMapping
+from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.heads import Head
 from cimtool.ir.program import Program

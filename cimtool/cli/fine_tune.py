@@ -12,8 +12,9 @@ import click
 
 from cimtool import api
 from cimtool.cli.noise import noise_request
-from cimtool.cli.options import FILE, embeddings_files, flag, head_option, settings_options
+from cimtool.cli.options import FILE, embeddings_files, head_option, settings_options
 from cimtool.cli.output import Output
+from cimtool.hardware.keys import flag
 from cimtool.training.hardware.folder import FineTunedFolder, headline
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])

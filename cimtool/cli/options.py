@@ -9,40 +9,12 @@ from typing import Any, TypeVar
 import click
 
 from cimtool.cli.group import FilePath, OneOf
+from cimtool.hardware.keys import flag
+from cimtool.hardware.settings import Overrides, setting_keys
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 FILE = FilePath(path_type=Path)
-
-# Settings by name: what stands for the value, and the help; `hardware/settings.py` checks values.
-SETTINGS = {
-    "weight_bits": ("N", "Bits of a weight."),
-    "input_bits": ("N", "Bits of the embeddings."),
-    "activation_bits": ("N", "Bits of hidden activations."),
-    "feature_bits": ("N", "Bits of mu, and of the variance in cross terms."),
-    "adc_bits": ("N|lossless", "Bits of a converter."),
-    "cell_bits": ("N", "Bits of a memory cell."),
-    "dac_bits": ("N", "Bits of an input that one cycle drives."),
-    "array": ("ROWSxCOLS", "Cells of an array, such as 128x128."),
-    "encoding": ("NAME", "How cells hold signed weights."),
-    "input_encoding": ("NAME", "How signed inputs are driven."),
-    "rounding": ("NAME", "How a converter rounds."),
-    "adc_on": ("NAME", "What is converted: the difference of a pair, or each polarity."),
-    "shift_add": ("NAME", "Where cycles are added: digital, or analog before the converter."),
-    "offset_sum": ("NAME", "How offset weights learn the inputs' sum: digital or unit-column."),
-    "rows_active": ("N", "Rows of weights that are read at a time."),
-    "on_off_ratio": ("X", "Conductance of a full cell by that of an erased one."),
-    "unused_rows": ("NAME", "Whether rows without weights are off or driven."),
-    "accumulator_bits": ("N", "Bits within which every sum must be proved to fit."),
-    "calibrator": ("NAME", "How ranges are chosen: minmax, percentile or mse."),
-    "weight_rounding": ("NAME", "How weights become integers: nearest or gptq."),
-    "score_mapping": ("NAME", "Where a gallery is scored: digital, in-memory or hybrid."),
-    "shortlist": ("L", "Items that a hybrid score takes from the memory and scores exactly."),
-}
-SWITCHES = {
-    "equalise": "Balance the ranges of channels between layers.",
-    "bias_correction": "Take the mean error of quantisation off in the biases.",
-}
 
 
 def setting_value(text: str) -> int | float | str:
@@ -55,20 +27,28 @@ def setting_value(text: str) -> int | float | str:
     return text
 
 
-def flag(setting: str) -> str:
-    """The option of a setting: `weight_bits` is `--weight-bits`."""
-    return "--" + setting.replace("_", "-")
-
-
 def settings_options(function: FunctionT) -> FunctionT:
     """Add an option for each setting; None where it is not given."""
-    for name, help_ in reversed(SWITCHES.items()):
-        both = f"{flag(name)}/--no-{name.replace('_', '-')}"
-        function = click.option(both, default=None, help=help_)(function)
-    for name, (metavar, help_) in reversed(SETTINGS.items()):
-        option = click.option(flag(name), type=setting_value, metavar=metavar, help=help_)
+    schemas = Overrides.model_json_schema()["properties"]
+    for name, key in reversed(setting_keys().items()):
+        metavar = key.metavar or "|".join(_stand_ins(schemas[name]))
+        if metavar:
+            option = click.option(flag(name), type=setting_value, metavar=metavar, help=key.help)
+        else:
+            both = f"{flag(name)}/{flag(f'no_{name}')}"
+            option = click.option(both, default=None, help=key.help)
         function = option(function)
     return function
+
+
+def _stand_ins(schema: dict[str, Any]) -> list[str]:
+    """What stands for each kind of value that a JSON schema allows; nothing for a switch's."""
+    if "anyOf" in schema:
+        return [one for kind in schema["anyOf"] for one in _stand_ins(kind)]
+    if "const" in schema:
+        return [schema["const"]]
+    names = {"integer": "N", "number": "X", "string": "NAME"}
+    return [names[schema["type"]]] if schema["type"] in names else []
 
 
 def projectors_option(required: bool = True) -> Callable[[FunctionT], FunctionT]:

@@ -13,7 +13,6 @@ from functools import cached_property
 from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
 from cimtool.hardware.figures import Figure, OperatingPoint
-from cimtool.hardware.geometry import cells_per_weight, columns_per_weight
 from cimtool.hardware.placement import Placement
 from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import Target
@@ -103,8 +102,8 @@ class Rates:
         if point.input_bits <= settings.dac_bits:
             cycles = layer.drive_cycles
         if point.weight_bits <= settings.cell_bits:
-            of_point = cells_per_weight(settings.encoding, point.weight_bits, settings.cell_bits)
-            cells = layer.cells_per_weight / of_point
+            of_point = settings.with_weights(point.weight_bits)
+            cells = layer.cells_per_weight / of_point.cells_per_weight
         return cycles, cells
 
     def energy(self, layer: Placement, settings: Settings) -> Energy:
@@ -130,12 +129,12 @@ class Rates:
     @property
     def weights(self) -> int | None:
         """Weights of the point's bits that one array multiplies at a time; None if unlimited."""
-        own, point = self.own, self.point
-        if point is None or own.weight_rows is None or own.columns is None:
+        if self.point is None:
             return None
-        cells = cells_per_weight(own.encoding, point.weight_bits, own.cell_bits)
-        across = columns_per_weight(cells, own.pairs)
-        return own.weight_rows * ((own.columns - own.unit_columns) // across)
+        of_point = self.own.with_weights(self.point.weight_bits)
+        if of_point.weight_rows is None or of_point.weights_across is None:
+            return None
+        return of_point.weight_rows * of_point.weights_across
 
     def parts(self, layer: Placement, settings: Settings) -> Energy:
         """Energy of one product of a layer from the figures of columns, converters and adders."""

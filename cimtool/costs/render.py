@@ -213,7 +213,7 @@ def assumptions(found: Estimate) -> list[str]:
         for place in found.placements
         if place.shares is not None
     ]
-    if found.layout.chips is None and found.target.array.rows is not None:
+    if found.layout.chips is None and found.rates.own.rows is not None:
         lines.append("chips are as large as the program needs")
     lines += [f"not modelled: {text}" for text in found.target.unmodelled]
     unconfirmed = [f.quantity for f in found.target.figures if f.status == "unconfirmed"]

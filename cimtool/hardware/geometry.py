@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from cimtool.base.toml_files import Table
-from cimtool.hardware.crossbar import (
-    AdcOn,
-    Encoding,
-    OffsetSum,
-    ShiftAdd,
-    UnusedRows,
-    leak_of,
-    slice_count,
-)
-
-Pairs = Literal["columns", "rows"]
-CellBits = Annotated[int, Field(ge=1, le=8)]
-Count = Annotated[int, Field(ge=1)]
-OnOffRatio = Annotated[float, Field(gt=1, allow_inf_nan=False)]
+from cimtool.hardware.crossbar import leak_of
+from cimtool.hardware.keys import Count, Keys, in_table
 
 
+@in_table("array", first="rows columns cell_bits cells_per_weight encoding pairs rows_active")
 class ArraySpec(Table):
     """One array: its physical cells (no `rows` or `columns`: unlimited) and what a cell holds.
 
@@ -31,20 +20,7 @@ class ArraySpec(Table):
     conduct.
     """
 
-    rows: Count | None = Field(
-        None, description="an integer of at least 1 (leave the key out for unlimited)"
-    )
-    columns: Count | None = Field(
-        None, description="an integer of at least 1 (leave the key out for unlimited)"
-    )
-    cell_bits: CellBits
     cells_per_weight: Count
-    encoding: Encoding
-    pairs: Pairs = "columns"
-    rows_active: Count | None = None
-    offset_sum: OffsetSum = "digital"
-    on_off_ratio: OnOffRatio | None = None
-    unused_rows: UnusedRows = "off"
     signed_rows: Count | None = None
     signed_cols: Count | None = None
     weight_sets: Count = 1
@@ -82,118 +58,74 @@ class ChipSpec(Table):
 MOST_ARRAYS = 1 << 24
 
 
-def check_array(
-    encoding: Encoding,
-    cell_bits: int,
-    pairs: Pairs,
-    rows: int | None,
-    rows_active: int | None,
-    offset_sum: OffsetSum,
-    on_off_ratio: float | None,
-) -> None:
+def check_array(keys: Keys) -> None:
     """Raise ValueError where an array's keys contradict each other."""
-    if pairs == "rows" and rows is not None and (encoding != "differential" or rows % 2):
+    odd = keys.rows is not None and (keys.encoding != "differential" or keys.rows % 2)
+    if keys.pairs == "rows" and odd:
         raise ValueError(
-            f'pairs = "rows" with {rows} rows and encoding = "{encoding}": only a differential '
-            "pair lies in two rows, and it takes an even number of them"
+            f'pairs = "rows" with {keys.rows} rows and encoding = "{keys.encoding}": only a '
+            "differential pair lies in two rows, and it takes an even number of them"
         )
-    weight_rows = rows_of_weights(rows, pairs)
-    if rows_active is not None and weight_rows is not None and rows_active > weight_rows:
+    active, weight_rows = keys.rows_active, keys.weight_rows
+    if active is not None and weight_rows is not None and active > weight_rows:
         raise ValueError(
-            f"rows_active = {rows_active}: must be at most {weight_rows}, the rows of weights in "
-            "an array"
+            f"rows_active = {active}: must be at most {weight_rows}, the rows of weights in an "
+            "array"
         )
-    if encoding == "twos-complement" and on_off_ratio is not None:
+    if keys.encoding == "twos-complement" and keys.on_off_ratio is not None:
         raise ValueError(
-            f'on_off_ratio = {on_off_ratio:g}: an array with encoding = "twos-complement" adds '
-            "digitally, so its cells conduct nothing; leave the key out"
+            f'on_off_ratio = {keys.on_off_ratio:g}: an array with encoding = "twos-complement" '
+            "adds digitally, so its cells conduct nothing; leave the key out"
         )
-    if offset_sum == "unit-column" and leak_of(on_off_ratio, cell_bits):
+    if keys.offset_sum == "unit-column" and leak_of(keys.on_off_ratio, keys.cell_bits):
         raise ValueError(
-            f"on_off_ratio = {on_off_ratio:g}: a unit column of cells that leak is not modelled; "
-            'expected offset_sum = "digital" with it'
+            f"on_off_ratio = {keys.on_off_ratio:g}: a unit column of cells that leak is not "
+            'modelled; expected offset_sum = "digital" with it'
         )
 
 
-def check_meaning(
-    encoding: Encoding, adc_on: AdcOn, shift_add: ShiftAdd, offset_sum: OffsetSum
-) -> None:
+def check_meaning(keys: Keys) -> None:
     """Raise ValueError for a choice that means nothing with an encoding."""
-    if adc_on == "polarity" and encoding != "differential":
+    if keys.adc_on == "polarity" and keys.encoding != "differential":
         raise ValueError(
-            f'adc_on = "polarity" with encoding = "{encoding}": only a differential pair has '
+            f'adc_on = "polarity" with encoding = "{keys.encoding}": only a differential pair has '
             'polarities; expected adc_on = "difference"'
         )
-    if shift_add == "analog" and encoding == "twos-complement":
+    if keys.shift_add == "analog" and keys.encoding == "twos-complement":
         raise ValueError(
             'shift_add = "analog": an array with encoding = "twos-complement" adds digitally; '
             'expected shift_add = "digital"'
         )
-    if offset_sum == "unit-column" and encoding not in ("offset", "offset-flip"):
+    if keys.offset_sum == "unit-column" and keys.encoding not in ("offset", "offset-flip"):
         raise ValueError(
-            f'offset_sum = "unit-column" with encoding = "{encoding}": only offset weights need '
-            'the sum of the inputs; expected offset_sum = "digital"'
+            f'offset_sum = "unit-column" with encoding = "{keys.encoding}": only offset weights '
+            'need the sum of the inputs; expected offset_sum = "digital"'
         )
 
 
-def rows_of_weights(rows: int | None, pairs: Pairs) -> int | None:
-    """The rows of weights in an array of so many rows of cells."""
-    return rows // 2 if rows is not None and pairs == "rows" else rows
-
-
-def cells_per_weight(encoding: Encoding, weight_bits: int, cell_bits: int) -> int:
-    """Count the cells of one signed weight: its slices, twice that where cells come in pairs."""
-    polarities = 2 if encoding == "differential" else 1
-    return polarities * slice_count(encoding, weight_bits, cell_bits)
-
-
-def columns_per_weight(cells: int, pairs: Pairs) -> int:
-    """The columns that the cells of a weight take: half of them where pairs lie in two rows."""
-    return cells // 2 if pairs == "rows" else cells
-
-
-def unit_columns(encoding: Encoding, offset_sum: OffsetSum) -> int:
-    """Columns of an array that hold no weights: one that measures the inputs' sum, or none."""
-    return int(encoding in ("offset", "offset-flip") and offset_sum == "unit-column")
-
-
-def check_cells(array: ArraySpec, weight_bits: int) -> None:
-    """Raise ValueError where an array's cells cannot hold one weight of so many bits."""
-    needed = cells_per_weight(array.encoding, weight_bits, array.cell_bits)
+def check_cells(array: ArraySpec, keys: Keys) -> None:
+    """Raise ValueError where an array's cells cannot hold one weight."""
+    needed = keys.cells_per_weight
     if array.cells_per_weight != needed:
         raise ValueError(
             f"array.cells_per_weight = {array.cells_per_weight}: must be {needed}, what encoding "
-            f'"{array.encoding}" needs for {weight_bits}-bit weights in {array.cell_bits}-bit cells'
+            f'"{keys.encoding}" needs for {keys.weight_bits}-bit weights in {keys.cell_bits}-bit '
+            "cells"
         )
     try:
-        check_array(
-            array.encoding,
-            array.cell_bits,
-            array.pairs,
-            array.rows,
-            array.rows_active,
-            array.offset_sum,
-            array.on_off_ratio,
-        )
+        check_array(keys)
     except ValueError as error:
         raise ValueError(f"array.{error}") from None
-    across = columns_per_weight(needed, array.pairs) + unit_columns(
-        array.encoding, array.offset_sum
-    )
-    if array.columns is not None and array.columns < across:
+    across = keys.columns_per_weight + keys.unit_columns
+    if keys.columns is not None and keys.columns < across:
         raise ValueError(
-            f"array.columns = {array.columns}: must be at least {across}, the cells of one weight"
+            f"array.columns = {keys.columns}: must be at least {across}, the cells of one weight"
         )
 
 
-def check_geometry(array: ArraySpec) -> None:
+def check_geometry(array: ArraySpec, keys: Keys) -> None:
     """Hold the stated geometry against the cells; a weight's cells are columns of one row."""
-    across = columns_per_weight(array.cells_per_weight, array.pairs)
-    derived = {
-        "signed_rows": rows_of_weights(array.rows, array.pairs),
-        "signed_cols": array.columns
-        and (array.columns - unit_columns(array.encoding, array.offset_sum)) // across,
-    }
+    derived = {"signed_rows": keys.weight_rows, "signed_cols": keys.weights_across}
     for key, value in derived.items():
         stated = getattr(array, key)
         if stated is not None and stated != value:

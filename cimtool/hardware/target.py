@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -16,7 +16,6 @@ from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
 from cimtool.base.toml_files import Table, read_toml, validated
 from cimtool.hardware.converter import measured_thresholds
-from cimtool.hardware.crossbar import AdcOn, ShiftAdd
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
 from cimtool.hardware.geometry import (
     ArraySpec,
@@ -25,43 +24,26 @@ from cimtool.hardware.geometry import (
     check_geometry,
     check_meaning,
 )
+from cimtool.hardware.keys import KEYS, Keys, decided, in_table
 from cimtool.hardware.noise.spec import Noise
-from cimtool.ir.format import Rounding
-
-InputEncoding = Literal["twos-complement", "offset", "bipolar"]
-Lossless = Literal["lossless"]
-
-WeightBits = Annotated[int, Field(ge=2, le=16)]
-InputBits = Annotated[int, Field(ge=2, le=16)]
-ActivationBits = Annotated[int, Field(ge=2, le=16)]
-FeatureBits = Annotated[int, Field(ge=4, le=16)]
-AdcBits = Annotated[int, Field(ge=1, le=16)]
-DacBits = Annotated[int, Field(ge=1, le=16)]
-AccumulatorBits = Annotated[int, Field(ge=8, le=63)]
-Threshold = Annotated[float, Field(ge=-(1 << 20), le=1 << 20, allow_inf_nan=False)]
 
 
+@in_table("input")
 class InputSpec(Table):
     """The array's inputs: bits, at most `dac_bits` of them a cycle, and how a sign is sent."""
 
-    bits: InputBits
-    dac_bits: DacBits
-    encoding: InputEncoding
 
-
+@in_table("weights")
 class WeightSpec(Table):
     """The bits of a signed weight."""
 
-    bits: WeightBits
 
-
+@in_table("activations")
 class ActivationSpec(Table):
     """The bits of hidden activations, and of the features mu and s."""
 
-    bits: ActivationBits
-    feature_bits: FeatureBits
 
-
+@in_table("adc")
 class AdcSpec(Table):
     """The converter of a column sum: its formula (`rounding`) or its measured `transfer`.
 
@@ -69,18 +51,10 @@ class AdcSpec(Table):
     of an ideal converter 0.5, 1.5, ..., whether its codes are signed or not.
     """
 
-    bits: AdcBits | Lossless
-    rounding: Rounding | None = None
-    transfer: tuple[Threshold, ...] | None = Field(None, strict=False)
-    on: AdcOn = "difference"
-    shift_add: ShiftAdd = "digital"
 
-    @model_validator(mode="after")
-    def _one_law(self) -> Self:
-        if (self.rounding is None) == (self.transfer is None):
-            raise ValueError("expected either rounding or transfer (a measured table), one of them")
-        check_transfer(self.transfer, None if self.bits == "lossless" else self.bits)
-        return self
+@in_table("accumulator")
+class AccumulatorSpec(Table):
+    """The signed width within which every sum's proved range must lie."""
 
 
 def check_transfer(transfer: Sequence[float] | None, adc_bits: int | None) -> None:
@@ -100,12 +74,6 @@ def check_transfer(transfer: Sequence[float] | None, adc_bits: int | None) -> No
                 f"transfer falls from {transfer[index]} to {transfer[index + 1]} at threshold "
                 f"{index + 1}: thresholds must not fall"
             )
-
-
-class AccumulatorSpec(Table):
-    """The signed width within which every sum's proved range must lie."""
-
-    bits: AccumulatorBits = 32
 
 
 class Target(Table):
@@ -136,35 +104,38 @@ class Target(Table):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_cells(self.array, self.weights.bits)
-        check_geometry(self.array)
-        adc = self.adc
-        check_meaning(
-            self.array.encoding,
-            adc.on if adc else "difference",
-            adc.shift_add if adc else "digital",
-            self.array.offset_sum,
-        )
+        keys = self.keys
+        if self.adc is not None and (keys.rounding is None) == (keys.transfer is None):
+            raise ValueError(
+                "adc: expected either rounding or transfer (a measured table), one of them"
+            )
+        try:
+            check_transfer(keys.transfer, keys.adc_bits)
+        except ValueError as error:
+            raise ValueError(f"adc: {error}") from None
+        check_cells(self.array, keys)
+        check_geometry(self.array, keys)
+        check_meaning(keys)
         check_conditions(self.operating_points, self.figures)
-        self._check_points()
+        self._check_points(keys)
         if self.chip and self.chip.arrays and self.array.arrays not in (None, self.chip.arrays):
             raise ValueError(
                 f"array.arrays = {self.array.arrays}: must be {self.chip.arrays}, the arrays of "
                 "chip.cores x chip.macros_per_core x chip.arrays_per_macro"
             )
-        if self.array.encoding == "twos-complement" and self.adc_bits is not None:
+        if keys.encoding == "twos-complement" and keys.adc_bits is not None:
             raise ValueError(
-                f"adc.bits = {self.adc_bits}: an array with array.encoding = "
+                f"adc.bits = {keys.adc_bits}: an array with array.encoding = "
                 '"twos-complement" adds digitally and has no converter; leave [adc] out'
             )
         return self
 
-    def _check_points(self) -> None:
+    def _check_points(self, keys: Keys) -> None:
         """Refuse points of one-bit products where that one bit would be the sign."""
         for index, point in enumerate(self.operating_points):
             for key, bits, table, encoding, signed in (
-                ("weight_bits", point.weight_bits, "array", self.array.encoding, "differential"),
-                ("input_bits", point.input_bits, "input", self.input.encoding, "bipolar"),
+                ("weight_bits", point.weight_bits, "array", keys.encoding, "differential"),
+                ("input_bits", point.input_bits, "input", keys.input_encoding, "bipolar"),
             ):
                 if bits < 2 and encoding == signed:
                     raise ValueError(
@@ -173,9 +144,20 @@ class Target(Table):
                     )
 
     @property
+    def keys(self) -> Keys:
+        """What the target decides, and what a build has where a target says nothing."""
+        # A target without a converter may still be tried with one: --adc-bits.
+        values: dict[str, Any] = {"adc_bits": None, "rounding": "half-up"}
+        for name, key in KEYS.items():
+            table, _, entry = key.place.partition(".")
+            if table and getattr(self, table) is not None:
+                values[name] = getattr(getattr(self, table), entry)
+        return Keys(**decided(values))
+
+    @property
     def adc_bits(self) -> int | None:
         """The converter's bits; None where it is lossless."""
-        return self.adc.bits if self.adc and self.adc.bits != "lossless" else None
+        return self.keys.adc_bits
 
     @property
     def hierarchy(self) -> ChipSpec:

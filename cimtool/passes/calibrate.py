@@ -115,7 +115,7 @@ def calibration_key(settings: Settings) -> Hashable:
     """What of the settings decides the calibration: equal keys calibrate alike."""
     if settings.calibrator != "mse":
         return settings.calibrator
-    own = tuple((layer.pattern, layer.activation_bits) for layer in settings.layers)
+    own = tuple((layer.pattern, layer.given().get("activation_bits")) for layer in settings.layers)
     return (settings.calibrator, settings.input_bits, settings.activation_bits, own)
 
 

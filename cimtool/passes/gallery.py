@@ -22,8 +22,9 @@ from cimtool.hardware.bounds import lossless
 from cimtool.hardware.crossbar import (
     encode_weights,
 )
+from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.settings import ScoreMapping, Settings
+from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Add, MatMul
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant

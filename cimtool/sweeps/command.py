@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.toml_files import dotted, read_toml
+from cimtool.hardware.keys import flag
 from cimtool.loading.model import ProjectorFiles
 from cimtool.sweeps.grid import Point, Value, setting_flags, target_changes
 
@@ -71,10 +72,9 @@ def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, 
 
 
 def _flag(name: str, value: Value) -> list[str]:
-    option = name.replace("_", "-")
     if isinstance(value, bool):
-        return [f"--{option}" if value else f"--no-{option}"]
-    return [f"--{option}", str(value)]
+        return [flag(name if value else f"no_{name}")]
+    return [flag(name), str(value)]
 
 
 def _base(target: str) -> str:

@@ -7,21 +7,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
-from cimtool.cli.options import SETTINGS, SWITCHES
+from cimtool.cli.compile import command
 from cimtool.emit.runtime import Session
-from cimtool.hardware.settings import Overrides
+from cimtool.hardware.settings import Overrides, setting_keys
 from cimtool.training.demo_data import DemoFiles
 
 Run = Callable[..., Any]
 
 
 def test_every_setting_has_an_option() -> None:
-    assert {*SETTINGS, *SWITCHES, "layers"} == set(Overrides.model_fields)
+    keys = setting_keys()
+    assert {*keys, "layers"} == set(Overrides.model_fields)
+    options = {one.name: one for one in command.params if isinstance(one, click.Option)}
+    assert {name: options[name].help for name in keys} == {n: key.help for n, key in keys.items()}
+    metavars = {name: options[name].metavar for name in ("adc_bits", "array", "encoding")}
+    assert metavars == {"adc_bits": "N|lossless", "array": "ROWSxCOLS", "encoding": "NAME"}
+    assert options["equalise"].secondary_opts == ["--no-equalise"]
 
 
 def test_compile_says_what_it_wrote_and_what_to_do_next(

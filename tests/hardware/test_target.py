@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import slice_count
 from cimtool.hardware.describe import describe
-from cimtool.hardware.geometry import cells_per_weight
+from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target, target_names, targets_folder
 
 SHIPPED = [
@@ -122,7 +122,8 @@ def test_isaac_adc_rate_is_its_columns_in_a_read() -> None:
     ],
 )
 def test_cells_of_a_weight(encoding: str, bits: int, cell_bits: int, cells: int) -> None:
-    assert cells_per_weight(encoding, bits, cell_bits) == cells
+    flags = {"encoding": encoding, "weight_bits": bits, "cell_bits": cell_bits}
+    assert resolve(load_target("ideal"), None, flags).cells_per_weight == cells
 
 
 @given(

@@ -16,7 +16,7 @@ import numpy as np
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Cells, Crossbar, Slice, encode_weights
-from cimtool.hardware.geometry import Pairs
+from cimtool.hardware.keys import Pairs
 from cimtool.hardware.noise.spec import Noise
 
 CELL_BITS = 14

@@ -1,0 +1,267 @@
+"""The keys of a build, each declared once: type, limits, help, place in a target's file, scope.
+
+From the declaration follow the tables of a target's file, a settings file with its tables of
+layers, the options of the command line, the names that a sweep knows, and the tables and schemas
+in docs/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import NoneType, new_class
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_type_hints
+
+from pydantic import Field, create_model
+from pydantic.fields import FieldInfo
+
+from cimtool.base.toml_files import Table
+from cimtool.hardware.crossbar import (
+    AdcOn,
+    Encoding,
+    OffsetSum,
+    ShiftAdd,
+    UnusedRows,
+    slice_count,
+)
+from cimtool.ir.format import Rounding
+
+Bits = Annotated[int, Field(ge=2, le=16)]
+FeatureBits = Annotated[int, Field(ge=4, le=16)]
+ConverterBits = Annotated[int, Field(ge=1, le=16)]
+CellBits = Annotated[int, Field(ge=1, le=8)]
+AccumulatorBits = Annotated[int, Field(ge=8, le=63)]
+Count = Annotated[int, Field(ge=1)]
+OrUnlimited = Field(description="an integer of at least 1 (leave the key out for unlimited)")
+OnOffRatio = Annotated[float, Field(gt=1, allow_inf_nan=False)]
+Threshold = Annotated[float, Field(ge=-(1 << 20), le=1 << 20, allow_inf_nan=False)]
+Thresholds = Annotated[tuple[Threshold, ...] | None, Field(strict=False)]
+InputEncoding = Literal["twos-complement", "offset", "bipolar"]
+Pairs = Literal["columns", "rows"]
+Calibrator = Literal["minmax", "percentile", "mse"]
+WeightRounding = Literal["nearest", "gptq"]
+ScoreMapping = Literal["digital", "in-memory", "hybrid"]
+
+
+@dataclass(frozen=True)
+class Key:
+    """Everything that is said of a key beside its name, type and default.
+
+    `help` is a sentence for users. A target's file has the key at `place`, its table and name
+    there; "" is a key of no target. Settings files and options know it as `setting`: None is its
+    own name, "" a key that only a target gives. `none` is their word for None, and `metavar` what
+    stands for a value in `--help`, where its type does not say.
+    """
+
+    help: str
+    place: str = ""
+    setting: str | None = None
+    per_layer: bool = False
+    none: str | None = None
+    metavar: str | None = None
+
+    def field(self, default: Any) -> Any:
+        """The field of a table that is this key."""
+        return Field(default, json_schema_extra=self)
+
+    def __call__(self, schema: dict[str, Any]) -> None:
+        """Complete the field's JSON schema."""
+        schema["title"] = self.help
+
+
+def key(help_: str, place: str = "", *, default: Any = ..., **more: Any) -> Any:
+    """Declare a key; without a default it is required. The rest is as `Key` has it."""
+    return Key(help_, place, **more).field(default)
+
+
+class Keys(Table):
+    """Every key of a build with its value, decided.
+
+    `rows` and `columns` count physical cells (None: unlimited), `adc_bits` None is lossless, a
+    cycle drives at most `dac_bits` bits of an input. Only a hybrid score has a `shortlist`; None
+    leaves its length to `program`.
+    """
+
+    weight_bits: Bits = key("Bits of a weight.", "weights.bits", per_layer=True)
+    input_bits: Bits = key("Bits of the embeddings.", "input.bits")
+    activation_bits: Bits = key("Bits of hidden activations.", "activations.bits", per_layer=True)
+    feature_bits: FeatureBits = key(
+        "Bits of mu, and of the variance in cross terms.", "activations.feature_bits"
+    )
+    adc_bits: ConverterBits | None = key(
+        "Bits of a converter.", "adc.bits", per_layer=True, none="lossless"
+    )
+    cell_bits: CellBits = key("Bits of a memory cell.", "array.cell_bits")
+    dac_bits: ConverterBits = key("Bits of an input that one cycle drives.", "input.dac_bits")
+    rows: Annotated[Count | None, OrUnlimited] = key(
+        "Rows of physical cells in an array.", "array.rows", setting="array"
+    )
+    columns: Annotated[Count | None, OrUnlimited] = key(
+        "Columns of physical cells in an array.", "array.columns", setting="array"
+    )
+    encoding: Encoding = key("How cells hold signed weights.", "array.encoding")
+    input_encoding: InputEncoding = key("How signed inputs are driven.", "input.encoding")
+    rounding: Rounding | None = key("How a converter rounds.", "adc.rounding")
+    transfer: Thresholds = key(
+        "Thresholds between the codes of a measured converter, in codes above the lowest.",
+        "adc.transfer",
+        default=None,
+        setting="",
+    )
+    adc_on: AdcOn = key(
+        "What is converted: the difference of a pair, or each polarity.",
+        "adc.on",
+        default="difference",
+    )
+    shift_add: ShiftAdd = key(
+        "Where cycles are added: digital, or analog before the converter.",
+        "adc.shift_add",
+        default="digital",
+    )
+    offset_sum: OffsetSum = key(
+        "How offset weights learn the inputs' sum: digital or unit-column.",
+        "array.offset_sum",
+        default="digital",
+    )
+    pairs: Pairs = key(
+        "Where the cells of a differential pair lie side by side.",
+        "array.pairs",
+        default="columns",
+        setting="",
+    )
+    rows_active: Count | None = key(
+        "Rows of weights that are read at a time.", "array.rows_active", default=None
+    )
+    on_off_ratio: OnOffRatio | None = key(
+        "Conductance of a full cell by that of an erased one.", "array.on_off_ratio", default=None
+    )
+    unused_rows: UnusedRows = key(
+        "Whether rows without weights are off or driven.", "array.unused_rows", default="off"
+    )
+    accumulator_bits: AccumulatorBits = key(
+        "Bits within which every sum must be proved to fit.", "accumulator.bits", default=32
+    )
+    calibrator: Calibrator = key(
+        "How ranges are chosen: minmax, percentile or mse.", default="minmax"
+    )
+    weight_rounding: WeightRounding = key(
+        "How weights become integers: nearest or gptq.", default="nearest"
+    )
+    equalise: bool = key("Balance the ranges of channels between layers.", default=True)
+    bias_correction: bool = key(
+        "Take the mean error of quantisation off in the biases.", default=True
+    )
+    score_mapping: ScoreMapping = key(
+        "Where a gallery is scored: digital, in-memory or hybrid.", default="digital"
+    )
+    shortlist: Count | None = key(
+        "Items that a hybrid score takes from the memory and scores exactly.",
+        default=None,
+        metavar="L",
+    )
+
+    @property
+    def slices(self) -> int:
+        """The number of weight slices, one conversion each."""
+        return slice_count(self.encoding, self.weight_bits, self.cell_bits)
+
+    @property
+    def cells_per_weight(self) -> int:
+        """The physical cells of one weight: its slices, twice that for differential pairs."""
+        return (2 if self.encoding == "differential" else 1) * self.slices
+
+    @property
+    def weight_rows(self) -> int | None:
+        """Rows of weights in an array: half its rows of cells where pairs lie in two rows."""
+        return self.rows // 2 if self.rows is not None and self.pairs == "rows" else self.rows
+
+    @property
+    def columns_per_weight(self) -> int:
+        """Columns that the cells of one weight take: half of them where pairs lie in two rows."""
+        return self.cells_per_weight // 2 if self.pairs == "rows" else self.cells_per_weight
+
+    @property
+    def unit_columns(self) -> int:
+        """Columns of an array that hold no weights: one for the inputs' sum, or none."""
+        return int(self.encoding in ("offset", "offset-flip") and self.offset_sum == "unit-column")
+
+    @property
+    def weights_across(self) -> int | None:
+        """Weights that lie side by side in one array; None where columns are unlimited."""
+        if self.columns is None:
+            return None
+        return (self.columns - self.unit_columns) // self.columns_per_weight
+
+
+def key_of(field: FieldInfo) -> Key:
+    """The key that a field of a table is declared to be."""
+    assert isinstance(field.json_schema_extra, Key)
+    return field.json_schema_extra
+
+
+KEYS: Mapping[str, Key] = {name: key_of(field) for name, field in Keys.model_fields.items()}
+"""Every key by its name in `Keys`."""
+
+_TYPES = get_type_hints(Keys, include_extras=True)
+
+TableT = TypeVar("TableT", bound=Table)
+
+
+def in_table(name: str, first: str = "") -> Callable[[type[TableT]], type[TableT]]:
+    """Give a class the keys that lie in table `name` of a target's file, before its own fields.
+
+    A key that may be None, or has a default, may be left out. `first` names keys and fields that
+    come before all others, in their order.
+    """
+    inside = {
+        key.place.removeprefix(f"{name}."): one
+        for one, key in KEYS.items()
+        if key.place.startswith(f"{name}.")
+    }
+    fields = {
+        entry: _of_target(inside[entry]) if entry in inside else (Any, ...)
+        for entry in dict.fromkeys((*first.split(), *inside))
+    }
+    return lambda table: _with_fields(table, fields)
+
+
+def optional_keys(wanted: Callable[[Key], bool]) -> Callable[[type[TableT]], type[TableT]]:
+    """Give a class those keys that are `wanted`, before its own fields; None is not given."""
+    fields = {
+        name: (_written(name) | None, key.field(None)) for name, key in KEYS.items() if wanted(key)
+    }
+    return lambda table: _with_fields(table, fields)
+
+
+def flag(setting: str) -> str:
+    """The option of a setting: `weight_bits` is `--weight-bits`."""
+    return "--" + setting.replace("_", "-")
+
+
+def decided(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of keys as `Keys` has them, from those of a file with its word for None."""
+    return {name: None if value == KEYS[name].none else value for name, value in given.items()}
+
+
+def _written(name: str) -> Any:
+    """The type of a key in a file, where a word may stand for None."""
+    word, field = KEYS[name].none, Keys.model_fields[name]
+    if word is None:
+        return _TYPES[name]
+    kinds = (kind for kind in get_args(field.annotation) if kind is not NoneType)
+    return Union[*kinds, Literal[word]]
+
+
+def _of_target(name: str) -> tuple[Any, Any]:
+    """The type and the field of a key in a target's file."""
+    field, key = Keys.model_fields[name], KEYS[name]
+    left_out = key.none is None and NoneType in get_args(field.annotation)
+    default = (None if left_out else ...) if field.is_required() else field.default
+    return _written(name), key.field(default)
+
+
+def _with_fields(table: type[TableT], fields: Mapping[str, Any]) -> type[TableT]:
+    """The class with these fields before its own; what both have, keeps its place and own type."""
+    before = create_model(table.__name__, __base__=Table, **fields)
+    names = {one: getattr(table, one) for one in ("__module__", "__qualname__", "__doc__")}
+    return new_class(table.__name__, (table, before), exec_body=lambda body: body.update(names))
