@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+import runpy
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from cimtool import cli
 from cimtool.hardware.figures import UNITS
 from cimtool.hardware.settings import Overrides
-from cimtool.hardware.target import Target, target_names
+from cimtool.hardware.target import Target, target_names, targets_folder
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = (DOCS / "targets.md").read_text()
+WRITTEN = runpy.run_path(str(DOCS / "keys.py"))
+TARGETS, SETTINGS = WRITTEN["target_schema"](), WRITTEN["settings_schema"]()
 
 
 def test_the_worked_example_is_checked_as_the_page_says(
@@ -43,4 +49,44 @@ def test_every_target_quantity_key_and_setting_is_on_the_page() -> None:
     assert array is not None
     assert [key for key in array.model_fields if f"`array.{key}`" not in PAGE] == []
     settings = [key for key in Overrides.model_fields if key != "layers"]
-    assert [key for key in settings if f"`{key}`" not in PAGE and f"\n{key} = " not in PAGE] == []
+    assert [key for key in settings if f"`{key}`" not in PAGE] == []
+
+
+@pytest.mark.parametrize("name", ["targets.md", "target.schema.json", "settings.schema.json"])
+def test_what_is_written_from_the_declaration_is_todays(name: str) -> None:
+    assert (DOCS / name).read_text() == WRITTEN["texts"]()[DOCS / name], "run: python docs/keys.py"
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_a_shipped_target_keeps_to_the_schema(name: str) -> None:
+    assert refused(TARGETS, (targets_folder() / f"{name}.toml").read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('base = "ideal"\nname = "x"\ntitle = "x"\n[adc]\nbits = 6', []),
+        ('base = "ideal"\nname = "x"\ntitle = "x"\n[adc]\nbits = 17', ["$.adc.bits"]),
+        ('base = "ideal"\nname = "x"\n[adc]\nbit = 17', ["$", "$.adc"]),
+        ('base = "ideal"\nname = "x"\ntitle = "x"\n[noise]\npreset = "neurram"', []),
+        ('base = "ideal"\nname = "x"\ntitle = "x"\n[noise]\ng_max = 3', ["$.noise"]),
+        ('name = "x"\ntitle = "x"', ["$"] * 8),
+    ],
+)
+def test_the_schema_of_targets_finds_what_is_wrong(text: str, found: list[str]) -> None:
+    assert refused(TARGETS, text) == found
+
+
+def test_the_schema_of_settings_holds_for_the_example() -> None:
+    *_, example = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert refused(SETTINGS, example) == []
+    assert refused(SETTINGS, 'array = "12"\nadc_bits = "none"\n[layers.x]\ncell_bits = 2') == [
+        "$.adc_bits",
+        "$.array",
+        "$.layers.x",
+    ]
+
+
+def refused(schema: Any, text: str) -> list[str]:
+    errors = Draft202012Validator(schema).iter_errors(tomllib.loads(text))
+    return sorted(error.json_path for error in errors)

@@ -1,0 +1,127 @@
+"""Write what the documentation takes from the declaration of keys in `cimtool/hardware/keys.py`.
+
+    python docs/keys.py
+
+writes the table of keys in `targets.md`, between its two marks, and the JSON Schemas of a target's
+file and of a settings file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
+from cimtool.base.toml_files import allowed_text, value_text
+from cimtool.hardware.keys import KEYS, Keys
+from cimtool.hardware.noise.spec import preset_names
+from cimtool.hardware.settings import Overrides
+from cimtool.hardware.target import Target
+
+DOCS = Path(__file__).parent
+BEGIN, END = "<!-- written by docs/keys.py -->\n", "<!-- until here -->\n"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class FileSchema(GenerateJsonSchema):
+    """Schemas of TOML files: a value may be left out, and there is no null."""
+
+    def nullable_schema(self, schema: Any) -> dict[str, Any]:
+        """The schema of a value that may be None."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        """The schema of a value with a default, which is not written where it is None."""
+        found = super().default_schema(schema)
+        if found.get("default", 0) is None:
+            del found["default"]
+        return found
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Whether a field without a title gets one of its name."""
+        return False
+
+
+def file_schema(table: type[BaseModel], title: str) -> dict[str, Any]:
+    """The schema of a file that is read as a table."""
+    found = table.model_json_schema(by_alias=True, schema_generator=FileSchema)
+    return {"$schema": DIALECT} | found | {"title": title}
+
+
+def target_schema() -> dict[str, Any]:
+    """The schema of a target's file; what its base has, it may leave out."""
+    schema = file_schema(Target, "cimtool target")
+    tables = schema["$defs"]
+    whole: dict[str, Any] = {"required": schema["required"], "properties": {}}
+    for name, inner in schema["properties"].items():
+        table = tables.get(inner.get("$ref", "").rpartition("/")[2])
+        if table is not None and name != "noise" and "required" in table:
+            whole["properties"][name] = {"required": table.pop("required")}
+    schema["required"] = ["name", "title"]
+    schema |= {"if": {"not": {"required": ["base"]}}, "then": whole}
+    noise = tables["Noise"]
+    noise["properties"]["preset"] = {"type": "string", "examples": preset_names()}
+    noise |= {
+        "if": {"not": {"required": ["preset"]}},
+        "then": {"required": noise.pop("required")},
+    }
+    return schema
+
+
+def settings_schema() -> dict[str, Any]:
+    """The schema of a settings file."""
+    return file_schema(Overrides, "cimtool settings")
+
+
+def key_table() -> str:
+    """The table of keys in Markdown."""
+    head = "| in a target's file | setting | value | left out | what it is |\n"
+    return head + "|---|---|---|---|---|\n" + "".join(map(_row, KEYS))
+
+
+def _row(name: str) -> str:
+    key, (schema, required) = KEYS[name], _field(name)
+    place = f"`{key.place}`" if key.place else ""
+    setting = name if key.setting is None else key.setting
+    given = f"`{setting}`" if setting else ""
+    if key.per_layer:
+        given += ", a layer's own"
+    left_out = value_text(schema["default"]) if "default" in schema else ""
+    if required:
+        left_out = "must be given"
+    value = allowed_text(schema).replace(" | ", ", ")
+    return f"| {place} | {given} | {value} | {left_out} | {key.help} |\n"
+
+
+def _field(name: str) -> tuple[dict[str, Any], bool]:
+    """The schema of a key, and whether a target's file must give it."""
+    place = KEYS[name].place
+    if not place:
+        return file_schema(Keys, "")["properties"][name], False
+    schema, (table, entry) = file_schema(Target, ""), place.split(".")
+    inside = schema["$defs"][schema["properties"][table]["$ref"].rpartition("/")[2]]
+    return inside["properties"][entry], entry in inside.get("required", ())
+
+
+def page_with_table(page: str) -> str:
+    """A page with the table of today between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    return before + BEGIN + key_table() + END + rest.partition(END)[2]
+
+
+def texts() -> dict[Path, str]:
+    """The files that follow from the declaration, and their texts."""
+    page = DOCS / "targets.md"
+    schemas = {"target": target_schema(), "settings": settings_schema()}
+    return {page: page_with_table(page.read_text("utf-8"))} | {
+        DOCS / f"{name}.schema.json": json.dumps(schema, indent=1) + "\n"
+        for name, schema in schemas.items()
+    }
+
+
+if __name__ == "__main__":
+    for file, text in texts().items():
+        file.write_text(text, "utf-8")
