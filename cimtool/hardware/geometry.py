@@ -13,12 +13,7 @@ from cimtool.hardware.keys import Count, Keys, in_table
 
 @in_table("array", first="rows columns cell_bits cells_per_weight encoding pairs rows_active")
 class ArraySpec(Table):
-    """One array: its physical cells (no `rows` or `columns`: unlimited) and what a cell holds.
-
-    The cells of a differential pair lie in neighbouring columns or rows (`pairs`); of the rows
-    `rows_active` are read at a time (left out: all). Without an `on_off_ratio` erased cells do not
-    conduct.
-    """
+    """One array: its physical cells and what they hold of signed weights."""
 
     cells_per_weight: Count
     signed_rows: Count | None = None

@@ -103,7 +103,8 @@ class Keys(Table):
     input_encoding: InputEncoding = key("How signed inputs are driven.", "input.encoding")
     rounding: Rounding | None = key("How a converter rounds.", "adc.rounding")
     transfer: Thresholds = key(
-        "Thresholds between the codes of a measured converter, in codes above the lowest.",
+        "Rising thresholds between a measured converter's codes, in codes above the lowest: of "
+        "an ideal one 0.5, 1.5, ..., whether its codes are signed or not.",
         "adc.transfer",
         default=None,
         setting="",

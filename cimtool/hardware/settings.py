@@ -159,23 +159,15 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
     return validated(Settings, values | {"layers": layers}, f"settings for {sources}")
 
 
-def unmatched_patterns(settings: Settings, layer_names: Iterable[str]) -> tuple[str, ...]:
-    """Return the layer patterns that match none of `layer_names`."""
-    names = list(layer_names)
-    patterns = (layer.pattern for layer in settings.layers)
-    return tuple(
-        pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
-    )
-
-
 def check_patterns(settings: Settings, layer_names: Iterable[str]) -> None:
     """Refuse with a CimError a layer pattern that matches no layer of the model."""
     names = list(layer_names)
-    for pattern in unmatched_patterns(settings, names):
-        raise CimError(
-            f"settings: {dotted(('layers', pattern))} matches no layer of the model, which has "
-            f"{', '.join(names)}{nearest(pattern, names)}"
-        )
+    for pattern in (layer.pattern for layer in settings.layers):
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise CimError(
+                f"settings: {dotted(('layers', pattern))} matches no layer of the model, which has "
+                f"{', '.join(names)}{nearest(pattern, names)}"
+            )
 
 
 def check_score_bits(settings: Settings, layer_names: Iterable[str]) -> None:

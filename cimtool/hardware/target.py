@@ -45,11 +45,7 @@ class ActivationSpec(Table):
 
 @in_table("adc")
 class AdcSpec(Table):
-    """The converter of a column sum: its formula (`rounding`) or its measured `transfer`.
-
-    `transfer` are the 2^bits - 1 thresholds between codes, rising, in codes above the lowest one:
-    of an ideal converter 0.5, 1.5, ..., whether its codes are signed or not.
-    """
+    """The converter of a column sum: its formula (`rounding`) or its measured `transfer`."""
 
 
 @in_table("accumulator")
