@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import islice
 
 from cimtool.hardware.placement import Layout, Placement
+from cimtool.report import svg
 from cimtool.report.formats import counted
 
 WIDTH = 960
-MARGIN = 16
+MARGIN = 16.0
+ACROSS, LINE = 3, 20.0
+"""Columns of the legend, and how far its lines are apart."""
+
 SIDE = 4.0
 LARGEST = 6.0
 """Side of an array's square, and by how much at most it is scaled to fill the WIDTH."""
@@ -30,28 +33,13 @@ FEW_BLOCKS = 40
 MOST_SQUARES = 30_000
 """Above so many arrays a square stands for several, so that a browser can still draw them."""
 
-COLOURS = (
-    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#7f9a1f",
-)  # fmt: skip
-"""Colours told apart by colour-blind readers too, on light and on dark."""
-
-STYLE = """
-text { font: 13px system-ui, sans-serif; fill: #1f2328; }
-.title { font-size: 16px; font-weight: 600; }
-.quiet { fill: #59636e; }
-.ground { fill: #ffffff; }
-.block { fill: none; stroke: #8c959f; }
-.free { fill: #8c959f; fill-opacity: 0.18; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3; } .quiet { fill: #9198a1; } .ground { fill: #0d1117; }
-  .block { stroke: #6e7681; } .free { fill: #6e7681; fill-opacity: 0.3; }
-}
-"""
+AREAS = 8
+"""Colours of layers, `a0` to `a7`; later ones begin again."""
 
 
 @dataclass(frozen=True)
-class Level:
-    """Blocks of `count` children each, laid out in `across` columns with a gap between them."""
+class Blocks:
+    """Blocks of one level: `count` children each, in `across` columns with a gap between them."""
 
     count: int
     across: int
@@ -74,44 +62,28 @@ class Level:
         return column * (self.width + self.gap), row * (self.height + self.gap)
 
 
-@dataclass(frozen=True)
-class Run:
-    """Equal squares of one layer, one after another: `used` of each holds weights, 0 to 1."""
-
-    layer: int
-    count: int
-    used: float
-
-
 def placement_svg(layers: Sequence[Placement], plan: Layout, title: str) -> str:
     """Draw where a program's layers lie, as one SVG document."""
     layers = [place for place in layers if place.shares is None]
     share = max(1, -(-plan.tiles // MOST_SQUARES))
-    squares = list(_squares(_runs(layers), share))
+    squares = list(islice(_squares(layers), 0, None, share))
     levels = _levels(plan, max(len(squares), 1), share)  # projectors may have no layer
     slots = list(range(len(squares))) if share > 1 else _slots(layers, plan)
     width, height = levels[-1].extent
     scale = min((WIDTH - 2 * MARGIN) / width, LARGEST)
-    legend, legend_height = _legend(layers)
-    top = MARGIN + 76 + legend_height
-    total = top + height * scale + MARGIN
-    drawing = "".join(_drawing(squares, slots, levels))
-    frames = "".join(_frames(levels, plan, scale, top))
-    notes = _summary(plan, share)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {total:.0f}" '
-        f'role="img" aria-labelledby="title description">\n'
-        f'<title id="title">Placement of {escape(title)}</title>\n'
-        f'<desc id="description">{escape(notes)} {escape(_described(layers))}</desc>\n'
-        f"<style>{STYLE}</style>\n"
-        f'<rect class="ground" width="100%" height="100%"/>\n'
-        f'<text class="title" x="{MARGIN}" y="{MARGIN + 14}">{escape(title)}</text>\n'
-        f'<text class="quiet" x="{MARGIN}" y="{MARGIN + 36}">{escape(notes)}</text>\n'
-        f"{legend}"
-        f'<g transform="translate({MARGIN} {top:.1f}) scale({scale:.5g})">\n{drawing}</g>\n'
-        f"{frames}"
-        "</svg>\n"
-    )
+    top = MARGIN + 84.0 + LINE * -(-len(layers) // ACROSS)
+    summary = _summary(plan, share)
+    described = (f"{p.layer}: {p.arrays:,} arrays, {p.utilisation:.1%} used." for p in layers)
+    parts = [
+        svg.text(MARGIN, MARGIN + 14, title, style="title"),
+        svg.text(MARGIN, MARGIN + 36, summary, style="soft"),
+        *_legend(layers),
+        svg.group(MARGIN, top, scale, _drawing(squares, slots, levels)),
+        *_frames(levels, plan, scale, top),
+    ]
+    description = " ".join([summary, *described])
+    bottom = round(top + height * scale + MARGIN)
+    return svg.file_text(WIDTH, bottom, f"Placement of {title}", description, parts)
 
 
 def _summary(plan: Layout, share: int) -> str:
@@ -126,50 +98,30 @@ def _summary(plan: Layout, share: int) -> str:
     return f"{', '.join(levels)}, {counted(plan.cores, 'core')}; {where}{several}."
 
 
-def _described(layers: Sequence[Placement]) -> str:
-    return " ".join(f"{p.layer}: {p.arrays:,} arrays, {p.utilisation:.1%} used." for p in layers)
-
-
-def _legend(layers: Sequence[Placement]) -> tuple[str, float]:
+def _legend(layers: Sequence[Placement]) -> Iterator[str]:
     """A swatch, the name, arrays and utilisation of each layer, in columns."""
-    across, line = 3, 20
-    text = ""
     for index, place in enumerate(layers):
-        row, column = divmod(index, across)
-        x = MARGIN + column * (WIDTH - 2 * MARGIN) / across
-        y = MARGIN + 50 + row * line
-        text += (
-            f'<rect x="{x:.0f}" y="{y:.0f}" width="12" height="12" fill="{_colour(index)}"/>'
-            f'<text x="{x + 18:.0f}" y="{y + 11:.0f}">{escape(place.layer)} '
-            f'<tspan class="quiet">{place.arrays:,} arrays, {place.utilisation:.0%} used</tspan>'
-            "</text>\n"
-        )
-    return text, -(-len(layers) // across) * line + 8
+        row, column = divmod(index, ACROSS)
+        x = MARGIN + column * (WIDTH - 2 * MARGIN) / ACROSS
+        y = MARGIN + 50.0 + row * LINE
+        used = f"{place.arrays:,} arrays, {place.utilisation:.0%} used"
+        yield svg.rect(x, y, 12, 12, _colour(index))
+        yield svg.text(x + 18, y + 11, place.layer, soft=used)
 
 
 def _colour(index: int) -> str:
-    return COLOURS[index % len(COLOURS)]
+    return f"a{index % AREAS}"
 
 
-def _runs(layers: Sequence[Placement]) -> Iterator[Run]:
-    """The tiles of all layers in order of placement, equal neighbours joined."""
+def _squares(layers: Sequence[Placement]) -> Iterator[tuple[int, float]]:
+    """Layer and use, 0 to 1, of each tile in the order of placement."""
     for index, place in enumerate(layers):
         cells = place.array_rows * place.array_columns
-        used = [height * width / cells for height, width in place.tiles]
-        start = 0
-        for end in range(1, len(used) + 1):
-            if end == len(used) or used[end] != used[start]:
-                yield Run(index, end - start, used[start])
-                start = end
+        for height, width in place.tiles:
+            yield index, height * width / cells
 
 
-def _squares(runs: Iterator[Run], share: int) -> Iterator[tuple[int, float]]:
-    """Layer and use of each square: that of the first of its `share` tiles."""
-    each = ((run.layer, run.used) for run in runs for _ in range(run.count))
-    return islice(each, 0, None, share)
-
-
-def _levels(plan: Layout, squares: int, share: int) -> list[Level]:
+def _levels(plan: Layout, squares: int, share: int) -> list[Blocks]:
     """The levels from tiles in an array to blocks on the page: chips, or loads of one chip."""
     chip = plan.chip
     counts = [plan.weight_sets, chip.arrays_per_macro, chip.macros_per_core]
@@ -179,7 +131,7 @@ def _levels(plan: Layout, squares: int, share: int) -> list[Level]:
     counts.append(chip.cores if known and chip.cores else -(-squares // math.prod(counts)))
     blocks = _blocks(plan) if known else 1
     counts.append(blocks)
-    levels: list[Level] = []
+    levels: list[Blocks] = []
     width = height = SIDE
     nested = 0
     for count in counts:
@@ -187,7 +139,7 @@ def _levels(plan: Layout, squares: int, share: int) -> list[Level]:
         gap = FRAME_GAP if last and count <= FEW_BLOCKS else 0.4 * nested
         shape = 1.0 if len(levels) < 3 else 1.6
         across = _across(count, math.sqrt(count * shape * (height + gap) / (width + gap)))
-        levels.append(Level(count, across, width, height, gap))
+        levels.append(Blocks(count, across, width, height, gap))
         width, height = levels[-1].extent
         nested += count > 1
     return levels
@@ -230,7 +182,7 @@ def _slots(layers: Sequence[Placement], plan: Layout) -> list[int]:
     return slots
 
 
-def _position(slot: int, levels: Sequence[Level]) -> tuple[float, float]:
+def _position(slot: int, levels: Sequence[Blocks]) -> tuple[float, float]:
     x = y = 0.0
     for level in levels:
         slot, index = divmod(slot, level.count)
@@ -240,7 +192,7 @@ def _position(slot: int, levels: Sequence[Level]) -> tuple[float, float]:
 
 
 def _drawing(
-    squares: Sequence[tuple[int, float]], slots: Sequence[int], levels: Sequence[Level]
+    squares: Sequence[tuple[int, float]], slots: Sequence[int], levels: Sequence[Blocks]
 ) -> Iterator[str]:
     """One path a layer for its arrays and one for the part of them in use, then free arrays."""
     arrays: dict[int, list[str]] = {}
@@ -249,31 +201,26 @@ def _drawing(
         x, y = _position(slot, levels)
         arrays.setdefault(layer, []).append(_square(x, y, SIDE))
         filled.setdefault(layer, []).append(_square(x, y, SIDE * used))
-    for layer, paths in arrays.items():
-        colour = _colour(layer)
-        yield f'<path fill="{colour}" fill-opacity="0.3" d="{"".join(paths)}"/>\n'
-        yield f'<path fill="{colour}" d="{"".join(filled[layer])}"/>\n'
+    for layer, moves in arrays.items():
+        yield svg.path(f"outline {_colour(layer)}", moves)
+        yield svg.path(_colour(layer), filled[layer])
     places = math.prod(level.count for level in levels)
     if places <= 2 * MOST_SQUARES:
         free = sorted(set(range(places)) - set(slots))
-        paths = [_square(*_position(slot, levels), SIDE) for slot in free]
-        yield f'<path class="free" d="{"".join(paths)}"/>\n'
+        yield svg.path("free", (_square(*_position(slot, levels), SIDE) for slot in free))
 
 
-def _frames(levels: Sequence[Level], plan: Layout, scale: float, top: float) -> Iterator[str]:
+def _frames(levels: Sequence[Blocks], plan: Layout, scale: float, top: float) -> Iterator[str]:
     """A frame and a name for each of a few chips, or loads of the one chip."""
     blocks = levels[-1]
     if not 1 < blocks.count <= FEW_BLOCKS:
         return
-    what = "chip" if plan.resident else "load"
+    width, height = blocks.width * scale + 8, blocks.height * scale + 8
     for index in range(blocks.count):
         left, above = (at * scale for at in blocks.at(index))
         x, y = MARGIN + left, top + above
-        yield (
-            f'<rect class="block" x="{x - 4:.1f}" y="{y - 4:.1f}" rx="3" '
-            f'width="{blocks.width * scale + 8:.1f}" height="{blocks.height * scale + 8:.1f}"/>'
-            f'<text class="quiet" x="{x:.1f}" y="{y - 8:.1f}">{what} {index + 1}</text>\n'
-        )
+        yield svg.rect(x - 4, y - 4, width, height, "frame")
+        yield svg.text(x, y - 8, f"{'chip' if plan.resident else 'load'} {index + 1}", style="soft")
 
 
 def _square(x: float, y: float, height: float) -> str:

@@ -7,7 +7,7 @@ Values that are not finite are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,11 +19,9 @@ ROW = 27.0
 RIGHT = 64.0
 """Units kept free at the right for the values of bars."""
 
-Form = Callable[[float], str]
-
 
 @dataclass(frozen=True)
-class Estimate:
+class ErrorBar:
     """A value and the interval that it lies in."""
 
     value: float
@@ -33,43 +31,43 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Whisker:
-    """A row of estimates, one a series, None where there is none; `strong` rows stand out."""
+    """A row of error bars, one a series, None where there is none; `strong` rows stand out."""
 
     label: str
-    estimates: tuple[Estimate | None, ...]
+    bars: tuple[ErrorBar | None, ...]
     strong: bool = False
 
 
-def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: Form) -> str:
+def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: svg.Form) -> str:
     """Dots with whiskers from low to high, the rows one below another on one axis."""
     left, top = svg.gutter([row.label for row in rows]), 30.0
     bottom = top + ROW * len(rows)
-    known = [e for row in rows for e in row.estimates if e is not None]
+    known = [e for row in rows for e in row.bars if e is not None]
     ends = [x for e in known for x in (e.low, e.value, e.high)]
-    axis = svg.spanning(ends, left, svg.WIDTH - 18)
-    parts = [svg.legend(series, left, 15), svg.bottom_axis(axis, top, bottom, form)]
+    scale = svg.spanning(ends, left, svg.WIDTH - 18)
+    parts = [svg.legend(series, left, 15), svg.axis(scale, top, bottom, form)]
     for index, row in enumerate(rows):
         middle = top + ROW * (index + 0.5)
         style = "strong" if row.strong else ""
         parts.append(svg.text(0, middle + 4, svg.shortened(row.label), style=style))
-        for number, estimate in enumerate(row.estimates):
-            if estimate is not None:
-                y = middle + 9 * (number - (len(row.estimates) - 1) / 2)
-                parts.append(_whisker(axis, estimate, y, number))
+        for number, bar in enumerate(row.bars):
+            if bar is not None:
+                y = middle + 9 * (number - (len(row.bars) - 1) / 2)
+                parts.append(_whisker(scale, bar, y, number))
     return svg.document(bottom + 24, label, parts)
 
 
-def _whisker(axis: svg.Axis, one: Estimate, y: float, number: int) -> str:
-    ends = [axis.at(end) for end in (one.low, one.high) if math.isfinite(end)]
+def _whisker(scale: svg.Scale, one: ErrorBar, y: float, number: int) -> str:
+    ends = [scale.at(end) for end in (one.low, one.high) if math.isfinite(end)]
     style = f"stroke {svg.series(number)}"
     bars = [svg.line(end, y - 3.5, end, y + 3.5, style) for end in ends]
     if len(ends) == 2:
         bars.append(svg.line(ends[0], y, ends[1], y, style))
-    return "".join(bars) + svg.mark(axis.at(one.value), y, number)
+    return "".join(bars) + svg.mark(scale.at(one.value), y, number)
 
 
 @dataclass(frozen=True)
-class Step:
+class Term:
     """A part of a sum: its `amount`, below 0 where it takes away, and what is written beside it."""
 
     label: str
@@ -79,42 +77,42 @@ class Step:
 
 
 def waterfall(
-    steps: Sequence[Step], total: Step, label: str, form: Form = svg.tick_text, title: str = ""
+    terms: Sequence[Term], total: Term, label: str, form: svg.Form = svg.tick_text, title: str = ""
 ) -> str:
     """Parts that add up, each beginning where the one above ends, and their total at the bottom.
 
     The parts must add up to the total: a page that draws RMSEs gives their squares.
     """
-    left, top = svg.gutter([one.label for one in (*steps, total)]), 8.0
+    left, top = svg.gutter([one.label for one in (*terms, total)]), 8.0
     ends = [0.0]
-    for step in steps:
-        ends.append(ends[-1] + step.amount)
-    axis = _from_zero([*ends, total.amount], left)
-    bottom = top + ROW * (len(steps) + 1)
-    parts = [svg.bottom_axis(axis, top, bottom, form, title)]
-    for index, (step, (start, end)) in enumerate(zip(steps, pairwise(ends), strict=True)):
+    for term in terms:
+        ends.append(ends[-1] + term.amount)
+    scale = _from_zero([*ends, total.amount], left)
+    bottom = top + ROW * (len(terms) + 1)
+    parts = [svg.axis(scale, top, bottom, form, title)]
+    for index, (term, (start, end)) in enumerate(zip(terms, pairwise(ends), strict=True)):
         y = top + ROW * index
-        style = "minus" if step.amount < 0 else "plus"
-        parts += _bar(axis, start, end, y, f"{style}{' strong' if step.strong else ''}", step)
-        parts.append(svg.line(axis.at(end), y + 5, axis.at(end), y + ROW + 5, "joint"))
-    parts += _bar(axis, 0.0, total.amount, top + ROW * len(steps), "total", total)
+        style = "minus" if term.amount < 0 else "plus"
+        parts += _bar(scale, start, end, y, f"{style}{' strong' if term.strong else ''}", term)
+        parts.append(svg.line(scale.at(end), y + 5, scale.at(end), y + ROW + 5, "joint"))
+    parts += _bar(scale, 0.0, total.amount, top + ROW * len(terms), "total", total)
     return svg.document(bottom + (44 if title else 24), label, parts)
 
 
-def _from_zero(values: Sequence[float], left: float) -> svg.Axis:
+def _from_zero(values: Sequence[float], left: float) -> svg.Scale:
     known = [x for x in values if math.isfinite(x)]
     lo, hi = min([0.0, *known]), max([0.0, *known])
-    return svg.Axis(lo, hi if hi > lo else lo + 1.0, left, svg.WIDTH - RIGHT)
+    return svg.Scale(lo, hi if hi > lo else lo + 1.0, left, svg.WIDTH - RIGHT)
 
 
 def _bar(
-    axis: svg.Axis, start: float, end: float, y: float, style: str, step: Step
+    scale: svg.Scale, start: float, end: float, y: float, style: str, term: Term
 ) -> Iterator[str]:
-    one, other = sorted((axis.at(start), axis.at(end)))
-    strong = "strong" if step.strong or style == "total" else ""
-    yield svg.text(0, y + 17, svg.shortened(step.label), style=strong)
+    one, other = sorted((scale.at(start), scale.at(end)))
+    strong = "strong" if term.strong or style == "total" else ""
+    yield svg.text(0, y + 17, svg.shortened(term.label), style=strong)
     yield svg.rect(one, y + 5, other - one, ROW - 10, f"bar {style}")
-    yield svg.text(other + 6, y + 17, step.text, style=strong)
+    yield svg.text(other + 6, y + 17, term.text, style=strong)
 
 
 @dataclass(frozen=True)
@@ -125,10 +123,10 @@ class Bar:
     values: tuple[float | None, ...]
 
 
-def bars(rows: Sequence[Bar], series: Sequence[str], label: str, form: Form) -> str:
+def bars(rows: Sequence[Bar], series: Sequence[str], label: str, form: svg.Form) -> str:
     """Bars from zero with their values; a legend where there are several series."""
     left, top = svg.gutter([row.label for row in rows]), 28.0 if len(series) > 1 else 6.0
-    axis = _from_zero([x for row in rows for x in row.values if x is not None], left)
+    scale = _from_zero([x for row in rows for x in row.values if x is not None], left)
     parts = [svg.legend(series, left, 15, svg.swatch)] if len(series) > 1 else []
     height = 11.0 * len(series) + 9
     for index, row in enumerate(rows):
@@ -138,7 +136,7 @@ def bars(rows: Sequence[Bar], series: Sequence[str], label: str, form: Form) -> 
             if value is None or not math.isfinite(value):
                 continue
             at = y + 4.5 + 11 * number
-            zero, end = axis.at(0.0), axis.at(value)
+            zero, end = scale.at(0.0), scale.at(value)
             style = f"bar {svg.series(number)}"
             parts.append(svg.rect(min(zero, end), at, abs(end - zero), 9, style))
             parts.append(svg.text(max(zero, end) + 5, at + 8.5, form(value), style="small"))
@@ -169,7 +167,7 @@ def scatter(groups: Sequence[Points], x_title: str, y_title: str, label: str) ->
     """Points of a few groups on equal axes, with the line where both are the same."""
     both = [value for group in groups for point in group.finite for value in point]
     across = svg.spanning(both, LEFT, svg.WIDTH - 12)
-    up = svg.Axis(across.lo, across.hi, TOP + HIGH, TOP)
+    up = svg.Scale(across.lo, across.hi, TOP + HIGH, TOP)
     parts = _frame(across, up, svg.tick_text, svg.tick_text, x_title, y_title)
     names = [group.name for group in groups]
     parts.append(svg.legend(names, LEFT, 15, lambda x, y, index: _dots([(x, y)], index)))
@@ -182,17 +180,22 @@ def scatter(groups: Sequence[Points], x_title: str, y_title: str, label: str) ->
 def _dots(points: Sequence[tuple[float, float]], index: int) -> str:
     """All points of a group as one path: a thousand elements would make the page slow."""
     shape = ("h0", "m-2.5-2.5l5 5m0-5l-5 5", "m-2.5 0h5", "m0-2.5v5")[index % svg.SERIES]
-    moves = "".join(f"M{svg.px(x)} {svg.px(y)}{shape}" for x, y in points)
+    moves = (f"M{svg.px(x)} {svg.px(y)}{shape}" for x, y in points)
     style = "dots" if index % svg.SERIES == 0 else "crosses"
-    return f'<path class="{style} {svg.series(index)}" d="{moves}"/>'
+    return svg.path(f"{style} {svg.series(index)}", moves)
 
 
 def _frame(
-    across: svg.Axis, up: svg.Axis, x_form: Form, y_form: Form, x_title: str, y_title: str
+    across: svg.Scale,
+    up: svg.Scale,
+    x_form: svg.Form,
+    y_form: svg.Form,
+    x_title: str,
+    y_title: str,
 ) -> list[str]:
     return [
-        svg.bottom_axis(across, up.end, up.start, x_form, x_title),
-        svg.left_axis(up, across.start, across.end, y_form, y_title),
+        svg.axis(across, up.end, up.start, x_form, x_title),
+        svg.axis(up, across.start, across.end, y_form, y_title, upright=True),
     ]
 
 
@@ -201,7 +204,7 @@ def curves(
     x_title: str,
     y_title: str,
     label: str,
-    y_form: Form = svg.percent_tick,
+    y_form: svg.Form = svg.percent_tick,
     log_x: bool = True,
 ) -> str:
     """Lines with marks at their points; the horizontal axis is logarithmic with `log_x`."""
@@ -215,8 +218,8 @@ def curves(
     parts.append(svg.legend([one.name for one in lines], LEFT, 15))
     for index, one in enumerate(lines):
         at = [(across.at(x), up.at(y)) for x, y in one.finite if x > 0 or not log_x]
-        path = "L".join(f"{svg.px(x)} {svg.px(y)}" for x, y in at)
-        parts.append(f'<path class="curve {svg.series(index)}" d="M{path}"/>' if path else "")
+        moves = "L".join(f"{svg.px(x)} {svg.px(y)}" for x, y in at)
+        parts += [svg.path(f"curve {svg.series(index)}", ["M", moves])] if moves else []
         parts += [svg.mark(x, y, index, 3.5) for x, y in at]
     return svg.document(TOP + HIGH - 16, label, parts)
 
@@ -225,12 +228,12 @@ def histogram(counts: Sequence[int], label: str) -> str:
     """A small picture of counts in bins of equal width, for a cell of a table."""
     width, height = max(2.0 * len(counts), 2.0), 20.0
     most = max(counts, default=0) or 1
-    moves = "".join(
+    moves = (
         f"M{2 * index} 20V{svg.px(min(height - 1, height - height * count / most))}h2V20z"
         for index, count in enumerate(counts)
         if count
     )
-    parts = [f'<path class="bar s0" d="{moves}"/>', svg.line(0, height, width, height, "grid")]
+    parts = [svg.path("bar s0", moves), svg.line(0, height, width, height, "grid")]
     return svg.document(height + 1, label, parts, width)
 
 
@@ -250,7 +253,7 @@ class Candidate:
 
 def pareto(
     candidates: Sequence[Candidate], x_title: str, y_title: str, label: str, log_x: bool = True,
-    log_y: bool = False, x_form: Form = svg.tick_text, y_form: Form = svg.tick_text,
+    log_y: bool = False, x_form: svg.Form = svg.tick_text, y_form: svg.Form = svg.tick_text,
 ) -> str:  # fmt: skip
     """Candidates on two axes, those of the front named and joined by the steps that it makes."""
     known = [
@@ -265,10 +268,10 @@ def pareto(
     parts.append(svg.legend(("on the front", "not on it"), LEFT, 15))
     at = {one: (across.at(one.x), up.at(one.y)) for one in known}
     best = sorted((one for one in known if one.best), key=lambda one: (one.x, -one.y))
-    moves = "".join(f"{'HV'[i]}{svg.px(at[one][i])}" for one in best[1:] for i in (0, 1))
     if best:
-        x, y = at[best[0]]
-        parts.append(f'<path class="curve s0" d="M{svg.px(x)} {svg.px(y)}{moves}"/>')
+        x, y = map(svg.px, at[best[0]])
+        steps = (f"{'HV'[i]}{svg.px(at[one][i])}" for one in best[1:] for i in (0, 1))
+        parts.append(svg.path("curve s0", [f"M{x} {y}", *steps]))
     for one in sorted(known, key=lambda one: one.best):
         note = f"{one.name}: {one.note}" if one.note else one.name
         parts.append(svg.mark(*at[one], 0 if one.best else 1, note=note))

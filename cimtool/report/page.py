@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from functools import cache
-from importlib.resources import files
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from cimtool.report import svg
+from cimtool.report.assets import asset
 
 PACKAGE = "cimtool.report"
 
@@ -34,20 +35,15 @@ def render(package: str, template: str, **values: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style, script = (_asset(name) for name in ("page.css", "page.js"))
+    style, script = asset(svg.STYLE) + asset("page.css"), asset("page.js")
     return environment.get_template(template).render(
         style=style, script=script, policy=_policy(style, script), **values
     )
 
 
-def picture_url(svg: str) -> str:
+def picture_url(picture: str) -> str:
     """An SVG document as a source of <img>, where its styles and ids stay its own."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
-
-
-@cache
-def _asset(name: str) -> str:
-    return (files(PACKAGE) / "templates" / name).read_text(encoding="utf-8")
+    return f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode()}"
 
 
 def _policy(style: str, script: str) -> str:

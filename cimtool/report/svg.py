@@ -1,4 +1,4 @@
-"""Drawing in SVG: axes, text and marks; colours come from the classes of the page's style."""
+"""Drawing in SVG: scales, axes, text and marks, coloured by the classes of one style sheet."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Literal
+
+from cimtool.report.assets import asset
 
 WIDTH = 480
 """Units across a chart; a page scales it to its column."""
@@ -20,11 +22,15 @@ LONGEST = 30
 SERIES = 4
 """Classes of colours and shapes, `s0` to `s3`; later series begin again."""
 
+STYLE = "chart.css"
+"""The style sheet of all pictures: colours, light and dark, and the classes of their parts."""
+
 Anchor = Literal["start", "middle", "end"]
+Form = Callable[[float], str]
 
 
 @dataclass(frozen=True)
-class Axis:
+class Scale:
     """Maps values from `lo` to `hi` onto units from `start` to `end`; logarithmic with `log`."""
 
     lo: float
@@ -32,6 +38,11 @@ class Axis:
     start: float
     end: float
     log: bool = False
+
+    @property
+    def middle(self) -> float:
+        """The unit half way."""
+        return (self.start + self.end) / 2
 
     def at(self, value: float) -> float:
         """Where a value lies; a value beyond an end lies there."""
@@ -44,7 +55,7 @@ class Axis:
         return min(max(value, self.lo), self.hi)
 
     def ticks(self, most: int = 6) -> tuple[float, ...]:
-        """Round values inside, `most` or fewer where the axis is linear."""
+        """Round values inside, `most` or fewer where the scale is linear."""
         return self._powers(most) if self.log else self._steps(most)
 
     def _steps(self, most: int) -> tuple[float, ...]:
@@ -70,18 +81,18 @@ def _round_up(step: float) -> float:
 
 def spanning(
     values: Iterable[float], start: float, end: float, log: bool = False, margin: float = 0.04
-) -> Axis:
-    """An axis over the finite `values` with a margin on each side, as a share of their span.
+) -> Scale:
+    """A scale over the finite `values` with a margin on each side, as a share of their span.
 
-    Where they are one value, or none, it stands in the middle of an axis all the same. A
-    logarithmic axis leaves out values that are not positive.
+    Where they are one value, or none, it stands in the middle all the same. A logarithmic scale
+    leaves out values that are not positive.
     """
     known = [x for x in values if math.isfinite(x) and (x > 0 or not log)]
     ends = [math.log(x) if log else x for x in (min(known), max(known))] if known else [0.0, 1.0]
     span = ends[1] - ends[0]
     wider = margin * span if span > 1e-12 * max(map(abs, ends)) else max(0.1 * abs(ends[0]), 0.1)
     lo, hi = ends[0] - wider, ends[1] + wider
-    return Axis(math.exp(lo), math.exp(hi), start, end, True) if log else Axis(lo, hi, start, end)
+    return Scale(math.exp(lo), math.exp(hi), start, end, True) if log else Scale(lo, hi, start, end)
 
 
 def px(value: float) -> str:
@@ -113,26 +124,54 @@ def gutter(labels: Sequence[str]) -> float:
 
 
 def document(height: float, label: str, parts: Iterable[str], width: float = WIDTH) -> str:
-    """A picture that `label` describes to those who cannot see it."""
+    """A picture in a page, which `label` describes to those who cannot see it."""
     return (
         f'<svg class="chart" viewBox="0 0 {px(width)} {px(height)}" width="{px(width)}" '
         f'height="{px(height)}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
     )
 
 
-def text(
-    x: float, y: float, content: str, anchor: Anchor = "start", style: str = "", turn: bool = False
+def file_text(
+    width: float, height: float, title: str, description: str, parts: Iterable[str]
 ) -> str:
-    """A line of text; `style` are classes, `turn` lets it run upwards."""
+    """A picture in a file, with its style; its description is for those who cannot see it."""
+    return (
+        f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {px(width)} '
+        f'{px(height)}" role="img" aria-labelledby="title description">\n'
+        f'<title id="title">{escape(title)}</title>\n'
+        f'<desc id="description">{escape(description)}</desc>\n'
+        f"<style>\n{asset(STYLE)}</style>\n"
+        f'<rect class="ground" width="100%" height="100%"/>\n{"".join(parts)}</svg>\n'
+    )
+
+
+def group(x: float, y: float, scale: float, parts: Iterable[str]) -> str:
+    """Parts moved to (x, y) and scaled."""
+    inside = "".join(parts)
+    return f'<g transform="translate({px(x)} {px(y)}) scale({scale:.5g})">\n{inside}</g>\n'
+
+
+def path(style: str, moves: Iterable[str], note: str = "") -> str:
+    """A path of `moves`; `note` shows on hovering."""
+    inside = f"<title>{escape(note)}</title>" if note else ""
+    return f'<path class="{style}" d="{"".join(moves)}">{inside}</path>'
+
+
+def text(
+    x: float, y: float, content: str, anchor: Anchor = "start", style: str = "",
+    turn: bool = False, soft: str = "",
+) -> str:  # fmt: skip
+    """A line of text; `style` are classes, `turn` lets it run upwards; `soft` follows it."""
     classes = f' class="{style}"' if style else ""
     side = "" if anchor == "start" else f' text-anchor="{anchor}"'
     turned = f' transform="rotate(-90 {px(x)} {px(y)})"' if turn else ""
-    return f'<text x="{px(x)}" y="{px(y)}"{side}{classes}{turned}>{escape(content)}</text>'
+    more = f' <tspan class="soft">{escape(soft)}</tspan>' if soft else ""
+    return f'<text x="{px(x)}" y="{px(y)}"{side}{classes}{turned}>{escape(content)}{more}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
     """A straight line."""
-    return f'<path class="{style}" d="M{px(x1)} {px(y1)}L{px(x2)} {px(y2)}"/>'
+    return path(style, [f"M{px(x1)} {px(y1)}L{px(x2)} {px(y2)}"])
 
 
 def rect(x: float, y: float, width: float, height: float, style: str) -> str:
@@ -158,8 +197,7 @@ def mark(x: float, y: float, index: int, size: float = 4.5, note: str = "") -> s
         f"M{px(x - size)} {px(y - size)}h{px(2 * size)}v{px(2 * size)}h{px(-2 * size)}z",
         f"M{px(x)} {px(y - size)}l{px(size)} {px(2 * size)}h{px(-2 * size)}z",
     )
-    inside = f"<title>{escape(note)}</title>" if note else ""
-    return f'<path class="mark {series(index)}" d="{shapes[index % SERIES]}">{inside}</path>'
+    return path(f"mark {series(index)}", [shapes[index % SERIES]], note)
 
 
 def swatch(x: float, y: float, index: int) -> str:
@@ -178,28 +216,20 @@ def legend(
     return "".join(parts)
 
 
-def bottom_axis(
-    axis: Axis, top: float, bottom: float, form: Callable[[float], str], title: str = ""
+def axis(
+    scale: Scale, low: float, high: float, form: Form, title: str = "", upright: bool = False
 ) -> str:
-    """Grid lines from `top` to `bottom`, their values below them, and what is measured."""
-    parts = []
-    for tick in axis.ticks():
-        x = axis.at(tick)
-        parts += [line(x, top, x, bottom, "grid")]
-        parts += [text(x, bottom + 16, form(tick), "middle", "soft")]
-    if title:
-        parts.append(text((axis.start + axis.end) / 2, bottom + 34, title, "middle", "soft"))
-    return "".join(parts)
+    """Grid lines from `low` to `high`, their values at `high`, and what is measured.
 
-
-def left_axis(
-    axis: Axis, left: float, right: float, form: Callable[[float], str], title: str = ""
-) -> str:
-    """Grid lines from `left` to `right`, their values before them, and what is measured."""
+    The values of an `upright` scale stand left of `low`.
+    """
     parts = []
-    for tick in axis.ticks():
-        y = axis.at(tick)
-        parts += [line(left, y, right, y, "grid"), text(left - 6, y + 4, form(tick), "end", "soft")]
-    if title:
-        parts.append(text(13, (axis.start + axis.end) / 2, title, "middle", "soft", turn=True))
-    return "".join(parts)
+    for tick in scale.ticks():
+        at, said = scale.at(tick), form(tick)
+        if upright:
+            parts += [line(low, at, high, at, "grid"), text(low - 6, at + 4, said, "end", "soft")]
+        else:
+            parts += [line(at, low, at, high, "grid")]
+            parts += [text(at, high + 16, said, "middle", "soft")]
+    x, y = (13.0, scale.middle) if upright else (scale.middle, high + 34)
+    return "".join(parts) + (text(x, y, title, "middle", "soft", upright) if title else "")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from cimtool.reference.queries import WAY_NAMES, WAYS
 from cimtool.report.charts import (
     Bar,
-    Estimate,
+    ErrorBar,
     Points,
-    Step,
+    Term,
     Whisker,
     bars,
     curves,
@@ -40,12 +39,12 @@ def survival_chart(report: Report) -> str:
     )
 
 
-def _r1(row: Row, way: str) -> Estimate | None:
+def _r1(row: Row, way: str) -> ErrorBar | None:
     if row.retrieval is None:
         return None
     value, found = getattr(row.retrieval, way).r1, row.intervals.get(f"r1_{way}")
     low, high = (math.nan, math.nan) if found is None else (found.low, found.high)
-    return Estimate(value, low, high)
+    return ErrorBar(value, low, high)
 
 
 def budget_chart(report: Report) -> str:
@@ -53,33 +52,25 @@ def budget_chart(report: Report) -> str:
 
     What is left over closes the sum: steps that err alike, or against each other.
     """
-    steps = [
-        Step(row.stage, row.step_rmse**2, number(row.step_rmse), _is_cause(row, report))
-        for row in _steps(report)
+    terms = [
+        Term(row.stage, row.step_rmse**2, number(row.step_rmse), row.stage == report.headline.cause)
+        for row in report.compiled_rows
         if row.step_rmse is not None
     ]
     total = total_rmse(report) ** 2
-    rest = total - sum(step.amount for step in steps)
-    if abs(rest) > 1e-3 * max(total, *(step.amount for step in steps)):
+    rest = total - sum(term.amount for term in terms)
+    if abs(rest) > 1e-3 * max(total, *(term.amount for term in terms)):
         name = "steps that err alike" if rest > 0 else "steps that cancel"
-        steps.append(Step(name, rest, f"{rest:+.1g}"))
-    last = Step("compiled model", total, number(math.sqrt(total)), True)
+        terms.append(Term(name, rest, f"{rest:+.1g}"))
+    last = Term("compiled model", total, number(math.sqrt(total)), True)
     label = f"Mean square {report.score} error of each step, up to {last.text} RMSE in all"
-    return waterfall(steps, last, label, title=f"mean square {report.score} error")
+    return waterfall(terms, last, label, title=f"mean square {report.score} error")
 
 
 def total_rmse(report: Report) -> float:
     """The compiled model's RMSE from the reference, or from the float score where it is that."""
     drift = report.final.drift
     return (report.final.float_rmse or 0.0) if drift is None else drift.logit_rmse
-
-
-def _steps(report: Report) -> Sequence[Row]:
-    return report.compiled_rows
-
-
-def _is_cause(row: Row, report: Report) -> bool:
-    return row.stage == report.headline.cause
 
 
 def pairs_chart(report: Report) -> str:

@@ -36,7 +36,7 @@ def test_every_array_has_a_square_of_its_own(full_size: FullSize, name: str) -> 
     assert len(corners) == plan.tiles
     root = ElementTree.fromstring(placement_svg(layers, plan, "x"))
     paths = root.findall(f".//{SVG}path")
-    coloured = [path.get("d", "") for path in paths if path.get("fill-opacity")]
+    coloured = [path.get("d", "") for path in paths if "outline" in path.get("class", "")]
     assert sum(d.count("M") for d in coloured) == plan.tiles
 
 
@@ -106,4 +106,4 @@ def test_a_square_is_filled_as_far_as_its_array_is_used(full_size: FullSize) -> 
 def test_without_a_layer_there_is_a_picture_of_nothing() -> None:
     plan = layout((), load_target("isaac-rram-128"))
     root = ElementTree.fromstring(placement_svg((), plan, "x"))
-    assert not [path for path in root.findall(f".//{SVG}path") if path.get("fill-opacity")]
+    assert not [p for p in root.findall(f".//{SVG}path") if "outline" in p.get("class", "")]

@@ -10,9 +10,9 @@ import pytest
 from cimtool.report.charts import (
     Bar,
     Candidate,
-    Estimate,
+    ErrorBar,
     Points,
-    Step,
+    Term,
     Whisker,
     bars,
     curves,
@@ -41,16 +41,16 @@ NAN = math.nan
 
 PICTURES: dict[str, Callable[[], str]] = {
     "whiskers": lambda: whiskers(
-        [Whisker(HOSTILE, (Estimate(0.5, 0.4, 0.6), None)), Whisker("b", (None, None))],
+        [Whisker(HOSTILE, (ErrorBar(0.5, 0.4, 0.6), None)), Whisker("b", (None, None))],
         ("one", HOSTILE), HOSTILE, percent,
     ),
     "whiskers without intervals": lambda: whiskers(
-        [Whisker("a", (Estimate(0.5, NAN, NAN),))], ("one",), "a", percent
+        [Whisker("a", (ErrorBar(0.5, NAN, NAN),))], ("one",), "a", percent
     ),
     "waterfall": lambda: waterfall(
-        [Step(HOSTILE, 0.2, HOSTILE), Step("b", -0.1, "")], Step("all", 0.1, "x"), HOSTILE
+        [Term(HOSTILE, 0.2, HOSTILE), Term("b", -0.1, "")], Term("all", 0.1, "x"), HOSTILE
     ),
-    "waterfall of nothing": lambda: waterfall([], Step("all", 0.0, "0"), "a"),
+    "waterfall of nothing": lambda: waterfall([], Term("all", 0.0, "0"), "a"),
     "bars": lambda: bars([Bar(HOSTILE, (0.1, -0.2)), Bar("b", (None, NAN))], ("x", "y"), "a", str),
     "scatter": lambda: scatter(
         [Points(HOSTILE, [(1.0, 2.0), (NAN, 1.0)]), Points("b", [])], HOSTILE, "y", "a"
@@ -74,7 +74,7 @@ def test_a_picture_is_sound_svg_that_says_what_it_is(name: str) -> None:
 
 
 def test_whiskers_reach_from_low_to_high() -> None:
-    rows = [Whisker("a", (Estimate(0.5, 0.4, 0.6),)), Whisker("b", (Estimate(0.2, 0.0, 1.0),))]
+    rows = [Whisker("a", (ErrorBar(0.5, 0.4, 0.6),)), Whisker("b", (ErrorBar(0.2, 0.0, 1.0),))]
     picture = whiskers(rows, ("R@1",), "R@1", percent)
     assert {"a", "b", "R@1", "0%", "100%"} <= set(texts(picture))
     # Two caps and a line for each, the wider one longer.
@@ -87,8 +87,8 @@ def test_whiskers_reach_from_low_to_high() -> None:
 
 
 def test_a_waterfall_ends_at_its_total() -> None:
-    steps = [Step("a", 3.0, "3"), Step("b", 2.0, "2", True), Step("c", -1.0, "-1")]
-    picture = waterfall(steps, Step("all", 4.0, "4"), "sum")
+    steps = [Term("a", 3.0, "3"), Term("b", 2.0, "2", True), Term("c", -1.0, "-1")]
+    picture = waterfall(steps, Term("all", 4.0, "4"), "sum")
     found = {
         style: [(float(n.get("x", 0)), float(n.get("width", 0))) for n in named(picture, style)]
         for style in ("plus", "minus", "total")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cimtool.report import page
+from cimtool.report import page, svg
 from cimtool.report.page import picture_url, render
 from cimtool.report.table import Cell, Column, make_table
 
-STYLE = Path(page.__file__).parent / "templates" / "page.css"
+STYLE = Path(page.__file__).parent / "templates" / svg.STYLE
 TABLE = make_table(
     "<b>caption</b>",
     (Column("name"), Column("value", str, "what it is")),

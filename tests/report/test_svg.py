@@ -7,15 +7,21 @@ import pytest
 from cimtool.report import svg
 
 
-def test_an_axis_maps_its_ends_and_stays_inside() -> None:
-    axis = svg.Axis(0.0, 10.0, 100.0, 200.0)
-    assert [axis.at(x) for x in (0.0, 5.0, 10.0, 99.0, -1.0)] == [100.0, 150.0, 200.0, 200.0, 100.0]
+def test_a_scale_maps_its_ends_and_stays_inside() -> None:
+    scale = svg.Scale(0.0, 10.0, 100.0, 200.0)
+    assert [scale.at(x) for x in (0.0, 5.0, 10.0, 99.0, -1.0)] == [
+        100.0,
+        150.0,
+        200.0,
+        200.0,
+        100.0,
+    ]
 
 
-def test_a_logarithmic_axis_has_decades_of_one_length() -> None:
-    axis = svg.Axis(1.0, 100.0, 0.0, 200.0, log=True)
-    assert axis.at(10.0) == pytest.approx(100.0)
-    assert axis.ticks() == (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+def test_a_logarithmic_scale_has_decades_of_one_length() -> None:
+    scale = svg.Scale(1.0, 100.0, 0.0, 200.0, log=True)
+    assert scale.at(10.0) == pytest.approx(100.0)
+    assert scale.ticks() == (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -28,22 +34,22 @@ def test_a_logarithmic_axis_has_decades_of_one_length() -> None:
     ],
 )
 def test_ticks_are_round_and_inside(lo: float, hi: float, ticks: tuple[float, ...]) -> None:
-    assert svg.Axis(lo, hi, 0.0, 1.0).ticks() == ticks
+    assert svg.Scale(lo, hi, 0.0, 1.0).ticks() == ticks
 
 
 @pytest.mark.parametrize("hi", [1e3, 1e7, 1e12])
 def test_ticks_of_many_decades_are_few(hi: float) -> None:
-    ticks = svg.Axis(1.0, hi, 0.0, 1.0, log=True).ticks()
+    ticks = svg.Scale(1.0, hi, 0.0, 1.0, log=True).ticks()
     assert 2 <= len(ticks) <= 7
     assert all(math.log10(tick) == round(math.log10(tick)) for tick in ticks)
 
 
 @pytest.mark.parametrize("values", [[], [math.nan], [3.0], [0.0, 0.0], [1e9, 1e9], [-2.0, 5.0]])
 @pytest.mark.parametrize("log", [False, True])
-def test_an_axis_spans_whatever_there_is(values: list[float], log: bool) -> None:
-    axis = svg.spanning(values, 0.0, 100.0, log)
-    assert axis.lo < axis.hi
-    assert all(0.0 <= axis.at(x) <= 100.0 for x in values if x > 0 or (not log and x <= 0))
+def test_a_scale_spans_whatever_there_is(values: list[float], log: bool) -> None:
+    scale = svg.spanning(values, 0.0, 100.0, log)
+    assert scale.lo < scale.hi
+    assert all(0.0 <= scale.at(x) <= 100.0 for x in values if x > 0 or (not log and x <= 0))
 
 
 def test_text_is_escaped_and_long_labels_are_cut() -> None:
