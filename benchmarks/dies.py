@@ -19,6 +19,7 @@ from cimtool.hardware.noise.die import Arrays, Die
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.types import integer
 from cimtool.simulation.die_program import Conditions, Place, noisy_layer
+from cimtool.simulation.kernels.noisy import noisy_kernel
 
 FROZEN = {
     "source": "a benchmark",
@@ -61,7 +62,7 @@ def die_kernels(ops: list[CrossbarMvm], noise: Noise) -> tuple[list[Callable[...
         )
         for index, op in enumerate(ops)
     ]
-    return [op.kernel() for op in drawn], time.perf_counter() - started
+    return [noisy_kernel(op) for op in drawn], time.perf_counter() - started
 
 
 def measured(name: str, rounds: int) -> list[Row]:

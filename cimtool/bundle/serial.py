@@ -13,24 +13,11 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.hardware import mvm as _crossbar_operations
+from cimtool.hardware import operations  # noqa: F401  (importing it registers all of them)
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.ir import arithmetic as _operations
-from cimtool.ir import integer as _integer_operations
-from cimtool.ir import scores as _score_operations
-from cimtool.ir import source as _source_operations
 from cimtool.ir.op import UNSTORED, Op
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import Type
-
-KNOWN_OPERATIONS = (
-    _operations,
-    _integer_operations,
-    _source_operations,
-    _score_operations,
-    _crossbar_operations,
-)
-"""The modules whose operations a program may hold: importing them registers their names."""
 
 NARROW_INTEGERS = (np.int8, np.uint8, np.int16, np.int32)
 

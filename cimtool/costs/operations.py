@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
-from typing import Any
 
 import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
+from cimtool.ir.backends import COSTS
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.program import Graph, Node
 from cimtool.ir.types import Type
@@ -49,14 +49,13 @@ def digital(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
 
     Raises TypeError for an operation that no compiled program holds.
     """
-    count = COUNTS.get(type(node.op))
-    if count is None:
-        raise TypeError(f"{node.op.name} is not counted")
-    return count(
+    found: Operations = COSTS.of(node.op)(
         node.op, [graph.types[name] for name in node.inputs], graph.types[node.name], extents
     )
+    return found
 
 
+@COSTS.rule(CrossbarMvm)
 def _crossbar(
     op: CrossbarMvm, inputs: list[Type], out: Type, extents: Mapping[str, int]
 ) -> Operations:
@@ -71,11 +70,13 @@ def _crossbar(
     return found.times(rows)
 
 
+@COSTS.rule(MatMul)
 def _matmul(op: MatMul, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
     products = elements(out, extents) * int(inputs[0].shape[-1])
     return Operations(products, products)
 
 
+@COSTS.rule(Add)
 def _add(op: Add, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
     found = Operations(additions=len(inputs) - 1 + int(np.any(op.offset)))
     for factor in op.factors:
@@ -92,6 +93,7 @@ def _factor(factor: Array) -> Operations:
     return Operations(shifts=1) if powers else Operations(multiplications=1)
 
 
+@COSTS.rule(Sum)
 def _sum(op: Sum, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
     return Operations(additions=elements(inputs[0], extents) - elements(out, extents))
 
@@ -101,15 +103,9 @@ def _each(one: Operations) -> Callable[..., Operations]:
     return lambda op, inputs, out, extents: one.times(elements(out, extents))
 
 
-COUNTS: Mapping[type[Any], Callable[..., Operations]] = {
-    CrossbarMvm: _crossbar,
-    MatMul: _matmul,
-    Add: _add,
-    Sum: _sum,
-    Mul: _each(Operations(multiplications=1)),
-    Requant: _each(Operations(1, 1, 1, 1)),
-    Clip: _each(Operations(limits=1)),
-    Quantize: _each(Operations(additions=1, shifts=1, limits=1)),
-    Dequantize: _each(Operations(shifts=1)),
-    Axis: _each(Operations()),
-}
+COSTS.rule(Mul)(_each(Operations(multiplications=1)))
+COSTS.rule(Requant)(_each(Operations(1, 1, 1, 1)))
+COSTS.rule(Clip)(_each(Operations(limits=1)))
+COSTS.rule(Quantize)(_each(Operations(additions=1, shifts=1, limits=1)))
+COSTS.rule(Dequantize)(_each(Operations(shifts=1)))
+COSTS.rule(Axis)(_each(Operations()))

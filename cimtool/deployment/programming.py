@@ -29,10 +29,10 @@ from cimtool.bundle.bundle import (
 from cimtool.bundle.scores import nearest_items
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.op import Level
 from cimtool.ir.program import MODALITIES, Graph, Program, check, features_of
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.pipeline import Stage
-from cimtool.passes.tile import CROSSBAR_OPS
 from cimtool.reference.metrics import Against
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -125,7 +125,7 @@ def program_bundle(
     _check_onnx_size(fitted)
     use = memory_use(fitted, bundle.settings, bundle.target)
     program = _program(bundle.program, fitted, length)
-    check(program, IN_MEMORY, CROSSBAR_OPS)
+    check(program, IN_MEMORY, Level.CROSSBAR)
     say("measuring accuracy")
     accuracy = _accuracy(before, Simulator(program), queries, video, length)
     gallery = Gallery(

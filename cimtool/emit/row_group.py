@@ -6,13 +6,14 @@ Only uint8 x uint8 products (zero points 0 and 128) appear: they are exact on ev
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import FunctionProto
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.emit.functions import row_group_mvm
+from cimtool.emit.integers import INT32, byte_planes, zero_point
 from cimtool.emit.row_group_adc import Conversion, row_group_adc
 from cimtool.emit.writer import GraphWriter
 from cimtool.hardware.bounds import column_bounds
@@ -26,15 +27,10 @@ from cimtool.hardware.crossbar import (
     unit_cells,
     zero_digits,
 )
-from cimtool.ir.arithmetic import byte_planes, mvm_bounds, zero_point
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import mvm_bounds
 from cimtool.ir.types import Type, integer
 
-if TYPE_CHECKING:
-    from onnx import FunctionProto
-
-    from cimtool.hardware.mvm import CrossbarMvm
-
-INT32 = np.iinfo(np.int32)
 BYTE_ROWS = 1 << 15
 """Rows whose byte products add up in int32, whatever the bytes."""
 

@@ -135,7 +135,7 @@ def _look_up(body: Body, form: Conversion, sums: str) -> str:
 
 
 def _smaller(body: Body, form: Conversion, name: str, value: str, limit: str) -> str:
-    """`min(value, limit)`; wide ones by Less and Where (why: `cimtool/ir/limits.py`)."""
+    """`min(value, limit)`; wide ones by Less and Where (why: `cimtool/emit/integers.py`)."""
     if not form.wide:
         return body.add(name, "Min", value, limit)
     below = body.add(f"{name}_below", "Less", value, limit)

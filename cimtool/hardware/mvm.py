@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,15 +19,12 @@ from cimtool.hardware.crossbar import (
     unit_cells,
 )
 from cimtool.ir.arithmetic import mvm_bounds
-from cimtool.ir.op import Op
+from cimtool.ir.op import Level, Op
 from cimtool.ir.types import INT_LIMIT, RangeError, Type, integer
-
-if TYPE_CHECKING:
-    from cimtool.emit.writer import GraphWriter
 
 
 @dataclass(frozen=True, eq=False)
-class CrossbarMvm(Op, name="crossbar_mvm"):
+class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     """`x @ weight + bias` on crossbars: [rows, K] -> [rows, N] integers of `scale` [N] each.
 
     `steps` holds each slice's converter step exponent, `unit_step` that of the unit column where
@@ -116,8 +112,3 @@ class CrossbarMvm(Op, name="crossbar_mvm"):
     def run(self, *inputs: Array) -> Array:
         crossbar = self.crossbar
         return mvm(inputs[0], self.weight, crossbar, self.steps, self.unit_step) + self.bias
-
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        from cimtool.emit.row_group import emit_mvm
-
-        return emit_mvm(writer, self, types[0], inputs[0])

@@ -6,13 +6,11 @@ After `lower` nothing else stands in a program but these and `Store`/`Axis`, whi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
-from cimtool.ir.limits import emit_limits
-from cimtool.ir.op import UNSTORED, Op
+from cimtool.ir.op import UNSTORED, Level, Op
 from cimtool.ir.types import (
     INT_LIMIT,
     RangeError,
@@ -24,9 +22,6 @@ from cimtool.ir.types import (
     real,
 )
 
-if TYPE_CHECKING:
-    from cimtool.emit.writer import GraphWriter
-
 
 @dataclass(frozen=True)
 class TensorKeys:
@@ -37,7 +32,7 @@ class TensorKeys:
 
 
 @dataclass(frozen=True, eq=False)
-class Mvm(Op, name="mvm"):
+class Mvm(Op, name="mvm", levels=Level.TRAINED.to(Level.INTEGER)):
     """Matrix-vector products with a trained matrix: `x @ weight + bias`, [rows, K] -> [rows, N].
 
     `scale` [N] is the real value of one unit of each integer sum, None for real numbers. `keys` are
@@ -57,11 +52,6 @@ class Mvm(Op, name="mvm"):
 
     def run(self, *inputs: Array) -> Array:
         return inputs[0] @ self.weight + self.bias
-
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        return writer.node(
-            "Gemm", inputs[0], writer.constant(self.weight), writer.constant(self.bias)
-        )
 
 
 def mvm_bounds(weight: Array, bias: Array, x: Type) -> tuple[Array, Array]:
@@ -102,7 +92,7 @@ def _whole_bounds(
 
 
 @dataclass(frozen=True, eq=False)
-class MatMul(Op, name="matmul"):
+class MatMul(Op, name="matmul", levels=Level.TRAINED.to(Level.DIE)):
     """All inner products of two sets of rows: [n, d] x [m, d] -> [n, m]."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -120,55 +110,9 @@ class MatMul(Op, name="matmul"):
     def run(self, *inputs: Array) -> Array:
         return inputs[0] @ inputs[1].T
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        if not types[0].is_integer:
-            return writer.node("MatMul", inputs[0], writer.node("Transpose", inputs[1]))
-        rows = byte_planes(writer, types[0], inputs[0])
-        columns = [
-            (writer.node("Transpose", plane), zero, shift)
-            for plane, zero, shift in byte_planes(writer, types[1], inputs[1])
-        ]
-        total = ""
-        for a, a_zero, a_shift in rows:
-            for b, b_zero, b_shift in columns:
-                product = writer.cast(writer.node("MatMulInteger", a, b, a_zero, b_zero), "INT64")
-                shift = a_shift + b_shift
-                if shift:
-                    product = writer.node(
-                        "Mul", product, writer.constant(np.int64(1) << np.int64(shift))
-                    )
-                total = writer.node("Add", total, product) if total else product
-        return total
-
-
-def byte_planes(writer: GraphWriter, known: Type, value: str) -> list[tuple[str, str, int]]:
-    """Split int64 rows into uint8 planes (name, zero point, shift) for MatMulInteger.
-
-    Only uint8 x uint8 products are exact on every CPU, so a signed byte is stored with zero
-    point 128; wider integers are cut into unsigned low bytes and a signed top byte.
-    """
-    lo, hi = int(known.lo.min()), int(known.hi.max())
-    planes, shift = [], 0
-    while not (lo >= -128 and hi <= 127) and not (lo >= 0 and hi <= 255):
-        low = writer.cast(value, "UINT8")  # a cast keeps the low byte: ONNX defines it so
-        planes.append((low, zero_point(writer, 0), shift))
-        lift, eight = writer.constant(np.int64(1) << 62), writer.constant(np.uint64(8), "UINT64")
-        value = writer.call("ShiftRight8", value, lift, eight, writer.constant(np.int64(1) << 54))
-        lo, hi, shift = lo >> 8, hi >> 8, shift + 8
-    zero = 0 if lo >= 0 else 128
-    if zero:
-        value = writer.node("Add", value, writer.constant(np.int64(zero)))
-    planes.append((writer.cast(value, "UINT8"), zero_point(writer, zero), shift))
-    return planes
-
-
-def zero_point(writer: GraphWriter, zero: int) -> str:
-    """The uint8 scalar constant that MatMulInteger takes as zero point."""
-    return writer.constant(np.uint8(zero), "UINT8")
-
 
 @dataclass(frozen=True, eq=False)
-class Mul(Op, name="mul"):
+class Mul(Op, name="mul", levels=Level.TRAINED.to(Level.DIE)):
     """Element by element product, with NumPy's broadcasting."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -184,12 +128,9 @@ class Mul(Op, name="mul"):
     def run(self, *inputs: Array) -> Array:
         return inputs[0] * inputs[1]
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        return writer.node("Mul", *inputs)
-
 
 @dataclass(frozen=True, eq=False)
-class Add(Op, name="add"):
+class Add(Op, name="add", levels=Level.TRAINED.to(Level.DIE)):
     """`sum_i factors[i] * x_i + offset`: constants multiply and are added, nothing else.
 
     `scale` is the real value of one unit of the result for integers (factors are then integers,
@@ -218,26 +159,13 @@ class Add(Op, name="add"):
             total = total + (x if np.ndim(factor) == 0 and factor == 1 else factor * x)
         return total
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        total = ""
-        for factor, x in zip(self.factors, inputs, strict=True):
-            if total and np.ndim(factor) == 0 and factor == -1:
-                total = writer.node("Sub", total, x)
-                continue
-            if np.ndim(factor) or factor != 1:
-                x = writer.node("Mul", x, writer.constant(factor))
-            total = writer.node("Add", total, x) if total else x
-        if np.any(self.offset):
-            total = writer.node("Add", total, writer.constant(self.offset))
-        return total
-
 
 def _wider(extents: list[str | int]) -> str | int:
     return next((extent for extent in extents if extent != 1), 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Op, name="sum"):
+class Sum(Op, name="sum", levels=Level.TRAINED.to(Level.DIE)):
     """Accumulate over the last axis: [rows, d] -> [rows]."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -250,15 +178,9 @@ class Sum(Op, name="sum"):
         total: Array = inputs[0].sum(axis=-1)
         return total
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        # ReduceSum loses bits of int64 above 2^53; a product with ones does not.
-        width = int(types[0].shape[-1])
-        ones = np.ones(width, np.int64 if types[0].is_integer else np.float64)
-        return writer.node("MatMul", inputs[0], writer.constant(ones))
-
 
 @dataclass(frozen=True, eq=False)
-class Clip(Op, name="clip"):
+class Clip(Op, name="clip", levels=Level.TRAINED.to(Level.DIE)):
     """Limit to [lo, hi] (units of the input); an infinite bound is absent."""
 
     lo: Array
@@ -272,18 +194,9 @@ class Clip(Op, name="clip"):
     def run(self, *inputs: Array) -> Array:
         return np.clip(inputs[0], self.lo, self.hi).astype(inputs[0].dtype)
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        value = inputs[0]
-        if types[0].is_integer:
-            return emit_limits(writer, value, types[0], self.lo, self.hi)
-        for op, bound, absent in (("Max", self.lo, -np.inf), ("Min", self.hi, np.inf)):
-            if np.any(bound != absent):
-                value = writer.node(op, value, writer.constant(bound))
-        return value
-
 
 @dataclass(frozen=True, eq=False)
-class Axis(Op, name="axis"):
+class Axis(Op, name="axis", levels=Level.TRAINED.to(Level.DIE)):
     """Insert an axis of extent 1, so that two sets of rows meet in all pairs; no arithmetic."""
 
     axis: int
@@ -296,12 +209,9 @@ class Axis(Op, name="axis"):
     def run(self, *inputs: Array) -> Array:
         return np.expand_dims(inputs[0], self.axis)
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        return writer.node("Unsqueeze", inputs[0], writer.constant(np.array([self.axis])))
-
 
 @dataclass(frozen=True, eq=False)
-class Store(Op, name="store"):
+class Store(Op, name="store", levels=Level.TRAINED.to(Level.MAC)):
     """A place where a value is kept in memory: identity now, a rounding after `quantize`.
 
     `role` says for what (`input`, `activation`, `mu`, `s`, `s_self`, `residual`, `normal`,
@@ -320,9 +230,6 @@ class Store(Op, name="store"):
         return inputs[0]
 
     def run(self, *inputs: Array) -> Array:
-        return inputs[0]
-
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         return inputs[0]
 
 

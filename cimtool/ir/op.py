@@ -1,23 +1,54 @@
-"""What an operation is: one class that says which shape, which number and which ONNX."""
+"""Operations, each one class that says which shape and which number, and the levels they are at."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Set
+from enum import IntEnum, auto
+from typing import Any, ClassVar
 
 from cimtool.base.arrays import Array
 from cimtool.base.named import Named
 from cimtool.ir.types import Type
 
-if TYPE_CHECKING:
-    from cimtool.emit.writer import GraphWriter
+
+class Level(IntEnum):
+    """The forms of a program, in the order in which passes lower it."""
+
+    TRAINED = auto()
+    """Real numbers, as the model was trained."""
+    FLOAT = auto()
+    """Real numbers, batch normalisation folded into layers."""
+    MAC = auto()
+    """Real numbers; multiply, add and clip alone."""
+    INTEGER = auto()
+    """Integers, layers with their weights as one matrix."""
+    CROSSBAR = auto()
+    """Integers, layers on perfect crossbars."""
+    DIE = auto()
+    """Integers, layers on the arrays of one die."""
+
+    def to(self, last: Level) -> frozenset[Level]:
+        """This level and those after it up to `last`."""
+        return frozenset(level for level in Level if self <= level <= last)
+
 
 UNSTORED = {"stored": False}
 """The metadata of an operation's field that no file keeps."""
 
 
 class Op(Named):
-    """Base of all operations: frozen dataclasses whose fields are attributes and constants."""
+    """Base of all operations: frozen dataclasses whose fields are attributes and constants.
+
+    A subclass names the levels of a program at which it may stand, or has those of its base:
+    `class Exp(Op, name="exp", levels=Level.TRAINED.to(Level.FLOAT))`.
+    """
+
+    levels: ClassVar[frozenset[Level]] = frozenset()
+
+    def __init_subclass__(cls, levels: Set[Level] | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if levels is not None:
+            cls.levels = frozenset(levels)
 
     @property
     def accumulator_bits(self) -> int | None:
@@ -32,10 +63,7 @@ class Op(Named):
         """The value, in float64 or int64: the readable definition of the operation."""
         raise NotImplementedError
 
-    def kernel(self) -> Callable[..., Array] | None:
-        """A faster form of `run` that the operation brings itself; None where it has none."""
-        return None
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        """Write the operation as ONNX nodes and return the name of the result."""
-        raise NotImplementedError(f"{self.name} has no ONNX form")
+def operations_at(level: Level) -> frozenset[type[Op]]:
+    """The operations that may stand in a program at a level."""
+    return frozenset(op for op in Op.family.values() if level in op.levels)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from cimtool.base.errors import CimError
 from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
-from cimtool.ir.op import Op
+from cimtool.ir.op import Level, Op
 from cimtool.ir.types import RangeError, Type
 
 MODALITIES = ("text", "video")
@@ -215,15 +215,15 @@ def features_of(modality: str, inputs: Mapping[str, Value]) -> dict[str, Value]:
     return {k.removeprefix(prefix): value for k, value in inputs.items() if k.startswith(prefix)}
 
 
-def check(program: Program, stage: str, allowed: frozenset[type[Op]]) -> None:
-    """Check what may stand after a pass: operations, order of use, unique names, ranges.
+def check(program: Program, stage: str, level: Level) -> None:
+    """Check what a pass leaves: operations of a level, order of use, unique names, ranges.
 
     Raises CimError where integers could overflow and RuntimeError where the pass is wrong.
     """
     for graph in program.graphs:
         known = set(graph.inputs)
         for node in graph.nodes:
-            if type(node.op) not in allowed:
+            if level not in node.op.levels:
                 raise RuntimeError(f"{stage} left {node.op.name} in {graph.layer(node)}")
             if node.name in known or not known.issuperset(node.inputs):
                 raise RuntimeError(f"{stage} broke the order of values at {graph.layer(node)}")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.ir.op import Op
+from cimtool.ir.op import Level, Op
 from cimtool.ir.types import Type, combine, real
-
-if TYPE_CHECKING:
-    from cimtool.emit.writer import GraphWriter
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceScore(Op, name="distance_score"):
+class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLOAT)):
     """`factor * ed + offset` of a squared distance [n, m]."""
 
     factor: float
@@ -30,20 +26,13 @@ class DistanceScore(Op, name="distance_score"):
     def run(self, *inputs: Array) -> Array:
         return self.factor * inputs[0] + self.offset
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        scaled = writer.node("Mul", inputs[0], writer.constant(np.float64(self.factor)))
-        return writer.node("Add", scaled, writer.constant(np.float64(self.offset)))
-
 
 @dataclass(frozen=True, eq=False)
-class CosineScore(Op, name="cosine_score"):
+class CosineScore(Op, name="cosine_score", levels=Level.TRAINED.to(Level.FLOAT)):
     """The inner products [n, m] of rows at unit norm, as they are."""
 
     def infer(self, *inputs: Type) -> Type:
         return inputs[0]
 
     def run(self, *inputs: Array) -> Array:
-        return inputs[0]
-
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
         return inputs[0]

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.ir.op import Op
+from cimtool.ir.op import Level, Op
 from cimtool.ir.types import Type, real
-from cimtool.reference.surrogate import Polynomial, shifted
-
-if TYPE_CHECKING:
-    from cimtool.emit.writer import GraphWriter
+from cimtool.reference.surrogate import Polynomial
 
 
 @dataclass(frozen=True, eq=False)
-class BatchNorm(Op, name="batch_norm"):
+class BatchNorm(Op, name="batch_norm", levels={Level.TRAINED}):
     """Batch normalisation at inference: `(x - mean) / sqrt(var + eps) * gamma + beta`."""
 
     gamma: Array
@@ -39,7 +35,7 @@ class BatchNorm(Op, name="batch_norm"):
 
 
 @dataclass(frozen=True, eq=False)
-class Exp(Op, name="exp"):
+class Exp(Op, name="exp", levels=Level.TRAINED.to(Level.FLOAT)):
     """`exp(x)`: from log-variance to variance."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -49,12 +45,9 @@ class Exp(Op, name="exp"):
     def run(self, *inputs: Array) -> Array:
         return np.exp(inputs[0])
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        return writer.node("Exp", inputs[0])
-
 
 @dataclass(frozen=True, eq=False)
-class Tanh(Op, name="tanh"):
+class Tanh(Op, name="tanh", levels=Level.TRAINED.to(Level.FLOAT)):
     """The hyperbolic tangent."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -64,12 +57,9 @@ class Tanh(Op, name="tanh"):
     def run(self, *inputs: Array) -> Array:
         return np.tanh(inputs[0])
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        return writer.node("Tanh", inputs[0])
-
 
 @dataclass(frozen=True, eq=False)
-class Sigmoid(Op, name="sigmoid"):
+class Sigmoid(Op, name="sigmoid", levels=Level.TRAINED.to(Level.FLOAT)):
     """`1 / (1 + exp(-x))`, as `(1 + tanh(x / 2)) / 2`, which cannot overflow."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -79,12 +69,9 @@ class Sigmoid(Op, name="sigmoid"):
     def run(self, *inputs: Array) -> Array:
         return 0.5 + 0.5 * np.tanh(0.5 * inputs[0])
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        return writer.node("Sigmoid", inputs[0])
-
 
 @dataclass(frozen=True, eq=False)
-class LeakyRelu(Op, name="leaky_relu"):
+class LeakyRelu(Op, name="leaky_relu", levels=Level.TRAINED.to(Level.FLOAT)):
     """`x` above 0, `slope * x` below, with a slope above 0."""
 
     slope: float
@@ -97,12 +84,9 @@ class LeakyRelu(Op, name="leaky_relu"):
         (x,) = inputs
         return np.maximum(x, 0.0) + self.slope * np.minimum(x, 0.0)
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        return writer.node("LeakyRelu", inputs[0], alpha=self.slope)
-
 
 @dataclass(frozen=True, eq=False)
-class L2Normalize(Op, name="l2_normalize"):
+class L2Normalize(Op, name="l2_normalize", levels=Level.TRAINED.to(Level.FLOAT)):
     """Rows divided by their Euclidean norm."""
 
     def infer(self, *inputs: Type) -> Type:
@@ -116,12 +100,9 @@ class L2Normalize(Op, name="l2_normalize"):
         norms: Array = np.linalg.norm(inputs[0], axis=-1, keepdims=True)
         return inputs[0] / norms
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        return writer.node("LpNormalization", inputs[0], axis=-1, p=2)
-
 
 @dataclass(frozen=True, eq=False)
-class LayerNorm(Op, name="layer_norm"):
+class LayerNorm(Op, name="layer_norm", levels=Level.TRAINED.to(Level.FLOAT)):
     """Each row to mean 0 and variance 1, then a gain and an offset a channel.
 
     `(x - mean) / sqrt(var + eps) * gamma + beta`, mean and (biased) variance over the row: the same
@@ -153,13 +134,9 @@ class LayerNorm(Op, name="layer_norm"):
         unit: Array = centred / np.sqrt(self.squared_norms(x))[..., None]
         return unit * self.factor + self.beta
 
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        gain, offset = writer.constant(self.gamma), writer.constant(self.beta)
-        return writer.node("LayerNormalization", inputs[0], gain, offset, axis=-1, epsilon=self.eps)
-
 
 @dataclass(frozen=True, eq=False)
-class PolynomialScore(Op, name="polynomial_score"):
+class PolynomialScore(Op, name="polynomial_score", levels=Level.TRAINED.to(Level.FLOAT)):
     """The trained polynomial of (ed, vd), each [n, m]: the float surrogate of the logit."""
 
     degree: int
@@ -178,36 +155,3 @@ class PolynomialScore(Op, name="polynomial_score"):
 
     def run(self, *inputs: Array) -> Array:
         return self.polynomial.evaluate(inputs[0], inputs[1])
-
-    def emit(self, writer: GraphWriter, types: tuple[Type, ...], *inputs: str) -> str:
-        # Powers of raw ed cancel: move, exactly, to the middle of the calibrated range first.
-        (ed_middle, ed_half), (vd_middle, vd_half) = (_middle_and_half(known) for known in types)
-        ed = _centred(writer, inputs[0], ed_middle, ed_half)
-        vd = _centred(writer, inputs[1], vd_middle, vd_half)
-        table = shifted(self.polynomial, ed_middle, ed_half, vd_middle, vd_half)
-        total = ""
-        for power in reversed(range(len(table))):
-            inner = _horner(writer, [float(c) for c in table[power][: len(table) - power]], vd)
-            total = writer.node("Add", writer.node("Mul", total, ed), inner) if total else inner
-        return total
-
-
-def _middle_and_half(known: Type) -> tuple[float, float]:
-    """Middle and half the width of a calibrated range; (0, 1) where there is none."""
-    lo, hi = float(known.lo.min()), float(known.hi.max())
-    if not (np.isfinite(lo) and np.isfinite(hi)):
-        return 0.0, 1.0
-    return (lo + hi) / 2, (hi - lo) / 2 or 1.0
-
-
-def _centred(writer: GraphWriter, x: str, middle: float, half: float) -> str:
-    centred = writer.node("Sub", x, writer.constant(np.float64(middle)))
-    return writer.node("Div", centred, writer.constant(np.float64(half)))
-
-
-def _horner(writer: GraphWriter, coefficients: list[float], x: str) -> str:
-    """Append `sum c[j] x^j`."""
-    total = writer.constant(np.float64(coefficients[-1]))
-    for c in reversed(coefficients[:-1]):
-        total = writer.node("Add", writer.node("Mul", total, x), writer.constant(np.float64(c)))
-    return total

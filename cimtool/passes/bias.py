@@ -11,7 +11,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import round_half_up
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
-from cimtool.simulation.kernels import prepare
+from cimtool.simulation.kernels.operations import prepare
 from cimtool.simulation.simulator import Runner
 
 Layer = Mvm | CrossbarMvm

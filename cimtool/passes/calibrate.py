@@ -17,10 +17,10 @@ from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.calibration import REACHES, Calibration, Range, StoringErrors
 from cimtool.ir.format import integer_limits
+from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, score_inputs
 from cimtool.ir.scores import DistanceScore
 from cimtool.ir.source import L2Normalize, LayerNorm, PolynomialScore
-from cimtool.passes.fold import FLOAT_OPS
 from cimtool.passes.step import Job, Pass
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -178,4 +178,4 @@ def _measured_errors(value: Array, seen: Range, bits: int) -> StoringErrors:
     return StoringErrors(seen.top, _rounded_up(np.array(errors)))
 
 
-CALIBRATE = Pass("calibrated", "calibrating ranges", calibrate, FLOAT_OPS)
+CALIBRATE = Pass("calibrated", "calibrating ranges", calibrate, Level.FLOAT)

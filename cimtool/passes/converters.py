@@ -16,12 +16,12 @@ from cimtool.base.arrays import FLOAT_BITS, Array, IntArray
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.format import Ratio, shortened
 from cimtool.ir.integer import Requant
+from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.types import exact
 from cimtool.passes.bias import Layer, adjust_layers, centred, layer_means, outputs
 from cimtool.passes.fitting import Candidates, slice_candidates, unit_candidates
 from cimtool.passes.step import Job, Pass
-from cimtool.passes.tile import CROSSBAR_OPS
 
 FIT_ROWS = 64
 """Calibration rows whose column sums decide a converter's step."""
@@ -144,4 +144,4 @@ def _scatter(errors: IntArray, scale: Array) -> Array:
     return vectors
 
 
-FIT_CONVERTERS = Pass("converters fitted", "fitting converters", fit_converters, CROSSBAR_OPS)
+FIT_CONVERTERS = Pass("converters fitted", "fitting converters", fit_converters, Level.CROSSBAR)

@@ -21,7 +21,7 @@ from cimtool.hardware.crossbar import (
 )
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.format import ROUNDINGS
-from cimtool.simulation.kernels import product_kind
+from cimtool.simulation.kernels.portable import product_kind
 
 CANDIDATES = 8
 """So many steps are tried, down from one whose codes reach beyond every sum that was seen."""

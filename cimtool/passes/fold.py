@@ -11,19 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
+from cimtool.ir.arithmetic import Add, Mvm, Store, scalar
+from cimtool.ir.op import Level
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, Rule, keep, rewrite
-from cimtool.ir.scores import CosineScore, DistanceScore
-from cimtool.ir.source import (
-    BatchNorm,
-    Exp,
-    L2Normalize,
-    LayerNorm,
-    LeakyRelu,
-    PolynomialScore,
-    Sigmoid,
-    Tanh,
-)
+from cimtool.ir.scores import CosineScore
+from cimtool.ir.source import BatchNorm
 from cimtool.passes.step import Job, Pass
 from cimtool.simulation.simulator import Simulator
 
@@ -100,16 +92,4 @@ def _user_counts(graph: Graph) -> dict[str, int]:
     return counts
 
 
-FLOAT_OPS = frozenset({Mvm, MatMul, Mul, Add, Sum, Clip, Axis, Store}) | {
-    Exp,
-    Tanh,
-    Sigmoid,
-    LeakyRelu,
-    L2Normalize,
-    LayerNorm,
-    PolynomialScore,
-    DistanceScore,
-    CosineScore,
-}
-
-FOLD = Pass("folded", "folding batch normalisation and the common mean", fold, FLOAT_OPS)
+FOLD = Pass("folded", "folding batch normalisation and the common mean", fold, Level.FLOAT)

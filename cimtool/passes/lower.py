@@ -10,9 +10,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
+from cimtool.ir.arithmetic import Add, Axis, Clip, Mul, Mvm, Store, Sum, scalar
 from cimtool.ir.calibration import Range
 from cimtool.ir.integer import Requant
+from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Graph, Node, Program, Rule, keep, rewrite, score_inputs
 from cimtool.ir.scores import CosineScore, DistanceScore
 from cimtool.ir.source import (
@@ -28,8 +29,6 @@ from cimtool.ir.types import Type
 from cimtool.passes.approximate import fit_exp, fit_inverse_root, fit_tanh
 from cimtool.passes.step import Job, Pass
 from cimtool.reference.surrogate import shifted
-
-MAC_OPS = frozenset({Mvm, MatMul, Mul, Add, Sum, Clip, Axis, Store})
 
 EXP_TOLERANCE = 2.0**-17
 """Error of exp relative to its largest value: half a step of a 16-bit variance."""
@@ -386,4 +385,4 @@ def _trimmed(row: list[Fraction], negligible: Fraction) -> tuple[float, ...]:
     return tuple(kept)
 
 
-LOWER = Pass("lowered", "lowering to multiply-accumulates", lower, MAC_OPS)
+LOWER = Pass("lowered", "lowering to multiply-accumulates", lower, Level.MAC)

@@ -18,6 +18,7 @@ from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum,
 from cimtool.ir.calibration import UNCALIBRATED
 from cimtool.ir.format import Ratio, integer_limits, ratio, round_half_up
 from cimtool.ir.integer import Dequantize, Quantize, Requant
+from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Graph, Node, Program, Rule, keep, rewrite, score_inputs
 from cimtool.ir.types import exact
 from cimtool.passes.bias import correct_bias, layer_means
@@ -31,12 +32,9 @@ from cimtool.passes.formats import (
     shared_scales,
     value_format,
 )
-from cimtool.passes.lower import MAC_OPS
 from cimtool.passes.rounding import least_error_weights
 from cimtool.passes.step import Job, Pass
-from cimtool.simulation.kernels import prepare
-
-INTEGER_OPS = (MAC_OPS - {Store}) | {Quantize, Requant, Dequantize}
+from cimtool.simulation.kernels.operations import prepare
 
 EXACT_BITS = 45
 """Sums are kept exact up to so many bits; 2^46 times a 15-bit multiplier stays below 2^62."""
@@ -296,4 +294,4 @@ def _ratio(own: float, wanted: float, top: int) -> Ratio:
     return ratio(factor, largest)
 
 
-QUANTIZE = Pass("quantized", "quantizing", quantize, INTEGER_OPS)
+QUANTIZE = Pass("quantized", "quantizing", quantize, Level.INTEGER)

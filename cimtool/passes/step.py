@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cimtool.base.arrays import Array
 from cimtool.hardware.settings import Settings
-from cimtool.ir.op import Op
+from cimtool.ir.op import Level
 from cimtool.ir.program import Program
 
 
@@ -31,7 +31,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Pass:
-    """One step of the pipeline; `leaves` are the operations that may stand after it.
+    """One step of the pipeline; `leaves` is the level of the program that it makes.
 
     `name` is that of the stage it makes, `doing` what is told while it runs.
     """
@@ -39,4 +39,4 @@ class Pass:
     name: str
     doing: str
     apply: Callable[[Program, Job], Program]
-    leaves: frozenset[type[Op]]
+    leaves: Level

@@ -13,12 +13,10 @@ from cimtool.hardware.crossbar import Crossbar, InputEncoding, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Node, Program, Rule, keep, rewrite
 from cimtool.ir.types import Type
-from cimtool.passes.quantize import INTEGER_OPS
 from cimtool.passes.step import Job, Pass
-
-CROSSBAR_OPS = (INTEGER_OPS - {Mvm}) | {CrossbarMvm}
 
 
 def tile(program: Program, job: Job) -> Program:
@@ -68,4 +66,4 @@ def layout(settings: Settings, x: Type) -> Crossbar:
     )
 
 
-TILE = Pass("tiled", "tiling onto crossbars", tile, CROSSBAR_OPS)
+TILE = Pass("tiled", "tiling onto crossbars", tile, Level.CROSSBAR)

@@ -46,7 +46,9 @@ class Runner:
             place = Placed(device)
             prepare, self._enter, self._leave = _two(place.prepare), place.enter, place.leave
         elif fast:
-            prepare, self._leave = _prepare_narrow, _as_int64
+            from cimtool.simulation.kernels.operations import prepare as fastest
+
+            prepare, self._leave = fastest, _as_int64
         else:
             prepare = _readable
         self.threaded = fast and device is None and _exact(graph)
@@ -138,12 +140,6 @@ def _as_int64(value: Array) -> Array:
 
 def _two(prepare: Callable[[Op, tuple[Type, ...]], Any]) -> Callable[..., Any]:
     return lambda op, types, known: prepare(op, types)
-
-
-def _prepare_narrow(op: Op, types: tuple[Type, ...], known: Type) -> Callable[..., Array]:
-    from cimtool.simulation.kernels import prepare_narrow
-
-    return prepare_narrow(op, types, known)
 
 
 def _readable(op: Op, types: object, known: object) -> Callable[..., Array]:

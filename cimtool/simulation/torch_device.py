@@ -6,7 +6,7 @@ parts where none is; all else is int64. TensorFloat-32 is never used: it would r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from cimtool.hardware.crossbar import (
 )
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
+from cimtool.ir.backends import TORCH
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
 from cimtool.ir.types import Type
@@ -81,50 +82,39 @@ def prepare(op: Op, types: tuple[Type, ...], device: torch.device) -> Kernel:
 
     Raises TypeError for an operation that no compiled program holds.
     """
-    known: Mapping[type[Op], Callable[..., Kernel]] = {
-        CrossbarMvm: _crossbar_mvm,
-        MatMul: _matmul,
-        Quantize: _quantize,
-        Requant: _requant,
-        Dequantize: _dequantize,
-        Clip: _clip,
-        Add: _add,
-    }
-    if type(op) in known:
-        return known[type(op)](op, types, device)
-    plain: Mapping[type[Op], Kernel] = {
-        Mul: lambda x, y: x * y,
-        Sum: lambda x: x.sum(-1),
-        Axis: lambda x: x.unsqueeze(op.axis),  # type: ignore[attr-defined]
-    }
-    return plain[type(op)]
+    return TORCH.of(op)(op, types, device)
 
 
 def _constant(value: Any, device: torch.device) -> Tensor:
     return torch.from_numpy(np.array(value)).to(device)
 
 
+@TORCH.rule(Quantize)
 def _quantize(op: Quantize, types: tuple[Type, ...], device: torch.device) -> Kernel:
     scale = _constant(np.asarray(op.scale, np.float32), device)
     return lambda x: torch.round(x.to(torch.float32) / scale).clamp(op.lo, op.hi).to(torch.int64)
 
 
+@TORCH.rule(Requant)
 def _requant(op: Requant, types: tuple[Type, ...], device: torch.device) -> Kernel:
     half = _constant(np.left_shift(np.int64(1), np.asarray(op.shift, np.int64) - 1), device)
     multiplier, shift = _constant(op.multiplier, device), _constant(op.shift, device)
     return lambda x: ((x * multiplier + half) >> shift).clamp(op.lo, op.hi)
 
 
+@TORCH.rule(Dequantize)
 def _dequantize(op: Dequantize, types: tuple[Type, ...], device: torch.device) -> Kernel:
     scale = _constant(np.asarray(op.scale, np.float64), device)
     return lambda x: x * scale
 
 
+@TORCH.rule(Clip)
 def _clip(op: Clip, types: tuple[Type, ...], device: torch.device) -> Kernel:
     lo, hi = (_constant(np.asarray(end, np.int64), device) for end in (op.lo, op.hi))
     return lambda x: torch.minimum(torch.maximum(x, lo), hi)
 
 
+@TORCH.rule(Add)
 def _add(op: Add, types: tuple[Type, ...], device: torch.device) -> Kernel:
     factors = [_constant(factor, device) for factor in op.factors]
     offset = _constant(op.offset, device)
@@ -138,6 +128,22 @@ def _add(op: Add, types: tuple[Type, ...], device: torch.device) -> Kernel:
     return run
 
 
+@TORCH.rule(Mul)
+def _mul(op: Mul, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    return lambda x, y: x * y
+
+
+@TORCH.rule(Sum)
+def _sum(op: Sum, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    return lambda x: x.sum(-1)
+
+
+@TORCH.rule(Axis)
+def _axis(op: Axis, types: tuple[Type, ...], device: torch.device) -> Kernel:
+    return lambda x: x.unsqueeze(op.axis)
+
+
+@TORCH.rule(MatMul)
 def _matmul(op: MatMul, types: tuple[Type, ...], device: torch.device) -> Kernel:
     a, b = types
     product = exact_product(int(a.magnitude), int(b.magnitude), int(a.shape[-1]))
@@ -163,6 +169,7 @@ def exact_product(a: int, b: int, width: int) -> Kernel:
     return parted
 
 
+@TORCH.rule(CrossbarMvm)
 def _crossbar_mvm(op: CrossbarMvm, types: tuple[Type, ...], device: torch.device) -> Kernel:
     if op.exact:
         largest = int(np.abs(op.weight).max(initial=0))

@@ -22,7 +22,7 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Graph, Node
-from cimtool.simulation.kernels import prepare
+from cimtool.simulation.kernels.operations import prepare
 
 STORED_ROLES = ("input", "mu", "s", "s_self")
 """Stored values of a projector that are parts of their own; an activation is its readers'."""

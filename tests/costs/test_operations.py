@@ -70,7 +70,7 @@ def test_behind_arrays_a_bias_and_what_offsets_need(encoding: Encoding, sums: in
 
 
 def test_what_no_compiled_program_holds_is_not_counted() -> None:
-    with pytest.raises(TypeError, match="store is not counted"):
+    with pytest.raises(TypeError, match="costs has no rule for operation store"):
         counted(Store("mu"), "x")
 
 

@@ -13,6 +13,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check
 from cimtool.passes.bias import layer_means
 from cimtool.passes.calibrate import calibrate
@@ -22,7 +23,7 @@ from cimtool.passes.fold import fold
 from cimtool.passes.lower import lower
 from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
-from cimtool.passes.tile import CROSSBAR_OPS, tile
+from cimtool.passes.tile import tile
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 
@@ -30,7 +31,7 @@ from cimtool.training.demo_data import DemoFiles
 def stages(program: Program, job: Job) -> tuple[Program, Program]:
     tiled = tile(quantize(lower(calibrate(fold(program, job), job), job), job), job)
     fitted = fit_converters(tiled, job)
-    check(fitted, "converters fitted", CROSSBAR_OPS)
+    check(fitted, "converters fitted", Level.CROSSBAR)
     return tiled, fitted
 
 

@@ -15,7 +15,7 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.heads import assemble
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
-from cimtool.ir.op import Op
+from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Builder, Program, check
 from cimtool.ir.source import Exp, LayerNorm, LeakyRelu, Sigmoid, Tanh
 from cimtool.passes.calibrate import calibrate
@@ -23,7 +23,6 @@ from cimtool.passes.fold import fold
 from cimtool.passes.lower import (
     DOMAIN_MARGIN,
     EXP_TOLERANCE,
-    MAC_OPS,
     TANH_TOLERANCE,
     lower,
     widened,
@@ -38,7 +37,7 @@ def stages(program: Program, job: Job) -> tuple[Program, Program]:
     """The calibrated and the lowered program."""
     calibrated = calibrate(fold(program, job), job)
     lowered = lower(calibrated, job)
-    check(lowered, "lowered", MAC_OPS)
+    check(lowered, "lowered", Level.MAC)
     return calibrated, lowered
 
 

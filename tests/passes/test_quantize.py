@@ -12,12 +12,13 @@ import pytest
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Dequantize, Quantize
+from cimtool.ir.op import Level
 from cimtool.ir.program import Program, check
 from cimtool.passes.bias import layer_means
 from cimtool.passes.calibrate import calibrate
 from cimtool.passes.fold import fold
 from cimtool.passes.lower import lower
-from cimtool.passes.quantize import INTEGER_OPS, quantize
+from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
 from cimtool.simulation.simulator import Simulator
 
@@ -44,7 +45,7 @@ class Made:
 def make(program: Program, job: Job) -> Made:
     lowered = lower(calibrate(fold(program, job), job), job)
     made = quantize(lowered, job)
-    check(made, "quantized", INTEGER_OPS)
+    check(made, "quantized", Level.INTEGER)
     return Made(job, lowered, made)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.op import Level
 from cimtool.ir.program import Program, check
 from cimtool.ir.types import integer
 from cimtool.passes.calibrate import calibrate
@@ -15,14 +16,14 @@ from cimtool.passes.fold import fold
 from cimtool.passes.lower import lower
 from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
-from cimtool.passes.tile import CROSSBAR_OPS, layout, tile
+from cimtool.passes.tile import layout, tile
 from cimtool.simulation.simulator import Simulator, run
 
 
 def stages(program: Program, job: Job) -> tuple[Program, Program]:
     quantized = quantize(lower(calibrate(fold(program, job), job), job), job)
     tiled = tile(quantized, job)
-    check(tiled, "tiled", CROSSBAR_OPS)
+    check(tiled, "tiled", Level.CROSSBAR)
     return quantized, tiled
 
 

@@ -15,19 +15,11 @@ from cimtool.hardware.crossbar import Cells, Crossbar, Slice, cells_mvm, perfect
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.integer import Requant
-from cimtool.ir.types import integer
-from cimtool.simulation.kernels import (
-    absolute_bound,
-    choice,
-    dot,
-    fused,
-    fused_cells,
-    popcount,
-    prepare,
-    prepare_narrow,
-    product_kind,
-    tiles,
-)
+from cimtool.ir.types import integer, real
+from cimtool.simulation.kernels import choice, dot, fused, popcount, tiles
+from cimtool.simulation.kernels.choice import fused_cells
+from cimtool.simulation.kernels.operations import prepare
+from cimtool.simulation.kernels.portable import absolute_bound, product_kind
 
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
 
@@ -73,7 +65,7 @@ def assert_fast_is_readable(op: CrossbarMvm, x: IntArray) -> None:
     np.testing.assert_array_equal(found, expected)
     narrow = x.astype(np.int8 if np.abs(x).max() < 128 else np.int32)
     result = op.infer(known)
-    np.testing.assert_array_equal(prepare_narrow(op, (known,), result)(narrow), expected)
+    np.testing.assert_array_equal(prepare(op, (known,), result)(narrow), expected)
 
 
 @st.composite
@@ -300,9 +292,9 @@ def test_narrow_integers_are_the_same_integers() -> None:
     for op, inputs in ((requant, (x,)), (Mul(), (x, x[::-1].copy())), (Mul(), (x, x[:1]))):
         types = (known,) * len(inputs)
         result = op.infer(*types)
-        found = prepare_narrow(op, types, result)(*inputs)
+        found = prepare(op, types, result)(*inputs)
         np.testing.assert_array_equal(found, op.run(*(one.astype(np.int64) for one in inputs)))
-    assert prepare_narrow(requant, (known,), requant.infer(known))(x).dtype == np.int8
+    assert prepare(requant, (known,), requant.infer(known))(x).dtype == np.int8
 
 
 @pytest.mark.parametrize("bits", [6, 12, 20, 26, 29])
@@ -319,7 +311,7 @@ def test_products_are_exact_beyond_float32_and_float64(bits: int) -> None:
 
 def test_real_products_keep_their_own_arithmetic() -> None:
     op = Mvm(np.eye(2), np.zeros(2))
-    assert prepare(op, ()) == op.run
+    assert prepare(op, (real(("n", 2)),)) == op.run
 
 
 def test_the_number_is_chosen_by_a_bound_that_cannot_wrap() -> None:

@@ -1,8 +1,9 @@
-"""The crossbar product on a die, as an operation: readable; `kernels.py` is the same, fast."""
+"""The crossbar product on a die, as an operation, readable; `simulation/kernels/noisy.py`
+is the same, fast.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +15,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.converter_errors import ConverterErrors
 from cimtool.hardware.noise.fresh import Fresh
 from cimtool.hardware.noise.gaussian import row_keys
-from cimtool.ir.op import Op
+from cimtool.ir.op import Level, Op
 from cimtool.ir.types import Type, integer
 
 FACTOR_BITS = 12
@@ -22,7 +23,7 @@ FACTOR_BITS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyMvm(Op, name="noisy_mvm"):
+class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
     """`perfect` on arrays that conduct as `cells` say: [rows, K] -> [rows, N] integers.
 
     A converter that is proved lossless on perfect cells has step 0 here: it rounds noise.
@@ -82,11 +83,6 @@ class NoisyMvm(Op, name="noisy_mvm"):
         )
         limited: Array = np.clip(total + self.offset, self.lo, self.hi)
         return limited
-
-    def kernel(self) -> Callable[..., Array]:
-        from cimtool.simulation.kernels.noisy import noisy_kernel
-
-        return noisy_kernel(self)
 
 
 def die_steps(perfect: CrossbarMvm) -> tuple[int | None, ...]:

@@ -4,21 +4,60 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import map_rows
+from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.simulation.kernels import dot, popcount
-from cimtool.simulation.kernels.fused import Layer, wrapped
+from cimtool.simulation.kernels.fused import Layer, converted_layer, input_limits, wrapped
 from cimtool.simulation.kernels.tiles import DOT_BITS
 
 Kernel = Callable[..., Array]
 Kind = type[np.int32] | type[np.int64]
 Make = Callable[[Layer, Kind], Kernel]
 
+CHECKED_COLUMNS = 40
+"""Columns of a layer that a kernel must get right before it is used: more than a tile."""
+
 ROW_BLOCK = 128
 """Rows that a kernel takes at a time: their digits and totals stay in a core's cache."""
+
+
+def fused_cells(
+    cells: Cells,
+    crossbar: Crossbar,
+    steps: tuple[int | None, ...],
+    offset: IntArray,
+    bounds: tuple[IntArray, IntArray] | None = None,
+    kind: Kind = np.int64,
+) -> Kernel | None:
+    """`cells_mvm(x, cells, crossbar, steps) + offset` by a fused kernel; None where none takes it.
+
+    `bounds` are those proved of the outputs [N]; without them the codes' limits must do.
+    """
+    layer = converted_layer(cells, crossbar, steps, offset, bounds)
+    if layer is None:
+        return None
+    few, added = _first_group(cells, crossbar), offset[:CHECKED_COLUMNS]
+    small = converted_layer(few, crossbar, steps, added, (added, added))
+
+    def reference(x: IntArray) -> IntArray:
+        return cells_mvm(x, few, crossbar, steps) + added
+
+    return choose(layer, small, input_limits(crossbar), reference, kind)
+
+
+def _first_group(cells: Cells, crossbar: Crossbar) -> Cells:
+    """The cells of the first row group, in a few columns."""
+    group = crossbar.groups(len(cells.slices[0].digits))[0]
+    few = slice(0, CHECKED_COLUMNS)
+    slices = [
+        replace(s, digits=s.digits[group, few], flipped=s.flipped[:1, few]) for s in cells.slices
+    ]
+    return replace(cells, slices=tuple(slices))
 
 
 def choose(

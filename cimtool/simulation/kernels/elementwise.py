@@ -10,7 +10,6 @@ from cimtool.base.arrays import Array
 from cimtool.base.compiled import jit
 from cimtool.ir.arithmetic import Mul
 from cimtool.ir.integer import Quantize, Requant
-from cimtool.ir.op import Op
 from cimtool.ir.types import Type
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
@@ -23,24 +22,6 @@ def element_kind(known: Type) -> type[np.signedinteger] | type[np.unsignedintege
     return next(fitting)
 
 
-def narrow(op: Op, known: Type) -> Callable[..., Array] | None:
-    """The operation on integers of any width, with results `known`; None where there is no form."""
-    if isinstance(op, Requant):
-        return _requantized(op, known)
-    if isinstance(op, Quantize):
-        kind, scale = element_kind(known), np.asarray(op.scale, np.float32)
-
-        def quantize(x: Array) -> Array:
-            steps = np.rint(np.asarray(x, np.float32) / scale)
-            codes: Array = np.clip(steps, op.lo, op.hi, out=steps).astype(kind)
-            return codes
-
-        return quantize
-    if isinstance(op, Mul):
-        return _multiplied(op, known)
-    return None
-
-
 def widened(run: Callable[..., Array]) -> Callable[..., Array]:
     """A readable operation, which computes in int64, on integers of any width."""
 
@@ -50,7 +31,20 @@ def widened(run: Callable[..., Array]) -> Callable[..., Array]:
     return call
 
 
-def _requantized(op: Requant, known: Type) -> Callable[..., Array]:
+def quantized(op: Quantize, known: Type) -> Callable[..., Array]:
+    """Rounding to codes `known`."""
+    kind, scale = element_kind(known), np.asarray(op.scale, np.float32)
+
+    def quantize(x: Array) -> Array:
+        steps = np.rint(np.asarray(x, np.float32) / scale)
+        codes: Array = np.clip(steps, op.lo, op.hi, out=steps).astype(kind)
+        return codes
+
+    return quantize
+
+
+def requantized(op: Requant, known: Type) -> Callable[..., Array]:
+    """Requantisation of integers of any width to results `known`."""
     kind = element_kind(known)
     multiplier, shift = np.ravel(op.multiplier), np.ravel(op.shift)
 
@@ -66,7 +60,8 @@ def _requantized(op: Requant, known: Type) -> Callable[..., Array]:
     return requant
 
 
-def _multiplied(op: Mul, known: Type) -> Callable[..., Array]:
+def multiplied(op: Mul, known: Type) -> Callable[..., Array]:
+    """Products of integers of any width, with results `known`."""
     kind, wide = element_kind(known), widened(op.run)
 
     def multiply(x: Array, y: Array) -> Array:

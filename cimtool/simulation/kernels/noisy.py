@@ -20,8 +20,7 @@ from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import ROUNDINGS
 from cimtool.ir.types import integer
-from cimtool.simulation.kernels import fused_cells
-from cimtool.simulation.kernels.choice import Kernel
+from cimtool.simulation.kernels.choice import Kernel, fused_cells
 from cimtool.simulation.kernels.portable import steps_below
 from cimtool.simulation.kernels.products import weight_product
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum
-from cimtool.ir.op import Op
-from cimtool.training.hardware.plan import GraphPlan, LayerPlan, tensor
+from cimtool.ir.backends import STRAIGHT_THROUGH
+from cimtool.ir.program import Node
+from cimtool.training.hardware.plan import GraphPlan, tensor
 from cimtool.training.hardware.straight_through import column_integers
 
 Parameters = Mapping[str, tuple[Tensor, Tensor]]
 """Trained weights [N, K] and biases [N] of a graph's layers, by node."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """An operation's place in a graph, with what all layers of the graph share."""
+
+    node: Node
+    plan: GraphPlan
+    parameters: Parameters
+    draws: torch.Generator | None
 
 
 def forward(
@@ -30,27 +41,22 @@ def forward(
     """
     values = dict(inputs)
     for node in plan.graph.nodes:
-        own = [values[name] for name in node.inputs]
-        if isinstance(node.op, Store):
-            values[node.name] = plan.stores[node.name](own[0])
-        elif isinstance(node.op, Mvm):
-            step = plan.stores[node.inputs[0]].scale
-            layer = plan.layers[node.name]
-            values[node.name] = _product(own[0], step, layer, *parameters[node.name], draws)
-        else:
-            values[node.name] = RULES[type(node.op)](node.op, own)
+        rule, site = STRAIGHT_THROUGH.of(node.op), Site(node, plan, parameters, draws)
+        values[node.name] = rule(node.op, site, *(values[name] for name in node.inputs))
     return {name: values[value] for name, value in plan.graph.outputs.items()}
 
 
-def _product(
-    x: Tensor,
-    step: Tensor,
-    layer: LayerPlan,
-    weight: Tensor,
-    bias: Tensor,
-    draws: torch.Generator | None,
-) -> Tensor:
-    """A layer on integer inputs and weights: `x` [n, K] holds multiples of `step`."""
+@STRAIGHT_THROUGH.rule(Store)
+def _store(op: Store, site: Site, x: Tensor) -> Tensor:
+    return site.plan.stores[site.node.name](x)
+
+
+@STRAIGHT_THROUGH.rule(Mvm)
+def _mvm(op: Mvm, site: Site, x: Tensor) -> Tensor:
+    """A layer on integer inputs and weights: `x` [n, K] holds multiples of its store's scale."""
+    name, draws = site.node.name, site.draws
+    layer, (weight, bias) = site.plan.layers[name], site.parameters[name]
+    step = site.plan.stores[site.node.inputs[0]].scale
     whole, unit = column_integers(weight * layer.gain * step, layer.largest)
     errors = layer.errors
     if draws is not None and errors.weights is not None:
@@ -66,38 +72,34 @@ def _normal(like: Tensor, draws: torch.Generator) -> Tensor:
     return torch.randn(like.shape, generator=draws)
 
 
-def _matmul(op: Op, x: Sequence[Tensor]) -> Tensor:
-    return x[0] @ x[1].T
+@STRAIGHT_THROUGH.rule(MatMul)
+def _matmul(op: MatMul, site: Site, x: Tensor, y: Tensor) -> Tensor:
+    return x @ y.T
 
 
-def _mul(op: Op, x: Sequence[Tensor]) -> Tensor:
-    return x[0] * x[1]
+@STRAIGHT_THROUGH.rule(Mul)
+def _mul(op: Mul, site: Site, x: Tensor, y: Tensor) -> Tensor:
+    return x * y
 
 
-def _add(op: Any, x: Sequence[Tensor]) -> Tensor:
+@STRAIGHT_THROUGH.rule(Add)
+def _add(op: Add, site: Site, *inputs: Tensor) -> Tensor:
     total = tensor(op.offset)
-    for factor, value in zip(op.factors, x, strict=True):
-        total = total + tensor(factor) * value
+    for factor, x in zip(op.factors, inputs, strict=True):
+        total = total + tensor(factor) * x
     return total
 
 
-def _sum(op: Op, x: Sequence[Tensor]) -> Tensor:
-    return x[0].sum(dim=-1)
+@STRAIGHT_THROUGH.rule(Sum)
+def _sum(op: Sum, site: Site, x: Tensor) -> Tensor:
+    return x.sum(dim=-1)
 
 
-def _clip(op: Any, x: Sequence[Tensor]) -> Tensor:
-    return torch.clamp(x[0], tensor(op.lo), tensor(op.hi))
+@STRAIGHT_THROUGH.rule(Clip)
+def _clip(op: Clip, site: Site, x: Tensor) -> Tensor:
+    return torch.clamp(x, tensor(op.lo), tensor(op.hi))
 
 
-def _axis(op: Any, x: Sequence[Tensor]) -> Tensor:
-    return x[0].unsqueeze(op.axis)
-
-
-RULES: dict[type[Op], Callable[[Any, Sequence[Tensor]], Tensor]] = {
-    MatMul: _matmul,
-    Mul: _mul,
-    Add: _add,
-    Sum: _sum,
-    Clip: _clip,
-    Axis: _axis,
-}
+@STRAIGHT_THROUGH.rule(Axis)
+def _axis(op: Axis, site: Site, x: Tensor) -> Tensor:
+    return x.unsqueeze(op.axis)

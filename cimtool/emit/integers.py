@@ -1,0 +1,63 @@
+"""Integers in ONNX, by operations that runtimes compute exactly: limits, and planes of bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cimtool.base.arrays import Array
+from cimtool.emit.writer import GraphWriter
+from cimtool.ir.types import Type
+
+INT32 = np.iinfo(np.int32)
+
+
+def emit_limits(writer: GraphWriter, value: str, known: Type, lo: Array, hi: Array) -> str:
+    """Append `min(max(value, lo), hi)` for int64 values of type `known`, as far as it limits them.
+
+    Max, Min and Clip of ONNX Runtime (1.31) compare the low words of two int64 as signed numbers
+    where the high words are equal: of 1 and 2^31 they take the latter for the smaller. They are
+    right where everything fits 32 bits; elsewhere Less and Where do the same, and are right.
+    """
+    below, above = bool(known.lo.min() < lo.max()), bool(known.hi.max() > hi.min())
+    limits = [lo] * below + [hi] * above
+    narrow = all(_fits_int32(bound) for bound in (known.lo, known.hi, *limits))
+    if narrow and below and above and lo.ndim == hi.ndim == 0:
+        return writer.node("Clip", value, *map(writer.constant, limits))
+    for op, limit in [("Max", lo)] * below + [("Min", hi)] * above:
+        bound = writer.constant(limit)
+        if narrow:
+            value = writer.node(op, value, bound)
+        else:
+            outside = (value, bound) if op == "Max" else (bound, value)
+            value = writer.node("Where", writer.node("Less", *outside), bound, value)
+    return value
+
+
+def _fits_int32(bound: Array) -> bool:
+    return bool(bound.min() >= INT32.min and bound.max() <= INT32.max)
+
+
+def byte_planes(writer: GraphWriter, known: Type, value: str) -> list[tuple[str, str, int]]:
+    """Split int64 rows into uint8 planes (name, zero point, shift) for MatMulInteger.
+
+    Only uint8 x uint8 products are exact on every CPU, so a signed byte is stored with zero
+    point 128; wider integers are cut into unsigned low bytes and a signed top byte.
+    """
+    lo, hi = int(known.lo.min()), int(known.hi.max())
+    planes, shift = [], 0
+    while not (lo >= -128 and hi <= 127) and not (lo >= 0 and hi <= 255):
+        low = writer.cast(value, "UINT8")  # a cast keeps the low byte: ONNX defines it so
+        planes.append((low, zero_point(writer, 0), shift))
+        lift, eight = writer.constant(np.int64(1) << 62), writer.constant(np.uint64(8), "UINT64")
+        value = writer.call("ShiftRight8", value, lift, eight, writer.constant(np.int64(1) << 54))
+        lo, hi, shift = lo >> 8, hi >> 8, shift + 8
+    zero = 0 if lo >= 0 else 128
+    if zero:
+        value = writer.node("Add", value, writer.constant(np.int64(zero)))
+    planes.append((writer.cast(value, "UINT8"), zero_point(writer, zero), shift))
+    return planes
+
+
+def zero_point(writer: GraphWriter, zero: int) -> str:
+    """The uint8 scalar constant that MatMulInteger takes as zero point."""
+    return writer.constant(np.uint8(zero), "UINT8")

@@ -1,0 +1,228 @@
+"""Operations as ONNX nodes: a rule for each operation of the float and of the final program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from cimtool.emit.integers import byte_planes, emit_limits
+from cimtool.emit.row_group import emit_mvm
+from cimtool.emit.writer import GraphWriter
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum
+from cimtool.ir.backends import ONNX
+from cimtool.ir.integer import Dequantize, Quantize, Requant
+from cimtool.ir.op import Op
+from cimtool.ir.program import Graph, Node
+from cimtool.ir.scores import CosineScore, DistanceScore
+from cimtool.ir.source import (
+    Exp,
+    L2Normalize,
+    LayerNorm,
+    LeakyRelu,
+    PolynomialScore,
+    Sigmoid,
+    Tanh,
+)
+from cimtool.ir.types import INT_LIMIT, Type, integer
+from cimtool.reference.surrogate import shifted
+
+Types = tuple[Type, ...]
+
+
+def append(writer: GraphWriter, graph: Graph, node: Node, values: Mapping[str, str]) -> str:
+    """Append one operation of a graph, on the `values` so far; return the name of its own."""
+    types = tuple(graph.types[i] for i in node.inputs)
+    return ONNX.of(node.op)(writer, node.op, types, *(values[i] for i in node.inputs))
+
+
+@ONNX.rule(Mvm)
+def _mvm(writer: GraphWriter, op: Mvm, types: Types, x: str) -> str:
+    return writer.node("Gemm", x, writer.constant(op.weight), writer.constant(op.bias))
+
+
+@ONNX.rule(CrossbarMvm)
+def _crossbar_mvm(writer: GraphWriter, op: CrossbarMvm, types: Types, x: str) -> str:
+    return emit_mvm(writer, op, types[0], x)
+
+
+@ONNX.rule(MatMul)
+def _matmul(writer: GraphWriter, op: MatMul, types: Types, a: str, b: str) -> str:
+    if not types[0].is_integer:
+        return writer.node("MatMul", a, writer.node("Transpose", b))
+    rows = byte_planes(writer, types[0], a)
+    columns = [
+        (writer.node("Transpose", plane), zero, shift)
+        for plane, zero, shift in byte_planes(writer, types[1], b)
+    ]
+    total = ""
+    for row, row_zero, row_shift in rows:
+        for column, column_zero, column_shift in columns:
+            product = writer.node("MatMulInteger", row, column, row_zero, column_zero)
+            product = writer.cast(product, "INT64")
+            if shift := row_shift + column_shift:
+                factor = writer.constant(np.int64(1) << np.int64(shift))
+                product = writer.node("Mul", product, factor)
+            total = writer.node("Add", total, product) if total else product
+    return total
+
+
+@ONNX.rule(Mul)
+def _mul(writer: GraphWriter, op: Mul, types: Types, a: str, b: str) -> str:
+    return writer.node("Mul", a, b)
+
+
+@ONNX.rule(Add)
+def _add(writer: GraphWriter, op: Add, types: Types, *inputs: str) -> str:
+    total = ""
+    for factor, x in zip(op.factors, inputs, strict=True):
+        if total and np.ndim(factor) == 0 and factor == -1:
+            total = writer.node("Sub", total, x)
+            continue
+        if np.ndim(factor) or factor != 1:
+            x = writer.node("Mul", x, writer.constant(factor))
+        total = writer.node("Add", total, x) if total else x
+    if np.any(op.offset):
+        total = writer.node("Add", total, writer.constant(op.offset))
+    return total
+
+
+@ONNX.rule(Sum)
+def _sum(writer: GraphWriter, op: Sum, types: Types, x: str) -> str:
+    # ReduceSum loses bits of int64 above 2^53; a product with ones does not.
+    width = int(types[0].shape[-1])
+    ones = np.ones(width, np.int64 if types[0].is_integer else np.float64)
+    return writer.node("MatMul", x, writer.constant(ones))
+
+
+@ONNX.rule(Clip)
+def _clip(writer: GraphWriter, op: Clip, types: Types, x: str) -> str:
+    if types[0].is_integer:
+        return emit_limits(writer, x, types[0], op.lo, op.hi)
+    for kind, bound, absent in (("Max", op.lo, -np.inf), ("Min", op.hi, np.inf)):
+        if np.any(bound != absent):
+            x = writer.node(kind, x, writer.constant(bound))
+    return x
+
+
+@ONNX.rule(Axis)
+def _axis(writer: GraphWriter, op: Axis, types: Types, x: str) -> str:
+    return writer.node("Unsqueeze", x, writer.constant(np.array([op.axis])))
+
+
+@ONNX.rule(Store, CosineScore)
+def _identity(writer: GraphWriter, op: Op, types: Types, x: str) -> str:
+    return x
+
+
+@ONNX.rule(Quantize)
+def _quantize(writer: GraphWriter, op: Quantize, types: Types, x: str) -> str:
+    # QuantizeLinear gives the narrowest type that holds the codes, limited to that type's range.
+    bits = 8 if (op.lo >= -128 and op.hi <= 127) or (op.lo >= 0 and op.hi <= 255) else 16
+    kind = f"{'INT' if op.lo < 0 else 'UINT'}{bits}"
+    scale = writer.constant(op.scale, "FLOAT")
+    zero = writer.constant(np.zeros(np.shape(op.scale), np.int64), kind)
+    codes = writer.node("QuantizeLinear", x, scale, zero, axis=1)
+    known = np.iinfo(kind.lower())
+    reached = integer(types[0].shape, known.min, known.max, op.scale)
+    wide = writer.cast(codes, "INT64")
+    return emit_limits(writer, wide, reached, np.asarray(op.lo), np.asarray(op.hi))
+
+
+@ONNX.rule(Requant)
+def _requant(writer: GraphWriter, op: Requant, types: Types, x: str) -> str:
+    steps = [1 << int(shift) for shift in np.ravel(op.shift)]
+    periods = np.array([2**62 // step for step in steps], np.int64).reshape(op.shift.shape)
+    addend = np.array([2**62 // step * step + step // 2 for step in steps], np.int64)
+    shifted_down = writer.call(
+        "Requant",
+        x,
+        writer.constant(op.multiplier),
+        writer.constant(addend.reshape(op.shift.shape)),
+        writer.constant(op.shift.astype(np.uint64), "UINT64"),
+        writer.constant(periods),
+    )
+    unlimited = replace(op, lo=-INT_LIMIT, hi=INT_LIMIT).infer(types[0])
+    return emit_limits(writer, shifted_down, unlimited, np.asarray(op.lo), np.asarray(op.hi))
+
+
+@ONNX.rule(Dequantize)
+def _dequantize(writer: GraphWriter, op: Dequantize, types: Types, x: str) -> str:
+    scale = writer.constant(op.scale, "FLOAT")
+    return writer.node("Mul", writer.cast(x, "FLOAT"), scale)
+
+
+@ONNX.rule(Exp)
+def _exp(writer: GraphWriter, op: Exp, types: Types, x: str) -> str:
+    return writer.node("Exp", x)
+
+
+@ONNX.rule(Tanh)
+def _tanh(writer: GraphWriter, op: Tanh, types: Types, x: str) -> str:
+    return writer.node("Tanh", x)
+
+
+@ONNX.rule(Sigmoid)
+def _sigmoid(writer: GraphWriter, op: Sigmoid, types: Types, x: str) -> str:
+    return writer.node("Sigmoid", x)
+
+
+@ONNX.rule(LeakyRelu)
+def _leaky_relu(writer: GraphWriter, op: LeakyRelu, types: Types, x: str) -> str:
+    return writer.node("LeakyRelu", x, alpha=op.slope)
+
+
+@ONNX.rule(L2Normalize)
+def _l2_normalize(writer: GraphWriter, op: L2Normalize, types: Types, x: str) -> str:
+    return writer.node("LpNormalization", x, axis=-1, p=2)
+
+
+@ONNX.rule(LayerNorm)
+def _layer_norm(writer: GraphWriter, op: LayerNorm, types: Types, x: str) -> str:
+    gain, offset = writer.constant(op.gamma), writer.constant(op.beta)
+    return writer.node("LayerNormalization", x, gain, offset, axis=-1, epsilon=op.eps)
+
+
+@ONNX.rule(DistanceScore)
+def _distance_score(writer: GraphWriter, op: DistanceScore, types: Types, ed: str) -> str:
+    scaled = writer.node("Mul", ed, writer.constant(np.float64(op.factor)))
+    return writer.node("Add", scaled, writer.constant(np.float64(op.offset)))
+
+
+@ONNX.rule(PolynomialScore)
+def _polynomial_score(
+    writer: GraphWriter, op: PolynomialScore, types: Types, ed: str, vd: str
+) -> str:
+    # Powers of raw ed cancel: move, exactly, to the middle of the calibrated range first.
+    (ed_middle, ed_half), (vd_middle, vd_half) = (_middle_and_half(known) for known in types)
+    u = _centred(writer, ed, ed_middle, ed_half)
+    v = _centred(writer, vd, vd_middle, vd_half)
+    table = shifted(op.polynomial, ed_middle, ed_half, vd_middle, vd_half)
+    total = ""
+    for power in reversed(range(len(table))):
+        inner = _horner(writer, [float(c) for c in table[power][: len(table) - power]], v)
+        total = writer.node("Add", writer.node("Mul", total, u), inner) if total else inner
+    return total
+
+
+def _middle_and_half(known: Type) -> tuple[float, float]:
+    """Middle and half the width of a calibrated range; (0, 1) where there is none."""
+    lo, hi = float(known.lo.min()), float(known.hi.max())
+    if not (np.isfinite(lo) and np.isfinite(hi)):
+        return 0.0, 1.0
+    return (lo + hi) / 2, (hi - lo) / 2 or 1.0
+
+
+def _centred(writer: GraphWriter, x: str, middle: float, half: float) -> str:
+    centred = writer.node("Sub", x, writer.constant(np.float64(middle)))
+    return writer.node("Div", centred, writer.constant(np.float64(half)))
+
+
+def _horner(writer: GraphWriter, coefficients: list[float], x: str) -> str:
+    """Append `sum c[j] x^j`."""
+    total = writer.constant(np.float64(coefficients[-1]))
+    for c in reversed(coefficients[:-1]):
+        total = writer.node("Add", writer.node("Mul", total, x), writer.constant(np.float64(c)))
+    return total

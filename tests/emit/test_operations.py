@@ -1,0 +1,37 @@
+"""Operations that no integer program holds, each alone as a file: it computes the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from cimtool.base.arrays import FloatArray
+from cimtool.emit.writer import GraphWriter
+from cimtool.ir.backends import ONNX
+from cimtool.ir.op import Op
+from cimtool.ir.scores import CosineScore, DistanceScore
+from cimtool.ir.source import Exp, L2Normalize, LayerNorm, LeakyRelu, Sigmoid, Tanh
+from cimtool.ir.types import real
+
+NORM = LayerNorm(np.array([0.5, -2.0, 1.5]), np.array([0.1, 0.0, -0.3]), 1e-2)
+OPERATIONS = [
+    *(Exp(), Tanh(), Sigmoid(), LeakyRelu(0.2), LeakyRelu(1.5), L2Normalize(), NORM),
+    *(DistanceScore(-2.0, 1.0), DistanceScore(-1.0), CosineScore()),
+]
+ROWS = np.array([[-3.0, -0.5, 0.0], [0.25, 2.0, 5.5], [7.0, 7.0, 7.0]])
+
+
+def computed(op: Op, x: FloatArray) -> FloatArray:
+    """What a file of one operation makes of `x`, in double."""
+    writer, known = GraphWriter("DOUBLE"), real(("n", x.shape[1]))
+    writer.name_output(ONNX.of(op)(writer, op, (known,), "x"), "y")
+    port = ("DOUBLE", known.shape)
+    model = writer.model("one", {"x": port}, {"y": port})
+    (found,) = ReferenceEvaluator(model).run(None, {"x": x})
+    return np.asarray(found)
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=str)
+def test_onnx_computes_the_same(op: Op) -> None:
+    np.testing.assert_allclose(computed(op, ROWS), op.run(ROWS), rtol=1e-7, atol=1e-9)

@@ -1,0 +1,84 @@
+"""Tables of rules: complete for the levels that they claim, inherited, and without a second one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+import pytest
+
+import cimtool
+from cimtool.ir.arithmetic import MatMul
+from cimtool.ir.op import Level, Op, operations_at
+from cimtool.ir.rules import Rules
+from cimtool.ir.source import Exp
+
+for module in pkgutil.walk_packages(cimtool.__path__, "cimtool."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+
+
+@pytest.mark.parametrize("table", Rules.declared, ids=lambda table: table.name)
+def test_every_operation_of_a_claimed_level_has_a_rule(table: Rules[Any]) -> None:
+    assert table.levels
+    assert not table.missing(), f"{table.name} claims {[level.name for level in table.levels]}"
+
+
+@pytest.mark.parametrize("level", Level)
+def test_operations_stand_at_a_level(level: Level) -> None:
+    assert operations_at(level)
+
+
+def test_every_operation_stands_somewhere() -> None:
+    assert not [name for name, op in Op.family.items() if not op.levels]
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Rules[Any]:
+    """A table without rules, that no other test sees."""
+    monkeypatch.setattr(Rules, "declared", [])
+    monkeypatch.setattr(Op, "family", dict(Op.family))
+    return Rules("a backend", Level.MAC)
+
+
+def test_what_has_no_rule_is_missing_and_refused_by_name(table: Rules[Any]) -> None:
+    assert table.missing() == ["add", "axis", "clip", "matmul", "mul", "mvm", "store", "sum"]
+    table.rule(MatMul)(lambda op: "a product")
+    assert "matmul" not in table.missing()
+    assert table.of(MatMul())(MatMul()) == "a product"
+    with pytest.raises(TypeError, match="a backend has no rule for operation exp"):
+        table.of(Exp())
+
+
+def test_an_operation_has_the_levels_and_the_rule_of_its_base(table: Rules[Any]) -> None:
+    class Product(MatMul, name="product"):
+        pass
+
+    class Last(Product, name="last", levels={Level.DIE}):
+        pass
+
+    table.rule(MatMul)(lambda: "of MatMul")
+    assert Product in operations_at(Level.MAC)
+    assert table.of(Product())() == "of MatMul"
+    table.rule(Product)(lambda: "its own")
+    assert table.of(Last())() == table.of(Product())() == "its own"
+    assert table.of(MatMul())() == "of MatMul"
+    assert Last not in operations_at(Level.MAC)
+
+
+def test_a_rule_for_all_operations_is_the_default(table: Rules[Any]) -> None:
+    table.rule(Op)(lambda: "any")
+    assert not table.missing()
+    assert table.of(Exp())() == "any"
+
+
+def test_a_second_rule_is_refused(table: Rules[Any]) -> None:
+    table.rule(MatMul, Exp)(lambda: 1)
+    with pytest.raises(TypeError, match="a backend has two rules for Exp"):
+        table.rule(Exp)(lambda: 2)
+
+
+def test_levels_run_from_one_to_another() -> None:
+    assert Level.FLOAT.to(Level.INTEGER) == {Level.FLOAT, Level.MAC, Level.INTEGER}
+    assert Level.DIE.to(Level.DIE) == {Level.DIE}
