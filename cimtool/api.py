@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_output, sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Gallery, check_place
@@ -109,7 +109,9 @@ def _of_dies(
     from cimtool.verification.run import check_gallery
 
     if top is not None:
-        raise CimError("--top keeps the best of noise-free scores; expected it without --noise")
+        raise ArgumentError(
+            "{top} keeps the best of noise-free scores; expected it without {noise}"
+        )
     read = read_data(inputs, matcher.bundle.model)
     check_gallery(matcher.bundle, read)
     return simulate_trials(matcher.bundle, matcher.simulator, read, noise, say)
@@ -251,9 +253,9 @@ def cost(
     from cimtool.costs.estimate import estimate
     from cimtool.verification.references import DEFAULT_SAMPLES
 
-    for name, value in (("--gallery", gallery), ("--samples", samples)):
+    for name, value in (("gallery", gallery), ("samples", samples)):
         if value is not None and value < 1:
-            raise CimError(f"{name} is {value}; expected at least 1")
+            raise ArgumentError("{} is {}; expected at least 1", Argument(name), value)
     opened = open_bundle(bundle)
     return estimate(
         opened.program,
@@ -300,16 +302,16 @@ def sweep(
     Raises PointsFailed (a CheckFailed) where points failed or none is within the `budget`.
     """
     from cimtool.hardware.target import Target
-    from cimtool.sweeps.choice import check_budget
     from cimtool.sweeps.command import Sources
     from cimtool.sweeps.grid import points, read_grid
     from cimtool.sweeps.results import check_format
     from cimtool.sweeps.run import Plan, check_evaluation, die_request, run_sweep
+    from cimtool.verification.limits import check_metrics
 
     if jobs < 1:
-        raise CimError(f"--jobs is {jobs}; expected at least 1")
+        raise ArgumentError("{jobs} is {}; expected at least 1", jobs)
     dies = die_request(trials, times, seed)
-    check_budget(budget or {})
+    check_metrics("budget", budget or {})
     check_format(table)
     axes = read_grid(grid)
     file = Path(settings) if settings else None
@@ -357,13 +359,13 @@ def tune(
     from cimtool.base.toml_files import read_toml
     from cimtool.hardware.settings import resolve
     from cimtool.hardware.target import Target, load_target
-    from cimtool.sweeps.choice import check_budget
     from cimtool.sweeps.run import check_evaluation
     from cimtool.tuning.run import Job, run_tune
+    from cimtool.verification.limits import check_metrics
 
     if not budget:
-        raise CimError("--budget is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
-    check_budget(budget)
+        raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
+    check_metrics("budget", budget)
     chosen = target if isinstance(target, Target) else load_target(target)
     file = Path(settings) if settings else None
     resolved = resolve(chosen, file, flags)
@@ -408,11 +410,11 @@ def teacher(
 
     if (projectors is None) == (gaussians is None):
         given = "neither is" if gaussians is None else "both are"
-        raise CimError(f"--projectors and --gaussians: {given} given; expected one of them")
+        raise ArgumentError("{projectors} and {gaussians}: {} given; expected one of them", given)
     if (projectors is None) != (data is None):
-        raise CimError("--data is what --projectors are run on; expected both or neither")
+        raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
     if labels == "exact" and samples is not None:
-        raise CimError("--samples is given; exact labels have none (--labels mc)")
+        raise ArgumentError("{samples} is given; exact labels have none ({labels} mc)")
     sigmoid = Sigmoid(a, b, 10 if samples is None else samples)
     check_pairs(pairs, matched, seed)
     if output is not None:
@@ -423,7 +425,7 @@ def teacher(
         items = model_items(files, data, named, say)
     else:
         if layer_map is not None:
-            raise CimError("--map names layers of --projectors; expected it with them")
+            raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
         items = gaussian_items(gaussians or {})
     made = make_teacher(items, pairs, matched, labels, sigmoid, seed, say)
     if output is not None:

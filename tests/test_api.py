@@ -71,7 +71,7 @@ def test_settings_are_keywords(small_trunk: DemoFiles) -> None:
         adc_bits=None,
     )
     assert compilation.settings.weight_bits == 5
-    with pytest.raises(CimError, match=r"--weight-bit; did you mean"):
+    with pytest.raises(CimError, match=r"weight_bit; did you mean"):
         api.prepare(
             small_trunk.projectors,
             small_trunk.poly,
@@ -172,7 +172,7 @@ def test_a_bundle_of_a_wrong_type() -> None:
 
 @pytest.mark.parametrize("a", [0.0, -0.1])
 def test_the_teachers_slope_is_above_nothing(a: float, small_trunk: DemoFiles) -> None:
-    with pytest.raises(CimError, match=r"--a is .*; expected a number above 0"):
+    with pytest.raises(CimError, match=r"a is .*; expected a number above 0"):
         api.prepare(
             small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration, a=a
         )

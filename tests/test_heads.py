@@ -188,7 +188,7 @@ def test_points_compile_and_verify(points: tuple[Path, Path], head: str, tmp_pat
 
 def test_points_need_a_head_for_points(points: tuple[Path, Path]) -> None:
     data = rows("trunk", 8, 0)
-    with pytest.raises(CimError, match="no head is named; expected --head cosine or euclidean"):
+    with pytest.raises(CimError, match="no head is named; expected head cosine or euclidean"):
         api.prepare(points, calibration=data)
     with pytest.raises(CimError, match='head "csd" needs a variance, and the text projector'):
         api.prepare(points, head="csd", a=0.1, b=0.0, calibration=data)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -134,6 +135,37 @@ def test_a_light_start_loads_nothing_heavy(arguments: list[str]) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "cimtool" in loaded
     assert not {name.partition(".")[0] for name in loaded} & set(HEAVY)
+
+
+# The writer of a sweep's command line; a sentence elsewhere may name a whole command to run.
+WRITERS = ("cimtool/sweeps/command.py",)
+COMMAND_LINE = re.compile(r"cimtool [a-z]+[^`)]*")
+
+
+def texts(file: str) -> Iterator[str]:
+    tree = ast.parse((ROOT / file).read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.mark.parametrize("file", [file for file in MODULES if "/cli/" not in file])
+def test_the_library_does_not_speak_of_options(file: str) -> None:
+    spoken = [COMMAND_LINE.sub("", text) for text in texts(file) if file not in WRITERS]
+    assert not [text for text in spoken if re.search(r"(?<![\w-])--[a-z]|(?<!\w)-o ", text)]
+
+
+@pytest.mark.parametrize("file", MODULES)
+def test_the_template_of_an_argument_error_is_a_literal_with_a_place_for_each_value(
+    file: str,
+) -> None:
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ArgumentError":
+            template, *values = node.args
+            assert isinstance(template, ast.Constant), ast.unparse(node)
+            places = [name for _, name, _, _ in Formatter().parse(template.value)]
+            assert all(name is None or name.isidentifier() or not name for name in places)
+            assert places.count("") == len(values), ast.unparse(node)
 
 
 def python(program: str) -> str:

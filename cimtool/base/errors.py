@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 
 class CimError(Exception):
@@ -11,11 +13,49 @@ class CimError(Exception):
 
     exit_status = 2
 
+    def sentence(self, called: Callable[[str], str] = str) -> str:
+        """The sentence, with each argument in it as it is `called` where the user gave it."""
+        return str(self)
+
 
 class CheckFailed(CimError):
     """A check that the user asked for did not hold: drift over its limit, a bit that differs."""
 
     exit_status = 1
+
+
+class Argument(str):
+    """The name of an argument of the library, as a value in the sentence of an ArgumentError."""
+
+
+class ArgumentError(CimError):
+    """A mistake in the arguments of the library, for which the command line has options.
+
+    The sentence is a template: `{trials}` is the name of an argument, `{}` the next of `values`,
+    which may be other errors. `ArgumentError("{trials} is {}; expected at least 1", trials)`.
+    """
+
+    def __init__(self, template: str, *values: object):
+        super().__init__(template, *values)
+
+    def sentence(self, called: Callable[[str], str] = str) -> str:
+        """The template filled in."""
+        template, *values = self.args
+        return _Template(called).vformat(template, values, {})
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+
+class _Template(string.Formatter):
+    def __init__(self, called: Callable[[str], str]):
+        self.called = called
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        value = Argument(key) if isinstance(key, str) else args[key]
+        if isinstance(value, CimError):
+            return value.sentence(self.called)
+        return self.called(value) if isinstance(value, Argument) else value
 
 
 @contextmanager
@@ -27,4 +67,4 @@ def naming(file: object) -> Iterator[None]:
     try:
         yield
     except CimError as error:
-        raise CimError(f"{file}: {error}") from None
+        raise ArgumentError("{}: {}", file, error) from None

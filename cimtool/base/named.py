@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -30,9 +30,11 @@ def _closeness(name: str, known: str) -> float:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> CimError:
-    """Build the error for a name that is none of `known`."""
+    """Build the error for a name that is none of `known`; `what` may be an Argument."""
     names = sorted(known)
-    return CimError(f'{what} "{name}" is not known: {", ".join(names)}{nearest(name, names)}')
+    return ArgumentError(
+        '{} "{}" is not known: {}{}', what, name, ", ".join(names), nearest(name, names)
+    )
 
 
 class Named:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 
 Location = tuple[int | str, ...]
@@ -59,38 +59,41 @@ def validated(
     where: str,
     key_text: Callable[[Location], str] = dotted,
 ) -> AnyTable:
-    """Validate `values` as a `table`; CimError in one sentence that starts with `where`."""
+    """Validate `values` as a `table`; CimError in one sentence that starts with `where`.
+
+    `key_text` writes a key in that sentence; it may be an Argument.
+    """
     try:
         return table.model_validate(values)
     except ValidationError as error:
         errors = error.errors(include_url=False)
         # A misspelt key is missing and unknown; only the latter can say what was meant.
         first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-        raise CimError(f"{where}: {_complaint(table, first, key_text)}") from None
+        raise ArgumentError("{}: {}", where, _complaint(table, first, key_text)) from None
 
 
 def _complaint(
     table: type[BaseModel], error: ErrorDetails, key_text: Callable[[Location], str]
-) -> str:
+) -> CimError:
     """Say in one clause which key is wrong, what it holds, and what it may hold."""
     location, owner, field = _located(table, error["loc"])
     key = key_text(location)
     if error["type"] == "value_error":
         text = str(error["ctx"]["error"])
-        return f"{key}: {text}" if key else text
+        return ArgumentError("{}: {}", key, text) if key else CimError(text)
     properties = owner.model_json_schema()["properties"]
     if error["type"] == "extra_forbidden":
         known = [key_text((name,)) for name in properties]
-        return f"unknown key {key}{nearest(key_text(location[-1:]), known)}"
+        return CimError(f"unknown key {key}{nearest(key_text(location[-1:]), known)}")
     if field is not None:
         allowed = allowed_text(properties[field])
     else:
         allowed = "a list of tables" if error["type"] == "tuple_type" else "a table"
     if error["type"] == "missing":
-        return f"{key} is missing: must be {allowed}"
+        return ArgumentError("{} is missing: must be {}", key, allowed)
     if error["type"] == "finite_number":
         allowed = allowed.replace("a number above", "a finite number above")
-    return f"{key} = {value_text(error['input'])}: must be {allowed}"
+    return ArgumentError("{} = {}: must be {}", key, value_text(error["input"]), allowed)
 
 
 def _located(
@@ -139,8 +142,8 @@ def leaves(table: type[BaseModel]) -> list[tuple[str, ...]]:
     return found
 
 
-def check_value(table: type[BaseModel], location: tuple[str, ...], value: Any, where: str) -> None:
-    """Raise CimError starting with `where` for a value that a key cannot have whatever else is."""
+def check_value(table: type[BaseModel], location: tuple[str, ...], value: Any) -> None:
+    """Raise CimError for a value that a key cannot have whatever else is."""
     _, owner, field = _located(table, location)
     if field is None:
         raise TypeError(f"{dotted(location)} is no single value of {table.__name__}")
@@ -149,7 +152,7 @@ def check_value(table: type[BaseModel], location: tuple[str, ...], value: Any, w
     except ValidationError as error:
         if any(one["loc"][:1] == (field,) for one in error.errors(include_url=False)):
             allowed = allowed_text(owner.model_json_schema()["properties"][field])
-            raise CimError(f"{where} {value_text(value)}: must be {allowed}") from None
+            raise CimError(f"{value_text(value)}: must be {allowed}") from None
 
 
 def value_text(value: Any) -> str:

@@ -262,12 +262,12 @@ def _write_files(folder: Path, build: Build) -> None:
 def check_place(folder: Path) -> None:
     """Raise CimError where something stands that a bundle must not replace."""
     if folder.name in ("", ".."):
-        raise CimError(f"{folder}: is no name for a bundle; expected a new folder (-o DIR)")
+        raise CimError(f"{folder}: is no name for a bundle; expected a new folder")
     for place in (folder, previous_of(folder)):
         if (place.exists() or place.is_symlink()) and not (place / MANIFEST).is_file():
             raise CimError(
                 f"{place}: exists and is no bundle, so it is not replaced; expected a new place or "
-                "an earlier bundle (-o DIR)"
+                "an earlier bundle"
             )
 
 

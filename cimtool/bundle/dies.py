@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.noise.die import Arrays
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
@@ -40,9 +40,9 @@ def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:
     a time or a compensation that is not known.
     """
     if not 1 <= options.trials <= MOST_TRIALS:
-        raise CimError(f"--trials is {options.trials}; expected 1 to {MOST_TRIALS} dies")
+        raise ArgumentError("{trials} is {}; expected 1 to {} dies", options.trials, MOST_TRIALS)
     if options.seed < 0:
-        raise CimError(f"--seed is {options.seed}; expected a number of at least 0")
+        raise ArgumentError("{seed} is {}; expected a number of at least 0", options.seed)
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         raise CimError(
             f"{bundle.name}: its hybrid score has a shortlist; noise is simulated for digital and "
@@ -58,9 +58,11 @@ def noise_of(target: Target, model: Path | str | None) -> Noise:
     if model is not None:
         return load_noise(model)
     if target.noise is None:
-        raise CimError(
-            f'target "{target.name}" has no [noise], so --noise has nothing to draw; name a noise '
-            f"model (--noise-model {' or '.join(preset_names())}, or a file)"
+        raise ArgumentError(
+            'target "{}" has no [noise], so {noise} has nothing to draw; name a noise model '
+            "({noise_model} {}, or a file)",
+            target.name,
+            " or ".join(preset_names()),
         )
     return target.noise
 

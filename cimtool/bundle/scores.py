@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import unwritable
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -26,7 +26,7 @@ def best_scores(
     """
     videos = simulator.columns(video)
     if not 1 <= top <= videos:
-        raise CimError(f"--top is {top}; expected 1 to {videos}, the number of videos")
+        raise ArgumentError("{top} is {}; expected 1 to {}, the number of videos", top, videos)
     indices, scores = [], []
     for _, part in simulator.iter_score(text, video):
         logit = part["logit"].astype(np.float32)
@@ -55,7 +55,9 @@ def hybrid_scores(
     """
     top = shortlist if top is None else top
     if not 1 <= top <= shortlist:
-        raise CimError(f"--top is {top}; expected 1 to {shortlist}, the items of a shortlist")
+        raise ArgumentError(
+            "{top} is {}; expected 1 to {}, the items of a shortlist", top, shortlist
+        )
     indices: list[Array] = []
     scores: list[Array] = []
     for block, ed in simulator.iter_distances(text):

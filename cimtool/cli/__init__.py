@@ -11,7 +11,7 @@ import click
 
 from cimtool import __version__
 from cimtool.base.errors import CimError
-from cimtool.cli.group import LazyGroup
+from cimtool.cli.group import LazyGroup, Refusal
 
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
 # its summary here is the first sentence of its help.
@@ -60,10 +60,10 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
+    except Refusal as error:
+        return _complain(str(error), error.exit_status)
     except click.ClickException as error:
         return _complain(_usage_text(error), error.exit_code)
-    except CimError as error:
-        return _complain(str(error), error.exit_status)
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
     except BrokenPipeError:

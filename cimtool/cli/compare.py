@@ -11,8 +11,8 @@ from cimtool.cli.checked import failures_shown
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import (
     FILE,
+    Files,
     calibration_rows_option,
-    embeddings_files,
     embeddings_option,
     reference_option,
 )
@@ -31,14 +31,13 @@ from cimtool.verification.compare import comparison_text
 def command(
     out: Output,
     bundles: tuple[Path, ...],
-    paths: tuple[Path, ...],
+    data: Files,
     reference: str,
     samples: int | None,
     seed: int,
     allow_calibration_rows: bool,
 ) -> None:
     """Put the drift of several bundles side by side."""
-    data = embeddings_files(paths, "--data")
     with failures_shown(out):
         found = api.compare(
             bundles,

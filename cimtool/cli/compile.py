@@ -14,10 +14,8 @@ from cimtool.bundle.bundle import Bundle, check_place, previous_of
 from cimtool.cli.group import Command
 from cimtool.cli.options import (
     FILE,
-    embeddings_files,
     embeddings_option,
-    head_option,
-    projectors_option,
+    model_options,
     settings_options,
 )
 from cimtool.cli.output import Output, converters_text
@@ -29,24 +27,17 @@ from cimtool.report.terminal import table_text
 
 
 @click.command(cls=Command)
-@projectors_option()
-@click.option("--poly", type=FILE, metavar="FILE", help="The polynomial, where it is not in there.")
-@head_option
+@model_options()
 @embeddings_option("--calibration", "Embeddings that decide the ranges")
 @click.option("--target", metavar="NAME|FILE", required=True, help="The hardware.")
 @click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the bundle goes.")
 @click.option("--dry-run", is_flag=True, help="Say what would be built, and write nothing.")
-@click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML).")
-@click.option("--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D).")
-@click.option("--b", type=float, metavar="X", help="The teacher's b.")
 @click.option("--settings", type=FILE, metavar="FILE", help="Settings (TOML), per layer too.")
 @settings_options
 @click.pass_obj
 def command(
     out: Output,
     /,
-    paths: tuple[Path, ...],
-    target: str,
     output: Path | None,
     dry_run: bool,
     **options: Any,
@@ -58,8 +49,7 @@ def command(
     """
     if output is not None and not dry_run:
         check_place(output)
-    calibration = embeddings_files(paths, "--calibration")
-    compiled = api.prepare(calibration=calibration, target=target, say=out.say, **options)
+    compiled = api.prepare(say=out.say, **options)
     layers = placements(compiled.stages[-1].program, compiled.settings)
     plan = layout(layers, compiled.target)
     place = output or compiled.folder

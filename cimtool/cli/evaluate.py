@@ -11,10 +11,10 @@ from cimtool import api
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import (
     FILE,
+    Files,
     calibration_rows_option,
-    embeddings_files,
     embeddings_option,
-    head_option,
+    model_options,
 )
 from cimtool.cli.output import Output
 from cimtool.evaluation.render import figure_table
@@ -26,11 +26,7 @@ ONNX = ".onnx"
 @click.command(cls=Command)
 @click.argument("what", metavar="[WHAT]...", type=FILE, nargs=-1)
 @embeddings_option("--data", "Embeddings to evaluate on")
-@head_option
-@click.option("--poly", type=FILE, metavar="FILE", help="The polynomial of a checkpoint.")
-@click.option("--a", type=float, metavar="X", help="In sigmoid(b - a D), of a checkpoint.")
-@click.option("--b", type=float, metavar="X", help="In sigmoid(b - a D), of a checkpoint.")
-@click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML).")
+@model_options("poly", "head", "layer_map", "a", "b")
 @click.option(
     "--leave-one-out", is_flag=True, help="Right is what has the same label; row i is no answer."
 )
@@ -40,16 +36,13 @@ ONNX = ".onnx"
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of the resamples.")
 @calibration_rows_option
 @click.pass_obj
-def command(
-    out: Output, /, what: tuple[Path, ...], paths: tuple[Path, ...], **options: Any
-) -> None:
+def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any) -> None:
     """Say how well embeddings, trained models and bundles retrieve.
 
     WHAT is a checkpoint (or two ONNX files, text first), computed in float, or a bundle, computed
     on the bit-accurate simulator; without any the embeddings themselves are compared. Several are
     put side by side, with their differences to the first.
     """
-    data = embeddings_files(paths, "--data")
     found = api.evaluate(data, *_paired(what), say=out.say, **options)
     table = figure_table(found)
     text = [table_text(table), "", *table.footnotes]

@@ -9,7 +9,7 @@ import click
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
 from cimtool.cli.group import Command, OneOf
-from cimtool.cli.options import FILE, embeddings_files, embeddings_option
+from cimtool.cli.options import FILE, Files, embeddings_option
 from cimtool.cli.output import Output
 from cimtool.emit.export import FORMATS, export_bundle
 from cimtool.emit.testvectors import Request
@@ -30,7 +30,7 @@ def command(
     format_name: str,
     output: Path,
     layers: str | None,
-    paths: tuple[Path, ...],
+    inputs: Files | None,
 ) -> None:
     """Hand a bundle's files to other tools.
 
@@ -40,9 +40,9 @@ def command(
     """
     read = read_bundle(bundle)
     request = None
-    if layers is not None or paths:
-        inputs = api.read_data(embeddings_files(paths, "--inputs"), read.model) if paths else None
-        request = Request("*" if layers is None else layers, inputs)
+    if layers is not None or inputs is not None:
+        rows = None if inputs is None else api.read_data(inputs, read.model)
+        request = Request("*" if layers is None else layers, rows)
     written = export_bundle(read, format_name, output, request)
     size = sum(file.stat().st_size for file in written)
     shown = [f"wrote {file}" for file in written]

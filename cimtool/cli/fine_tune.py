@@ -12,30 +12,30 @@ import click
 
 from cimtool import api
 from cimtool.cli.noise import noise_request
-from cimtool.cli.options import FILE, embeddings_files, head_option, settings_options
+from cimtool.cli.options import FILE, Files, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
 from cimtool.hardware.keys import flag
 from cimtool.training.hardware.folder import FineTunedFolder, headline
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-TRAINING = ("validation", "held_out", "model", "loss", "weight_decay", "device", "texts", "resume")
+TRAINING = (
+    "validation",
+    "held_out",
+    "model",
+    "loss",
+    "weight_decay",
+    "device",
+    "options",
+    "resume",
+)
 """Options of `train` that mean nothing with --hardware."""
 
 COMMON = ("poly", "start", "epochs", "batch", "learning_rate", "seed")
 OPTIONS = (
     click.option("--hardware", metavar="TARGET", help="Fine-tune --start for this target."),
-    click.option(
-        "--calibration",
-        type=FILE,
-        metavar="FILE",
-        multiple=True,
-        help="With --hardware: what the result is compiled with.",
-    ),
-    head_option,
-    click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers."),
-    click.option("--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D)."),
-    click.option("--b", type=float, metavar="X", help="The teacher's b."),
+    embeddings_option("--calibration", "With --hardware: what the result is compiled with", False),
+    model_options("head", "layer_map", "a", "b"),
     click.option("--noise", is_flag=True, help="Dies in the loop, with the target's noise."),
     click.option("--noise-model", metavar="NAME|TOML", help="A noise model in its place."),
     click.option("--time", metavar="TIME", help="When the dies are read: 30s, 10m, 1h, 1d, 1y."),
@@ -66,7 +66,7 @@ def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
             ("is not for --hardware, which trains on the model's own logits; expected it without"),
         )
     if stray is not None:
-        option = {"texts": "--set", "layer_map": "--map"}.get(stray, flag(stray))
+        option = {"options": "--set", "layer_map": "--map"}.get(stray, flag(stray))
         raise click.UsageError(f"{option} {why}")
     return plain, hardware
 
@@ -76,21 +76,18 @@ def _first_given(options: dict[str, Any]) -> str | None:
 
 
 def fine_tune(
-    out: Output, data: tuple[Path, ...], output: Path, plain: dict[str, Any], own: dict[str, Any]
+    out: Output, data: Files, output: Path, plain: dict[str, Any], own: dict[str, Any]
 ) -> None:
     """Fine-tune, and print the result."""
     for name, value in (("--start", plain["start"]), ("--calibration", own["calibration"])):
         if not value:
             raise click.UsageError(f"{name} is missing; expected it with --hardware")
-    asked = {name: own.pop(name) for name in ("noise", "time", "noise_model", "calibration")}
-    noise = noise_request(
-        asked["noise"], plain["seed"], None, asked["time"], None, asked["noise_model"]
-    )
+    asked = {name: own.pop(name) for name in ("noise", "time", "noise_model")}
+    noise = noise_request(seed=plain["seed"], **asked)
     common = {name: plain[name] for name in COMMON if name != "start"}
     found = api.fine_tune(
         plain["start"],
-        data=embeddings_files(data, "--data"),
-        calibration=embeddings_files(asked["calibration"], "--calibration"),
+        data=data,
         target=own.pop("hardware"),
         noise=noise,
         output=output,

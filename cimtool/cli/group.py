@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
+from cimtool.base.errors import CimError
 from cimtool.base.named import nearest, unknown
 from cimtool.cli.output import Output
 
@@ -59,6 +60,14 @@ class LazyGroup(Group):
             formatter.write_dl(list(self.modules.items()))
 
 
+class Refusal(Exception):
+    """A CimError in the words of a command: its options in place of the library's arguments."""
+
+    def __init__(self, error: CimError, called: Callable[[str], str]) -> None:
+        super().__init__(error.sentence(called))
+        self.exit_status = error.exit_status
+
+
 class Command(click.Command):
     """A command with `--json` and `--debug`; its function gets an `Output` by `click.pass_obj`."""
 
@@ -70,15 +79,25 @@ class Command(click.Command):
         ]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command's function, and with `--debug` print the traceback of an error."""
+        """Call the command's function, and with `--debug` print the traceback of an error.
+
+        Raises Refusal for the library's CimError.
+        """
         debug = ctx.params.pop("debug")
         ctx.obj = Output(ctx.params.pop("as_json"))
         try:
             return super().invoke(ctx)
-        except Exception:
+        except Exception as error:
             if debug:
                 traceback.print_exc()
+            if isinstance(error, CimError):
+                raise Refusal(error, self.option) from error
             raise
+
+    def option(self, argument: str) -> str:
+        """The option that gives an argument of the library, of this command or by its name."""
+        named = [max(one.opts, key=len) for one in self.params if one.name == argument]
+        return named[0] if named else f"--{argument.replace('_', '-')}"
 
 
 class FilePath(click.Path):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from cimtool.cli.group import OneOf
+from cimtool.hardware.keys import flag
 
 if TYPE_CHECKING:
     from cimtool.bundle.dies import NoiseOptions
@@ -17,7 +17,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def noise_options(function: FunctionT) -> FunctionT:
-    """Add --noise and what goes with it: `noise`, `trials`, `time`, `compensation`, `model`."""
+    """Add --noise and what goes with it."""
     options = (
         click.option("--noise", is_flag=True, help="Draw dies with the target's noise."),
         click.option("--trials", type=int, metavar="N", help="How many dies are drawn (10)."),
@@ -29,7 +29,6 @@ def noise_options(function: FunctionT) -> FunctionT:
         ),
         click.option(
             "--noise-model",
-            "model",
             metavar="NAME|TOML",
             help="A noise model in place of the target's own.",
         ),
@@ -39,27 +38,14 @@ def noise_options(function: FunctionT) -> FunctionT:
     return function
 
 
-def noise_request(
-    noise: bool,
-    seed: int,
-    trials: int | None,
-    time: str | None,
-    compensation: str | None,
-    model: str | None,
-) -> NoiseOptions | None:
+def noise_request(noise: bool, seed: int, **given: Any) -> NoiseOptions | None:
     """What was asked of dies; None without --noise, a usage error where its options stand alone."""
-    given: dict[str, Any] = {
-        "trials": trials,
-        "time": time,
-        "compensation": compensation,
-        "model": model if model is None or not Path(model).is_file() else Path(model),
-    }
     given = {name: value for name, value in given.items() if value is not None}
     if not noise:
         if given:
-            option = {"model": "noise-model"}.get(*[next(iter(given))] * 2)
-            raise click.UsageError(f"--{option} is about dies; expected --noise with it")
+            option = flag(next(iter(given)))
+            raise click.UsageError(f"{option} is about dies; expected --noise with it")
         return None
     from cimtool.bundle.dies import NoiseOptions
 
-    return NoiseOptions(seed=seed, **given)
+    return NoiseOptions(seed=seed, model=given.pop("noise_model", None), **given)

@@ -15,6 +15,8 @@ from cimtool.hardware.settings import Overrides, setting_keys
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 FILE = FilePath(path_type=Path)
+Files = Path | tuple[Path, Path]
+"""What an option gives that may stand twice."""
 
 
 def setting_value(text: str) -> int | float | str:
@@ -51,51 +53,69 @@ def _stand_ins(schema: dict[str, Any]) -> list[str]:
     return [names[schema["type"]]] if schema["type"] in names else []
 
 
-def projectors_option(required: bool = True) -> Callable[[FunctionT], FunctionT]:
-    """Add --projectors: one checkpoint or, given twice, a pair of files; None where not given."""
+def files_option(name: str, help_: str, required: bool = True) -> Callable[[FunctionT], FunctionT]:
+    """Add an option for one file or, given twice, a pair of them; None where it is not given."""
 
     def one_or_two(
         context: click.Context, option: click.Parameter, given: tuple[Path, ...]
     ) -> Path | tuple[Path, Path] | None:
-        return embeddings_files(given, "--projectors") if given else None
+        match given:
+            case ():
+                return None
+            case (file,):
+                return file
+            case (text, video):
+                return text, video
+        raise click.UsageError(f"{name} is given {len(given)} times; expected once or twice")
 
     return click.option(
-        "--projectors",
+        name,
         type=FILE,
         metavar="FILE",
         multiple=True,
         required=required,
         callback=one_or_two,
-        help="The checkpoint (or twice, .onnx: text, then video).",
+        help=help_,
     )
-
-
-def head_option(function: FunctionT) -> FunctionT:
-    """Add --head: the score function by name."""
-    help_ = "The score: pcme-poly, csd, cosine or euclidean, where the checkpoint names none."
-    return click.option("--head", metavar="NAME", help=help_)(function)
 
 
 def embeddings_option(
     name: str, help_: str, required: bool = True
 ) -> Callable[[FunctionT], FunctionT]:
-    """Add an option that takes one file of embeddings, or is given twice, text first."""
-    return click.option(
-        name,
-        "paths",
-        type=FILE,
-        metavar="FILE",
-        multiple=True,
-        required=required,
-        help=f"{help_} (.npz or .pt; or twice, .npy or .pt: text, then video).",
-    )
+    """Add an option for embeddings: one file or, given twice, text and video."""
+    forms = "(.npz or .pt; or twice, .npy or .pt: text, then video)"
+    return files_option(name, f"{help_} {forms}.", required)
 
 
-def embeddings_files(paths: tuple[Path, ...], option: str) -> Path | tuple[Path, Path]:
-    """What an option that may be given twice was given: one file or a pair."""
-    if len(paths) > 2:
-        raise click.UsageError(f"{option} is given {len(paths)} times; expected once or twice")
-    return paths[0] if len(paths) == 1 else (paths[0], paths[1])
+def model_options(*names: str, required: bool = True) -> Callable[[FunctionT], FunctionT]:
+    """Add the options of a ModelSource, all or those of these names."""
+    options = {
+        "projectors": files_option(
+            "--projectors", "The checkpoint (or twice, .onnx: text, then video).", required
+        ),
+        "poly": click.option(
+            "--poly", type=FILE, metavar="FILE", help="The polynomial, where it is not in there."
+        ),
+        "head": click.option(
+            "--head",
+            metavar="NAME",
+            help="The score: pcme-poly, csd, cosine or euclidean, where the checkpoint names none.",
+        ),
+        "layer_map": click.option(
+            "--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML)."
+        ),
+        "a": click.option(
+            "--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D)."
+        ),
+        "b": click.option("--b", type=float, metavar="X", help="The teacher's b."),
+    }
+
+    def add(function: FunctionT) -> FunctionT:
+        for name in reversed(names or tuple(options)):
+            function = options[name](function)
+        return function
+
+    return add
 
 
 def reference_option(function: FunctionT) -> FunctionT:

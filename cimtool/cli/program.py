@@ -9,7 +9,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import Command
-from cimtool.cli.options import FILE, embeddings_files
+from cimtool.cli.options import FILE, Files, files_option
 from cimtool.cli.output import Output, converters_text
 from cimtool.costs.memory_use import MemoryUse, StoredMatrix
 from cimtool.deployment.programming import Accuracy, Programming
@@ -20,15 +20,7 @@ from cimtool.report.terminal import table_text
 
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
-@click.option(
-    "--gallery",
-    "paths",
-    type=FILE,
-    metavar="FILE",
-    multiple=True,
-    required=True,
-    help="Embeddings whose video rows are the items (.npz, .npy or .pt).",
-)
+@files_option("--gallery", "Embeddings whose video rows are the items (.npz, .npy or .pt).")
 @click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the new bundle goes.")
 @click.option("--shortlist", type=int, metavar="L", help="Items that a hybrid score rescores.")
 @click.option("--chips", type=int, metavar="N", help="Refuse a gallery that needs more chips.")
@@ -36,7 +28,7 @@ from cimtool.report.terminal import table_text
 def command(
     out: Output,
     bundle: Path,
-    paths: tuple[Path, ...],
+    gallery: Files,
     output: Path | None,
     shortlist: int | None,
     chips: int | None,
@@ -48,7 +40,7 @@ def command(
     """
     found = api.program(
         bundle,
-        embeddings_files(paths, "--gallery"),
+        gallery,
         output=output,
         shortlist=shortlist,
         chips=chips,

@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Gallery, held_gallery
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.noise import noise_options, noise_request
-from cimtool.cli.options import FILE, embeddings_files, embeddings_option
+from cimtool.cli.options import FILE, Files, embeddings_option
 from cimtool.cli.output import Output
 
 
@@ -39,7 +39,7 @@ def command(
     out: Output,
     /,
     bundle: Path,
-    paths: tuple[Path, ...],
+    inputs: Files,
     output: Path,
     top: int | None,
     device: str | None,
@@ -55,7 +55,6 @@ def command(
     `trial_scores` [dies, texts, videos], and it prints what the median die and the worst in twenty
     keep.
     """
-    inputs = embeddings_files(paths, "--inputs")
     asked = noise_request(noise, seed, **of_dies)
     found = api.simulate(
         bundle, inputs, output=output, top=top, device=device, noise=asked, say=out.say

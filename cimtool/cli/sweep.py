@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from cimtool import api
 from cimtool.cli.group import AtLeast, Command, OneOf
-from cimtool.cli.options import FILE, embeddings_files, head_option, projectors_option
+from cimtool.cli.options import FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
-from cimtool.sweeps.choice import parse_budget
-from cimtool.sweeps.grid import parse_grid
+from cimtool.cli.values import parse_grid, parse_limits
 from cimtool.sweeps.render import sweep_text
 from cimtool.sweeps.results import Sweep
 from cimtool.sweeps.run import PointsFailed
 
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-
-def _embeddings(name: str, target: str, help_: str) -> Callable[[FunctionT], FunctionT]:
-    """As `embeddings_option`, for a command with two of them."""
-    return click.option(
-        name,
-        target,
-        type=FILE,
-        metavar="FILE",
-        multiple=True,
-        required=True,
-        help=f"{help_} (.npz or .pt; or twice: text, then video).",
-    )
-
 
 @click.command(cls=Command)
-@projectors_option()
-@click.option("--poly", type=FILE, metavar="FILE", help="The polynomial, where it is not in there.")
-@head_option
-@_embeddings("--calibration", "calibration", "Embeddings that decide the ranges")
-@_embeddings("--data", "data", "Embeddings to measure on")
+@model_options()
+@embeddings_option("--calibration", "Embeddings that decide the ranges")
+@embeddings_option("--data", "Embeddings to measure on")
 @click.option(
     "--grid",
     metavar="KEY=V,V,V",
@@ -49,9 +29,6 @@ def _embeddings(name: str, target: str, help_: str) -> Callable[[FunctionT], Fun
 )
 @click.option("--target", metavar="NAME|FILE", help="The hardware, where it is not in the grid.")
 @click.option("--settings", type=FILE, metavar="FILE", help="Settings of all points (TOML).")
-@click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML).")
-@click.option("--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D).")
-@click.option("--b", type=float, metavar="X", help="The teacher's b.")
 @click.option("--trials", type=AtLeast(1), metavar="N", help="Dies drawn for each point.")
 @click.option("--time", "times", metavar="TIME", multiple=True, help="When dies are read: 1h, 1d.")
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of dies.")
@@ -72,8 +49,6 @@ def _embeddings(name: str, target: str, help_: str) -> Callable[[FunctionT], Fun
 def command(
     out: Output,
     /,
-    calibration: tuple[Path, ...],
-    data: tuple[Path, ...],
     grid: tuple[str, ...],
     budget: tuple[str, ...],
     jobs: int | None,
@@ -90,10 +65,8 @@ def command(
         raise click.UsageError("--jobs and --dask are both given; expected one of them")
     try:
         found = api.sweep(
-            calibration=embeddings_files(calibration, "--calibration"),
-            data=embeddings_files(data, "--data"),
             grid=parse_grid(grid),
-            budget=parse_budget(budget),
+            budget=parse_limits("budget", budget),
             jobs=jobs or 1,
             dask=dask,
             say=out.say,

@@ -11,14 +11,13 @@ import numpy as np
 
 from cimtool import api
 from cimtool.cli.group import Command, OneOf
-from cimtool.cli.options import FILE, embeddings_files, embeddings_option, projectors_option
+from cimtool.cli.options import FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
 from cimtool.training.teacher_file import Teacher
 
 
 @click.command(cls=Command)
-@projectors_option(required=False)
-@click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML).")
+@model_options("projectors", "layer_map", required=False)
 @embeddings_option("--data", "Embeddings to draw pairs from", required=False)
 @click.option(
     "--gaussians", type=FILE, metavar="NPZ", help="In their place: text_mu, text_logvar, video_..."
@@ -35,14 +34,13 @@ from cimtool.training.teacher_file import Teacher
     help="Where the teacher goes.",
 )  # fmt: skip
 @click.pass_obj
-def command(out: Output, /, paths: tuple[Path, ...], output: Path, **options: Any) -> None:
+def command(out: Output, /, output: Path, **options: Any) -> None:
     """Label pairs with the probability that the polynomial is to stand for.
 
     Pairs come from a checkpoint run on embeddings, or from means and log-variances. Labels are
     log-probabilities, by Monte Carlo or exact, and never clipped.
     """
-    data = embeddings_files(paths, "--data") if paths else None
-    made = api.teacher(data=data, output=output, say=out.say, **options)
+    made = api.teacher(output=output, say=out.say, **options)
     out.result(_values(made, output), _text(made, output))
 
 

@@ -11,9 +11,9 @@ import click
 from cimtool import api
 from cimtool.cli.fine_tune import fine_tune, hardware_options, split_options
 from cimtool.cli.group import Command
-from cimtool.cli.options import FILE, embeddings_files, embeddings_option
+from cimtool.cli.options import FILE, Files, embeddings_option
 from cimtool.cli.output import Output
-from cimtool.training.options import parse_options
+from cimtool.cli.values import parse_options
 from cimtool.training.run import Run
 from cimtool.training.saved import BEST
 from cimtool.training.train_page import headline
@@ -36,14 +36,14 @@ from cimtool.training.train_page import headline
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
 @click.option("--device", metavar="NAME", help="Train on cpu, cuda or cuda:N (cpu).")
 @click.option(
-    "--set", "texts", metavar="KEY=VALUE", multiple=True,
+    "--set", "options", metavar="KEY=VALUE", multiple=True,
     help="An option of the model or the loss: model.hidden=512, loss.tau=0.1.",
 )  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on where a run into this folder was cut off.")
 @click.option("-o", "--output", type=FILE, metavar="DIR", required=True, help="Where it all goes.")
 @hardware_options
 @click.pass_obj
-def command(out: Output, /, paths: tuple[Path, ...], output: Path, **options: Any) -> None:
+def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
     """Train projectors, or fine-tune them for a target.
 
     They learn from a polynomial's logits, from -a ed, or by another --loss.
@@ -55,11 +55,10 @@ def command(out: Output, /, paths: tuple[Path, ...], output: Path, **options: An
     """
     plain, hardware = split_options(options)
     if hardware["hardware"] is not None:
-        fine_tune(out, paths, output, plain, hardware)
+        fine_tune(out, data, output, plain, hardware)
         return
-    texts = plain.pop("texts")
-    data = embeddings_files(paths, "--data")
-    run = api.train(data, output, options=parse_options(texts), say=out.say, **plain)
+    fields = parse_options(plain.pop("options"))
+    run = api.train(data, output, options=fields, say=out.say, **plain)
     out.result(_values(run), _text(run))
 
 

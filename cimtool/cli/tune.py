@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from cimtool import api
 from cimtool.cli.group import Command, OneOf
-from cimtool.cli.options import (
-    FILE,
-    embeddings_files,
-    head_option,
-    projectors_option,
-    settings_options,
-)
+from cimtool.cli.options import FILE, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
-from cimtool.sweeps.choice import parse_budget
+from cimtool.cli.values import parse_limits
 from cimtool.tuning.knobs import ORDER
 from cimtool.tuning.render import tuned_text
 
 
 @click.command(cls=Command)
-@projectors_option()
-@click.option("--poly", type=FILE, metavar="FILE", help="The polynomial, where it is not in there.")
-@head_option
-@click.option(
-    "--calibration",
-    type=FILE,
-    metavar="FILE",
-    multiple=True,
-    required=True,
-    help="Embeddings that decide the ranges (.npz or .pt; or twice: text, then video).",
-)
-@click.option(
-    "--data",
-    type=FILE,
-    metavar="FILE",
-    multiple=True,
-    required=True,
-    help="Embeddings to choose on (one half) and to measure on (the other), in the same forms.",
-)
+@model_options()
+@embeddings_option("--calibration", "Embeddings that decide the ranges")
+@embeddings_option("--data", "Embeddings to choose on (one half) and to measure on (the other)")
 @click.option("--target", metavar="NAME|FILE", required=True, help="The hardware.")
 @click.option(
     "--budget",
@@ -57,22 +34,12 @@ from cimtool.tuning.render import tuned_text
     show_default=True,
     help="What is saved: arrays (then conversions), conversions (then arrays) or energy.",
 )
-@click.option("--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML).")
-@click.option("--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D).")
-@click.option("--b", type=float, metavar="X", help="The teacher's b.")
 @click.option("--settings", type=FILE, metavar="FILE", help="Settings to start from (TOML).")
 @settings_options
 @click.option("--allow-calibration-rows", is_flag=True, help="Choose on calibration rows too.")
 @click.option("-o", "--output", type=FILE, metavar="TOML", help="Where the settings go.")
 @click.pass_obj
-def command(
-    out: Output,
-    /,
-    calibration: tuple[Path, ...],
-    data: tuple[Path, ...],
-    budget: tuple[str, ...],
-    **options: Any,
-) -> None:
+def command(out: Output, /, budget: tuple[str, ...], **options: Any) -> None:
     """Choose the bits of each layer at the lowest cost within a budget.
 
     Starts from the bits of target and settings and takes off where the error grows least for what
@@ -80,11 +47,5 @@ def command(
     other half are taken back. The file is for compile --settings. Metrics: logit_rmse,
     top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
     """
-    found = api.tune(
-        calibration=embeddings_files(calibration, "--calibration"),
-        data=embeddings_files(data, "--data"),
-        budget=parse_budget(budget),
-        say=out.say,
-        **options,
-    )
+    found = api.tune(budget=parse_limits("budget", budget), say=out.say, **options)
     out.result(found.to_json(), tuned_text(found))

@@ -13,14 +13,14 @@ from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.noise import noise_options, noise_request
 from cimtool.cli.options import (
     FILE,
+    Files,
     calibration_rows_option,
-    embeddings_files,
     embeddings_option,
     reference_option,
 )
 from cimtool.cli.output import Output
+from cimtool.cli.values import parse_limits
 from cimtool.verification.files import REPORT_FILES
-from cimtool.verification.limits import parse_limits
 
 
 @click.command(cls=Command)
@@ -40,7 +40,7 @@ def command(
     out: Output,
     /,
     bundle: Path,
-    paths: tuple[Path, ...],
+    data: Files,
     reference: str,
     samples: int | None,
     seed: int,
@@ -55,12 +55,12 @@ def command(
     Ends with status 1 where a bit differs or a metric is over its --max-drift: logit_rmse,
     top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
     """
-    limits = parse_limits(max_drift)
+    limits = parse_limits("max_drift", max_drift)
     written = [(report or bundle) / name for name in REPORT_FILES]
     with failures_shown(out, written):
         found = api.verify(
             bundle,
-            embeddings_files(paths, "--data"),
+            data,
             reference=reference,  # type: ignore[arg-type]  # OneOf checked it
             samples=samples,
             seed=seed,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.costs.montecarlo import MonteCarlo
 from cimtool.costs.operations import Operations, digital
 from cimtool.costs.rates import Rates, rates_at
@@ -186,5 +186,5 @@ def _items(program: Program, asked: int | None) -> int | None:
         (distance,) = program.shortlist.outputs.values()
         held = int(program.shortlist.types[distance].shape[1])
     if held is not None and asked not in (None, held):
-        raise CimError(f"--gallery is {asked}; the bundle holds a gallery of {held} items")
+        raise ArgumentError("{gallery} is {}; the bundle holds a gallery of {} items", asked, held)
     return asked if held is None else held

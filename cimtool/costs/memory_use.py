@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.hardware.crossbar import input_cycles
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import stored_cells
@@ -199,17 +199,25 @@ def _figure(target: Target, quantity: str) -> float | None:
 def check_chips(use: MemoryUse, target: Target, chips: int) -> None:
     """Raise CimError where a gallery does not fit so many chips that are written once."""
     if chips < 1:
-        raise CimError(f"--chips is {chips}; expected at least 1")
+        raise ArgumentError("{chips} is {}; expected at least 1", chips)
     if use.arrays_per_chip is None:
-        raise CimError(
-            f"--chips is {chips}, and target {target.name} does not say how many arrays a chip "
-            "has ([chip] or array.arrays), so nothing can be counted; leave --chips out"
+        raise ArgumentError(
+            "{chips} is {}, and target {} does not say how many arrays a chip has ([chip] or "
+            "array.arrays), so nothing can be counted; leave {chips} out",
+            chips,
+            target.name,
         )
     room = chips * use.arrays_per_chip
     if use.arrays > room and target.rewritable != "per-inference":
-        raise CimError(
-            f"gallery: {use.items:,} items take {use.arrays:,} arrays and {chips} "
-            f"{target.name} {'chip has' if chips == 1 else 'chips have'} {room:,}, which cannot be "
-            f"rewritten for each query; expected at most {most_items(use.matrices, room):,} items, "
-            f"or --chips {use.chips}"
+        raise ArgumentError(
+            "gallery: {:,} items take {:,} arrays and {} {} {} {:,}, which cannot be rewritten "
+            "for each query; expected at most {:,} items, or {chips} {}",
+            use.items,
+            use.arrays,
+            chips,
+            target.name,
+            "chip has" if chips == 1 else "chips have",
+            room,
+            most_items(use.matrices, room),
+            use.chips,
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from safetensors.numpy import save
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
@@ -241,9 +241,9 @@ def _are_modules(projectors: object) -> TypeGuard[tuple[nn.Module, nn.Module]]:
 def _check_sigmoid(a: float | None, b: float | None) -> None:
     for name, value in (("a", a), ("b", b)):
         if value is not None and not math.isfinite(value):
-            raise CimError(f"--{name} is {value}; expected a finite number")
+            raise ArgumentError("{} is {}; expected a finite number", Argument(name), value)
     if a is not None and a <= 0:
-        raise CimError(f"--a is {a}; expected a number above 0")
+        raise ArgumentError("{a} is {}; expected a number above 0", a)
 
 
 def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
@@ -278,8 +278,8 @@ def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
         notes.append(model.head.unsampled_note)
     elif model.a is None or model.b is None:
         notes.append(
-            "warning: the teacher's a and b are not known (--a, --b), so drift is measured against "
-            "the float polynomial"
+            "warning: the teacher's a and b are not known, so drift is measured against the float "
+            "polynomial"
         )
     return notes
 

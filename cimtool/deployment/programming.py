@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
     CALIBRATION,
@@ -150,9 +150,10 @@ def check_programmable(bundle: Bundle) -> None:
             "that it was made from"
         )
     if bundle.settings.score_mapping == "digital":
-        raise CimError(
-            f"{bundle.folder}: was compiled with score_mapping = digital, which keeps no gallery "
-            "in the arrays; compile with --score-mapping in-memory or hybrid"
+        raise ArgumentError(
+            "{}: was compiled with score_mapping = digital, which keeps no gallery in the arrays; "
+            "compile with {score_mapping} in-memory or hybrid",
+            bundle.folder,
         )
 
 
@@ -160,17 +161,19 @@ def _shortlist(bundle: Bundle, items: int, asked: int | None) -> int | None:
     """The length of the shortlist; None where the whole score is in the memory."""
     if bundle.settings.score_mapping != "hybrid":
         if asked is not None:
-            raise CimError(
-                f"--shortlist is {asked}; {bundle.name} was compiled with score_mapping = "
-                "in-memory, which draws up no shortlist (compile with --score-mapping hybrid)"
+            raise ArgumentError(
+                "{shortlist} is {}; {} was compiled with score_mapping = in-memory, which draws "
+                "up no shortlist (compile with {score_mapping} hybrid)",
+                asked,
+                bundle.name,
             )
         return None
     length = bundle.settings.shortlist if asked is None else asked
     if length is None:
         return min(DEFAULT_SHORTLIST, items)
     if not 1 <= length <= items:
-        raise CimError(
-            f"--shortlist is {length}; expected 1 to {items}, the number of items in the gallery"
+        raise ArgumentError(
+            "{shortlist} is {}; expected 1 to {}, the number of items in the gallery", length, items
         )
     return length
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import unknown
 from cimtool.bundle.bundle import ONNX_FILES, SHORTLIST, Bundle, replaced_folder
 from cimtool.emit.testvectors import LAYOUT, README, Request, write_testvectors
@@ -34,9 +34,10 @@ def export_bundle(
     if format_name not in FORMATS:
         raise unknown("format", format_name, FORMATS)
     if request is not None and format_name != "testvectors":
-        raise CimError(
-            f'--format is "{format_name}", which takes no --layers and no --inputs; expected '
-            '"testvectors" with them'
+        raise ArgumentError(
+            '{format_name} is "{}", which takes no {layers} and no {inputs}; expected '
+            '"testvectors" with them',
+            format_name,
         )
     _check_place(folder, FORMATS[format_name])
     with replaced_folder(folder) as partial:
@@ -51,7 +52,7 @@ def _check_place(folder: Path, known: Format) -> None:
     if not folder.is_dir() or not {file.name for file in folder.iterdir()} <= known.earlier(folder):
         raise CimError(
             f"{folder}: exists and is no earlier export, so it is not replaced; expected a new "
-            "place (-o DIR)"
+            "place"
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.base.named import nearest
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.serial import narrowed
@@ -146,9 +146,11 @@ def write_testvectors(bundle: Bundle, request: Request, path: Path) -> None:
     vectors = FIXED_ROWS + RANDOM_ROWS + (REAL_ROWS if real else 0)
     size = sum(_size(op, vectors) for _, _, op in chosen)
     if size > LARGEST:
-        raise CimError(
-            f"test vectors of {len(chosen)} layers would take {size / 1e9:.1f} GB; choose layers "
-            'that take less than 1.1 GB, as by --layers "text.mu"'
+        raise ArgumentError(
+            "test vectors of {} layers would take {:.1f} GB; choose layers that take less than "
+            '1.1 GB, as by {layers} "text.mu"',
+            len(chosen),
+            size / 1e9,
         )
     for graph, node, op in chosen:
         _write_layer(folder, graph, node, op, real)
@@ -169,9 +171,11 @@ def _chosen(program: Program, pattern: str) -> list[Chosen]:
     names = [graph.layer(node) for graph, node, _ in layers]
     found = [one for one, name in zip(layers, names, strict=True) if fnmatchcase(name, pattern)]
     if not found:
-        raise CimError(
-            f'--layers "{pattern}" matches no layer; expected one of {", ".join(names)}'
-            f"{nearest(pattern, names)}"
+        raise ArgumentError(
+            '{layers} "{}" matches no layer; expected one of {}{}',
+            pattern,
+            ", ".join(names),
+            nearest(pattern, names),
         )
     return found
 

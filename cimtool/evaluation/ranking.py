@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import class_cosine_gaps, cosine_gaps
 from cimtool.reference.precision import average_precision, hit_positions
@@ -28,9 +28,12 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
         _ = data.right  # raises where pairs are not known
         return
     if len(data.text) != len(data.video):
-        raise CimError(
-            f"{data.file}: {len(data.text)} texts and {len(data.video)} videos; expected as many "
-            "of both with --leave-one-out, where row i of both is one item"
+        raise ArgumentError(
+            "{}: {} texts and {} videos; expected as many of both with {leave_one_out}, where row "
+            "i of both is one item",
+            data.file,
+            len(data.text),
+            len(data.video),
         )
     if data.labels is None:
         raise CimError(

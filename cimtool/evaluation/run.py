@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say
 from cimtool.evaluation.ranking import check_truth, found_by_label, found_by_pairs
 from cimtool.evaluation.subjects import Subject
@@ -127,9 +127,9 @@ def evaluate_subjects(
 def check_sampling(resamples: int, seed: int) -> None:
     """Raise CimError for fewer than two resamples, or a seed out of range."""
     if resamples < 2:
-        raise CimError(f"--resamples is {resamples}; expected at least 2")
+        raise ArgumentError("{resamples} is {}; expected at least 2", resamples)
     if not 0 <= seed < 2**63:
-        raise CimError(f"--seed is {seed}; expected 0 to 2^63 - 1")
+        raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", seed)
 
 
 def _queries(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.progress import Say
 from cimtool.bundle.matcher import open_bundle
 from cimtool.deployment.compilation import trained_model
@@ -86,27 +86,29 @@ def subjects_of(
 
 def _refuse_unused(whats: tuple[Projectors, ...], options: Options) -> None:
     """Raise CimError for an option that nothing evaluated has a use for."""
-    names = {"head": "--head", "poly": "--poly", "a": "--a", "b": "--b", "layer_map": "--map"}
-    given = [flag for name, flag in names.items() if getattr(options, name) is not None]
+    names = ("head", "poly", "a", "b", "layer_map")
+    given = [name for name in names if getattr(options, name) is not None]
     if not whats:
-        given = [flag for flag in given if flag != "--head"]
+        given = [name for name in given if name != "head"]
     elif not all(isinstance(what, Path | str) and Path(what).is_dir() for what in whats):
         return
     if given:
         has = "a bundle has its score" if whats else "raw embeddings have none"
-        raise CimError(
-            f"{given[0]} says the score of trained projectors, and {has}; expected it with a "
-            "checkpoint"
+        raise ArgumentError(
+            "{} says the score of trained projectors, and {}; expected it with a checkpoint",
+            Argument(given[0]),
+            has,
         )
 
 
 def raw_subject(data: Embeddings, head: str) -> Subject:
     """Embeddings as they are, by their cosine or euclidean distance."""
-    kind = Head.named(head, "--head")
+    kind = Head.named(head, Argument("head"))
     if kind.name not in RAW_HEADS:
-        raise CimError(
-            f'--head is "{head}", which scores what projectors give; expected '
-            f"{' or '.join(RAW_HEADS)} for raw embeddings"
+        raise ArgumentError(
+            '{head} is "{}", which scores what projectors give; expected {} for raw embeddings',
+            head,
+            " or ".join(RAW_HEADS),
         )
     require_rivals(data)
     text, video = data.text.shape[1], data.video.shape[1]
@@ -118,9 +120,12 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
     for key, rows in (("text", data.text), ("video", data.video)):
         zeros = ~rows.any(axis=1)
         if kind.name == "cosine" and zeros.any():
-            raise CimError(
-                f"{data.file}: row {int(zeros.argmax())} of {key} is all zeros, which has no "
-                "cosine; expected another row, or --head euclidean"
+            raise ArgumentError(
+                "{}: row {} of {} is all zeros, which has no cosine; expected another row, or "
+                "{head} euclidean",
+                data.file,
+                int(zeros.argmax()),
+                key,
             )
     made = kind()
     program = assemble(Untouched(text), Untouched(video), made)

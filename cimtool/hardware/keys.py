@@ -50,7 +50,7 @@ class Key:
     `help` is a sentence for users. A target's file has the key at `place`, its table and name
     there; "" is a key of no target. Settings files and options know it as `setting`: None is its
     own name, "" a key that only a target gives. `none` is their word for None, and `metavar` what
-    stands for a value in `--help`, where its type does not say.
+    stands for a value in the help, where its type does not say.
     """
 
     help: str
@@ -235,7 +235,7 @@ def optional_keys(wanted: Callable[[Key], bool]) -> Callable[[type[TableT]], typ
 
 
 def flag(setting: str) -> str:
-    """The option of a setting: `weight_bits` is `--weight-bits`."""
+    """The option of a setting on the command line."""
     return "--" + setting.replace("_", "-")
 
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, CimError
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import Location, Table, dotted, read_toml, validated
 from cimtool.hardware.geometry import check_array, check_meaning
-from cimtool.hardware.keys import KEYS, Key, Keys, decided, flag, key, key_of, optional_keys
+from cimtool.hardware.keys import KEYS, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_transfer
 
 
@@ -146,7 +146,7 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
     if file is not None:
         given.append(validated(Overrides, read_toml(file), str(file)))
     present = {name: value for name, value in flags.items() if value is not None}
-    given.append(validated(Overrides, present, "options", _flag_text))
+    given.append(validated(Overrides, present, "options", _argument))
     values = dict(target.keys)
     layers: list[LayerSettings] = []
     for overrides in given:
@@ -187,9 +187,6 @@ def check_score_bits(settings: Settings, layer_names: Iterable[str]) -> None:
             )
 
 
-def _flag_text(location: Location) -> str:
-    """Write a setting's name as its flag; what lies inside a layer has no flag."""
-    name = str(location[0])
-    if len(location) > 1 or name == "layers":
-        return dotted(location)
-    return flag(name)
+def _argument(location: Location) -> str:
+    """A setting as an argument; what lies inside a layer is none."""
+    return dotted(location) if len(location) > 1 else Argument(location[0])

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 
@@ -56,7 +56,9 @@ def require_unseen(known: Mapping[str, Digests], data: Embeddings, name: str) ->
         if seen:
             found.append(f"{seen:,} of its {len(rows):,} {modality} rows")
     if found:
-        raise CimError(
-            f"{data.file}: {name} was calibrated on {' and '.join(found)}; expected unseen rows, "
-            "or --allow-calibration-rows"
+        raise ArgumentError(
+            "{}: {} was calibrated on {}; expected unseen rows, or {allow_calibration_rows}",
+            data.file,
+            name,
+            " and ".join(found),
         )

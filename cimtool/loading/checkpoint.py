@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 
 TORCH_SUFFIXES = (".pth", ".pt")
 SUFFIXES = (*TORCH_SUFFIXES, ".safetensors")
@@ -54,9 +54,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """
     require_file(path)
     if path.suffix == ".onnx":
-        raise CimError(
-            f"{path}: is one projector; expected a checkpoint of both, or for --projectors two "
-            "ONNX files, text first"
+        raise ArgumentError(
+            "{}: is one projector; expected a checkpoint of both, or for {projectors} two ONNX "
+            "files, text first",
+            path,
         )
     require_suffix(path, "a checkpoint", SUFFIXES)
     if path.suffix == ".safetensors":

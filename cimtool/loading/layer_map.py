@@ -1,4 +1,4 @@
-"""The file behind `--map`: which layers of a checkpoint play which part.
+"""Layer maps: files that say which layers of a checkpoint play which part.
 
 TOML, one table a modality; every key is optional, and what is absent is recognised as usual:
 

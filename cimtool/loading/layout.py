@@ -26,7 +26,7 @@ class Layout(Named):
     description: ClassVar[str]
     """What the layout is recognised by, for the error where none fits."""
     layers: ClassVar[tuple[str, ...]]
-    """The layers that `--map` can name."""
+    """The layers that a layer map can name."""
     unit_rows: ClassVar[bool] = False
     """Whether embeddings are expected at unit norm."""
 

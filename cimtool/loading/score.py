@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.ir.heads import Head, Known, Tower, has_variance
 from cimtool.loading.layout import Layout
 from cimtool.loading.polynomial import parse_polynomial
@@ -77,30 +77,34 @@ def _kind(
     file: str, content: Mapping[str, Any], wanted: Wanted, towers: tuple[Tower, Tower]
 ) -> type[Head]:
     if wanted.head is not None:
-        return Head.named(wanted.head, "--head")
+        return Head.named(wanted.head, Argument("head"))
     named = content.get(INNER_HEAD)
     if isinstance(named, str):
         return Head.named(named, f"{file}: {INNER_HEAD}")
     if all(map(has_variance, towers)):
         return Head.named(DEFAULT_HEAD, "head")
     points = sorted(name for name, head in Head.family.items() if not head.needs_variance)
-    raise CimError(
-        f"{file}: its projectors give points without a variance, and no head is named; expected "
-        f"--head {' or '.join(points)}"
+    raise ArgumentError(
+        "{}: its projectors give points without a variance, and no head is named; expected {head} "
+        "{}",
+        file,
+        " or ".join(points),
     )
 
 
 def _refuse_others(kind: type[Head], wanted: Wanted) -> None:
     if wanted.polynomial is not None and not kind.takes_polynomial:
-        raise CimError(
-            f'--poly is given, and head "{kind.name}" has no polynomial; expected none, or '
-            f"--head {DEFAULT_HEAD}"
+        raise ArgumentError(
+            '{poly} is given, and head "{}" has no polynomial; expected none, or {head} {}',
+            kind.name,
+            DEFAULT_HEAD,
         )
     for name in ("a", "b"):
         if getattr(wanted, name) is not None and not kind.is_sampled:
-            raise CimError(
-                f'--{name} is given, and the score of head "{kind.name}" stands for no sigmoid; '
-                "expected none"
+            raise ArgumentError(
+                '{} is given, and the score of head "{}" stands for no sigmoid; expected none',
+                Argument(name),
+                kind.name,
             )
 
 

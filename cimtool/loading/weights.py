@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import Checkpoint
@@ -170,16 +170,22 @@ def _keys_of(
     if len(prefixes) == 1:
         return next(iter(prefixes.values()))
     if prefixes:
-        raise CimError(
-            f"{checkpoint.file}: weights of {modality} stand under {' and under '.join(prefixes)}; "
-            f'say which with --map ([{modality}] prefix = "...")'
+        raise ArgumentError(
+            '{}: weights of {} stand under {}; say which with {layer_map} ([{}] prefix = "...")',
+            checkpoint.file,
+            modality,
+            " and under ".join(prefixes),
+            modality,
         )
     tops = list(dict.fromkeys(key.split(".")[0] for key in arrays))
     wanted = named.prefix or f"{modality}_proj"
-    raise CimError(
-        f'{checkpoint.file}: holds no weights under "{wanted}."; its keys start with '
-        f"{', '.join(tops[:8]) or 'nothing (no tensors)'}; name them with --map "
-        f'([{modality}] prefix = "...")'
+    raise ArgumentError(
+        '{}: holds no weights under "{}."; its keys start with {}; name them with {layer_map} '
+        '([{}] prefix = "...")',
+        checkpoint.file,
+        wanted,
+        ", ".join(tops[:8]) or "nothing (no tensors)",
+        modality,
     )
 
 

@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import unknown
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -103,9 +103,10 @@ def _layer(
 
 def _check(crossbar: Crossbar, layer: str) -> None:
     if crossbar.encoding == "twos-complement":
-        raise CimError(
-            f'{layer}: its arrays add digitally (encoding = "twos-complement"), so there is no '
-            "analog noise to draw; leave --noise out"
+        raise ArgumentError(
+            '{}: its arrays add digitally (encoding = "twos-complement"), so there is no analog '
+            "noise to draw; leave {noise} out",
+            layer,
         )
     if crossbar.unit_column:
         raise CimError(

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.hardware.converter import TRANSFER_BITS
 from cimtool.hardware.crossbar import (
     Cells,
@@ -41,18 +41,21 @@ def device_of(name: str) -> torch.device:
     except RuntimeError:
         device = torch.device("meta")
     if device.type not in ("cpu", "cuda"):
-        raise CimError(f'--device is "{name}"; expected cpu, cuda or cuda:N')
+        raise ArgumentError('{device} is "{}"; expected cpu, cuda or cuda:N', name)
     if device.type == "cuda":
         count = torch.cuda.device_count()
         if (device.index or 0) >= count:
-            raise CimError(
-                f'--device is "{name}"; this machine has {count or "no"} CUDA device'
-                f"{'' if count == 1 else 's'} that torch can use"
+            raise ArgumentError(
+                '{device} is "{}"; this machine has {} CUDA device{} that torch can use',
+                name,
+                count or "no",
+                "" if count == 1 else "s",
             )
         if torch.backends.cuda.matmul.allow_tf32:
-            raise CimError(
-                f'--device is "{name}"; torch.backends.cuda.matmul.allow_tf32 is on, and would '
-                "round products; expected it off"
+            raise ArgumentError(
+                '{device} is "{}"; torch.backends.cuda.matmul.allow_tf32 is on, and would round '
+                "products; expected it off",
+                name,
             )
     return device
 

@@ -6,9 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cimtool.base.errors import CimError
-from cimtool.base.named import unknown
-from cimtool.reference.queries import LIMITS
 from cimtool.sweeps.bench import Outcome
 
 ENERGY = "energy_pj"
@@ -97,32 +94,6 @@ class Choice:
     index: int | None
     cost: str | None
     within: int
-
-
-def parse_budget(texts: Sequence[str]) -> dict[str, float]:
-    """Read `METRIC=VALUE` of each `--budget`; CimError for an unknown metric or no number."""
-    budget: dict[str, float] = {}
-    for text in texts:
-        metric, equals, value = (part.strip() for part in text.partition("="))
-        if not equals:
-            raise CimError(f"--budget {text}: expected METRIC=VALUE, such as r1_loss=0.01")
-        if metric in budget:
-            raise CimError(f"--budget {metric} is given twice; expected one value")
-        try:
-            budget[metric] = float(value)
-        except ValueError:
-            raise CimError(f'--budget {metric}: "{value}" is no number; expected one') from None
-    check_budget(budget)
-    return budget
-
-
-def check_budget(budget: Mapping[str, float]) -> None:
-    """Raise CimError for an unknown metric, with the nearest, and for a limit that is none."""
-    for metric, limit in budget.items():
-        if metric not in LIMITS:
-            raise unknown("--budget metric", metric, LIMITS)
-        if not isinstance(limit, int | float) or not math.isfinite(limit):
-            raise CimError(f"--budget {metric}: {limit!r} is no finite number; expected one")
 
 
 def cheapest(

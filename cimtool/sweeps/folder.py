@@ -138,7 +138,7 @@ def opened(path: Path, whose: Identity) -> Iterator[Folder]:
         if not only_left:
             raise CimError(
                 f"{path}: exists and holds no sweep, so nothing is written there; expected a new "
-                "folder (-o DIR)"
+                "folder"
             )
     with _locked(path):
         if (path / SWEEP).is_file():
@@ -165,7 +165,7 @@ def _locked(path: Path) -> Iterator[None]:
             stream.seek(0)
             raise CimError(
                 f"{path}: another sweep is at work there (process {stream.read().strip()}); "
-                "expected it to end first, or a new folder (-o DIR)"
+                "expected it to end first, or a new folder"
             ) from None
         stream.truncate(0)
         stream.write(f"{os.getpid()}\n")
@@ -182,7 +182,7 @@ def _check(path: Path, whose: Identity) -> None:
     for name, value in whose.items():
         if held.get(name) != value:
             raise CimError(
-                f"{path}: holds a sweep with another {NAMES[name]}; expected a new folder (-o DIR)"
+                f"{path}: holds a sweep with another {NAMES[name]}; expected a new folder"
             )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest, unknown
 from cimtool.base.toml_files import check_value, dotted, leaves
 from cimtool.hardware.settings import LayerBits, Overrides, Settings, resolve
@@ -82,44 +82,23 @@ class Build:
     settings: Settings
 
 
-def parse_grid(texts: Sequence[str]) -> dict[str, list[Value]]:
-    """Read `KEY=V,V,V` of each `--grid`; CimError where that is not how one is written."""
-    grid: dict[str, list[Value]] = {}
-    for text in texts:
-        key, _, values = text.partition("=")
-        key = key.strip()
-        if not key or not values.strip():
-            raise CimError(f"--grid {text}: expected KEY=VALUE,VALUE, {EXAMPLE}")
-        if key in grid:
-            raise CimError(f"--grid {key} is given twice; expected all of its values at once")
-        grid[key] = [_value(one.strip(), key) for one in values.split(",")]
-    return grid
-
-
-def _value(text: str, key: str) -> Value:
-    """A number, true or false where the text is one in TOML, otherwise the text itself."""
-    if not text:
-        raise CimError(f"--grid {key}: a value is empty; expected VALUE,VALUE, {EXAMPLE}")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-    return value if isinstance(value, int | float | str) else text
-
-
 def read_grid(grid: Grid) -> tuple[Axis, ...]:
     """Check every key and value of a grid by itself; CimError for the first that is wrong."""
     if not grid:
-        raise CimError(f"--grid is missing; expected at least one KEY=VALUE,VALUE, {EXAMPLE}")
+        raise ArgumentError("{grid} is missing; expected at least one KEY=VALUE,VALUE, {}", EXAMPLE)
     axes = [_axis(key, _values(key, values)) for key, values in grid.items()]
     for index, axis in enumerate(axes):
         if any(axis.key == other.key for other in axes[:index]):
-            raise CimError(f"--grid {axis.name} is given twice; expected all of its values at once")
+            raise ArgumentError(
+                "{grid} {} is given twice; expected all of its values at once", axis.name
+            )
     count = math.prod(len(axis.values) for axis in axes)
     if count > MOST_POINTS:
-        raise CimError(
-            f"--grid makes {count:,} points; expected at most {MOST_POINTS:,}, so leave values out "
-            "or sweep in parts"
+        raise ArgumentError(
+            "{grid} makes {:,} points; expected at most {:,}, so leave values out or sweep in "
+            "parts",
+            count,
+            MOST_POINTS,
         )
     return tuple(axes)
 
@@ -129,14 +108,14 @@ def _values(name: str, values: object) -> tuple[Value, ...]:
     if isinstance(values, np.ndarray):
         values = values.tolist()
     if not isinstance(values, Iterable) or isinstance(values, str):
-        raise CimError(f"--grid {name}: {values!r} is no list; expected a list of values")
+        raise ArgumentError("{grid} {}: {!r} is no list; expected a list of values", name, values)
     plain = []
     for value in values:
         one = value.item() if isinstance(value, np.generic) else value
         one = str(one) if isinstance(one, Path) else one
         if not isinstance(one, int | float | str):
-            raise CimError(
-                f"--grid {name}: {value!r} is no value; expected a number, a text, true or false"
+            raise ArgumentError(
+                "{grid} {}: {!r} is no value; expected a number, a text, true or false", name, value
             )
         plain.append(one)
     return tuple(plain)
@@ -145,11 +124,13 @@ def _values(name: str, values: object) -> tuple[Value, ...]:
 def _axis(name: str, values: tuple[Value, ...]) -> Axis:
     key = _key(name)
     if not values:
-        raise CimError(f"--grid {name} has no values; expected KEY=VALUE,VALUE, {EXAMPLE}")
+        raise ArgumentError("{grid} {} has no values; expected KEY=VALUE,VALUE, {}", name, EXAMPLE)
     for index, value in enumerate(values):
         if value in values[:index]:
-            raise CimError(f"--grid {name}: {value} is given twice; expected each value once")
-        _check(key, value, f"--grid {name}:")
+            raise ArgumentError(
+                "{grid} {}: {} is given twice; expected each value once", name, value
+            )
+        _check(key, value, name)
     return Axis(key, values)
 
 
@@ -161,12 +142,14 @@ def _key(name: str) -> Key:
     settings = [key for key in Overrides.model_fields if key != LAYERS]
     if parts[0] == LAYERS:
         if len(parts) != 3 or parts[2] not in LayerBits.model_fields:
-            raise CimError(
-                f'--grid {name}: expected layers."PATTERN".KEY with one of '
-                f"{', '.join(LayerBits.model_fields)}{nearest(parts[-1], LayerBits.model_fields)}"
+            raise ArgumentError(
+                '{grid} {}: expected layers."PATTERN".KEY with one of {}{}',
+                name,
+                ", ".join(LayerBits.model_fields),
+                nearest(parts[-1], LayerBits.model_fields),
             )
     elif len(parts) > 1 or parts[0] not in (*settings, TARGET):
-        raise unknown("--grid key", name, [*settings, TARGET])
+        raise ArgumentError("{grid} {}", unknown("key", name, [*settings, TARGET]))
     return parts
 
 
@@ -175,7 +158,9 @@ def _parts(name: str) -> Key:
     try:
         inner: Any = tomllib.loads(f"{name} = 0")
     except tomllib.TOMLDecodeError:
-        raise CimError(f"--grid {name}: is no key; expected KEY=VALUE,VALUE, {EXAMPLE}") from None
+        raise ArgumentError(
+            "{grid} {}: is no key; expected KEY=VALUE,VALUE, {}", name, EXAMPLE
+        ) from None
     parts = []
     while isinstance(inner, dict):
         ((part, inner),) = inner.items()
@@ -193,19 +178,23 @@ def _target_key(name: str, parts: Key) -> Key:
     if not found:
         short = {f"{TARGET}.{key[-1]}" for key in known}
         hint = nearest(name, [*names, *short])
-        raise CimError(f"--grid {name}: a target has no single value of this name{hint}")
+        raise ArgumentError("{grid} {}: a target has no single value of this name{}", name, hint)
     if len(found) > 1:
-        raise CimError(f"--grid {name}: several keys end so; expected one of {', '.join(names)}")
+        raise ArgumentError(
+            "{grid} {}: several keys end so; expected one of {}", name, ", ".join(names)
+        )
     return found[0]
 
 
-def _check(key: Key, value: Value, where: str) -> None:
+def _check(key: Key, value: Value, name: str) -> None:
     if key == (TARGET,):
         load_target(str(value))
-    elif key[0] == TARGET:
-        check_value(Target, key[1:], value, where)
-    else:
-        check_value(Overrides, key, value, where)
+        return
+    table, place = (Target, key[1:]) if key[0] == TARGET else (Overrides, key)
+    try:
+        check_value(table, place, value)
+    except CimError as error:
+        raise ArgumentError("{grid} {}: {}", name, error) from None
 
 
 def points(axes: Sequence[Axis], target: str | Target | None, file: Path | None) -> list[Point]:
@@ -217,7 +206,9 @@ def points(axes: Sequence[Axis], target: str | Target | None, file: Path | None)
     swept = any(axis.key == (TARGET,) for axis in axes)
     if swept == (target is not None):
         given = "given twice" if swept else "missing"
-        raise CimError(f"target is {given}; expected either --target or --grid target=NAME,NAME")
+        raise ArgumentError(
+            "target is {}; expected either {target} or {grid} target=NAME,NAME", given
+        )
     known: dict[Value, Target] = {}
     if isinstance(target, Target):
         known[target.name] = target

@@ -107,7 +107,7 @@ def values_text(found: Sweep, index: int) -> str:
 
 
 def value_text(value: object) -> str:
-    """A value as `--grid` takes it."""
+    """A value as the text of a grid has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

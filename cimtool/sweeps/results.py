@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cimtool import __version__
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.sweeps.bench import DieRequest, Outcome
 from cimtool.sweeps.choice import COSTS, Choice, front
 from cimtool.sweeps.folder import FORMAT_VERSION
@@ -151,9 +151,9 @@ def check_format(table: TableFormat) -> None:
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
-            raise CimError(
-                "--format parquet needs the package pyarrow; expected "
-                "`pip install 'cimtool[parquet]'`, or --format csv"
+            raise ArgumentError(
+                "{table} parquet needs the package pyarrow; expected `pip install "
+                "'cimtool[parquet]'`, or {table} csv"
             ) from None
 
 

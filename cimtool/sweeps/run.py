@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cimtool.base.errors import CheckFailed, CimError
+from cimtool.base.errors import ArgumentError, CheckFailed
 from cimtool.base.files import replace_files
 from cimtool.base.named import nearest
 from cimtool.base.progress import Say
@@ -58,15 +58,15 @@ def die_request(trials: int | None, times: Sequence[str], seed: int) -> DieReque
     """What was asked of dies, none without `trials`; CimError for what cannot be asked."""
     if trials is None:
         if times:
-            raise CimError("--time is about dies; expected --trials with it")
+            raise ArgumentError("{times} is about dies; expected {trials} with it")
         return None
     if not 1 <= trials <= MOST_TRIALS:
-        raise CimError(f"--trials is {trials}; expected 1 to {MOST_TRIALS} dies")
+        raise ArgumentError("{trials} is {}; expected 1 to {} dies", trials, MOST_TRIALS)
     if seed < 0:
-        raise CimError(f"--seed is {seed}; expected a number of at least 0")
+        raise ArgumentError("{seed} is {}; expected a number of at least 0", seed)
     seconds = [parse_time(time) for time in times]
     if len(set(seconds)) < len(seconds):
-        raise CimError(f"--time: {', '.join(times)} has one twice; expected each time once")
+        raise ArgumentError("{times}: {} has one twice; expected each time once", ", ".join(times))
     return DieRequest(trials, tuple(times) or (None,), seed)
 
 
@@ -137,9 +137,11 @@ def _check_layers(model: Model, plan: Plan) -> None:
     known = [*layer_names(model), *(name for names in SCORE_LAYERS.values() for name in names)]
     for axis in plan.axes:
         if axis.key[0] == LAYERS and not any(fnmatchcase(name, axis.key[1]) for name in known):
-            raise CimError(
-                f"--grid {axis.name}: matches no layer of the model, which has "
-                f"{', '.join(known)}{nearest(axis.key[1], known)}"
+            raise ArgumentError(
+                "{grid} {}: matches no layer of the model, which has {}{}",
+                axis.name,
+                ", ".join(known),
+                nearest(axis.key[1], known),
             )
 
 

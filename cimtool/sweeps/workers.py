@@ -19,7 +19,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from cimtool import __version__
 from cimtool.base.compiled import thread_count
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.sweeps.bench import Bench, Outcome, measure
 from cimtool.sweeps.folder import SHARED
 from cimtool.sweeps.grid import Build
@@ -56,9 +56,10 @@ def in_processes(bench: Bench, builds: Mapping[str, Build], jobs: int, place: Pa
             try:
                 yield from parallel(calls)
             except TerminatedWorkerError as error:
-                raise CimError(
-                    f"--jobs {jobs}: a worker process ended on its own, for lack of memory as a "
-                    "rule; run the command again to go on, with fewer jobs"
+                raise ArgumentError(
+                    "{jobs} {}: a worker process ended on its own, for lack of memory as a rule; "
+                    "run the command again to go on, with fewer jobs",
+                    jobs,
                 ) from error
 
 
@@ -82,8 +83,8 @@ def connected(address: str) -> Client:
         from distributed import Client
         from distributed.core import rpc
     except ImportError:
-        raise CimError(
-            "--dask needs the package distributed; expected `pip install 'cimtool[dask]'`"
+        raise ArgumentError(
+            "{dask} needs the package distributed; expected `pip install 'cimtool[dask]'`"
         ) from None
 
     async def identity() -> Mapping[str, Any]:
@@ -97,14 +98,17 @@ def connected(address: str) -> Client:
         with ThreadPoolExecutor(1) as thread:
             scheduler = thread.submit(asyncio.run, identity()).result()
     except (OSError, ValueError, TypeError, MemoryError):  # the last two: what answers is no Dask
-        raise CimError(
-            f"--dask {address}: no scheduler answered within {CONNECT_SECONDS} seconds; expected "
-            "the address of a running one, such as tcp://host:8786"
+        raise ArgumentError(
+            "{dask} {}: no scheduler answered within {} seconds; expected the address of a "
+            "running one, such as tcp://host:8786",
+            address,
+            CONNECT_SECONDS,
         ) from None
     if not scheduler["workers"]:
-        raise CimError(
-            f"--dask {address}: the scheduler has no workers; expected at least one "
-            f"(`dask worker {address}`)"
+        raise ArgumentError(
+            "{dask} {}: the scheduler has no workers; expected at least one (`dask worker {}`)",
+            address,
+            address,
         )
     return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
 
@@ -121,14 +125,20 @@ def on_cluster(bench: Bench, builds: Mapping[str, Build], client: Client, addres
     for future in as_completed(futures, loop=client.loop):
         if future.status != "finished":
             error = future.exception()
-            raise CimError(
-                f"--dask {address}: a worker could not compute a point ({type(error).__name__}: "
-                f"{error}); expected workers with this cimtool and memory for the model"
+            raise ArgumentError(
+                "{dask} {}: a worker could not compute a point ({}: {}); expected workers with "
+                "this cimtool and memory for the model",
+                address,
+                type(error).__name__,
+                error,
             )
         version, digest, outcome = future.result()
         if version != __version__:
-            raise CimError(
-                f"--dask {address}: a worker has cimtool {version}; expected {__version__}, as here"
+            raise ArgumentError(
+                "{dask} {}: a worker has cimtool {}; expected {}, as here",
+                address,
+                version,
+                __version__,
             )
         yield digest, outcome
 

@@ -8,7 +8,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
-from cimtool.base.errors import CimError, naming
+from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.progress import Say, silent
 from cimtool.reference.surrogate import Polynomial, Range
 from cimtool.training.band import Band
@@ -76,9 +76,11 @@ def fit_teacher(
     `scale_vd` first (default: the teacher's own). Pairs weigh what `noise_weights` says. The same
     pairs give the same bits. Raises CimError as `fit_logit` does, naming the teacher's file.
     """
-    for name, scale in (("--scale-ed", scale_ed), ("--scale-vd", scale_vd)):
+    for name, scale in (("scale_ed", scale_ed), ("scale_vd", scale_vd)):
         if scale is not None and not 0 < scale < np.inf:
-            raise CimError(f"{name} is {scale:g}; expected a finite number above 0")
+            raise ArgumentError(
+                "{} is {:g}; expected a finite number above 0", Argument(name), scale
+            )
     if seed < 0:
         raise CimError(f"seed is {seed}; expected 0 or more")
     scales = scale_ed or teacher.scale_ed, scale_vd or teacher.scale_vd
@@ -186,5 +188,5 @@ def _notes(teacher: Teacher) -> tuple[str, ...]:
             "not either"
         )
     if teacher.a is None or teacher.b is None:
-        notes.append("a and b are not in the file; give `compile` --a and --b")
+        notes.append("a and b are not in the file; give them to `cimtool compile`")
     return tuple(notes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.training.pairs import Pairs
 
@@ -60,15 +60,16 @@ def split(rows: Embeddings, share: float, seed: int) -> tuple[Pairs, Pairs]:
     Raises CimError where the right videos are not known or too few are held out to rank.
     """
     if not 0 < share < 1:
-        raise CimError(f"--held-out is {share:g}; expected a share between 0 and 1")
+        raise ArgumentError("{held_out} is {:g}; expected a share between 0 and 1", share)
     right = rows.right
     videos = np.unique(right)
     drawn = np.random.default_rng(seed).permutation(videos)
     held = np.isin(right, drawn[: round(share * len(videos))])
     if held.all():
-        raise CimError(f"{rows.file}: --held-out {share:g} leaves no pair to train on")
+        raise ArgumentError("{}: {held_out} {:g} leaves no pair to train on", rows.file, share)
     pairs, validation = (Pairs.of(rows, np.flatnonzero(mask)) for mask in (~held, held))
-    _require_wrong_ones(validation, f"{rows.file}: of {len(videos)} videos, --held-out {share:g}")
+    where = f"{rows.file}: of {len(videos)} videos the held-out share of {share:g}"
+    _require_wrong_ones(validation, where)
     return pairs, validation
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import side_by_side
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 from cimtool.base.progress import Say
 from cimtool.loading.data import Data, File, read_data
@@ -67,17 +67,18 @@ class Items:
     def _of_a_class(self, rows: Rows, matched: float, seed: int) -> Rows:
         """Put two items of one class in the place of a share `matched` of the pairs."""
         if self.labels is None:
-            raise CimError(
-                f"{self.file}: labels is missing, so which items belong together is not known; "
-                "expected labels [n], or --matched 0"
+            raise ArgumentError(
+                "{}: labels is missing, so which items belong together is not known; expected "
+                "labels [n], or {matched} 0",
+                self.file,
             )
         order = np.argsort(self.labels, kind="stable")
         _, first, size = np.unique(self.labels[order], return_index=True, return_counts=True)
         of = np.repeat(np.arange(len(size)), size)
         places = np.flatnonzero(size[of] > 1)
         if not len(places):
-            raise CimError(
-                f"{self.file}: no two items share a class; expected some, or --matched 0"
+            raise ArgumentError(
+                "{}: no two items share a class; expected some, or {matched} 0", self.file
             )
         rng = np.random.default_rng((seed, 1))
         chosen = rng.random(len(rows[0])) < matched

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cimtool.base.errors import CimError, naming
+from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import sha256
 from cimtool.loading import layouts  # noqa: F401  (importing the folder registers its classes)
 from cimtool.loading.data import Data, embeddings_in
@@ -28,7 +28,7 @@ from cimtool.training.start import Start, read_start
 from cimtool.training.surrogate import Surrogate, read_surrogate, surrogate_of
 
 MODEL = "trunk"
-"""The model where neither --model nor --start says one."""
+"""The model where neither `model` nor `start` says one."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Job:
 def make_job(data: Data, validation: Data | None, wanted: Wanted) -> Job:
     """Read what is asked for; CimError, one sentence, for whatever does not fit."""
     if not 0 <= wanted.seed < 2**63:
-        raise CimError(f"--seed is {wanted.seed}; expected 0 to 2^63 - 1")
+        raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", wanted.seed)
     device = device_of(wanted.device)
     options = by_kind(wanted.options or {})
     start = None if wanted.start is None else read_start(wanted.start)
@@ -195,7 +195,7 @@ def _loss(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Lo
     name = wanted.loss or ("info-nce-poly" if has_poly else "info-nce")
     kind = find_loss(name)
     if wanted.poly is not None and not kind.needs_polynomial:
-        raise CimError(f'--poly is given, and loss "{name}" has no polynomial; expected none')
+        raise ArgumentError('{poly} is given, and loss "{}" has no polynomial; expected none', name)
     return with_options(kind, "loss", name, options)
 
 
@@ -217,7 +217,7 @@ def _parts(
         part = _part(wanted, start, digest)
         return *split(rows, part.share, part.seed), part
     if wanted.held_out is not None:
-        raise CimError("--held-out and --validation are both given; expected one of them")
+        raise ArgumentError("{held_out} and {validation} are both given; expected one of them")
     if start is not None and start.trained_on(_digest(held)):
         raise CimError(f"{held.file}: {wanted.start} was trained on it; expected unseen pairs")
     return *with_validation(rows, held), None
@@ -233,9 +233,12 @@ def _part(wanted: Wanted, start: Start | None, digest: str) -> Split:
     if before is None:
         return Split(share, wanted.seed)
     if wanted.held_out is not None and share != before.share:
-        raise CimError(
-            f"--held-out is {share:g}, and {wanted.start} held out {before.share:g} of the same "
-            "data and was trained on the rest; expected the same, or none"
+        raise ArgumentError(
+            "{held_out} is {:g}, and {} held out {:g} of the same data and was trained on the "
+            "rest; expected the same, or none",
+            share,
+            wanted.start,
+            before.share,
         )
     return before
 
@@ -248,8 +251,8 @@ def _surrogate(wanted: Wanted, loss: Loss, start: Start | None) -> Surrogate | N
         return read_surrogate(wanted.poly)
     if start is not None and start.poly is not None:
         return surrogate_of(start.poly, f"{wanted.start}: poly")
-    raise CimError(
-        f'loss "{loss.name}" needs a polynomial; expected --poly FILE, as `cimtool fit` writes it'
+    raise ArgumentError(
+        'loss "{}" needs a polynomial; expected {poly} FILE, as `cimtool fit` writes it', loss.name
     )
 
 

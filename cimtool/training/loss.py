@@ -94,7 +94,7 @@ class Loss(Named):
     """Base of the losses; a subclass in `cimtool/training/losses/` is found by itself.
 
     A subclass is a frozen dataclass whose fields are its hyperparameters, each an int, float, bool
-    or str with a default, set by `--set loss.<field>=VALUE`; its `__post_init__` refuses values.
+    or str with a default, set as `loss.<field>`; its `__post_init__` refuses values.
     """
 
     kind: ClassVar[str] = "loss"

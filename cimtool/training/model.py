@@ -17,7 +17,7 @@ class Model(Named):
     """Base of the models; a subclass in `cimtool/training/models/` is found by itself.
 
     A subclass is a frozen dataclass whose fields are its options, each an int, float, bool or str
-    with a default, set by `--set model.<field>=VALUE`; its `__post_init__` refuses values.
+    with a default, set as `model.<field>`; its `__post_init__` refuses values.
     """
 
     kind: ClassVar[str] = "model"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.training.options import whole
 
 
@@ -18,9 +18,9 @@ class Optimisation:
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:
-        whole("--epochs", self.epochs, 1)
-        whole("--batch", self.batch, 2)
+        whole("epochs", self.epochs, 1)
+        whole("batch", self.batch, 2)
         if not 0 < self.learning_rate < float("inf"):
-            raise CimError(f"--learning-rate is {self.learning_rate:g}; expected more than 0")
+            raise ArgumentError("{learning_rate} is {:g}; expected more than 0", self.learning_rate)
         if not 0 <= self.weight_decay < float("inf"):
-            raise CimError(f"--weight-decay is {self.weight_decay:g}; expected 0 or more")
+            raise ArgumentError("{weight_decay} is {:g}; expected 0 or more", self.weight_decay)

@@ -1,30 +1,19 @@
-"""Named options of models and losses: dataclass fields that `--set model.hidden=512` changes."""
+"""Named options of models and losses: dataclass fields that `model.hidden=512` changes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
 from numbers import Integral
 from typing import Any, TypeVar
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.named import nearest
 
 KINDS = ("model", "loss")
 
 OptionsT = TypeVar("OptionsT")
-
-
-def parse_options(texts: Iterable[str]) -> dict[str, str]:
-    """Read `loss.tau=0.1`, ... as texts by key, the last of a key; CimError for no KEY=VALUE."""
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise CimError(f'--set "{text}": expected model.KEY=VALUE or loss.KEY=VALUE')
-        found[key.strip()] = value.strip()
-    return found
 
 
 def by_kind(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -94,9 +83,11 @@ READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
 
 
 def whole(name: str, value: Any, low: int) -> None:
-    """Raise CimError for a number that is no integer, or below `low`."""
+    """Raise CimError for an argument that is no integer, or below `low`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
-        raise CimError(f"{name} is {value}; expected an integer of at least {low}")
+        raise ArgumentError(
+            "{} is {}; expected an integer of at least {}", Argument(name), value, low
+        )
 
 
 def positive(options: Any, *names: str) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.training.loss import Batch
 
@@ -111,15 +111,20 @@ def _grouped(order: Tensor, pairs: Pairs, per_class: int) -> Tensor:
 def check_batches(pairs: Pairs, size: int, per_class: int) -> None:
     """Raise CimError unless there is a batch of this size, and its groups fill it."""
     if len(pairs) < size:
-        raise CimError(f"--batch is {size}, and {len(pairs)} pairs train; expected no more")
+        raise ArgumentError("{batch} is {}, and {} pairs train; expected no more", size, len(pairs))
     if not per_class:
         return
     if size % per_class:
-        raise CimError(f"--batch is {size}; expected a multiple of {per_class}, pairs of a class")
+        raise ArgumentError(
+            "{batch} is {}; expected a multiple of {}, pairs of a class", size, per_class
+        )
     if size < 2 * per_class:
-        raise CimError(
-            f"--batch is {size}, {per_class} pairs of one class; expected {2 * per_class} or more, "
-            "so that a batch has wrong pairs"
+        raise ArgumentError(
+            "{batch} is {}, {} pairs of one class; expected {} or more, so that a batch has wrong "
+            "pairs",
+            size,
+            per_class,
+            2 * per_class,
         )
     labels = torch.zeros(0, dtype=torch.int64) if pairs.labels is None else pairs.labels
     counts = torch.bincount(labels)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from cimtool.base.errors import CimError, naming
+from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import replace_files
 from cimtool.base.progress import Say
 from cimtool.ir.heads import Head
@@ -168,10 +168,13 @@ def _start(job: Job, folder: Path, trainer: Trainer, history: list[Epoch], say: 
 
 def _not_finite(job: Job) -> CimError:
     data, start = job.files["validation"] or job.files["data"], job.files["start"]
-    what, other = ("the model", "") if start is None else (start, ", or another --start")
-    return CimError(
+    what = "the model" if start is None else start
+    sentence = (
         f"{data}: {what} gives scores that are not finite before any training; expected smaller "
-        f"numbers in its rows{other}"
+        "numbers in its rows"
+    )
+    return (
+        CimError(sentence) if start is None else ArgumentError("{}, or another {start}", sentence)
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import PARTIAL, unwritable
 from cimtool.loading.checkpoint import BROKEN
 from cimtool.training.history import Epoch, best_epoch
@@ -47,9 +47,10 @@ def read_saved(folder: Path, job: Job, resume: bool) -> Saved | None:
         raise CimError(f"{folder}: is a file; expected a folder, or none")
     found = [name for name in (BEST, LAST, HISTORY) if (folder / name).exists()]
     if found and not resume:
-        raise CimError(
-            f"{folder}: holds {', '.join(found)} of an earlier run; expected --resume, or "
-            "another folder"
+        raise ArgumentError(
+            "{}: holds {} of an earlier run; expected {resume}, or another folder",
+            folder,
+            ", ".join(found),
         )
     saved = None
     if LAST in found:
@@ -88,10 +89,10 @@ def _require_best(file: Path, saved: Saved, job: Job) -> None:
         epoch = None
     if epoch != best and not (isinstance(epoch, int) and last < epoch <= job.optimisation.epochs):
         what = "is missing or of another run" if epoch is None else f"is epoch {epoch}"
-        raise CimError(
-            f"{file}: {what}, and the best of {saved.file.name} is epoch {best}; expected "
-            + (f"--epochs {epoch} or more" if epoch and epoch > last else "another folder")
-        )
+        found = f"{file}: {what}, and the best of {saved.file.name} is epoch {best}"
+        if epoch and epoch > last:
+            raise ArgumentError("{}; expected {epochs} {} or more", found, epoch)
+        raise CimError(f"{found}; expected another folder")
 
 
 def _content(file: Path) -> Mapping[str, Any]:
@@ -138,10 +139,10 @@ def _require_same(last: Path, before: Mapping[str, Any], job: Job) -> None:
             )
         then = "without" if one is None else "with" if other is None else "with another"
         asked = "without it" if other is None else f"with {job.files[name]}"
-        raise CimError(
-            f"{last}: was trained {then} --{name}, and is asked to go on {asked}; expected the "
-            "same, or another folder"
-        )
+        raise ArgumentError(
+            "{}: was trained {} {}, and is asked to go on {}; expected the same, or another folder",
+            last, then, Argument(name), asked,
+        )  # fmt: skip
 
 
 def _clear(folder: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import LayerMap
@@ -57,9 +57,10 @@ class Start:
         share, seed = self.config.get("held_out"), self.config.get("split_seed")
         if isinstance(share, float) and isinstance(seed, int):
             return Split(share, seed)
-        raise CimError(
-            f"{self.text.file}: was trained on all of --data, so none of it can be held out; "
-            "expected --validation"
+        raise ArgumentError(
+            "{}: was trained on all of {data}, so none of it can be held out; expected "
+            "{validation}",
+            self.text.file,
         )
 
     def model(self) -> str:
@@ -72,9 +73,11 @@ class Start:
         trained = self.config.get("model")
         if trained in names:
             return str(trained)
-        raise CimError(
-            f'{self.text.file}: which model trains layout "{layout.name}" cannot be told '
-            f"({', '.join(names) or 'none does'}); say it with --model"
+        raise ArgumentError(
+            '{}: which model trains layout "{}" cannot be told ({}); say it with {model}',
+            self.text.file,
+            layout.name,
+            ", ".join(names) or "none does",
         )
 
     def load(self, towers: TwoTower, model: str) -> None:

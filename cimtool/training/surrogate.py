@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.loading.polynomial import parse_polynomial, polynomial_values
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band
@@ -72,7 +72,8 @@ def measured_band(towers: TwoTower, pairs: Pairs) -> Band:
 
 def unbounded(surrogate: Surrogate) -> CimError:
     """Build the error for a polynomial of which it is not known where it was fitted."""
-    return CimError(
-        f"{surrogate.where}: the polynomial has no domain, outside which it means nothing; "
-        "expected one that `cimtool fit` wrote, or --start, the model that it was fitted to"
+    return ArgumentError(
+        "{}: the polynomial has no domain, outside which it means nothing; expected one that "
+        "`cimtool fit` wrote, or {start}, the model that it was fitted to",
+        surrogate.where,
     )

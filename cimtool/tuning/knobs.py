@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.costs.estimate import layer_cost
 from cimtool.costs.rates import rates_at
 from cimtool.hardware.mvm import CrossbarMvm
@@ -118,8 +118,9 @@ def check_cost(hardware: Hardware, cost: CostName) -> None:
         raise CimError("the projectors have no layer, so there are no bits to tune")
     found = hardware.cost(hardware.start)[cost]
     if np.isnan(found) or not found:
-        raise CimError(
-            f"--cost {cost}: target {hardware.target.name} "
-            f"{'converts nothing' if cost == 'conversions' else f'gives no {cost}'}; "
-            "expected --cost arrays"
+        raise ArgumentError(
+            "{cost} {}: target {} {}; expected {cost} arrays",
+            cost,
+            hardware.target.name,
+            "converts nothing" if cost == "conversions" else f"gives no {cost}",
         )

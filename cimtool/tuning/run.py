@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import replace_texts
 from cimtool.base.progress import Say
 from cimtool.hardware.settings import Settings
@@ -157,10 +157,13 @@ def _require_start(job: Job, first: Outcome, data: Embeddings) -> None:
         raise CimError(first.error)
     for name, most in job.budget.items():
         if not first.metrics[name] <= most:
-            raise CimError(
-                f"--budget {name}={most:g}: the highest bits give {first.metrics[name]:.4g} on a "
-                f"half of {data.file}; expected a larger budget, or more bits to start from "
-                "(--settings)"
+            raise ArgumentError(
+                "{budget} {}={:g}: the highest bits give {:.4g} on a half of {}; expected a "
+                "larger budget, or more bits to start from ({settings})",
+                name,
+                most,
+                first.metrics[name],
+                data.file,
             )
 
 

@@ -1,12 +1,12 @@
-"""Limits on drift: `METRIC=VALUE`, and whether the compiled model keeps them."""
+"""Limits on drift by metric, and whether the compiled model keeps them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.named import unknown
 from cimtool.reference.queries import LIMITS
 
@@ -29,31 +29,15 @@ class Limit:
         return f"{self.metric} is {self.value:.6g}; the limit is {self.limit:g}"
 
 
-def parse_limits(texts: Sequence[str]) -> dict[str, float]:
-    """Read `METRIC=VALUE` of each `--max-drift`; CimError for an unknown metric or no number."""
-    limits: dict[str, float] = {}
-    for text in texts:
-        metric, equals, value = text.partition("=")
-        metric = metric.strip()
-        if not equals:
-            raise CimError(f"--max-drift {text}: expected METRIC=VALUE, such as logit_rmse=0.2")
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        check_metric(metric)
-        if not math.isfinite(number):
-            raise CimError(f'--max-drift {metric}: "{value}" is no finite number; expected one')
-        if metric in limits:
-            raise CimError(f"--max-drift {metric} is given twice; expected one value")
-        limits[metric] = number
-    return limits
-
-
-def check_metric(metric: str) -> None:
-    """Raise CimError naming the nearest known metric where there is none of this name."""
-    if metric not in LIMITS:
-        raise unknown("--max-drift metric", metric, LIMITS)
+def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
+    """Raise CimError for an unknown metric, with the nearest, and for a limit that is no number."""
+    for metric, limit in limits.items():
+        if metric not in LIMITS:
+            raise ArgumentError("{} {}", Argument(argument), unknown("metric", metric, LIMITS))
+        if not isinstance(limit, int | float) or not math.isfinite(limit):
+            raise ArgumentError(
+                "{} {}: {!r} is no finite number; expected one", Argument(argument), metric, limit
+            )
 
 
 def check_limits(limits: Mapping[str, float], metrics: Mapping[str, float]) -> tuple[Limit, ...]:

@@ -42,7 +42,7 @@ from cimtool.verification.evaluate import Evaluation, evaluate, real_means
 from cimtool.verification.files import write_report
 from cimtool.verification.headline import Headline, headline, surrogate_faults
 from cimtool.verification.layers import layer_findings
-from cimtool.verification.limits import check_limits, check_metric
+from cimtool.verification.limits import check_limits, check_metrics
 from cimtool.verification.margins import Margin, RecallCurve, margins, pair_sample, recall_curves
 from cimtool.verification.noisy import Noisy, measure_dies
 from cimtool.verification.references import References
@@ -82,8 +82,7 @@ def verify_bundle(
     fewer than two rows of a modality and, unless `seen_rows`, rows that the bundle was calibrated
     on.
     """
-    for metric in limits or {}:
-        check_metric(metric)
+    check_metrics("max_drift", limits or {})
     report = measure(bundle, data, references or References(), limits or {}, say, noise, seen_rows)
     if folder is not None:
         write_report(report, folder)
@@ -204,7 +203,7 @@ def _advice(
         return (f"{head.remedy}: no setting of the hardware mends the surrogate",)
     if first.cause in [row.stage for one in noisy for row in one.rows]:
         return (
-            "the devices cost most: no bits of a layer mend that; try another --compensation than "
+            "the devices cost most: no bits of a layer mend that; try another compensation than "
             f"{noisy[-1].compensation}, other cell_bits, or another target",
         )
     return (advice(sensitive, head.measure),)
@@ -329,7 +328,7 @@ def _notes(
     elif found.scatter is None:
         notes.append(
             "the teacher's a and b are not known, so the exact and Monte Carlo rows are not known "
-            "and drift is measured against the float polynomial; compile with --a and --b"
+            "and drift is measured against the float polynomial; compile with them"
         )
     if data.alone:
         notes.append(

@@ -217,13 +217,13 @@ def _called(part: Part) -> str:
 
 def _remedy(found: Sensitivity, worst: Part) -> str:
     if worst.kind == "input":
-        return f"try --input-bits above {worst.bits}"
+        return f"try input_bits above {worst.bits}"
     if worst.kind in ("mu", "s"):
-        return f"try --feature-bits above {worst.bits}"
+        return f"try feature_bits above {worst.bits}"
     if worst.kind != "layer":
         return "no setting changes its bits"
     best = min(found.settings, key=lambda one: one.rmse)
     return (
-        f'try more {best.setting} for it ([layers."{worst.part}"] in a file for --settings), which '
-        f"alone could bring {best.rmse:.3g}"
+        f'try more {best.setting} for it ([layers."{worst.part}"] in a settings file), which alone '
+        f"could bring {best.rmse:.3g}"
     )

@@ -63,7 +63,7 @@ def test_every_crossbar_layer_is_on_the_die_and_nothing_else(small_bundle: Path)
 
 def test_too_many_trials_are_refused(small_bundle: Path) -> None:
     options = NoiseOptions(MOST_TRIALS + 1, model="pcm-generic")
-    with pytest.raises(CimError, match=r"--trials is 100001; expected 1 to 100000 dies"):
+    with pytest.raises(CimError, match=r"trials is 100001; expected 1 to 100000 dies"):
         conditions_of(read_bundle(small_bundle), options)
 
 

@@ -14,13 +14,13 @@ from cimtool.training.demo_data import DemoFiles
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"budget": "logit_rmse=little"}, '--budget logit_rmse: "little" is no number'),
+        ({"budget": "logit_rmse=little"}, '--budget logit_rmse: "little" is no finite number'),
         ({"budget": "rmse=1"}, '--budget metric "rmse" is not known'),
         ({"cost": "array"}, '"array" is not one of arrays, conversions, energy'),
         ({"target": "idael"}, 'did you mean "ideal"?'),
         ({"weight-rounding": "gtpq"}, "gptq"),
         ({"budget": "logit_rmse"}, "--budget logit_rmse: expected METRIC=VALUE, such as"),
-        ({"budget": "logit_rmse=nan"}, "--budget logit_rmse: nan is no finite number"),
+        ({"budget": "logit_rmse=nan"}, '--budget logit_rmse: "nan" is no finite number'),
         ({"budget": "logit_rmse=1e-9"}, "--budget logit_rmse=1e-09: the highest bits give 0."),
         ({"projectors": "none.pth"}, "none.pth: there is no such file"),
         ({"poly": "none.json"}, "none.json: there is no such file"),

@@ -183,7 +183,7 @@ def test_a_query_costs_one_text_and_the_score_of_every_item(small_bundle: Path) 
 def test_mistakes(small_bundle: Path) -> None:
     with pytest.raises(CimError, match='point "x": target isaac-rram-128 has none'):
         api.cost(small_bundle, operating_point="x")
-    with pytest.raises(CimError, match="--gallery is 0; expected at least 1"):
+    with pytest.raises(CimError, match="gallery is 0; expected at least 1"):
         api.cost(small_bundle, gallery=0)
-    with pytest.raises(CimError, match="--samples is 0; expected at least 1"):
+    with pytest.raises(CimError, match="samples is 0; expected at least 1"):
         api.cost(small_bundle, gallery=1, samples=0)

@@ -98,11 +98,11 @@ def test_a_gallery_that_does_not_fit_is_refused() -> None:
     with pytest.raises(
         CimError,
         match="gallery: 1,500 items take 144 arrays and 2 hermes-pcm-14nm chips have 128, which "
-        "cannot be rewritten for each query; expected at most 1,280 items, or --chips 3",
+        "cannot be rewritten for each query; expected at most 1,280 items, or chips 3",
     ):
         check_chips(use, target, 2)
     check_chips(use, target.model_copy(update={"rewritable": "per-inference"}), 2)
-    with pytest.raises(CimError, match="--chips is 0; expected at least 1"):
+    with pytest.raises(CimError, match="chips is 0; expected at least 1"):
         check_chips(use, target, 0)
 
 

@@ -173,7 +173,7 @@ def test_a_shortlist_is_scored_exactly(made: SimpleNamespace) -> None:
     assert (np.diff(found["top_score"], axis=1) <= 0).all()
     first = api.simulate(folder, made.files.eval, top=2)
     np.testing.assert_array_equal(first["top_index"], found["top_index"][:, :2])
-    with pytest.raises(CimError, match="--top is 8; expected 1 to 7, the items of a shortlist"):
+    with pytest.raises(CimError, match="top is 8; expected 1 to 7, the items of a shortlist"):
         api.simulate(folder, made.files.eval, top=8)
 
 
@@ -225,9 +225,9 @@ def test_what_cannot_be_programmed_is_refused(
     cases = [
         (small_bundle, {}, r"was compiled with score_mapping = digital, which keeps no gallery"),
         (made.in_memory.bundle.folder, {}, r"holds the gallery eval\.npz already; program the bun"),
-        (made.hybrid, {"shortlist": 0}, "--shortlist is 0; expected 1 to 40, the number of items"),
-        (made.hybrid, {"shortlist": 41}, "--shortlist is 41; expected 1 to 40"),
-        (made.memory, {"shortlist": 5}, "--shortlist is 5; memory was compiled with score_mapping"),
+        (made.hybrid, {"shortlist": 0}, "shortlist is 0; expected 1 to 40, the number of items"),
+        (made.hybrid, {"shortlist": 41}, "shortlist is 41; expected 1 to 40"),
+        (made.memory, {"shortlist": 5}, "shortlist is 5; memory was compiled with score_mapping"),
         (made.memory, {"chips": 1}, "target isaac-rram-128 does not say how many arrays a chip"),
         (tmp_path, {}, "is no bundle"),
     ]
@@ -264,9 +264,9 @@ def test_a_gallery_beyond_onnx_is_refused(
 def test_settings_of_the_score_mapping() -> None:
     target = load_target("ideal")
     assert resolve(target, None, {}).score_mapping == "digital"
-    with pytest.raises(CimError, match='--score-mapping = "in-memori": must be "digital"'):
+    with pytest.raises(CimError, match='score_mapping = "in-memori": must be "digital"'):
         resolve(target, None, {"score_mapping": "in-memori"})
-    with pytest.raises(CimError, match="--shortlist"):
+    with pytest.raises(CimError, match="shortlist = 0: must be an integer"):
         resolve(target, None, {"score_mapping": "hybrid", "shortlist": 0})
     with pytest.raises(CimError, match='shortlist = 5: score_mapping = "digital" draws up none'):
         resolve(target, None, {"shortlist": 5})

@@ -209,7 +209,7 @@ def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> N
     again = export_bundle(bundle, "testvectors", tmp_path / "one", request)
     assert again
     assert (tmp_path / "one.previous").is_dir()
-    with pytest.raises(CimError, match=r'^--layers "txt.mu" matches no layer; .*"text\.mu"'):
+    with pytest.raises(CimError, match=r'^layers "txt.mu" matches no layer; .*"text\.mu"'):
         export_bundle(bundle, "testvectors", tmp_path / "none", Request(layers="txt.mu"))
     assert not (tmp_path / "none").exists()
 
@@ -218,7 +218,7 @@ def test_an_export_too_large_names_the_way_out(
     small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cimtool.emit.testvectors.LARGEST", 10_000)
-    with pytest.raises(CimError, match=r"would take 0\.\d GB; choose layers .*--layers"):
+    with pytest.raises(CimError, match=r"would take 0\.\d GB; choose layers .*layers"):
         export_bundle(read_bundle(small_bundle), "testvectors", tmp_path / "large")
     assert list(tmp_path.iterdir()) == []
 

@@ -41,9 +41,9 @@ def test_a_checkpoint_that_changes_nothing_scores_as_the_embeddings_do(tmp_path:
         ({"text": np.ones((1, 2)), "video": np.ones((1, 2))}, {}, "one row alone ranks nothing"),
         (rows(), {"head": "cosin"}, 'did you mean "cosine"'),
         (rows(), {"head": "csd"}, "expected cosine or euclidean for raw embeddings"),
-        (rows(), {"poly": "p.json"}, "--poly says the score of trained projectors, and raw"),
-        (rows(), {"resamples": 1}, "--resamples is 1; expected at least 2"),
-        (rows(), {"seed": -1}, "--seed is -1; expected 0 to"),
+        (rows(), {"poly": "p.json"}, "poly says the score of trained projectors, and raw"),
+        (rows(), {"resamples": 1}, "resamples is 1; expected at least 2"),
+        (rows(), {"seed": -1}, "seed is -1; expected 0 to"),
         ({"text": np.zeros((3, 2)), "video": np.ones((3, 2))}, {}, "row 0 of text is all zeros"),
     ],
 )
@@ -57,9 +57,9 @@ def test_what_cannot_be_evaluated(
 def test_a_bundle_has_its_score_and_refuses_its_calibration_rows(
     small_bundle: Path, small_trunk: DemoFiles
 ) -> None:
-    with pytest.raises(CimError, match=r"--head says the score .* a bundle has its score"):
+    with pytest.raises(CimError, match=r"head says the score .* a bundle has its score"):
         cimtool.evaluate(small_trunk.eval, small_bundle, head="cosine")
-    with pytest.raises(CimError, match="expected unseen rows, or --allow-calibration-rows"):
+    with pytest.raises(CimError, match="expected unseen rows, or allow_calibration_rows"):
         cimtool.evaluate(small_trunk.calibration, small_bundle)
     found = cimtool.evaluate(
         small_trunk.calibration, small_bundle, allow_calibration_rows=True, resamples=2

@@ -165,8 +165,8 @@ def test_mistakes_in_the_file(tmp_path: Path, text: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        ({"adc_bits": 20}, '--adc-bits = 20: must be an integer from 1 to 16 or "lossless"'),
-        ({"adc_bitz": 4}, 'unknown key --adc-bitz; did you mean "--adc-bits"?'),
+        ({"adc_bits": 20}, 'adc_bits = 20: must be an integer from 1 to 16 or "lossless"'),
+        ({"adc_bitz": 4}, 'unknown key adc_bitz; did you mean "adc_bits"?'),
         ({"layers": {"a.b": {"weight_bits": 1}}}, 'layers."a.b".weight_bits = 1: must be an'),
     ],
 )

@@ -57,7 +57,7 @@ def test_seen_rows_are_counted_by_modality() -> None:
         require_unseen(known, data(mixed, mixed), "model")
     assert str(caught.value) == (
         "rows.npz: model was calibrated on 3 of its 9 text rows and 3 of its 9 video rows; "
-        "expected unseen rows, or --allow-calibration-rows"
+        "expected unseen rows, or allow_calibration_rows"
     )
     with pytest.raises(CimError, match=r"calibrated on 4 of its 4 video rows; expected"):
         require_unseen(known, data(fresh[:4], seen), "model")

@@ -54,12 +54,12 @@ def test_a_map_names_heads_and_prefixes(tmp_path: Path, trunks: TwoTower, poly_f
         "right": {"net": renamed(trunks.video_proj, HEADS)},
     }
     torch.save(towers, tmp_path / "odd.pth")
-    with pytest.raises(CimError, match=r"keys start with left, right; .*--map"):
+    with pytest.raises(CimError, match=r"keys start with left, right; .*layer_map"):
         load_model(tmp_path / "odd.pth", poly_file)
     prefixes = '[text]\nprefix = "left"\n{}[video]\nprefix = "right.net."\n{}'
     file = tmp_path / "map.toml"
     file.write_text(prefixes.format("", ""))
-    with pytest.raises(CimError, match=r"which Linear under left is mu cannot be told.*--map"):
+    with pytest.raises(CimError, match=r"which Linear under left is mu cannot be told.*layer_map"):
         load_model(tmp_path / "odd.pth", poly_file, layer_map=file)
     file.write_text(prefixes.format(HEAD_ROLES, HEAD_ROLES))
     wanted = constants(tmp_path / "plain.pth", poly_file)
@@ -88,7 +88,7 @@ def test_safetensors_lose_the_order_and_say_so(
     state = square(trunks)
     torch.save(state, tmp_path / "odd.pth")
     save_file(state, tmp_path / "odd.safetensors")
-    with pytest.raises(CimError, match=r"order of the layers under text cannot be told.*--map"):
+    with pytest.raises(CimError, match=r"order of the layers under text cannot be told.*layer_map"):
         load_model(tmp_path / "odd.safetensors", poly_file)
     (tmp_path / "map.toml").write_text("[text]\n" + ROLES)
     wanted = constants(tmp_path / "odd.pth", poly_file)

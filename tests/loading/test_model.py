@@ -166,7 +166,10 @@ def filled(key: str, value: float) -> Callable[[dict[str, Any]], None]:
         (shaped("text_proj.scale", 1), r'text_proj\.scale is not part of layout "trunk"'),
         (shaped("text_proj.mu.weight_g", 5), r"text_proj\.mu\.weight_g is not part of layout"),
         (shaped("text_proj.extra.weight", 5, 5), r"3 Linear before the heads .*expected 2"),
-        (shaped("text.mu.weight", 5, 5), r"under text_proj and under text; say which with --map"),
+        (
+            shaped("text.mu.weight", 5, 5),
+            r"under text_proj and under text; say which with layer_map",
+        ),
     ],
 )
 def test_a_wrong_trunk_is_one_sentence(
@@ -215,7 +218,7 @@ def test_both_modalities_are_wanted_in_one_layout_and_one_space(
 ) -> None:
     path = tmp_path / "net.pth"
     torch.save({"text": trunks.text_proj.state_dict()}, path)
-    with pytest.raises(CimError, match=r'holds no weights under "video_proj\."; .*--map'):
+    with pytest.raises(CimError, match=r'holds no weights under "video_proj\."; .*layer_map'):
         load_model(path, poly_file)
     mixed = {"text": trunks.text_proj.state_dict(), "video": branches.video_proj.state_dict()}
     torch.save(mixed, path)

@@ -186,7 +186,7 @@ def test_two_projectors_meet_in_one_space(
 def test_what_two_files_lack_or_have_no_use_for(
     by_hand: tuple[Path, Path], poly_file: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(CimError, match=r"text\.onnx, .*video\.onnx: holds no polynomial; .*--poly"):
+    with pytest.raises(CimError, match=r"text\.onnx, .*video\.onnx: holds no polynomial; .*poly"):
         load_model(by_hand)
     with pytest.raises(CimError, match=r"map\.toml: a map names the layers of a checkpoint"):
         load_model(by_hand, poly_file, layer_map=tmp_path / "map.toml")

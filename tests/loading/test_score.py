@@ -75,15 +75,15 @@ def test_only_a_sampled_score_has_a_teacher() -> None:
 @pytest.mark.parametrize(
     ("content", "wanted", "towers", "said"),
     [
-        ({}, Wanted("cosin"), GAUSSIANS, r'--head "cosin" is not known: .*did you mean "cosine"'),
+        ({}, Wanted("cosin"), GAUSSIANS, r'head "cosin" is not known: .*did you mean "cosine"'),
         ({"head": "dot"}, Wanted(), GAUSSIANS, r'f\.pth: head "dot" is not known: cosine, csd'),
         ({}, Wanted(), POINTS, r"f\.pth: its projectors give points without a variance, and no "
-         r"head is named; expected --head cosine or euclidean"),
+         r"head is named; expected head cosine or euclidean"),
         ({}, Wanted(), GAUSSIANS, r"f\.pth: holds no polynomial"),
         ({}, Wanted("csd", a=0.1), GAUSSIANS, r"f\.pth: does not say a and b"),
-        ({}, Wanted("cosine", POLYNOMIAL), GAUSSIANS, r'--poly is given, and head "cosine" has no'),
-        ({}, Wanted("csd", POLYNOMIAL), GAUSSIANS, r'--poly is given, and head "csd" has no'),
-        ({}, Wanted("euclidean", b=0.0), POINTS, r"--b is given, and the score of head"),
+        ({}, Wanted("cosine", POLYNOMIAL), GAUSSIANS, r'poly is given, and head "cosine" has no'),
+        ({}, Wanted("csd", POLYNOMIAL), GAUSSIANS, r'poly is given, and head "csd" has no'),
+        ({}, Wanted("euclidean", b=0.0), POINTS, r"b is given, and the score of head"),
         ({"a": -1.0}, Wanted("csd", b=0.0), GAUSSIANS, r"f\.pth: a is -1\.0; expected a number ab"),
         ({"b": np.nan}, Wanted("csd", a=1.0), GAUSSIANS, r"f\.pth: b is nan; expected a finite"),
     ],
@@ -112,7 +112,7 @@ def test_modules_of_a_head_without_a_polynomial(trunks: TwoTower) -> None:
     assert model.head == Euclidean()
     model = model_from_modules(trunks.text_proj, trunks.video_proj, None, 0.5, 0.25, head="csd")
     assert (model.head, model.a, model.b) == (Csd(0.5, 0.25), 0.5, 0.25)
-    with pytest.raises(CimError, match="model: holds no polynomial; give one with --poly"):
+    with pytest.raises(CimError, match="model: holds no polynomial; give one with poly"):
         model_from_modules(trunks.text_proj, trunks.video_proj, None)
 
 

@@ -25,7 +25,7 @@ def test_products_are_exact_whatever_their_size(device: str, a: int, b: int) -> 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "meta", "mps"])
 def test_an_unknown_device_is_one_sentence(name: str) -> None:
-    with pytest.raises(CimError, match=f'--device is "{name}"; expected cpu, cuda or cuda:N'):
+    with pytest.raises(CimError, match=f'device is "{name}"; expected cpu, cuda or cuda:N'):
         device_of(name)
 
 

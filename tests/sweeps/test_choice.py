@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
-from cimtool.base.errors import CimError
 from cimtool.sweeps.bench import Outcome
-from cimtool.sweeps.choice import Choice, cheapest, check_budget, comparable, front, parse_budget
+from cimtool.sweeps.choice import Choice, cheapest, comparable, front
 
 Made = Callable[..., Outcome]
 SAME = ["ideal, 128x128"] * 9
@@ -104,30 +101,3 @@ def test_of_equal_costs_the_least_drift_is_taken(made: Made) -> None:
     found = cheapest(outcomes, {"logit_rmse": 1.0}, SAME)
     assert found is not None
     assert found.index == 1
-
-
-def test_a_budget_is_read() -> None:
-    assert parse_budget(["r1_loss=0.01", "logit_rmse = 0.3"]) == {
-        "r1_loss": 0.01,
-        "logit_rmse": 0.3,
-    }
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["r1_los=0.1"], 'metric "r1_los" is not known: .*did you mean "r1_loss"'),
-        (["r1_loss"], "expected METRIC=VALUE"),
-        (["r1_loss=x"], 'r1_loss: "x" is no number'),
-        (["r1_loss=nan"], "r1_loss: nan is no finite number"),
-        (["r1_loss=1", "r1_loss=2"], "given twice"),
-    ],
-)
-def test_a_wrong_budget_is_refused(texts: list[str], message: str) -> None:
-    with pytest.raises(CimError, match=message):
-        parse_budget(texts)
-
-
-def test_a_limit_that_is_no_number_is_refused() -> None:
-    with pytest.raises(CimError, match=r"--budget r1_loss: '0\.1' is no finite number"):
-        check_budget({"r1_loss": "0.1"})  # type: ignore[dict-item]

@@ -11,19 +11,7 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.hardware.target import load_target
 from cimtool.sweeps import grid as module
-from cimtool.sweeps.grid import parse_grid, points, read_grid
-
-
-def test_values_are_read_as_toml_reads_them() -> None:
-    assert parse_grid(["weight_bits=4, 6", "equalise=true,false", "array=64x64,128x128"]) == {
-        "weight_bits": [4, 6],
-        "equalise": [True, False],
-        "array": ["64x64", "128x128"],
-    }
-    assert parse_grid(["adc_bits=5,lossless", "on_off_ratio=1.5e3"]) == {
-        "adc_bits": [5, "lossless"],
-        "on_off_ratio": [1500.0],
-    }
+from cimtool.sweeps.grid import points, read_grid
 
 
 def test_points_are_all_combinations_with_the_last_key_fastest() -> None:
@@ -90,8 +78,8 @@ def test_values_that_contradict_each_other_refuse_one_point() -> None:
         ({"array": [64]}, "array: 64: must be ROWSxCOLUMNS"),
         ({"weight_bits": [4, 6, 4]}, "weight_bits: 4 is given twice"),
         ({"weight_bits": []}, "weight_bits has no values"),
-        ({}, "--grid is missing"),
-        ({"a b": [4]}, "--grid a b: is no key"),
+        ({}, "grid is missing"),
+        ({"a b": [4]}, "grid a b: is no key"),
         ({"target": ["isac"]}, 'target "isac" is not known: .*did you mean "isaac-rram-128"'),
         ({"target.row_active": [4]}, 'no single value of this name; .*"target.rows_active"'),
         ({"target.bits": [4]}, "several keys end so; expected one of target.input.bits, target.we"),
@@ -111,25 +99,6 @@ def test_a_wrong_key_or_value_is_refused_at_once(grid: dict[str, Any], message: 
         read_grid(grid)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("weight_bits", "expected KEY=VALUE,VALUE"),
-        ("=4", "expected KEY=VALUE,VALUE"),
-        ("weight_bits=", "expected KEY=VALUE,VALUE"),
-        ("weight_bits=4,,6", "a value is empty"),
-    ],
-)
-def test_a_grid_has_a_key_and_values(text: str, message: str) -> None:
-    with pytest.raises(CimError, match=message):
-        parse_grid([text])
-
-
-def test_a_key_is_given_once() -> None:
-    with pytest.raises(CimError, match="weight_bits is given twice"):
-        parse_grid(["weight_bits=4", "weight_bits=6"])
-
-
 def test_a_grid_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_POINTS", 5)
     read_grid({"weight_bits": [4, 5, 6, 7, 8]})
@@ -138,7 +107,7 @@ def test_a_grid_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_is_one_target() -> None:
-    with pytest.raises(CimError, match="target is missing; expected either --target"):
+    with pytest.raises(CimError, match="target is missing; expected either target"):
         points(read_grid({"weight_bits": [4]}), None, None)
     with pytest.raises(CimError, match="target is given twice"):
         points(read_grid({"target": ["ideal"]}), "ideal", None)

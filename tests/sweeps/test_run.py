@@ -233,7 +233,7 @@ def test_a_folder_of_something_else_is_refused(sweep_small: RunSweep, tmp_path: 
 def test_layers_that_the_model_lacks_are_refused_first(
     sweep_small: RunSweep, tmp_path: Path
 ) -> None:
-    with pytest.raises(CimError, match=r'--grid layers."text.nope".weight_bits: matches no layer'):
+    with pytest.raises(CimError, match=r'grid layers."text.nope".weight_bits: matches no layer'):
         sweep_small(tmp_path / "s", {'layers."text.nope".weight_bits': [4]})
     assert not (tmp_path / "s").exists()
 
@@ -260,7 +260,7 @@ def test_no_comparable_cost_names_no_point(sweep_small: RunSweep, tmp_path: Path
 def test_calibration_rows_are_not_evaluated(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    with pytest.raises(CimError, match=r"96 of its 96 text rows .* --allow-calibration-rows"):
+    with pytest.raises(CimError, match=r"96 of its 96 text rows .* allow_calibration_rows"):
         sweep_small(tmp_path / "s", {"weight_bits": [4]}, data=small_trunk.calibration)
     assert not (tmp_path / "s").exists()
     one = {"text": np.ones((1, 24), np.float32), "video": np.ones((1, 24), np.float32)}
@@ -298,17 +298,17 @@ def test_a_time_that_a_noise_does_not_know_is_a_note(sweep_small: RunSweep, tmp_
     found = sweep_small(tmp_path / "s", grid, trials=1, times=["7y"])
     (outcome,) = found.outcomes
     assert outcome.dies == ()
-    assert any("no dies were drawn: --time is 7y" in note for note in outcome.notes)
+    assert any("no dies were drawn: time is 7y" in note for note in outcome.notes)
 
 
 @pytest.mark.parametrize(
     ("trials", "times", "seed", "message"),
     [
-        (None, ["1h"], 0, "--time is about dies; expected --trials"),
-        (0, [], 0, "--trials is 0; expected 1 to"),
-        (2, ["1x"], 0, "--time is 1x; expected a time"),
+        (None, ["1h"], 0, "times is about dies; expected trials"),
+        (0, [], 0, "trials is 0; expected 1 to"),
+        (2, ["1x"], 0, "time is 1x; expected a time"),
         (2, ["60m", "1h"], 0, "has one twice"),
-        (2, [], -1, "--seed is -1"),
+        (2, [], -1, "seed is -1"),
     ],
 )
 def test_a_wrong_request_of_dies_is_refused(

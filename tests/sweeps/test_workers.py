@@ -105,7 +105,7 @@ def test_an_address_that_does_not_answer_is_told(
 ) -> None:
     monkeypatch.setattr(workers, "CONNECT_SECONDS", 0.5)
     address = address.format(port=free_port())
-    with pytest.raises(CimError, match=f"--dask {address}: no scheduler answered within"):
+    with pytest.raises(CimError, match=f"dask {address}: no scheduler answered within"):
         sweep_small(tmp_path / "s", GRID, dask=address)
     assert not (tmp_path / "s").exists()
 
@@ -169,10 +169,10 @@ def test_a_worker_process_that_dies_is_told(
             yield
 
     monkeypatch.setattr(workers.joblib, "Parallel", Dying)
-    with pytest.raises(CimError, match="--jobs 2: a worker process ended on its own"):
+    with pytest.raises(CimError, match="jobs 2: a worker process ended on its own"):
         sweep_small(tmp_path / "s", GRID, jobs=2)
 
 
 def test_jobs_are_counted(sweep_small: RunSweep, tmp_path: Path) -> None:
-    with pytest.raises(CimError, match="--jobs is 0; expected at least 1"):
+    with pytest.raises(CimError, match="jobs is 0; expected at least 1"):
         sweep_small(tmp_path / "s", GRID, jobs=0)

@@ -35,11 +35,11 @@ def test_the_seed_decides() -> None:
 
 
 def test_bad_shares() -> None:
-    with pytest.raises(CimError, match="--held-out is 1; expected a share between 0 and 1"):
+    with pytest.raises(CimError, match="held_out is 1; expected a share between 0 and 1"):
         split(rows(20, 5), 1.0, 0)
-    with pytest.raises(CimError, match=r"of 5 videos, --held-out 0.1: 0 pairs validate; expected"):
+    with pytest.raises(CimError, match=r"of 5 videos the held-out share of 0.1: 0 pairs"):
         split(rows(20, 5), 0.1, 0)
-    with pytest.raises(CimError, match=r"--held-out 0.999 leaves no pair to train on"):
+    with pytest.raises(CimError, match=r"held_out 0.999 leaves no pair to train on"):
         split(rows(200, 50), 0.999, 0)
 
 

@@ -92,13 +92,13 @@ def test_a_teacher_of_a_model_of_one_modality(tmp_path: Path) -> None:
     assert made.matched.all()
     assert (made.text != made.video).all()
     np.testing.assert_array_equal(made.text % 3, made.video % 3)
-    with pytest.raises(CimError, match=r"embeddings: labels is missing, .* or --matched 0"):
+    with pytest.raises(CimError, match=r"embeddings: labels is missing, .* or matched 0"):
         cimtool.teacher(model, {"rows": rows}, labels="exact", pairs=200)
 
 
 def test_without_labels_right_pairs_of_one_modality_are_not_known() -> None:
     for labels, message in ((None, "labels is missing, so which"), ([*range(6)], "no two items")):
-        with pytest.raises(CimError, match=f"^rows.npz: {message} .*--matched 0"):
+        with pytest.raises(CimError, match=f"^rows.npz: {message} .*matched 0"):
             alone(labels).drawn(10, 0.9, seed=0)
         rows = alone(labels).drawn(100, 0.0, seed=0)
         assert (rows[0] != rows[1]).any()

@@ -65,18 +65,18 @@ def test_a_start_says_model_and_widths(start: Path) -> None:
     [
         ({"model": "trunc"}, 'did you mean "trunk"?'),
         ({"loss": "info-nse"}, 'loss "info-nse" is not known'),
-        ({"loss": "info-nce-poly"}, 'loss "info-nce-poly" needs a polynomial; expected --poly'),
+        ({"loss": "info-nce-poly"}, 'loss "info-nce-poly" needs a polynomial; expected poly'),
         ({"options": {"loss.tao": 1}}, 'did you mean "tau"'),
-        ({"batch": 81}, "--batch is 81, and 72 pairs train; expected no more"),
-        ({"batch": 1}, "--batch is 1; expected an integer of at least 2"),
-        ({"epochs": 0}, "--epochs is 0; expected an integer of at least 1"),
-        ({"learning_rate": 0.0}, "--learning-rate is 0; expected more than 0"),
-        ({"weight_decay": -1.0}, "--weight-decay is -1; expected 0 or more"),
-        ({"seed": -1}, "--seed is -1; expected 0 to 2^63 - 1"),
-        ({"seed": 2**63}, "--seed is 9223372036854775808; expected 0 to 2^63 - 1"),
-        ({"device": "tpu"}, '--device is "tpu"; expected cpu, cuda or cuda:N'),
-        ({"device": "cuda:99"}, '--device is "cuda:99"; this machine has'),
-        ({"held_out": 0.0}, "--held-out is 0; expected a share between 0 and 1"),
+        ({"batch": 81}, "batch is 81, and 72 pairs train; expected no more"),
+        ({"batch": 1}, "batch is 1; expected an integer of at least 2"),
+        ({"epochs": 0}, "epochs is 0; expected an integer of at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate is 0; expected more than 0"),
+        ({"weight_decay": -1.0}, "weight_decay is -1; expected 0 or more"),
+        ({"seed": -1}, "seed is -1; expected 0 to 2^63 - 1"),
+        ({"seed": 2**63}, "seed is 9223372036854775808; expected 0 to 2^63 - 1"),
+        ({"device": "tpu"}, 'device is "tpu"; expected cpu, cuda or cuda:N'),
+        ({"device": "cuda:99"}, 'device is "cuda:99"; this machine has'),
+        ({"held_out": 0.0}, "held_out is 0; expected a share between 0 and 1"),
     ],
 )
 def test_bad_settings(wanted: dict[str, Any], message: str) -> None:
@@ -91,12 +91,12 @@ def test_one_modality_with_other_rows(tmp_path: Path) -> None:
 
 
 def test_a_polynomial_that_the_loss_has_no_use_for(poly: Path) -> None:
-    with pytest.raises(CimError, match='--poly is given, and loss "info-nce" has no polynomial'):
+    with pytest.raises(CimError, match='poly is given, and loss "info-nce" has no polynomial'):
         job(loss="info-nce", poly=poly)
 
 
 def test_validation_and_held_out() -> None:
-    with pytest.raises(CimError, match="--held-out and --validation are both given"):
+    with pytest.raises(CimError, match="held_out and validation are both given"):
         make_job(ROWS, ROWS, Wanted(held_out=0.1, batch=16))
     other = {name: rows + 1 for name, rows in ROWS.items()}
     assert len(make_job(ROWS, other, Wanted(batch=16)).held) == 80
@@ -115,7 +115,7 @@ def test_the_part_that_a_start_held_out_stays_held_out(tmp_path: Path) -> None:
     assert not torch.equal(on.held.text, job(seed=1, held_out=0.2).held.text)
     further = job(start=trained(tmp_path / "further.pth", on.settings), seed=2, held_out=0.2)
     assert torch.equal(further.held.text, before.held.text)
-    with pytest.raises(CimError, match=r"--held-out is 0.1, and .*on.pth held out 0.2 of the same"):
+    with pytest.raises(CimError, match=r"held_out is 0.1, and .*on.pth held out 0.2 of the same"):
         job(start=tmp_path / "on.pth", held_out=0.1)
     other = ROWS | {"video": TEXT[:, 1:]}
     assert torch.equal(
@@ -127,7 +127,7 @@ def test_a_start_that_was_trained_on_all_of_the_data(tmp_path: Path) -> None:
     other = {name: rows + 1 for name, rows in ROWS.items()}
     before = make_job(ROWS, other, Wanted(batch=16))
     start = trained(tmp_path / "start.pth", before.settings)
-    with pytest.raises(CimError, match=r"start.pth: was trained on all of --data, .* --validation"):
+    with pytest.raises(CimError, match=r"start.pth: was trained on all of data, .* validation"):
         job(start=start)
     assert len(make_job(ROWS, other, Wanted(batch=16, start=start)).held) == 80
     with pytest.raises(CimError, match=r"start.pth was trained on it; expected unseen pairs"):
@@ -183,6 +183,6 @@ def test_texts_of_one_video_are_of_one_class() -> None:
 def test_a_batch_of_one_class_has_no_wrong_pairs() -> None:
     items = {"rows": TEXT, "labels": np.arange(80) % 2}
     wanted = {"model": "autoencoder", "loss": "triplet"}
-    with pytest.raises(CimError, match="--batch is 10, 10 pairs of one class; expected 20 or more"):
+    with pytest.raises(CimError, match="batch is 10, 10 pairs of one class; expected 20 or more"):
         job(items, **wanted, batch=10)
     job(items, **wanted, batch=20)

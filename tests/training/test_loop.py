@@ -65,7 +65,7 @@ def test_progress_is_one_line_an_epoch(rows: tuple[Array, Array]) -> None:
 
 
 def test_too_few_rows(rows: tuple[Array, Array]) -> None:
-    with pytest.raises(CimError, match="--batch is 16, and 15 pairs train"):
+    with pytest.raises(CimError, match="batch is 16, and 15 pairs train"):
         train(rows[0][:15], rows[1][:15], SETTINGS, quiet)
 
 

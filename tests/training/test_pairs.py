@@ -71,9 +71,9 @@ def test_each_class_has_its_turn_as_long_as_it_lasts() -> None:
 
 def test_pairs_that_fill_no_batch() -> None:
     pairs = Pairs.of(rows([0, 0, 1, 1, 1, 2]), np.arange(6))
-    with pytest.raises(CimError, match="--batch is 7, and 6 pairs train"):
+    with pytest.raises(CimError, match="batch is 7, and 6 pairs train"):
         check_batches(pairs, 7, 0)
-    with pytest.raises(CimError, match="--batch is 5; expected a multiple of 2"):
+    with pytest.raises(CimError, match="batch is 5; expected a multiple of 2"):
         check_batches(pairs, 5, 2)
     with pytest.raises(CimError, match="the classes give 2 groups of 2 pairs; expected at least 3"):
         check_batches(pairs, 6, 2)

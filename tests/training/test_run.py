@@ -234,7 +234,7 @@ def test_a_best_checkpoint_ahead_of_the_last_is_come_to_again(
     folder = tmp_path / "killed"
     cimtool.train(data, folder, **SETTINGS | {"epochs": 3})
     (folder / "model.pth").write_bytes((whole.folder / "model.pth").read_bytes())
-    with pytest.raises(CimError, match=r"model.pth: is epoch 4, .* expected --epochs 4 or more"):
+    with pytest.raises(CimError, match=r"model.pth: is epoch 4, .* expected epochs 4 or more"):
         cimtool.train(data, folder, **SETTINGS | {"epochs": 3}, resume=True)
     cimtool.train(data, folder, **SETTINGS, resume=True)
     assert contents(folder) == contents(whole.folder)

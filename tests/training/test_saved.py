@@ -99,9 +99,9 @@ def test_other_files_are_named(tmp_path: Path) -> None:
     for more, said in (
         (
             {"data": other, "start": start},
-            f"with another --data, and is asked to go on with {other}",
+            f"with another data, and is asked to go on with {other}",
         ),
-        ({}, "with --start, and is asked to go on without it"),
+        ({}, "with start, and is asked to go on without it"),
     ):
         with pytest.raises(CimError) as error:
             train(folder, **more)

@@ -83,10 +83,10 @@ def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"budget": {"logit_rmse": 1e-9}}, "--budget logit_rmse=1e-09: the highest bits give"),
+        ({"budget": {"logit_rmse": 1e-9}}, "budget logit_rmse=1e-09: the highest bits give"),
         ({"budget": {"logit_rms": 1.0}}, 'did you mean "logit_rmse"?'),
-        ({"budget": {}}, "--budget is missing"),
-        ({"target": "ideal", "cost": "conversions"}, "--cost conversions: target ideal converts"),
+        ({"budget": {}}, "budget is missing"),
+        ({"target": "ideal", "cost": "conversions"}, "cost conversions: target ideal converts"),
         ({"output": Path("bits.json")}, "bits.json: is written as .toml"),
     ],
 )

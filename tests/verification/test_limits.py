@@ -5,29 +5,20 @@ import math
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.verification.limits import Limit, check_limits, parse_limits
-
-
-def test_limits_are_read() -> None:
-    assert parse_limits(["logit_rmse=0.2", "r1_loss = -0.01"]) == {
-        "logit_rmse": 0.2,
-        "r1_loss": -0.01,
-    }
+from cimtool.verification.limits import Limit, check_limits, check_metrics
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
+    ("limits", "message"),
     [
-        (["logit_rms=0.2"], 'did you mean "logit_rmse"'),
-        (["logit_rmse"], "--max-drift logit_rmse: expected METRIC=VALUE"),
-        (["logit_rmse=low"], '"low" is no finite number'),
-        (["logit_rmse=nan"], '"nan" is no finite number'),
-        (["r1_loss=1", "r1_loss=2"], "given twice"),
+        ({"r1_los": 0.1}, 'budget metric "r1_los" is not known: .*did you mean "r1_loss"'),
+        ({"r1_loss": math.nan}, "budget r1_loss: nan is no finite number"),
+        ({"r1_loss": "0.1"}, r"budget r1_loss: '0\.1' is no finite number"),
     ],
 )
-def test_what_is_no_limit_is_refused(texts: list[str], message: str) -> None:
+def test_a_limit_is_a_number_of_a_known_metric(limits: dict[str, float], message: str) -> None:
     with pytest.raises(CimError, match=message) as found:
-        parse_limits(texts)
+        check_metrics("budget", limits)
     assert found.value.exit_status == 2
 
 

@@ -99,7 +99,7 @@ def test_the_settings_of_the_costliest_layer(found: Sensitivity) -> None:
     said = advice(found)
     assert said.startswith("layer video.fc2 costs most: without its error the logit RMSE would be ")
     assert f"in place of {found.rmse:.3g}" in said
-    assert 'try more weight_bits for it ([layers."video.fc2"] in a file for --settings)' in said
+    assert 'try more weight_bits for it ([layers."video.fc2"] in a settings file)' in said
 
 
 def test_a_layer_left_float_is_one_of_many_bits(
@@ -189,9 +189,9 @@ def sensible(kind: str, left_float: float, **others: object) -> Sensitivity:
 @pytest.mark.parametrize(
     ("kind", "name", "expected"),
     [
-        ("input", "the rounding of the text input", "try --input-bits above 8"),
-        ("mu", "the rounding of text mu", "try --feature-bits above 8"),
-        ("s", "the rounding of text s", "try --feature-bits above 8"),
+        ("input", "the rounding of the text input", "try input_bits above 8"),
+        ("mu", "the rounding of text mu", "try feature_bits above 8"),
+        ("s", "the rounding of text s", "try feature_bits above 8"),
         ("s_self", "the rounding of text s in sums", "no setting changes its bits"),
         ("score", "the arithmetic of the score", "no setting changes its bits"),
     ],
@@ -205,7 +205,7 @@ def test_the_setting_of_each_kind_of_part(kind: str, name: str, expected: str) -
 def test_the_best_setting_of_a_layer_is_named() -> None:
     settings = (LeftFloat("activation_bits", 0.8), LeftFloat("weight_bits", 0.5))
     assert advice(sensible("layer", 0.4, settings=settings)).endswith(
-        'try more weight_bits for it ([layers."text.one"] in a file for --settings), which alone '
+        'try more weight_bits for it ([layers."text.one"] in a settings file), which alone '
         "could bring 0.5"
     )
 
@@ -214,5 +214,5 @@ def test_no_setting_is_named_where_no_part_dominates() -> None:
     assert "costs most" in advice(sensible("mu", 0.9))
     said = advice(sensible("mu", 0.901))
     assert said.startswith("no single part dominates the error")
-    assert "--feature-bits" not in said
+    assert "feature_bits" not in said
     assert "no single part dominates" in advice(sensible("mu", 0.0, rmse=0.0))

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import unknown
 from cimtool.base.toml_files import Table, read_toml, validated
 from cimtool.hardware.noise.converter_errors import Adc
@@ -86,14 +86,16 @@ class Noise(Table):
             return min(known) if known else 0.0
         seconds = parse_time(time)
         if known is not None and seconds not in known:
-            raise CimError(
-                f"--time is {time}; this noise was fitted after {', '.join(known.values())} and "
-                "for no other times"
+            raise ArgumentError(
+                "{time} is {}; this noise was fitted after {} and for no other times",
+                time,
+                ", ".join(known.values()),
             )
         if known is None and seconds and not (self.drift or self.flicker):
-            raise CimError(
-                f"--time is {time}; this noise has neither drift nor flicker, so it does not "
-                "change with time: leave --time out"
+            raise ArgumentError(
+                "{time} is {}; this noise has neither drift nor flicker, so it does not change "
+                "with time: leave {time} out",
+                time,
             )
         return seconds
 

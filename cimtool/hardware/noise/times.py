@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400.0}
 LONGEST = 100 * UNITS["y"]
 
 
-def parse_time(text: str, where: str = "--time") -> float:
+def parse_time(text: str, where: str = Argument("time")) -> float:
     """Seconds of a time such as `1h`; CimError naming `where` for anything else."""
     found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,9})?)([smhdy])", text)
     seconds = float(found[1]) * UNITS[found[2]] if found else -1.0
     if not 0 <= seconds <= LONGEST:
-        raise CimError(
-            f"{where} is {text or 'empty'}; expected a time of at most 100y, as a number and one "
-            "of s, m, h, d, y: 30s, 10m, 1h, 1d, 1y"
+        raise ArgumentError(
+            "{} is {}; expected a time of at most 100y, as a number and one of s, m, h, d, y: 30s, "
+            "10m, 1h, 1d, 1y",
+            where,
+            text or "empty",
         )
     return seconds
 

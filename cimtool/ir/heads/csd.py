@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import Mul, Store, Sum
 from cimtool.ir.heads.base import Head, Known, distance, plus
 from cimtool.ir.program import Builder, Graph
@@ -34,9 +34,10 @@ class Csd(Head, name="csd"):
     def trained(cls, known: Known) -> Self:
         """The head of the teacher's a and b; CimError where one is not known."""
         if known.a is None or known.b is None:
-            raise CimError(
-                f'{known.file}: does not say a and b, which head "csd" needs (logit = b - a ed); '
-                "give them with --a and --b"
+            raise ArgumentError(
+                '{}: does not say a and b, which head "csd" needs (logit = b - a ed); give them '
+                "with {a} and {b}",
+                known.file,
             )
         return cls(known.a, known.b)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum
 from cimtool.ir.heads.base import Head, Known, Span, plus
 from cimtool.ir.program import MODALITIES, Builder, Graph
@@ -44,9 +44,9 @@ class PcmePoly(Head, name="pcme-poly"):
     def trained(cls, known: Known) -> Self:
         """The head of the polynomial that is known; CimError naming `cimtool fit` where none is."""
         if known.polynomial is None:
-            raise CimError(
-                f"{known.file}: holds no polynomial; give one with --poly, or make one with "
-                "`cimtool fit`"
+            raise ArgumentError(
+                "{}: holds no polynomial; give one with {poly}, or make one with `cimtool fit`",
+                known.file,
             )
         return cls(known.polynomial)
 

@@ -1,6 +1,6 @@
 """Layout `perceptron`: Linear layers with one activation between them, and one after the last.
 
-Weights do not show activations, so the checkpoint (or `--map`) says them in plain values:
+Weights do not show activations, so the checkpoint (or a layer map) says them in plain values:
 
     activation          between the layers: relu, tanh, leaky-relu or none
     output_activation   after the last layer; none where it is not said
@@ -70,7 +70,9 @@ class PerceptronTower:
 class Perceptron(Layout, name="perceptron"):
     """Layers in the file's order, whatever their names; only the heads are told by name."""
 
-    description = "Linear layers alone, with a text `activation` beside the weights or in --map"
+    description = (
+        "Linear layers alone, with a text `activation` beside the weights or in a layer map"
+    )
     layers = ("mu", "logvar")
 
     @classmethod

@@ -6,7 +6,7 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Builder
 from cimtool.ir.source import BatchNorm, Exp
@@ -130,18 +130,29 @@ def _head(weights: Weights, role: str, named: list[str], linears: list[str]) -> 
     if len(named) == 1:
         return named[0]
     found = f"{', '.join(named)} all look like it" if named else "none is named like it"
-    raise CimError(
-        f"{weights.file}: which Linear under {weights.prefix} is {role} cannot be told: {found} "
-        f'(there are {", ".join(linears) or "none"}); say it with --map ({role} = "...")'
+    raise ArgumentError(
+        "{}: which Linear under {} is {} cannot be told: {} (there are {}); say it with "
+        '{layer_map} ({} = "...")',
+        weights.file,
+        weights.prefix,
+        role,
+        found,
+        ", ".join(linears) or "none",
+        role,
     )
 
 
 def _count(weights: Weights, what: str, found: list[str], roles: list[str]) -> None:
     if len(found) != len(roles):
-        raise CimError(
-            f"{weights.file}: {weights.prefix} has {len(found)} {what} "
-            f"({', '.join(found) or 'none'}); expected {len(roles)} for {', '.join(roles)}; "
-            "name them with --map"
+        raise ArgumentError(
+            "{}: {} has {} {} ({}); expected {} for {}; name them with {layer_map}",
+            weights.file,
+            weights.prefix,
+            len(found),
+            what,
+            ", ".join(found) or "none",
+            len(roles),
+            ", ".join(roles),
         )
 
 
@@ -162,9 +173,12 @@ def _ordered(
     unsorted = [group for group, layers in groups if not (weights.ordered or _is_series(layers))]
     untold = list(itertools.chain(*unsorted))
     if len({tuple(choice[role] for role in untold) for choice in fitting}) > 1:
-        raise CimError(
-            f"{weights.file}: the order of the layers under {weights.prefix} cannot be told, as "
-            f"the file sorts them by name; say it with --map ({', '.join(untold)})"
+        raise ArgumentError(
+            "{}: the order of the layers under {} cannot be told, as the file sorts them by name; "
+            "say it with {layer_map} ({})",
+            weights.file,
+            weights.prefix,
+            ", ".join(untold),
         )
     return (fitting or choices)[0]
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Graph, as_inputs
@@ -39,12 +39,12 @@ class FineTuning:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        whole("--epochs", self.epochs, 1)
-        whole("--batch", self.batch, 2)
+        whole("epochs", self.epochs, 1)
+        whole("batch", self.batch, 2)
         if not 0 < self.learning_rate < math.inf:
-            raise CimError(f"--learning-rate is {self.learning_rate:g}; expected more than 0")
+            raise ArgumentError("{learning_rate} is {:g}; expected more than 0", self.learning_rate)
         if not 0 <= self.seed < 2**63:
-            raise CimError(f"--seed is {self.seed}; expected 0 to 2^63 - 1")
+            raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", self.seed)
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,12 @@ def fine_tuned(compiler: Compiler, data: Embeddings, options: FineTuning, say: S
     rng = np.random.default_rng(options.seed)
     learn, held = pairs_of(data, rng)
     if len(learn) < options.batch:
-        raise CimError(
-            f"{data.file}: --batch is {options.batch} and there are {len(learn)} texts to learn "
-            "from; expected a batch of at most as many"
+        raise ArgumentError(
+            "{}: {batch} is {} and there are {} texts to learn from; expected a batch of at most "
+            "as many",
+            data.file,
+            options.batch,
+            len(learn),
         )
     steps = options.epochs * (len(learn) // options.batch)
     run = _Run(compiler, data, options, steps)

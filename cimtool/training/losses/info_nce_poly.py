@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.training.contrast import info_nce, variance_regulariser
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Loss, Objective, Task, Terms
 from cimtool.training.optimisation import Optimisation
@@ -41,7 +41,7 @@ class InfoNcePoly(Loss, name="info-nce-poly"):
     def objective(self, task: Task) -> Objective:
         """Return the objective, which has no parameters; CimError for a polynomial of p."""
         if task.polynomial is None or task.band is None:
-            raise CimError('loss "info-nce-poly" needs a polynomial; expected --poly FILE')
+            raise ArgumentError('loss "info-nce-poly" needs a polynomial; expected {poly} FILE')
         return _PolynomialObjective(self, SafePolynomial(task.polynomial, task.band))
 
 

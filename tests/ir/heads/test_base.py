@@ -71,7 +71,7 @@ def test_heads_take_what_is_known_and_say_what_is_not() -> None:
     assert PcmePoly.trained(Known("f.pth", POLYNOMIAL)).polynomial == POLYNOMIAL
     assert Csd.trained(Known("f.pth", None, 0.5, -1.0)) == Csd(0.5, -1.0)
     assert Cosine.trained(Known("f.pth", POLYNOMIAL)) == Cosine()
-    with pytest.raises(CimError, match=r"f\.pth: holds no polynomial; .*--poly.*`cimtool fit`"):
+    with pytest.raises(CimError, match=r"f\.pth: holds no polynomial; .*poly.*`cimtool fit`"):
         PcmePoly.trained(Known("f.pth", None, 0.5, 1.0))
     with pytest.raises(CimError, match=r'f\.pth: does not say a and b, which head "csd" needs'):
         Csd.trained(Known("f.pth", POLYNOMIAL, 0.5, None))

@@ -103,22 +103,22 @@ def test_a_loss_that_diverges_stops_and_keeps_the_best(small_trunk: DemoFiles) -
 
 
 def test_a_batch_of_more_than_all_rows_is_refused(small_trunk: DemoFiles) -> None:
-    with pytest.raises(CimError, match="--batch is 4096 and there are 450 texts to learn from"):
+    with pytest.raises(CimError, match="batch is 4096 and there are 450 texts to learn from"):
         tuned(small_trunk, FineTuning(batch=4096))
 
 
 def test_a_target_without_noise_needs_a_model_named(small_trunk: DemoFiles) -> None:
-    with pytest.raises(CimError, match=r'"isaac-rram-128" has no \[noise\].*--noise-model'):
+    with pytest.raises(CimError, match=r'"isaac-rram-128" has no \[noise\].*noise_model'):
         tuned(small_trunk, noise=DieNoise())
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"epochs": 0}, "--epochs is 0; expected an integer of at least 1"),
-        ({"batch": 1}, "--batch is 1; expected an integer of at least 2"),
-        ({"learning_rate": float("nan")}, "--learning-rate is nan; expected more than 0"),
-        ({"seed": -1}, "--seed is -1; expected 0 to 2.63 - 1"),
+        ({"epochs": 0}, "epochs is 0; expected an integer of at least 1"),
+        ({"batch": 1}, "batch is 1; expected an integer of at least 2"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; expected more than 0"),
+        ({"seed": -1}, "seed is -1; expected 0 to 2.63 - 1"),
     ],
 )
 def test_options_out_of_range_are_refused(given: dict[str, float], message: str) -> None:

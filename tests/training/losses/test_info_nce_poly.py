@@ -57,5 +57,5 @@ def test_the_loss_goes_on_falling_where_the_polynomial_rises() -> None:
 
 
 def test_without_a_polynomial() -> None:
-    with pytest.raises(CimError, match='loss "info-nce-poly" needs a polynomial; expected --poly'):
+    with pytest.raises(CimError, match='loss "info-nce-poly" needs a polynomial; expected poly'):
         InfoNcePoly().objective(Task(3, 3, 1))
