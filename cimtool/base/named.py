@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import pkgutil
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
@@ -35,6 +37,12 @@ def unknown(what: str, name: str, known: Iterable[str]) -> CimError:
     return ArgumentError(
         '{} "{}" is not known: {}{}', what, name, ", ".join(names), nearest(name, names)
     )
+
+
+def register_modules(package: str, path: Iterable[str]) -> None:
+    """Import all modules of a package, so that the classes in them register themselves."""
+    for module in pkgutil.iter_modules(path):
+        importlib.import_module(f"{package}.{module.name}")
 
 
 class Named:

@@ -12,7 +12,7 @@ from cimtool.bundle.matcher import open_bundle
 from cimtool.deployment.compilation import trained_model
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Builder, Program
-from cimtool.loading.calibration_rows import check_unseen
+from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.data import Data, embeddings_in, read_data
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.verification.run import check_gallery
@@ -151,7 +151,7 @@ def bundle_subject(folder: Path | str, data: Data, seen_rows: bool) -> Subject:
     rows = read_data(data, card)
     require_rivals(rows)
     if not seen_rows:
-        check_unseen(bundle, rows)
+        require_unseen(bundle.calibration, rows, bundle.name)
     check_gallery(bundle, rows)
     trained = bundle.stages[0].program
     return Subject(bundle.name, "compiled", card.head, trained, bundle.program, rows, card.warnings)

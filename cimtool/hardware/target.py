@@ -26,6 +26,7 @@ from cimtool.hardware.geometry import (
 )
 from cimtool.hardware.keys import KEYS, Keys, decided, in_table
 from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.shipped import targets_folder
 
 
 @in_table("input")
@@ -174,15 +175,6 @@ class Target(Table):
     def from_json(cls, values: Mapping[str, Any], where: str) -> Target:
         """Read what `to_json` returned; CimError starting with `where` if it is not valid."""
         return validated(cls, values, where)
-
-
-def targets_folder() -> Path:
-    """Return the folder of shipped targets: in an installed package, else in the checkout."""
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "targets", package.parent / "targets"):
-        if folder.is_dir():
-            return folder
-    raise CimError(f"{package / 'targets'}: there is no such folder; reinstall cimtool")
 
 
 def target_names() -> list[str]:

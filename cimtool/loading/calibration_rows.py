@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +16,6 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
-
-if TYPE_CHECKING:
-    from cimtool.bundle.bundle import Bundle
 
 Digests = npt.NDArray[np.uint64]
 
@@ -36,11 +32,6 @@ def row_digests(rows: Array) -> Digests:
 def calibration_digests(text: Array, video: Array) -> dict[str, Digests]:
     """What a bundle keeps of its calibration rows [n, width]: digests by modality, sorted."""
     return {"text": np.unique(row_digests(text)), "video": np.unique(row_digests(video))}
-
-
-def check_unseen(bundle: Bundle, data: Embeddings) -> None:
-    """Raise CimError where rows of `data`, as `read_data` returns it, calibrated the bundle."""
-    require_unseen(bundle.calibration, data, bundle.name)
 
 
 def require_unseen(known: Mapping[str, Digests], data: Embeddings, name: str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.bundle.bundle import ModelCard
 from cimtool.loading.embeddings import (
     Embeddings,
     embeddings_of,
@@ -17,14 +17,37 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.loading.features import kind_of
 from cimtool.loading.modality import modality_rows
-from cimtool.loading.model import Model
 
 File = Path | str
 Data = File | tuple[File, File] | Embeddings | Mapping[str, Array]
 """Embeddings as a file, a pair of files (text first), as read, or as arrays by name."""
 
 
-def read_data(data: Data, model: Model | ModelCard) -> Embeddings:
+class Expects(Protocol):
+    """What is known of the model that embeddings are for."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        ...
+
+    @property
+    def text_width(self) -> int:
+        """Extent of a text row."""
+        ...
+
+    @property
+    def video_width(self) -> int:
+        """Extent of a video row."""
+        ...
+
+    @property
+    def unit_rows(self) -> bool:
+        """Whether rows are expected at unit norm."""
+        ...
+
+
+def read_data(data: Data, model: Expects) -> Embeddings:
     """Embeddings of any form, checked against the model's widths, unit rows where expected."""
     read = embeddings_in(data)
     require_width(read, model.text_width, model.video_width, model.name)
@@ -40,7 +63,7 @@ def embeddings_in(data: Data) -> Embeddings:
     return read_embeddings(*files_of(data))
 
 
-def read_text(data: Data, model: ModelCard) -> Array:
+def read_text(data: Data, model: Expects) -> Array:
     """Text rows [n, width] of embeddings of any form, checked as `read_data` does."""
     return modality_rows(data, "text", model.text_width, model.name, model.unit_rows)
 

@@ -26,7 +26,7 @@ from cimtool.loading.embeddings import (
     read_embeddings,
 )
 from cimtool.loading.layer_map import LayerMap, read_layer_map
-from cimtool.loading.layout import recognise
+from cimtool.loading.layouts import recognise
 from cimtool.loading.npy import npz_names, read_npy, read_npz
 from cimtool.loading.onnx_file import describe_onnx
 from cimtool.loading.polynomial import (

@@ -11,7 +11,7 @@ from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.layer_map import LayerMap, read_layer_map
-from cimtool.loading.layout import Layout, Projector, recognise
+from cimtool.loading.layouts import Layout, Projector, recognise
 from cimtool.loading.onnx_tower import read_onnx_tower
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.score import DEFAULT_HEAD, Score, Wanted, read_score

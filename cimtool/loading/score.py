@@ -11,7 +11,7 @@ import numpy as np
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.ir.heads import Head, Known, Tower, has_variance
-from cimtool.loading.layout import Layout
+from cimtool.loading.layouts import Layout
 from cimtool.loading.polynomial import parse_polynomial
 from cimtool.reference.surrogate import Polynomial
 
@@ -136,8 +136,6 @@ def statistics_note(layout: str, width: int) -> str | None:
 
     `layout` is its name, `width` the extent of mu.
     """
-    from cimtool.loading import layouts  # noqa: F401  (importing the folder registers its classes)
-
     known = Layout.family.get(layout, Layout)  # projectors that are ONNX files have none
     if (divisors := known.statistics(width)) == (1.0, 1.0):
         return None

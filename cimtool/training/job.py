@@ -13,14 +13,13 @@ import torch
 
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import sha256
-from cimtool.loading import layouts  # noqa: F401  (importing the folder registers its classes)
 from cimtool.loading.data import Data, embeddings_in
 from cimtool.loading.embeddings import Embeddings, with_unit_rows
-from cimtool.loading.layout import Layout
+from cimtool.loading.layouts import Layout
 from cimtool.simulation.torch_device import device_of
 from cimtool.training.held_out import HELD_OUT, Split, split, with_validation
-from cimtool.training.loss import Loss, find_loss
-from cimtool.training.model import Model, find_model
+from cimtool.training.losses import Loss
+from cimtool.training.models import Model
 from cimtool.training.optimisation import Optimisation
 from cimtool.training.options import by_kind, with_options
 from cimtool.training.pairs import Pairs, check_batches
@@ -175,7 +174,7 @@ def _require_one_class(rows: Embeddings) -> None:
 
 def _model(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Model:
     name = wanted.model or (MODEL if start is None else start.model())
-    kind = find_model(name)
+    kind = Model.named(name, "model")
     known = {} if start is None else _options_of(kind, start)
     return with_options(kind, "model", name, {**known, **options})
 
@@ -193,7 +192,7 @@ def _options_of(kind: type[Model], start: Start) -> dict[str, Any]:
 def _loss(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Loss:
     has_poly = wanted.poly is not None or (start is not None and start.poly is not None)
     name = wanted.loss or ("info-nce-poly" if has_poly else "info-nce")
-    kind = find_loss(name)
+    kind = Loss.named(name, "loss")
     if wanted.poly is not None and not kind.needs_polynomial:
         raise ArgumentError('{poly} is given, and loss "{}" has no polynomial; expected none', name)
     return with_options(kind, "loss", name, options)

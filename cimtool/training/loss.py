@@ -116,10 +116,3 @@ class Loss(Named):
     def objective(self, task: Task) -> Objective:
         """Return the objective for a task; its own parameters draw from torch's generator."""
         raise NotImplementedError
-
-
-def find_loss(name: str) -> type[Loss]:
-    """Return the loss registered as `name`; CimError with the nearest name for an unknown one."""
-    from cimtool.training import losses  # noqa: F401  (importing the folder registers its classes)
-
-    return Loss.named(name, "loss")

@@ -50,10 +50,3 @@ class Model(Named):
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:
         """The options that show in the weights of saved towers, by their keys."""
         return {}
-
-
-def find_model(name: str) -> type[Model]:
-    """Return the model registered as `name`; CimError with the nearest name for an unknown one."""
-    from cimtool.training import models  # noqa: F401  (importing the folder registers its classes)
-
-    return Model.named(name, "model")

@@ -15,11 +15,11 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import LayerMap
-from cimtool.loading.layout import recognise
+from cimtool.loading.layouts import recognise
 from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.training.held_out import Split
-from cimtool.training.model import Model, find_model
+from cimtool.training.models import Model
 from cimtool.training.towers import TwoTower
 
 
@@ -66,7 +66,6 @@ class Start:
     def model(self) -> str:
         """The name of the model that trains this layout; CimError where none does."""
         layout = recognise(self.text, self.video)
-        find_model("trunk")  # the family is complete once one of it is asked for
         names = [name for name, model in Model.family.items() if model.layout == layout.name]
         if layout.name in names or len(names) == 1:
             return layout.name if layout.name in names else names[0]

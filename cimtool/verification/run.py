@@ -22,7 +22,7 @@ from cimtool.emit.runtime import Session
 from cimtool.hardware.target import Target
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.calibration_rows import check_unseen
+from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.loading.score import statistics_note
 from cimtool.reference.queries import limit_metrics, once
@@ -104,7 +104,7 @@ def measure(
     times = () if noise is None else times_of(bundle, noise)
     require_rivals(data)
     if not seen_rows:
-        check_unseen(bundle, data)
+        require_unseen(bundle.calibration, data, bundle.name)
     check_gallery(bundle, data)
     found = evaluate(bundle.stages, bundle.model, data, references, say)
     bits = _check_bits(bundle, data, found, say)

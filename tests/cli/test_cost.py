@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from cimtool import api
-from cimtool.hardware.target import target_names, targets_folder
+from cimtool.hardware.shipped import targets_folder
+from cimtool.hardware.target import target_names
 from cimtool.training.demo_data import DemoFiles
 
 Run = Callable[..., Any]

@@ -12,7 +12,8 @@ from cimtool.costs.published import check_published, compare_published, full_arr
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.totals import Cost
 from cimtool.hardware.placement import layout
-from cimtool.hardware.target import Target, load_target, target_names, targets_folder
+from cimtool.hardware.shipped import targets_folder
+from cimtool.hardware.target import Target, load_target, target_names
 
 POINTS = [
     (name, point.name) for name in target_names() for point in load_target(name).operating_points

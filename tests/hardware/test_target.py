@@ -12,7 +12,8 @@ from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import slice_count
 from cimtool.hardware.describe import describe
 from cimtool.hardware.settings import resolve
-from cimtool.hardware.target import Target, load_target, target_names, targets_folder
+from cimtool.hardware.shipped import targets_folder
+from cimtool.hardware.target import Target, load_target, target_names
 
 SHIPPED = [
     "acim-7nm-tsmc",

@@ -13,7 +13,6 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import CALIBRATION, read_bundle
 from cimtool.loading.calibration_rows import (
     calibration_digests,
-    check_unseen,
     require_unseen,
     row_digests,
 )
@@ -77,9 +76,9 @@ def test_a_bundle_keeps_the_rows_it_was_calibrated_on(
         "text": 96,
         "video": 96,
     }
-    check_unseen(bundle, read_embeddings(small_trunk.eval))
+    require_unseen(bundle.calibration, read_embeddings(small_trunk.eval), bundle.name)
     with pytest.raises(CimError, match=r"calibration.npz: small@isaac-rram-128 was calibrated on"):
-        check_unseen(bundle, read_embeddings(small_trunk.calibration))
+        require_unseen(bundle.calibration, read_embeddings(small_trunk.calibration), bundle.name)
 
 
 def test_rows_are_compared_as_the_model_takes_them(
@@ -91,7 +90,7 @@ def test_rows_are_compared_as_the_model_takes_them(
     twice, eightfold = ({name: factor * value for name, value in rows.items()} for factor in (2, 8))
     bundle = api.compile(small_two_branch.projectors, calibration=twice, output=tmp_path / "b")
     with pytest.raises(CimError, match=r"on 96 of its 96 text rows and 96 of its 96 video rows"):
-        check_unseen(bundle, api.read_data(eightfold, bundle.model))
+        require_unseen(bundle.calibration, api.read_data(eightfold, bundle.model), bundle.name)
 
 
 def test_a_programmed_bundle_knows_them_too(small_trunk: DemoFiles, tmp_path: Path) -> None:

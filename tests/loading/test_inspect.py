@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 from safetensors.torch import save_file
 
 from cimtool.base.errors import CimError
-from cimtool.hardware.target import target_names, targets_folder
+from cimtool.hardware.shipped import targets_folder
+from cimtool.hardware.target import target_names
 from cimtool.loading.inspect import Facts, format_facts, inspect
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.models.two_branch import two_branch_checkpoint

@@ -20,6 +20,7 @@ from cimtool.hardware.noise.programming import Programming
 from cimtool.hardware.noise.read import Read
 from cimtool.hardware.noise.stuck import Stuck
 from cimtool.hardware.noise.times import parse_time
+from cimtool.hardware.shipped import targets_folder
 
 
 class Noise(Table):
@@ -102,8 +103,6 @@ class Noise(Table):
 
 def presets_folder() -> Path:
     """The folder of shipped noise models, beside the targets."""
-    from cimtool.hardware.target import targets_folder
-
     return targets_folder() / "noise"
 
 

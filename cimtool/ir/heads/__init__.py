@@ -5,12 +5,9 @@ A head says what is stored of an item and how two items are scored, as graphs of
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
+from cimtool.base.named import register_modules
 from cimtool.ir.heads.base import Head, Known, Span, Tower, assemble, encoder, has_variance, plus
 
 __all__ = ["Head", "Known", "Span", "Tower", "assemble", "encoder", "has_variance", "plus"]
 
-for module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{module.name}")
+register_modules(__name__, __path__)

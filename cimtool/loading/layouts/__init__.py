@@ -2,8 +2,50 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from cimtool.base.errors import CimError
+from cimtool.base.named import nearest, register_modules
+from cimtool.loading.layout import Layout, Projector
+from cimtool.loading.weights import Weights
 
-for module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{module.name}")
+__all__ = ["Layout", "Projector", "recognise"]
+
+register_modules(__name__, __path__)
+
+
+def recognise(text: Weights, video: Weights) -> type[Layout]:
+    """Return the layout of both projectors.
+
+    Raises CimError where none fits or the two differ, and for a layer that the map names and the
+    layout does not have.
+    """
+    found = [_recognised(weights) for weights in (text, video)]
+    if found[0] is not found[1]:
+        raise CimError(
+            f'{text.file}: {text.prefix} is of layout "{found[0].name}" and {video.prefix} of '
+            f'"{found[1].name}"; expected one layout'
+        )
+    layout = found[0]
+    for modality, weights in (("text", text), ("video", video)):
+        for role in weights.named.layers:
+            if role not in layout.layers:
+                raise CimError(
+                    f"{weights.named.file}: {modality}.{role} is no layer of layout "
+                    f'"{layout.name}": {", ".join(layout.layers)}{nearest(role, layout.layers)}'
+                )
+    return layout
+
+
+def _recognised(weights: Weights) -> type[Layout]:
+    found: list[type[Layout]] = [
+        layout for layout in Layout.family.values() if layout.recognises(weights)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = " and ".join(sorted(layout.name for layout in found))
+        raise CimError(f"{weights.file}: {weights.prefix} looks like layouts {names} at once")
+    known = "; ".join(f"{name}: {Layout.family[name].description}" for name in Layout.family)
+    raise CimError(
+        f"{weights.file}: {weights.prefix} is of no known layout (its layers: "
+        f"{', '.join(weights.layers[:8])}); expected {known}"
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from cimtool.base.named import register_modules
+from cimtool.training.loss import Loss
 
-for module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{module.name}")
+__all__ = ["Loss"]
+
+register_modules(__name__, __path__)
