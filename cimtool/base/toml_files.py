@@ -182,4 +182,5 @@ def allowed_text(schema: Mapping[str, Any]) -> str:
         return f"a number above {schema['exclusiveMinimum']:g}"
     if schema["type"] == "array":
         return f"a list, each {allowed_text(schema['items'])}"
-    return {"string": "a text", "boolean": "true or false"}[schema["type"]]
+    words = {"string": "a text", "boolean": "true or false", "object": "a table"}
+    return words[schema["type"]]
