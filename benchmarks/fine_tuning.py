@@ -24,7 +24,6 @@ from harness import parser, report, use_threads
 
 from cimtool.api import prepare
 from cimtool.base.arrays import Array
-from cimtool.bundle.dies import arrays_of
 from cimtool.deployment.compilation import Compilation
 from cimtool.hardware.noise.spec import load_noise
 from cimtool.reference.queries import WAYS, figures, retrieval, retrieved, uncertainties
@@ -80,12 +79,7 @@ def on_dies(case: Case, built: Compilation, wanted: Array, options: argparse.Nam
     own = np.unique(right, return_inverse=True)
     found = []
     for index in range(options.dies):
-        program = on_die(
-            built.stages[-1].program,
-            conditions,
-            index,
-            lambda layer, bits: arrays_of(built.settings.of_layer(layer), bits),
-        ).program
+        program = on_die(built.stages[-1].program, built.settings, conditions, index).program
         logits = Simulator(program).scores(text, case.unseen.image[own[0]])
         off = logits - wanted[: len(text), own[0]]
         found.append((float(np.sqrt(np.square(off).mean())), *recalls(logits, own[1])))

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.bundle.bundle import Bundle
-from cimtool.hardware.noise.die import Arrays
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
-from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.simulation.compensation import Compensation
 from cimtool.simulation.die_program import Conditions, DieProgram, on_die
@@ -69,14 +67,5 @@ def noise_of(target: Target, model: Path | str | None) -> Noise:
 
 def dies(bundle: Bundle, conditions: Conditions, trials: int) -> Iterator[DieProgram]:
     """The bundle's program on dies 0 to `trials` - 1, drawn one after the other."""
-
-    def arrays(layer: str, weight_bits: int) -> Arrays:
-        return arrays_of(bundle.settings.of_layer(layer), weight_bits)
-
-    return (on_die(bundle.program, conditions, index, arrays) for index in range(trials))
-
-
-def arrays_of(settings: Settings, weight_bits: int) -> Arrays:
-    """How a layer with these settings lies on arrays; a gallery's weights have their own bits."""
-    settings = settings.with_weights(weight_bits)
-    return Arrays(settings.weights_across, settings.pairs, settings.on_off_ratio)
+    program, settings = bundle.program, bundle.settings
+    return (on_die(program, settings, conditions, index) for index in range(trials))

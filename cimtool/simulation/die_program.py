@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -19,12 +18,10 @@ from cimtool.hardware.noise.fresh import fresh_noise
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.placement import stored_cells
+from cimtool.hardware.settings import Settings
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.types import Type
 from cimtool.simulation.compensation import Compensation, ReadoutCost, compensated
-
-ArraysOf = Callable[[str, int], Arrays]
-"""How the layer of a name, with weights of so many bits, lies on arrays."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class DieProgram:
     readout: ReadoutCost
 
 
-def on_die(program: Program, conditions: Conditions, index: int, arrays_of: ArraysOf) -> DieProgram:
+def on_die(program: Program, settings: Settings, conditions: Conditions, index: int) -> DieProgram:
     """Draw die `index` and put the program on it; products with the same cells share their errors.
 
     Raises CimError for a layer that the noise does not apply to, and for wires that the first-order
@@ -64,7 +61,7 @@ def on_die(program: Program, conditions: Conditions, index: int, arrays_of: Arra
             op, layer = node.op, graph.layer(node)
             assert isinstance(op, CrossbarMvm)
             owner = stored[layer]
-            arrays = arrays_of(owner, op.crossbar.weight_bits)
+            arrays = arrays_of(settings, owner, op.crossbar.weight_bits)
             place = Place(layer, owner, arrays)
             noisy, cost = _layer(op, builder.types[inputs[0]], place, conditions, index)
             costs.append(cost)
@@ -76,6 +73,12 @@ def on_die(program: Program, conditions: Conditions, index: int, arrays_of: Arra
     if not costs:
         raise CimError("the program has no layer on crossbars, so no die can be drawn for it")
     return DieProgram(replace(program, **placed), sum(costs, ReadoutCost()))
+
+
+def arrays_of(settings: Settings, layer: str, weight_bits: int) -> Arrays:
+    """Where a layer lies on arrays; the weights of a gallery have bits of their own."""
+    own = settings.of_layer(layer).with_weights(weight_bits)
+    return Arrays(own.weights_across, own.pairs, own.on_off_ratio)
 
 
 @dataclass(frozen=True)

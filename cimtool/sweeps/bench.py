@@ -15,11 +15,9 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.dies import arrays_of
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.deployment.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.hardware.levels import level_notes
-from cimtool.hardware.noise.die import Arrays
 from cimtool.hardware.noise.times import time_text
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.ir.program import MODALITIES, Program
@@ -225,9 +223,6 @@ def _dies(
         notes.append(f'target "{build.target.name}" has no [noise], so no dies were drawn')
         return ()
 
-    def arrays(layer: str, weight_bits: int) -> Arrays:
-        return arrays_of(build.settings.of_layer(layer), weight_bits)
-
     found = []
     try:
         for time in request.times:
@@ -235,7 +230,7 @@ def _dies(
             trials = [
                 bench.references.metrics(scored(die, bench.data))
                 for die in (
-                    on_die(program, conditions, index, arrays).program
+                    on_die(program, build.settings, conditions, index).program
                     for index in range(request.trials)
                 )
             ]

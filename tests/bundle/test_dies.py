@@ -10,13 +10,14 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
-from cimtool.bundle.dies import MOST_TRIALS, NoiseOptions, arrays_of, conditions_of, dies
+from cimtool.bundle.dies import MOST_TRIALS, NoiseOptions, conditions_of, dies
 from cimtool.hardware.noise.die import Arrays
 from cimtool.hardware.noise.mvm import NoisyMvm
-from cimtool.hardware.settings import resolve
+from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.program import Graph
-from cimtool.simulation.die_program import on_die
+from cimtool.simulation import die_program
+from cimtool.simulation.die_program import arrays_of, on_die
 from cimtool.training.demo_data import DemoFiles
 
 DEVICES = """
@@ -42,7 +43,7 @@ def test_weights_lie_on_arrays_as_the_target_says(
     target: str, across: int | None, pairs: str
 ) -> None:
     settings = resolve(load_target(target), None, {})
-    found = arrays_of(settings, settings.weight_bits)
+    found = arrays_of(settings, "text.fc1", settings.weight_bits)
     assert (found.across, found.pairs) == (across, pairs)
 
 
@@ -72,7 +73,7 @@ def on_arrays(graph: Graph) -> dict[str, NoisyMvm]:
 
 
 def test_products_with_the_same_cells_share_a_die_but_not_their_reads(
-    small_trunk: DemoFiles, tmp_path: Path
+    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
@@ -101,16 +102,17 @@ def test_products_with_the_same_cells_share_a_die_but_not_their_reads(
     assert (apart.cells.slices[0].digits != one.cells.slices[0].digits).any()
     asked: dict[str, int] = {}
 
-    def arrays(layer: str, weight_bits: int) -> Arrays:
+    def arrays(settings: Settings, layer: str, weight_bits: int) -> Arrays:
         asked[layer] = weight_bits
-        return arrays_of(bundle.settings.of_layer(layer), weight_bits)
+        return arrays_of(settings, layer, weight_bits)
 
-    on_die(bundle.program, conditions, 0, arrays)
+    monkeypatch.setattr(die_program, "arrays_of", arrays)
+    on_die(bundle.program, bundle.settings, conditions, 0)
     assert asked["score.s.mu2"] == apart.crossbar.weight_bits > asked["score.mu.mu"]
     assert "score.mus.mu" not in asked
 
 
 def test_a_gallery_lies_on_arrays_by_the_bits_of_its_own_weights() -> None:
     settings = resolve(load_target("isaac-rram-128"), None, {})
-    assert arrays_of(settings, 8).across == 32
-    assert arrays_of(settings, 15).across == 16
+    assert arrays_of(settings, "score.mu", 8).across == 32
+    assert arrays_of(settings, "score.mu", 15).across == 16

@@ -10,7 +10,6 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.progress import silent
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.noise.die import Arrays
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.passes.pipeline import compile_program
@@ -67,14 +66,10 @@ class Compiler:
         if self.conditions is None:
             return [Simulator(compiled.program).scores(text, video)]
         dies = (
-            on_die(compiled.program, self.conditions, index, self._arrays)
+            on_die(compiled.program, self.job.settings, self.conditions, index)
             for index in range(TRIAL_DIES)
         )
         return [Simulator(die.program).scores(text, video) for die in dies]
-
-    def _arrays(self, layer: str, weight_bits: int) -> Arrays:
-        own = self.job.settings.of_layer(layer).with_weights(weight_bits)
-        return Arrays(own.weights_across, own.pairs, own.on_off_ratio)
 
 
 def with_weights(graph: Graph, weights: Weights) -> Graph:
