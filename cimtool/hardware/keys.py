@@ -32,6 +32,7 @@ ConverterBits = Annotated[int, Field(ge=1, le=16)]
 CellBits = Annotated[int, Field(ge=1, le=8)]
 AccumulatorBits = Annotated[int, Field(ge=8, le=63)]
 Count = Annotated[int, Field(ge=1)]
+Spares = Annotated[int, Field(ge=0)]
 OrUnlimited = Field(description="an integer of at least 1 (leave the key out for unlimited)")
 OnOffRatio = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(ge=-(1 << 20), le=1 << 20, allow_inf_nan=False)]
@@ -139,6 +140,11 @@ class Keys(Table):
     unused_rows: UnusedRows = key(
         "Whether rows without weights are off or driven.", "array.unused_rows", default="off"
     )
+    spare_columns: Spares | None = key(
+        "Columns of an array without weights: kept for repair or reference.",
+        "array.spare_columns",
+        default=None,
+    )
     accumulator_bits: AccumulatorBits = key(
         "Bits within which every sum must be proved to fit.", "accumulator.bits", default=32
     )
@@ -191,7 +197,8 @@ class Keys(Table):
         """Weights that lie side by side in one array; None where columns are unlimited."""
         if self.columns is None:
             return None
-        return (self.columns - self.unit_columns) // self.columns_per_weight
+        free = self.columns - self.unit_columns - (self.spare_columns or 0)
+        return free // self.columns_per_weight
 
 
 def key_of(field: FieldInfo) -> Key:

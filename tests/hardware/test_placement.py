@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cimtool import api
+from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.hardware.placement import Placement, placements
 from cimtool.training.demo_data import DemoFiles
 
@@ -77,3 +78,25 @@ def test_cells_used_and_conversions(
 def test_fewer_active_rows_are_read_one_after_another(medium_trunk: DemoFiles) -> None:
     assert first_layer(medium_trunk, "isaac-rram-128").reads == 1
     assert first_layer(medium_trunk, "isaac-rram-128", rows_active=48).reads == 3
+
+
+def test_spare_columns_take_arrays_and_change_no_number(medium_trunk: DemoFiles) -> None:
+    files = medium_trunk
+    plain, spared = (
+        api.prepare(
+            files.projectors,
+            files.poly,
+            calibration=files.calibration,
+            target="isaac-rram-128",
+            spare_columns=spare,
+        )
+        for spare in (None, 15)
+    )
+    layer = placements(spared.stages[-1].program, spared.settings)[0]
+    # 113 of 128 columns hold 28 weights of 4 cells, so 512 columns of weights take 19 arrays.
+    assert (layer.array_columns, layer.column_parts, layer.row_parts) == (28, 19, 2)
+    assert layer.utilisation == pytest.approx(512 * 4 / (19 * 128))
+    one, other = (
+        program_text(made.stages[-1].program, ConstantTable()) for made in (plain, spared)
+    )
+    assert one == other
