@@ -46,7 +46,10 @@ def register_modules(package: str, path: Iterable[str]) -> None:
 
 
 class Named:
-    """Base of a family: `class Base(Named)`, then `class A(Base, name="a")` registers itself."""
+    """Base of a family: `class Base(Named)`, then `class A(Base, name="a")` registers itself.
+
+    A subclass without a name is a base within the family.
+    """
 
     name: ClassVar[str]
     family: ClassVar[dict[str, type[Any]]]
@@ -54,7 +57,8 @@ class Named:
     def __init_subclass__(cls, name: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if name is None:
-            cls.family = {}
+            if Named in cls.__bases__:
+                cls.family = {}
             return
         if name in cls.family:
             raise TypeError(f"two classes of one family are named {name!r}")

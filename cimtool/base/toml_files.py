@@ -7,13 +7,14 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.named import nearest
+from cimtool.base.named import Named, nearest
 
 Location = tuple[int | str, ...]
 
@@ -25,6 +26,33 @@ class Table(BaseModel):
 
 
 AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+class _NameOf:
+    """The type of a text that names a class of a family, whichever classes there are by then."""
+
+    def __init__(self, names: Callable[[], list[str]]):
+        self.names = names
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        text = core_schema.str_schema(strict=True)
+        return core_schema.no_info_after_validator_function(self.check, text)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "enum": self.names()}
+
+    def check(self, name: str) -> str:
+        """Return a known name; an error that says nothing, as its table says what is allowed."""
+        if name not in self.names():
+            raise PydanticCustomError("unknown_name", "unknown name")
+        return name
+
+
+def name_of(family: type[Named], names: Callable[[], list[str]] | None = None) -> Any:
+    """The type of a table's key that holds the name of a class of `family`, or one of `names`."""
+    return Annotated[str, _NameOf(names or (lambda: list(family.family)))]
 
 
 def read_toml(file: Path) -> dict[str, Any]:

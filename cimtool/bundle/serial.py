@@ -15,6 +15,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.hardware import operations  # noqa: F401  (importing it registers all of them)
 from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.op import UNSTORED, Op
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import Type
@@ -157,8 +158,9 @@ def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
         if value.ndim:
             return {"constant": constants.add(name, np.asarray(value))}
         return {"number": _number(value.item())}
-    if isinstance(value, Crossbar):
-        return {"crossbar": dataclasses.asdict(value)}
+    if isinstance(value, StoredWeights):
+        weight = _encoded(value.weight, constants, name)
+        return {"stored": weight, "crossbar": value.crossbar.to_json()}
     if isinstance(value, tuple):
         return [_encoded(item, constants, f"{name}.{i}") for i, item in enumerate(value)]
     return value
@@ -178,6 +180,5 @@ def _decoded(value: Any, constants: Mapping[str, Array]) -> Any:
     if "number" in value:
         number = value["number"]
         return np.asarray(number if isinstance(number, int) else float(number))
-    fields: dict[str, Any] = dict(value["crossbar"])
-    transfer = fields.pop("transfer", None)
-    return Crossbar(**fields, transfer=None if transfer is None else tuple(transfer))
+    weight = _decoded(value["stored"], constants)
+    return StoredWeights(weight, Crossbar.from_json(value["crossbar"]))

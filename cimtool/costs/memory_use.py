@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cimtool.base.errors import ArgumentError
-from cimtool.hardware.crossbar import input_cycles
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import stored_cells
 from cimtool.hardware.settings import Settings
@@ -154,17 +153,17 @@ def _drive(product: str, op: CrossbarMvm) -> Drive:
     crossbar = op.crossbar
     return Drive(
         product,
-        crossbar.input_bits,
-        crossbar.input_encoding,
-        len(input_cycles(crossbar)),
-        crossbar.adc_bits,
+        crossbar.inputs.bits,
+        crossbar.inputs.name,
+        len(crossbar.cycles),
+        crossbar.converter.bits,
         op.steps,
     )
 
 
 def _matrix(op: CrossbarMvm, drives: Sequence[Drive], settings: Settings) -> StoredMatrix:
     rows, items = op.weight.shape
-    own = settings.with_weights(op.crossbar.weight_bits)
+    own = settings.with_weights(op.crossbar.weights.bits)
     return StoredMatrix(
         rows=rows,
         items=items,

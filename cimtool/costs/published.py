@@ -9,11 +9,12 @@ import numpy as np
 
 from cimtool.base.errors import CimError
 from cimtool.costs.rates import Rates, rates_at
-from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.figures import Figure
+from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import Placement, placed
 from cimtool.hardware.settings import Settings
+from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import Target
 
 AGREE = 0.02
@@ -81,25 +82,11 @@ def full_array(rates: Rates) -> tuple[Placement, Settings]:
         raise CimError(f"{rates.target.name}: has no operating point, or an array without limits")
     weight_bits, input_bits = point.weight_bits, point.input_bits
     own = own.model_copy(update={"weight_bits": weight_bits, "input_bits": input_bits})
-    crossbar = Crossbar(
-        rows=height,
-        cell_bits=own.cell_bits,
-        dac_bits=own.dac_bits,
-        encoding=own.encoding,
-        weight_bits=weight_bits,
-        input_encoding=own.input_encoding,
-        input_bits=input_bits,
-        adc_bits=own.adc_bits,
-        rounding=own.rounding,
-        accumulator_bits=own.accumulator_bits,
-        rows_active=own.rows_active,
-        adc_on=own.adc_on,
-        shift_add=own.shift_add,
-        offset_sum=own.offset_sum,
-    )
+    inputs = InputCode.named(own.input_encoding, "input_encoding")(input_bits, own.dac_bits)
+    crossbar = own.crossbar(inputs)
     zeros = np.zeros((height, own.weights_across or 0), np.int64)
     steps = (None,) * crossbar.slices
-    op = CrossbarMvm(zeros, zeros[0], np.ones(zeros.shape[1]), crossbar, steps)
+    op = CrossbarMvm(StoredWeights(zeros, crossbar), zeros[0], np.ones(zeros.shape[1]), steps)
     return placed("array", op, own), own
 
 

@@ -242,9 +242,8 @@ def _bytes_a_value(op: CrossbarMvm) -> int:
     crossbar = op.crossbar
     if op.exact:
         return _byte_planes(int(op.weight.min()), int(op.weight.max()))
-    top = min(crossbar.cell_maximum, (1 << crossbar.weight_bits - 1) - 1)
-    signed = crossbar.encoding == "differential" and crossbar.adc_on == "difference"
-    return crossbar.slices * _byte_planes(-top if signed else 0, top)
+    top = min(crossbar.cell_maximum, (1 << crossbar.weights.bits - 1) - 1)
+    return crossbar.slices * _byte_planes(-top if crossbar.by_difference else 0, top)
 
 
 def _byte_planes(lo: int, hi: int) -> int:

@@ -16,17 +16,8 @@ from cimtool.emit.functions import row_group_mvm
 from cimtool.emit.integers import INT32, byte_planes, zero_point
 from cimtool.emit.row_group_adc import Conversion, row_group_adc
 from cimtool.emit.writer import GraphWriter
-from cimtool.hardware.bounds import column_bounds
-from cimtool.hardware.converter import transfer_shifts
-from cimtool.hardware.crossbar import (
-    Crossbar,
-    Slice,
-    correction,
-    encode_weights,
-    input_cycles,
-    unit_cells,
-    zero_digits,
-)
+from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import mvm_bounds
 from cimtool.ir.types import Type, integer
@@ -45,15 +36,15 @@ def emit_mvm(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
 
     Raises CimError where a row group has more rows than byte products add up in 32 bits.
     """
-    tallest = max(group.stop - group.start for group in op.crossbar.groups(len(op.weight)))
+    tallest = max(group.stop - group.start for group in op.stored.groups)
     if tallest > BYTE_ROWS:
         raise CimError(
             f"array rows: a row group of {tallest} rows cannot be emitted as integer ONNX; "
             f"expected at most {BYTE_ROWS} rows"
         )
-    if op.exact:
+    if op.exact or op.crossbar.law is None:
         return _exact(writer, op, x_type, x)
-    return _converted(writer, op, x)
+    return _converted(writer, op, op.crossbar.law, x)
 
 
 def _exact(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
@@ -63,31 +54,28 @@ def _exact(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
     inputs, weights = byte_planes(writer, x_type, x), constant_planes(op.weight)
     function = row_group_mvm(len(inputs), len(weights), wide)
     values = _product_values(writer, inputs, weights, wide)
-    groups = op.crossbar.groups(len(op.weight))
-    total = _row_groups(writer, function, values, weights, groups)
+    total = _row_groups(writer, function, values, weights, op.stored.groups)
     return _with_bias(writer, total if wide else writer.cast(total, "INT64"), op.bias)
 
 
-def _converted(writer: GraphWriter, op: CrossbarMvm, x: str) -> str:
+def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
     """Converters that round or clip: every slice and cycle of every row group as it is."""
-    crossbar, cycles = op.crossbar, input_cycles(op.crossbar)
-    slices = encode_weights(op.weight, crossbar)
-    groups = crossbar.groups(len(op.weight))
-    idle = _idle(crossbar, len(op.weight))
-    wide = _reach(op, slices) > INT32.max
+    crossbar, stored = op.crossbar, op.stored
+    idle = (crossbar.column_leak * stored.idle_rows)[:, None] * crossbar.zero_digits
+    wide = _reach(op, law) > INT32.max
     kind = "INT64" if wide else "INT32"
     inputs = _input_digits(writer, crossbar, x)
-    columns = [cells.digits for cells in slices]
+    columns = [cells.digits for cells in stored.slices]
     if crossbar.column_leak or crossbar.unit_column:
-        columns.append(np.ones((len(op.weight), 1), np.int64))
-    weights = constant_planes(np.hstack(columns))
-    factors = _slice_factors(op, slices)
+        columns.append(stored.unit_cells.digits)
+    weights = constant_planes(np.hstack(columns).astype(np.int64))
+    factors = _slice_factors(op)
     form = Conversion(
         inputs=len(inputs),
         weights=len(weights),
-        slices=len(slices),
-        cycles=len(cycles),
-        rounding=crossbar.rounding,
+        slices=len(stored.slices),
+        cycles=len(crossbar.cycles),
+        rounding=None if isinstance(law, StaircaseLaw) else law.rounding,
         signed=crossbar.signed_sums,
         scaled=bool((factors != 1).any()),
         leaking=crossbar.column_leak > 0,
@@ -96,40 +84,36 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, x: str) -> str:
         wide=wide,
     )
     values = _product_values(writer, inputs, weights, wide)
-    values |= _converter_values(writer, op, kind) | _shape_values(writer, op, kind)
-    own: list[dict[str, str]] = [{} for _ in groups]
+    values |= _converter_values(writer, op, law, kind) | _shape_values(writer, op, kind)
+    own: list[dict[str, str]] = [{} for _ in stored.groups]
     for r, constants in enumerate(own):
         if form.scaled:
             constants["slice_factors"] = writer.constant(factors[r], kind)
         if form.idle:
             constants["idle"] = writer.constant(idle[r].reshape(-1, 1, 1), kind)
         if form.unit:
-            unit_factors = op.row_sum_factors[r] << _code_shift(crossbar, op.unit_step)
+            unit_factors = stored.row_sum_factors[r] << _level_shift(law, op.unit_step)
             constants["unit_factors"] = writer.constant(unit_factors, kind)
-    total = _row_groups(writer, row_group_adc(form), values, weights, groups, own)
-    return _digital(writer, op, slices, total if wide else writer.cast(total, "INT64"), x)
+    total = _row_groups(writer, row_group_adc(form), values, weights, stored.groups, own)
+    return _digital(writer, op, total if wide else writer.cast(total, "INT64"), x)
 
 
-def _digital(
-    writer: GraphWriter, op: CrossbarMvm, slices: tuple[Slice, ...], total: str, x: str
-) -> str:
+def _digital(writer: GraphWriter, op: CrossbarMvm, total: str, x: str) -> str:
     """Append what the digital side adds to converted sums, int64: sums of inputs, and the bias.
 
     Sums of inputs make good complements and offset weights (unless the unit column does), and take
     off what erased cells leaked; a sum in binary places is then rounded half up.
     """
-    crossbar, groups = op.crossbar, op.crossbar.groups(len(op.weight))
-    counts = np.sum([np.where(s.flipped, -s.sign, s.sign) << s.shift for s in slices], axis=0)
+    crossbar, stored = op.crossbar, op.stored
+    counts = np.sum([s.signs << s.shift for s in stored.slices], axis=0)
     leaked = factors = -crossbar.column_leak * counts.astype(np.int64)
     if not crossbar.unit_column:
-        factors = leaked + (op.row_sum_factors << crossbar.fraction_bits)
-    constant = np.zeros_like(op.bias)
-    if crossbar.input_encoding == "offset":
-        heights = np.array([group.stop - group.start for group in groups], np.int64)
-        ones = heights @ factors + crossbar.idle_rows(len(op.weight)) @ leaked
-        constant = ones << crossbar.input_bits - 1
-    bias = op.bias - correction(op.weight, crossbar)
-    total = _with_row_sums(writer, total, x, factors, groups)
+        factors = leaked + (stored.row_sum_factors << crossbar.fraction_bits)
+    heights = np.array([group.stop - group.start for group in stored.groups], np.int64)
+    ones = heights @ factors + stored.idle_rows @ leaked
+    constant = ones * crossbar.inputs.lift
+    bias = op.bias - stored.correction
+    total = _with_row_sums(writer, total, x, factors, stored.groups)
     if crossbar.fraction_bits:
         return _with_bias(writer, _whole(writer, total, constant, crossbar.fraction_bits), bias)
     return _with_bias(writer, total, bias + constant)
@@ -212,76 +196,58 @@ def _input_digits(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[Input
 
     Two's complement needs no case of its own: its digits are the low bits of any wider integer.
     """
-    if crossbar.shift_add == "analog":
-        return _whole_inputs(writer, crossbar, x)
-    cycles = input_cycles(crossbar)
-    shifts = np.array([shift for shift, _, _ in cycles]).reshape(-1, 1, 1)
-    masks = np.array([(1 << bits) - 1 for _, bits, _ in cycles]).reshape(-1, 1, 1)
+    inputs, cycles = crossbar.inputs, crossbar.cycles
+    if inputs.lift:
+        x = writer.node("Add", x, writer.constant(np.int64(inputs.lift)))
+    lo, hi = crossbar.digit_limits
+    digits_type = integer(("cycles", "n", "K"), lo, hi, 1.0)
+    if crossbar.shift_add == "analog":  # each input is one digit
+        whole = writer.node("Unsqueeze", x, writer.constant(np.array([0])))
+        return byte_planes(writer, digits_type, whole)
     sign = ""
-    if crossbar.input_encoding == "bipolar":
+    if inputs.sign_magnitude:
         one = np.int64(1)
         sign = writer.node("Clip", x, writer.constant(-one), writer.constant(one))
         x = writer.node("Mul", x, sign)
-    elif crossbar.input_encoding == "offset":
-        x = _offset(writer, crossbar, x)
+    shifts = np.array([cycle.shift for cycle in cycles]).reshape(-1, 1, 1)
+    masks = np.array([cycle.mask for cycle in cycles]).reshape(-1, 1, 1)
     unsigned = writer.cast(writer.node("Unsqueeze", x, writer.constant(np.array([0]))), "UINT64")
     shifted = writer.node(
         "BitShift", unsigned, writer.constant(shifts, "UINT64"), direction="RIGHT"
     )
     digits = writer.node("BitwiseAnd", shifted, writer.constant(masks, "UINT64"))
     digits = writer.cast(digits, "INT64")
-    lo, hi = 0, int(masks.max())
     if sign:
-        digits, lo = writer.node("Mul", digits, sign), -hi
-    return byte_planes(writer, integer(("cycles", "n", "K"), lo, hi, 1.0), digits)
+        digits = writer.node("Mul", digits, sign)
+    return byte_planes(writer, digits_type, digits)
 
 
-def _whole_inputs(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[InputPlane]:
-    """Append the inputs as one digit each: their cycles are added before the converter."""
-    if crossbar.input_encoding == "offset":
-        x = _offset(writer, crossbar, x)
-    lo, hi = crossbar.digit_limits
-    digits = writer.node("Unsqueeze", x, writer.constant(np.array([0])))
-    return byte_planes(writer, integer(("cycles", "n", "K"), lo, hi, 1.0), digits)
-
-
-def _offset(writer: GraphWriter, crossbar: Crossbar, x: str) -> str:
-    return writer.node("Add", x, writer.constant(np.int64(1) << crossbar.input_bits - 1))
-
-
-def _idle(crossbar: Crossbar, rows: int) -> IntArray:
-    """What rows without weights add to the column sums [groups, cycles]."""
-    leak = crossbar.column_leak * crossbar.idle_rows(rows)
-    return leak[:, None] * zero_digits(crossbar)
-
-
-def _reach(op: CrossbarMvm, slices: tuple[Slice, ...]) -> int:
+def _reach(op: CrossbarMvm, law: Law) -> int:
     """No integer on the way from column sums to the layer's sum is larger than this."""
-    crossbar, rows = op.crossbar, len(op.weight)
-    columns = [
-        (cells, step, 1 << cells.shift) for cells, step in zip(slices, op.steps, strict=True)
-    ]
+    crossbar, stored = op.crossbar, op.stored
+    factors = [1 << cells.shift for cells in stored.slices]
+    columns = list(zip(stored.bounds, op.steps, factors, strict=True))
     if crossbar.unit_column:
-        most = int(np.abs(op.row_sum_factors).max())
-        columns.append((unit_cells(rows, crossbar), op.unit_step, most))
+        most = int(np.abs(stored.row_sum_factors).max())
+        columns.append((stored.unit_bounds, op.unit_step, most))
     total = 0
-    for cells, step, factor in columns:
-        largest = max(int(np.abs(edge).max()) for edge in column_bounds(cells, crossbar))
+    for bounds, step, factor in columns:
+        largest = max(int(np.abs(edge).max()) for edge in bounds)
         total += (largest + (1 << (step or 0))) * factor
-        if crossbar.transfer is not None:
-            entries = len(crossbar.converter.table[1])
-            total += (entries << _transfer_shifts(step)[1]) * factor
-    drive = sum(1 << shift for shift, _, _ in input_cycles(crossbar))
-    return total * drive * len(crossbar.groups(rows))
+        if isinstance(law, StaircaseLaw):
+            entries = max(len(law.table[1]), *map(abs, law.ends))
+            total += (entries << _threshold_shifts(step)[1]) * factor
+    drive = sum(1 << cycle.shift for cycle in crossbar.cycles)
+    return total * drive * len(stored.groups)
 
 
 def _shape_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, str]:
     """Constants of shift-and-add, and of what cells conduct."""
     crossbar = op.crossbar
-    cycles, width = input_cycles(crossbar), crossbar.slices * op.weight.shape[1]
-    factors = np.array([[sign << shift for shift, _, sign in cycles]])
+    width = crossbar.slices * op.weight.shape[1]
+    factors = crossbar.cycle_factors[None]
     values = {
-        "by_cycle": writer.constant(np.array([len(cycles), -1])),
+        "by_cycle": writer.constant(np.array([len(crossbar.cycles), -1])),
         "by_row": writer.constant(np.array([-1, width + crossbar.unit_column])),
         "cycle_factors": writer.constant(factors, kind),
     }
@@ -293,7 +259,7 @@ def _shape_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, 
     return values
 
 
-def _converter_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, str]:
+def _converter_values(writer: GraphWriter, op: CrossbarMvm, law: Law, kind: str) -> dict[str, str]:
     """Constants of the conversion, each one number or one a column of [slices * N + unit]."""
     steps, width = op.steps, op.weight.shape[1]
     limits = np.iinfo(np.int64 if kind == "INT64" else np.int32)
@@ -308,19 +274,17 @@ def _converter_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[s
         repeats = np.array([width] * len(steps) + [1] * (len(values) - len(steps)))
         return writer.constant(np.repeat(np.array(clipped, np.int64), repeats), stored)
 
-    converter = op.crossbar.converter
-    if converter.transfer is not None:
-        first, table = converter.table
+    if isinstance(law, StaircaseLaw):
+        first, table = law.table
         last = first + len(table) - 1
         return {
             "table": writer.constant(table, kind),
             "lowest": of_columns(lambda step: _table_sum(first, step)),
             "highest": of_columns(lambda step: _table_sum(last, step)),
-            "rise": of_columns(lambda step: 1 << _transfer_shifts(step)[0]),
-            "fall": of_columns(lambda step: _transfer_shifts(step)[1], f"U{kind}"),
+            "rise": of_columns(lambda step: 1 << _threshold_shifts(step)[0]),
+            "fall": of_columns(lambda step: _threshold_shifts(step)[1], f"U{kind}"),
         }
-    lo, hi = converter.limits
-    even = int(converter.rounding == "half-even")
+    lo, hi, even = law.lo, law.hi, int(law.to_even)
     return {
         "half": of_columns(lambda step: (1 << step - 1) - even if step else 0),
         "odd": of_columns(lambda step: 1 << step if step else 0),
@@ -332,26 +296,27 @@ def _converter_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[s
 
 
 def _table_sum(entry: int, step: int | None) -> int:
-    rise, fall = _transfer_shifts(step)
+    rise, fall = _threshold_shifts(step)
     return entry >> rise << fall
 
 
-def _transfer_shifts(step: int | None) -> tuple[int, int]:
+def _threshold_shifts(step: int | None) -> tuple[int, int]:
     if step is None:
-        raise TypeError("every conversion of a measured converter has a step")
-    return transfer_shifts(step)
+        raise TypeError("every conversion by thresholds has a step")
+    return threshold_shifts(step)
 
 
-def _code_shift(crossbar: Crossbar, step: int | None) -> int:
-    """Bits that the conversion leaves for shift-and-add: tables give codes, formulas code << e."""
-    return step or 0 if crossbar.transfer is not None else 0
+def _level_shift(law: Law, step: int | None) -> int:
+    """Bits that conversions leave for shift-and-add: tables give levels, formulas code << e."""
+    return step or 0 if isinstance(law, StaircaseLaw) else 0
 
 
-def _slice_factors(op: CrossbarMvm, slices: tuple[Slice, ...]) -> IntArray:
+def _slice_factors(op: CrossbarMvm) -> IntArray:
     """What a converted sum counts [groups, slices * N]: negative where cells hold complements."""
-    shifts = [s.shift + _code_shift(op.crossbar, e) for s, e in zip(slices, op.steps, strict=True)]
-    signs = [np.where(s.flipped, -s.sign, s.sign) for s in slices]
-    return np.hstack([sign << shift for sign, shift in zip(signs, shifts, strict=True)])
+    law = op.crossbar.law
+    shifts = [0 if law is None else _level_shift(law, step) for step in op.steps]
+    counts = zip(op.stored.slices, shifts, strict=True)
+    return np.hstack([s.signs << s.shift + shift for s, shift in counts])
 
 
 def _with_row_sums(

@@ -24,7 +24,6 @@ from cimtool.emit.taps import (
     taps,
     worst_column,
 )
-from cimtool.hardware.crossbar import encode_weights, input_cycles
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
@@ -223,11 +222,11 @@ def _stimuli(
 
 def _size(op: CrossbarMvm, vectors: int) -> int:
     """Bytes that a layer takes, nearly: its column sums and codes, in both files."""
-    crossbar, (rows, width) = op.crossbar, op.weight.shape
+    crossbar, width = op.crossbar, op.weight.shape[1]
     columns = width * crossbar.slices + crossbar.unit_column
-    count = len(crossbar.groups(rows)) * len(input_cycles(crossbar)) * columns
+    count = len(op.stored.groups) * len(crossbar.cycles) * columns
     bits = sum_bits(op)
-    code = bits if crossbar.adc_bits is None else crossbar.adc_bits
+    code = crossbar.converter.bits or bits
     each = sum(-(-b // 8) + -(-b // 4) + 1 for b in (bits, code))
     return int(vectors * count * each)
 
@@ -239,7 +238,7 @@ def _write_layer(
     op: CrossbarMvm,
     real: Mapping[str, Mapping[str, Array]],
 ) -> None:
-    name, crossbar = graph.layer(node), op.crossbar
+    name = graph.layer(node)
     x, stimuli = _stimuli(graph, node, op, real)
     found = taps(op, x)
     total = layer_sum(op, found.shift_add)
@@ -249,8 +248,8 @@ def _write_layer(
     folder.add(f"{name}.inputs", x, "vector row", known.bits, known.signed, "inputs")
     for tap, values, axes, bits, signed, what in _taps(op, found):
         folder.add(f"{name}.{tap}", values, axes, bits, signed, what)
-    if crossbar.encoding == "offset-flip":
-        flags = np.stack([s.flipped for s in encode_weights(op.weight, crossbar)], axis=1)
+    if op.crossbar.weights.complements:
+        flags = np.stack([s.flipped for s in op.stored.slices], axis=1)
         what = "which columns hold complements: they count cell_maximum * sum of digits - sum"
         axes = "group slice column"
         folder.add(f"{name}.flipped", flags.astype(np.int64), axes, 1, False, what)
@@ -281,7 +280,7 @@ def _taps(op: CrossbarMvm, found: Taps) -> Iterator[tuple[str, IntArray, str, in
     signed = crossbar.signed_sums
     bits = sum_bits(op)
     all_converted = all(step is not None for _, step in converted_columns(op))
-    code_bits = crossbar.adc_bits if all_converted and crossbar.adc_bits else bits
+    code_bits = (crossbar.converter.bits if all_converted else None) or bits
     wide = int(np.abs(found.shift_add).max()).bit_length() + 1
     wide = min(64, max(wide, crossbar.accumulator_bits + crossbar.fraction_bits))
     columns = "vector group cycle column"
@@ -294,21 +293,20 @@ def _taps(op: CrossbarMvm, found: Taps) -> Iterator[tuple[str, IntArray, str, in
 
 def _described(op: CrossbarMvm) -> dict[str, Any]:
     """What a test bench must know of a layer beside its arrays."""
-    crossbar = op.crossbar
-    slices = encode_weights(op.weight, crossbar)
+    crossbar, stored = op.crossbar, op.stored
     return {
         "rows": len(op.weight),
         "columns": op.weight.shape[1],
-        "row_groups": [[group.start, group.stop] for group in crossbar.groups(len(op.weight))],
-        "idle_rows": crossbar.idle_rows(len(op.weight)).tolist(),
+        "row_groups": [[group.start, group.stop] for group in stored.groups],
+        "idle_rows": stored.idle_rows.tolist(),
         "fraction_bits": crossbar.fraction_bits,
         "slices": [
             {"shift": s.shift, "sign": s.sign, "step": step}
-            for s, step in zip(slices, op.steps, strict=True)
+            for s, step in zip(stored.slices, op.steps, strict=True)
         ],
         "unit_step": op.unit_step,
-        "cycles": [{"shift": shift, "sign": sign} for shift, _, sign in input_cycles(crossbar)],
-        "crossbar": asdict(crossbar),
+        "cycles": [{"shift": cycle.shift, "sign": cycle.sign} for cycle in crossbar.cycles],
+        "crossbar": crossbar.to_json(),
     }
 
 

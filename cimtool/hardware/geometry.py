@@ -55,7 +55,8 @@ MOST_ARRAYS = 1 << 24
 
 def check_array(keys: Keys) -> None:
     """Raise ValueError where an array's keys contradict each other."""
-    odd = keys.rows is not None and (keys.encoding != "differential" or keys.rows % 2)
+    code = keys.weight_code
+    odd = keys.rows is not None and (not code.paired or keys.rows % 2)
     if keys.pairs == "rows" and odd:
         raise ValueError(
             f'pairs = "rows" with {keys.rows} rows and encoding = "{keys.encoding}": only a '
@@ -74,10 +75,10 @@ def check_array(keys: Keys) -> None:
                 f"spare_columns = {keys.spare_columns}: must be at most {most}, as one weight "
                 f"takes {keys.columns_per_weight} of the array's {keys.columns} columns"
             )
-    if keys.encoding == "twos-complement" and keys.on_off_ratio is not None:
+    if not code.analog and keys.on_off_ratio is not None:
         raise ValueError(
-            f'on_off_ratio = {keys.on_off_ratio:g}: an array with encoding = "twos-complement" '
-            "adds digitally, so its cells conduct nothing; leave the key out"
+            f'on_off_ratio = {keys.on_off_ratio:g}: an array with encoding = "{code.name}" adds '
+            "digitally, so its cells conduct nothing; leave the key out"
         )
     if keys.offset_sum == "unit-column" and leak_of(keys.on_off_ratio, keys.cell_bits):
         raise ValueError(
@@ -88,17 +89,18 @@ def check_array(keys: Keys) -> None:
 
 def check_meaning(keys: Keys) -> None:
     """Raise ValueError for a choice that means nothing with an encoding."""
-    if keys.adc_on == "polarity" and keys.encoding != "differential":
+    code = keys.weight_code
+    if keys.adc_on == "polarity" and not code.paired:
         raise ValueError(
             f'adc_on = "polarity" with encoding = "{keys.encoding}": only a differential pair has '
             'polarities; expected adc_on = "difference"'
         )
-    if keys.shift_add == "analog" and keys.encoding == "twos-complement":
+    if keys.shift_add == "analog" and not code.analog:
         raise ValueError(
-            'shift_add = "analog": an array with encoding = "twos-complement" adds digitally; '
+            f'shift_add = "analog": an array with encoding = "{keys.encoding}" adds digitally; '
             'expected shift_add = "digital"'
         )
-    if keys.offset_sum == "unit-column" and keys.encoding not in ("offset", "offset-flip"):
+    if keys.offset_sum == "unit-column" and not code.is_offset:
         raise ValueError(
             f'offset_sum = "unit-column" with encoding = "{keys.encoding}": only offset weights '
             'need the sum of the inputs; expected offset_sum = "digital"'

@@ -16,15 +16,20 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from cimtool.base.toml_files import Table
+from cimtool.hardware.converters import Converter
 from cimtool.hardware.crossbar import (
     AdcOn,
-    Encoding,
+    Crossbar,
     OffsetSum,
+    RowTiling,
     ShiftAdd,
     UnusedRows,
-    slice_count,
+    leak_of,
 )
+from cimtool.hardware.input_codes import InputCode, InputEncoding
+from cimtool.hardware.weight_codes import Encoding, WeightCode
 from cimtool.ir.format import Rounding
+from cimtool.ir.types import Type
 
 Bits = Annotated[int, Field(ge=2, le=16)]
 FeatureBits = Annotated[int, Field(ge=4, le=16)]
@@ -37,7 +42,6 @@ OrUnlimited = Field(description="an integer of at least 1 (leave the key out for
 OnOffRatio = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(ge=-(1 << 20), le=1 << 20, allow_inf_nan=False)]
 Thresholds = Annotated[tuple[Threshold, ...] | None, Field(strict=False)]
-InputEncoding = Literal["twos-complement", "offset", "bipolar"]
 Pairs = Literal["columns", "rows"]
 Calibrator = Literal["minmax", "percentile", "mse"]
 WeightRounding = Literal["nearest", "gptq"]
@@ -168,14 +172,45 @@ class Keys(Table):
     )
 
     @property
+    def weight_code(self) -> WeightCode:
+        """How cells hold the weights."""
+        return WeightCode.named(self.encoding, "encoding")(self.weight_bits, self.cell_bits)
+
+    @property
+    def converter(self) -> Converter:
+        """The converter of a column sum: none, a measured one, or one with a formula."""
+        kind = "formula" if self.transfer is None else "measured"
+        kind = "lossless" if self.adc_bits is None else kind
+        return Converter.named(kind, "converter").of(self)
+
+    def input_code(self, x: Type) -> InputCode:
+        """How inputs of a type are driven: those that are never negative without a sign."""
+        code = InputCode.named(self.input_encoding if x.signed else "unsigned", "input_encoding")
+        return code(code.bits_for(int(x.lo.min()), int(x.hi.max())), self.dac_bits)
+
+    def crossbar(self, inputs: InputCode) -> Crossbar:
+        """The arrays of a layer with these values, driven by inputs in a code."""
+        return Crossbar(
+            weights=self.weight_code,
+            inputs=inputs,
+            accumulator_bits=self.accumulator_bits,
+            converter=self.converter,
+            tiling=RowTiling(self.weight_rows, self.rows_active, self.unused_rows),
+            adc_on=self.adc_on,
+            shift_add=self.shift_add,
+            offset_sum=self.offset_sum,
+            leak=leak_of(self.on_off_ratio, self.cell_bits),
+        )
+
+    @property
     def slices(self) -> int:
-        """The number of weight slices, one conversion each."""
-        return slice_count(self.encoding, self.weight_bits, self.cell_bits)
+        """Slices of a weight, one conversion each."""
+        return self.weight_code.slices
 
     @property
     def cells_per_weight(self) -> int:
-        """The physical cells of one weight: its slices, twice that for differential pairs."""
-        return (2 if self.encoding == "differential" else 1) * self.slices
+        """Physical cells of one weight: its slices, twice that where cells come in pairs."""
+        return self.weight_code.cells_per_weight
 
     @property
     def weight_rows(self) -> int | None:
@@ -190,7 +225,7 @@ class Keys(Table):
     @property
     def unit_columns(self) -> int:
         """Columns of an array that hold no weights: one for the inputs' sum, or none."""
-        return int(self.encoding in ("offset", "offset-flip") and self.offset_sum == "unit-column")
+        return int(self.weight_code.is_offset and self.offset_sum == "unit-column")
 
     @property
     def weights_across(self) -> int | None:

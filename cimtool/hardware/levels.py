@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cimtool.hardware.crossbar import slice_count
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 
@@ -17,13 +16,12 @@ def level_notes(target: Target, settings: Settings, layers: Iterable[str]) -> li
     if target.noise is None:
         return []
     own = [settings.of_layer(layer) for layer in layers]
-    kinds = dict.fromkeys((one.encoding, one.weight_bits, one.cell_bits) for one in own)
     notes = []
-    for encoding, weight_bits, cell_bits in kinds:
-        stored = slice_count(encoding, weight_bits, 1)
-        if stored < cell_bits - 1:
+    for code in dict.fromkeys(one.weight_code for one in own):
+        stored = code.stored_bits(code.bits)
+        if stored < code.cell_bits - 1:
             notes.append(
-                f"warning: weight_bits = {weight_bits} uses {2**stored} of the {2**cell_bits} "
+                f"warning: weight_bits = {code.bits} uses {2**stored} of the {2**code.cell_bits} "
                 "levels of a cell, whose noise stays as large: dies lose more than they need to; "
                 f"cell_bits = {stored} uses them all"
             )

@@ -1,4 +1,4 @@
-"""The crossbar product as an operation of a program, and its ONNX form: one call a row group."""
+"""The crossbar product as an operation of a program."""
 
 from __future__ import annotations
 
@@ -8,16 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.hardware.bounds import conversion_error, converted_bounds
-from cimtool.hardware.crossbar import (
-    Crossbar,
-    correction,
-    encode_weights,
-    input_cycles,
-    mvm,
-    row_sum_factors,
-    unit_cells,
-)
+from cimtool.hardware.bounds import Bounds, conversion_error, converted_bounds
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.stored import StoredWeights, mvm
 from cimtool.ir.arithmetic import mvm_bounds
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import INT_LIMIT, RangeError, Type, integer
@@ -31,12 +24,21 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     there is one; None where the converter is lossless.
     """
 
-    weight: IntArray
+    stored: StoredWeights
     bias: IntArray
     scale: Array
-    crossbar: Crossbar
     steps: tuple[int | None, ...]
     unit_step: int | None = None
+
+    @property
+    def weight(self) -> IntArray:
+        """The integer weights [K, N]."""
+        return self.stored.weight
+
+    @property
+    def crossbar(self) -> Crossbar:
+        """How the layer is laid onto arrays."""
+        return self.stored.crossbar
 
     @property
     def accumulator_bits(self) -> int:
@@ -49,32 +51,27 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         return self.unit_step is None and all(step is None for step in self.steps)
 
     @cached_property
-    def row_sum_factors(self) -> IntArray:
-        """How often the sum of a group's encoded inputs is added to each output [groups, N]."""
-        return row_sum_factors(encode_weights(self.weight, self.crossbar), self.crossbar)
-
-    @cached_property
     def _converter_error(self) -> IntArray:
         """Largest error [N] that all conversions of an output together can make.
 
         Raises RangeError where it could leave the 62 bits of the digital unit.
         """
-        total = np.zeros(self.weight.shape[1], np.int64)
-        if self.exact:
+        stored, crossbar = self.stored, self.crossbar
+        total = np.zeros(stored.shape[1], np.int64)
+        law = crossbar.law
+        if self.exact or law is None:
             return total
-        crossbar = self.crossbar
-        drive = sum(1 << shift for shift, _, _ in input_cycles(crossbar))
-        columns = [
-            (cells, step, np.array(1 << cells.shift))
-            for cells, step in zip(encode_weights(self.weight, crossbar), self.steps, strict=True)
+        drive = sum(1 << cycle.shift for cycle in crossbar.cycles)
+        columns: list[tuple[Bounds, int | None, IntArray]] = [
+            (bounds, step, np.array(1 << cells.shift))
+            for bounds, cells, step in zip(stored.bounds, stored.slices, self.steps, strict=True)
         ]
         if self.unit_step is not None:
-            unit = unit_cells(self.weight.shape[0], crossbar)
-            columns.append((unit, self.unit_step, np.abs(self.row_sum_factors)))
+            columns.append((stored.unit_bounds, self.unit_step, np.abs(stored.row_sum_factors)))
         reach = 0.0
-        for cells, step, counts in columns:
+        for bounds, step, counts in columns:
             if step is not None:
-                error = conversion_error(cells, crossbar, step)
+                error = conversion_error(bounds, law, step)
                 reach += float((error.astype(np.float64) * counts).sum(axis=0).max()) * drive
                 if reach >= INT_LIMIT:
                     raise RangeError
@@ -97,18 +94,17 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     @cached_property
     def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:
         """What converters let through [N], without the bias; None where digital terms join them."""
-        crossbar = self.crossbar
-        if self.exact or crossbar.encoding != "differential" or crossbar.column_leak:
+        stored, crossbar = self.stored, self.crossbar
+        if self.exact or crossbar.column_leak or stored.row_sum_factors.any():
             return None
-        lo = hi = -correction(self.weight, crossbar)
-        for cells, step in zip(encode_weights(self.weight, crossbar), self.steps, strict=True):
-            least, most = (b.sum(axis=0) for b in converted_bounds(cells, crossbar, step))
-            for shift, _, sign in input_cycles(crossbar):
-                ends = (least, most) if sign * cells.sign > 0 else (-most, -least)
-                lo = lo + (ends[0] << shift + cells.shift)
-                hi = hi + (ends[1] << shift + cells.shift)
+        lo = hi = -stored.correction
+        for bounds, cells, step in zip(stored.bounds, stored.slices, self.steps, strict=True):
+            least, most = (b.sum(axis=0) for b in converted_bounds(bounds, crossbar, step))
+            for cycle in crossbar.cycles:
+                ends = (least, most) if cycle.sign * cells.sign > 0 else (-most, -least)
+                lo = lo + (ends[0] << cycle.shift + cells.shift)
+                hi = hi + (ends[1] << cycle.shift + cells.shift)
         return lo, hi
 
     def run(self, *inputs: Array) -> Array:
-        crossbar = self.crossbar
-        return mvm(inputs[0], self.weight, crossbar, self.steps, self.unit_step) + self.bias
+        return mvm(inputs[0], self.stored, self.steps, self.unit_step) + self.bias

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.hardware.crossbar import Encoding, InputEncoding, drive_cycles, input_cycles
 from cimtool.hardware.geometry import ChipSpec
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
@@ -38,8 +37,8 @@ class Placement:
     columns: int
     weight_bits: int
     input_bits: int
-    encoding: Encoding
-    input_encoding: InputEncoding
+    encoding: str
+    input_encoding: str
     row_groups: int
     slices: int
     cycles: int
@@ -141,7 +140,7 @@ def stored_cells(graph: Graph) -> dict[str, str]:
 
 def same_cells(one: CrossbarMvm, other: CrossbarMvm) -> bool:
     """Whether two products are with the same stored numbers, in cells of the same kind."""
-    return one.crossbar.weight_bits == other.crossbar.weight_bits and (
+    return one.crossbar.weights == other.crossbar.weights and (
         one.weight is other.weight or np.array_equal(one.weight, other.weight)
     )
 
@@ -151,23 +150,23 @@ def placed(layer: str, op: CrossbarMvm, settings: Settings) -> Placement:
     rows, columns = op.weight.shape
     crossbar = op.crossbar
     # The score in the memory has weights as wide as its gallery needs, not as the settings say.
-    own = settings.with_weights(crossbar.weight_bits)
+    own = settings.with_weights(crossbar.weights.bits)
     height, across = own.weight_rows or rows, own.weights_across or columns
-    groups = crossbar.groups(rows)
+    groups = op.stored.groups
     unit = int(crossbar.unit_column)
     cells_wide = columns * own.cells_per_weight + unit  # of an array as large as the layer
     return Placement(
         layer=layer,
         rows=rows,
         columns=columns,
-        weight_bits=crossbar.weight_bits,
-        input_bits=crossbar.input_bits,
-        encoding=crossbar.encoding,
-        input_encoding=crossbar.input_encoding,
+        weight_bits=crossbar.weights.bits,
+        input_bits=crossbar.inputs.bits,
+        encoding=crossbar.weights.name,
+        input_encoding=crossbar.inputs.name,
         row_groups=len(groups),
         slices=crossbar.slices,
-        cycles=len(input_cycles(crossbar)),
-        drive_cycles=len(drive_cycles(crossbar)),
+        cycles=len(crossbar.cycles),
+        drive_cycles=len(crossbar.inputs.cycles),
         reads=sum(group.start < height for group in groups),
         row_parts=-(-rows // height),
         column_parts=-(-columns // across),
@@ -176,7 +175,7 @@ def placed(layer: str, op: CrossbarMvm, settings: Settings) -> Placement:
         cells_per_weight=own.cells_per_weight,
         unit_columns=unit,
         cells_per_array=(own.rows or rows) * (own.columns or cells_wide),
-        adc_bits=crossbar.adc_bits,
+        adc_bits=crossbar.converter.bits,
         steps=op.steps,
     )
 

@@ -80,10 +80,10 @@ class Settings(Keys):
         for own in self.layers:
             views.append((f"{dotted(('layers', own.pattern))}: ", self._seen([own])))
         for where, view in views:
-            if view.encoding == "twos-complement" and view.adc_bits is not None:
+            if view.adc_bits is not None and not view.weight_code.analog:
                 raise ValueError(
                     f"{where}adc_bits = {view.adc_bits}: encoding = "
-                    '"twos-complement" adds digitally and has no converter; '
+                    f'"{view.encoding}" adds digitally and has no converter; '
                     'say adc_bits = "lossless", or choose another encoding'
                 )
             try:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
 from cimtool.base.toml_files import Table, read_toml, validated
-from cimtool.hardware.converter import measured_thresholds
+from cimtool.hardware.converters import measured_thresholds
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
 from cimtool.hardware.geometry import (
     ArraySpec,
@@ -24,6 +24,7 @@ from cimtool.hardware.geometry import (
     check_geometry,
     check_meaning,
 )
+from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import KEYS, Keys, decided, in_table
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.shipped import targets_folder
@@ -120,24 +121,27 @@ class Target(Table):
                 f"array.arrays = {self.array.arrays}: must be {self.chip.arrays}, the arrays of "
                 "chip.cores x chip.macros_per_core x chip.arrays_per_macro"
             )
-        if keys.encoding == "twos-complement" and keys.adc_bits is not None:
+        if keys.adc_bits is not None and not keys.weight_code.analog:
             raise ValueError(
                 f"adc.bits = {keys.adc_bits}: an array with array.encoding = "
-                '"twos-complement" adds digitally and has no converter; leave [adc] out'
+                f'"{keys.encoding}" adds digitally and has no converter; leave [adc] out'
             )
         return self
 
     def _check_points(self, keys: Keys) -> None:
         """Refuse points of one-bit products where that one bit would be the sign."""
+        weights, inputs = keys.encoding, keys.input_encoding
         for index, point in enumerate(self.operating_points):
-            for key, bits, table, encoding, signed in (
-                ("weight_bits", point.weight_bits, "array", keys.encoding, "differential"),
-                ("input_bits", point.input_bits, "input", keys.input_encoding, "bipolar"),
+            held = keys.weight_code.stored_bits(point.weight_bits)
+            limits = InputCode.named(inputs, "input.encoding").limits(point.input_bits)
+            for key, bits, place, nothing in (
+                ("weight_bits", point.weight_bits, f'array.encoding = "{weights}"', held == 0),
+                ("input_bits", point.input_bits, f'input.encoding = "{inputs}"', not any(limits)),
             ):
-                if bits < 2 and encoding == signed:
+                if nothing:
                     raise ValueError(
                         f"operating_points[{index}].{key} = {bits}: must be at least 2, as one bit "
-                        f'is the sign with {table}.encoding = "{signed}"'
+                        f"is the sign with {place}"
                     )
 
     @property

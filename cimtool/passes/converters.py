@@ -41,7 +41,7 @@ def _fit_graph(graph: Graph, job: Job) -> Graph:
     means = layer_means(graph, job.rows(graph.name)) if _has_converters(graph) else {}
 
     def adjust(name: str, layer: Layer, x: Array) -> tuple[Layer, Array]:
-        if not isinstance(layer, CrossbarMvm) or layer.crossbar.adc_bits is None:
+        if not isinstance(layer, CrossbarMvm) or layer.crossbar.law is None:
             return layer, outputs(graph, name, layer, x)
         steps, unit_step = fit_steps(layer, x[:FIT_ROWS])
         fitted = replace(layer, steps=steps, unit_step=unit_step)
@@ -77,7 +77,7 @@ def refit(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
 
 def _has_converters(graph: Graph) -> bool:
     return any(
-        isinstance(node.op, CrossbarMvm) and node.op.crossbar.adc_bits is not None
+        isinstance(node.op, CrossbarMvm) and node.op.crossbar.law is not None
         for node in graph.nodes
     )
 

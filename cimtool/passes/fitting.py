@@ -9,24 +9,13 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit, map_rows
-from cimtool.hardware.bounds import column_bounds, lossless, unit_lossless
-from cimtool.hardware.converter import transfer_shifts
-from cimtool.hardware.crossbar import (
-    encode_inputs,
-    encode_weights,
-    input_cycles,
-    perfect,
-    unit_cells,
-    zero_digits,
-)
+from cimtool.hardware.bounds import Bounds, lossless
+from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.format import ROUNDINGS
 from cimtool.simulation.kernels.portable import product_kind
 
 CANDIDATES = 8
 """So many steps are tried, down from one whose codes reach beyond every sum that was seen."""
-
-_ROUNDING_CODE = {name: code for code, name in enumerate(ROUNDINGS)}
 
 
 @dataclass(frozen=True)
@@ -44,13 +33,12 @@ class Sums:
     """Exact column sums of a layer for inputs `x` [n, K], a row group at a time."""
 
     def __init__(self, op: CrossbarMvm, x: IntArray):
-        self.op, crossbar = op, op.crossbar
-        rows = len(op.weight)
-        self.groups = crossbar.groups(rows)
-        self.digits = np.stack([cycle.digits for cycle in encode_inputs(x, crossbar)])
-        self.counts = np.array([sign << shift for shift, _, sign in input_cycles(crossbar)])
-        leak = crossbar.column_leak * crossbar.idle_rows(rows)
-        self.idle = leak[:, None] * zero_digits(crossbar)
+        crossbar, stored = op.crossbar, op.stored
+        self.groups = stored.groups
+        self.digits = crossbar.digits(x)
+        self.counts = crossbar.cycle_factors
+        leak = crossbar.column_leak * stored.idle_rows
+        self.idle = leak[:, None] * crossbar.zero_digits
 
     def of_slice(self, conducts: IntArray, bound: int) -> Iterator[Array]:
         """Column sums [cycles, n, N] of every group for cells that conduct so much [K, N]."""
@@ -65,48 +53,49 @@ class Sums:
 
 def slice_candidates(op: CrossbarMvm, x: IntArray) -> Iterator[Candidates | None]:
     """What each slice's candidates err for inputs `x` [n, K]; None where provably lossless."""
-    crossbar, sums = op.crossbar, Sums(op, x)
-    for stored in encode_weights(op.weight, crossbar):
-        if lossless(stored, crossbar):
+    stored, law, sums = op.stored, op.crossbar.law, Sums(op, x)
+    for cells, bounds, held in zip(stored.cells.slices, stored.bounds, stored.slices, strict=True):
+        if law is None or lossless(bounds, op.crossbar):
             yield None
             continue
-        bound = max(int(np.abs(edge).max()) for edge in column_bounds(stored, crossbar))
-        conducts = perfect(stored, crossbar).digits
-        seen = max(int(np.abs(part).max()) for part in sums.of_slice(conducts, bound))
-        steps = _steps(op, seen)
-        errors = np.zeros((len(steps), len(x), op.weight.shape[1]), np.int64)
-        for part, flipped in zip(sums.of_slice(conducts, bound), stored.flipped, strict=True):
-            factor = np.where(flipped, -stored.sign, stored.sign) << stored.shift
-            _add_errors(op, part, bound, sums.counts, factor, steps, errors)
+        bound = _largest(bounds)
+        seen = max(int(np.abs(part).max()) for part in sums.of_slice(cells.digits, bound))
+        steps = _steps(law, seen)
+        errors = np.zeros((len(steps), len(x), stored.shape[1]), np.int64)
+        for part, signs in zip(sums.of_slice(cells.digits, bound), held.signs, strict=True):
+            _add_errors(law, part, bound, sums.counts, signs << held.shift, steps, errors)
         yield Candidates(steps[0], errors)
 
 
 def unit_candidates(op: CrossbarMvm, x: IntArray) -> Candidates | None:
     """What the unit column's candidates err; None where there is none, or it is lossless."""
-    crossbar, rows = op.crossbar, len(op.weight)
-    if not crossbar.unit_column or unit_lossless(rows, crossbar):
+    crossbar, stored, law = op.crossbar, op.stored, op.crossbar.law
+    if law is None or not crossbar.unit_column or lossless(stored.unit_bounds, crossbar):
         return None
-    ones, sums = unit_cells(rows, crossbar), Sums(op, x)
-    bound = max(int(np.abs(edge).max()) for edge in column_bounds(ones, crossbar))
-    parts = [part.astype(np.int64) for part in sums.of_slice(ones.digits, bound)]
-    steps = _steps(op, max(int(np.abs(part).max()) for part in parts))
-    errors = np.zeros((len(steps), len(x), op.weight.shape[1]), np.int64)
-    for part, factor in zip(parts, op.row_sum_factors, strict=True):
+    sums = Sums(op, x)
+    found = sums.of_slice(stored.unit_cells.digits, _largest(stored.unit_bounds))
+    parts = [part.astype(np.int64) for part in found]
+    steps = _steps(law, max(int(np.abs(part).max()) for part in parts))
+    errors = np.zeros((len(steps), len(x), stored.shape[1]), np.int64)
+    for part, factor in zip(parts, stored.row_sum_factors, strict=True):
         for k, step in enumerate(steps):
-            off = (crossbar.converter.codes(part, step) << step) - part
+            off = crossbar.read(part, step) - part
             errors[k] += np.tensordot(sums.counts, off, 1) * factor
     return Candidates(steps[0], errors)
 
 
-def _steps(op: CrossbarMvm, seen: int) -> range:
+def _largest(bounds: Bounds) -> int:
+    return max(int(np.abs(edge).max()) for edge in bounds)
+
+
+def _steps(law: Law, seen: int) -> range:
     """The candidates for sums of at most `seen`."""
-    top = op.crossbar.adc_limits[1]
-    last = max(1, seen.bit_length() - top.bit_length() + 1)
+    last = max(1, seen.bit_length() - law.ends[1].bit_length() + 1)
     return range(max(0, last + 1 - CANDIDATES), last + 1)
 
 
 def _add_errors(
-    op: CrossbarMvm,
+    law: Law,
     sums: Array,
     bound: int,
     counts: IntArray,
@@ -115,28 +104,26 @@ def _add_errors(
     errors: IntArray,
 ) -> None:
     """Add what a row group errs, its cycles counted `counts` and its columns `factor` [N] times."""
-    converter = op.crossbar.converter
-    lo, hi = converter.limits
+    lo, hi = law.ends
     reach = bound + (max(hi, -lo) << steps[-1])
     kind = np.int32 if reach * int(np.abs(counts).sum()) < 1 << 30 else np.int64
-    first, table = converter.table if converter.transfer is not None else (0, np.zeros(0, np.int64))
-    shifts = np.array([transfer_shifts(step) for step in steps])
-    rounding = -1 if converter.rounding is None else _ROUNDING_CODE[converter.rounding]
+    shifts = np.array([threshold_shifts(step) for step in steps])
 
     def part(index: slice) -> None:
         rows, block = sums[:, index], errors[:, index]
         row = np.zeros(sums.shape[2], kind)
-        if rounding < 0:
-            _table_errors(rows, counts, factor, steps[0], shifts, first, table, row, block)
+        if isinstance(law, StaircaseLaw):
+            _table_errors(rows, counts, factor, steps[0], shifts, *law.table, row, block)
         else:
-            _errors(rows, counts, factor, steps[0], lo, hi, rounding, row, block)
+            rounding = law.half, law.to_even
+            _errors(rows, counts, factor, steps[0], lo, hi, *rounding, row, block)
 
     map_rows(part, sums.shape[1], sums.shape[1])
 
 
 @jit
 def _errors(  # type: ignore[no-untyped-def]
-    sums, counts, factor, first, lo, hi, rounding, row, errors
+    sums, counts, factor, first, lo, hi, rounds, to_even, row, errors
 ):
     cycles, rows, width = sums.shape
     integer = row.dtype.type
@@ -144,8 +131,8 @@ def _errors(  # type: ignore[no-untyped-def]
     for i in range(rows):
         for k in range(errors.shape[0]):
             step = integer(first + k)
-            half = integer((1 << (first + k)) >> 1) if rounding < 2 else integer(0)
-            even = rounding == 1 and step > 0
+            half = integer((1 << (first + k)) >> 1) if rounds else integer(0)
+            even = to_even and step > 0
             row[:] = 0
             for c in range(cycles):
                 column = sums[c, i]

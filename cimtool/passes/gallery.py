@@ -19,12 +19,11 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.bounds import lossless
-from cimtool.hardware.crossbar import (
-    encode_weights,
-)
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, MatMul
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
@@ -32,7 +31,6 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph, Node, as_inputs, keep, rewrite
 from cimtool.passes.bias import outputs
 from cimtool.passes.converters import FIT_ROWS, fit_steps, refit
-from cimtool.passes.tile import layout
 from cimtool.simulation.simulator import Runner
 
 FIT_ITEMS = 1024
@@ -85,6 +83,7 @@ class _Programmer:
         self.mapped = {name: name for name in inputs}
         self.products: dict[str, tuple[str, str]] = {}
         self.weights: dict[str, IntArray] = {}
+        self.stored: dict[tuple[str, Crossbar], StoredWeights] = {}
 
     def graph(self) -> Graph:
         """The rebuilt score."""
@@ -162,10 +161,11 @@ class _Programmer:
         except ValueError as error:
             raise CimError(f"{layer}: {error}") from None
         known = self.builder.types[query]
-        crossbar = layout(own, known)
+        crossbar = own.crossbar(own.input_code(known))
+        stored = self.stored.setdefault((items, crossbar), StoredWeights(weight, crossbar))
         unit = known.unit * self.score.types[items].unit
         bias = np.zeros(weight.shape[1], np.int64)
-        op = CrossbarMvm(weight, bias, unit, crossbar, (None,) * crossbar.slices)
+        op = CrossbarMvm(stored, bias, unit, (None,) * crossbar.slices)
         return self.builder.add(name, op, query)
 
 
@@ -179,13 +179,13 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
     what converters may add no longer fits the accumulator.
     """
     layers = {n.name: n.op for n in graph.nodes if isinstance(n.op, CrossbarMvm)}
-    if all(op.crossbar.adc_bits is None for op in layers.values()):
+    if all(op.crossbar.law is None for op in layers.values()):
         return graph
     values = _values(graph, queries)
 
     def fitted(node: Node) -> Node:
         op = layers.get(node.name)
-        if op is None or op.crossbar.adc_bits is None:
+        if op is None or op.crossbar.law is None:
             return node
         x = values[node.inputs[0]]
         known = None if right is None else right.by_name[node.name].op
@@ -217,13 +217,14 @@ def _with_steps(op: CrossbarMvm, x: IntArray, right: Op | None) -> CrossbarMvm:
     some = np.unique(np.linspace(0, items - 1, min(items, FIT_ITEMS)).astype(np.int64))
     weight = op.weight[:, some]
     if isinstance(right, CrossbarMvm):
-        top = (1 << op.crossbar.weight_bits - 1) - 1
+        top = (1 << op.crossbar.weights.bits - 1) - 1
         weight = np.hstack([weight, np.clip(right.weight, -top, top)])
-    sample = replace(op, weight=weight, bias=np.zeros(weight.shape[1], np.int64))
+    stored = StoredWeights(weight, op.crossbar)
+    sample = replace(op, stored=stored, bias=np.zeros(weight.shape[1], np.int64))
     steps, unit_step = fit_steps(sample, x)
     # What no column of the sample can clip may still be clipped in another, or the reverse.
     steps = tuple(
-        None if lossless(cells, op.crossbar) else step or 0
-        for step, cells in zip(steps, encode_weights(op.weight, op.crossbar), strict=True)
+        None if lossless(bounds, op.crossbar) else step or 0
+        for step, bounds in zip(steps, op.stored.bounds, strict=True)
     )
     return replace(op, steps=steps, unit_step=unit_step)

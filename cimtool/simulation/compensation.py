@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.hardware.crossbar import input_cycles
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.ir.format import round_half_up
 from cimtool.ir.types import Type
@@ -59,7 +58,7 @@ def compensated(
     factors = _factors(before, after, [s.shift for s in now.cells.slices], scope)
     crossbar = now.crossbar
     groups, slices = factors.shape[:2]
-    conversions = READOUT_ROWS * len(input_cycles(crossbar)) * groups * slices * factors.shape[2]
+    conversions = READOUT_ROWS * len(crossbar.cycles) * groups * slices * factors.shape[2]
     cost = ReadoutCost(2 * READOUT_ROWS, 2 * conversions)
     return replace(now, factors=factors), cost
 

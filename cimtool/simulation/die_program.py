@@ -19,6 +19,7 @@ from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.placement import stored_cells
 from cimtool.hardware.settings import Settings
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.types import Type
 from cimtool.simulation.compensation import Compensation, ReadoutCost, compensated
@@ -61,7 +62,7 @@ def on_die(program: Program, settings: Settings, conditions: Conditions, index: 
             op, layer = node.op, graph.layer(node)
             assert isinstance(op, CrossbarMvm)
             owner = stored[layer]
-            arrays = arrays_of(settings, owner, op.crossbar.weight_bits)
+            arrays = arrays_of(settings, owner, op.crossbar.weights.bits)
             place = Place(layer, owner, arrays)
             noisy, cost = _layer(op, builder.types[inputs[0]], place, conditions, index)
             costs.append(cost)
@@ -105,11 +106,12 @@ def _layer(
 
 
 def _check(crossbar: Crossbar, layer: str) -> None:
-    if crossbar.encoding == "twos-complement":
+    if not crossbar.weights.analog:
         raise ArgumentError(
-            '{}: its arrays add digitally (encoding = "twos-complement"), so there is no analog '
-            "noise to draw; leave {noise} out",
+            '{}: its arrays add digitally (encoding = "{}"), so there is no analog noise to draw; '
+            "leave {noise} out",
             layer,
+            crossbar.weights.name,
         )
     if crossbar.unit_column:
         raise CimError(
@@ -122,7 +124,7 @@ def noisy_layer(
 ) -> NoisyMvm:
     """One layer on a die, without compensation, for inputs of type `x`."""
     noise = conditions.noise
-    drawn = draw(op.weight, op.crossbar, place.arrays, noise, die, place.cells)
+    drawn = draw(op.stored, place.arrays, noise, die, place.cells)
     known = op.infer(x)
     shape = (op.weight.shape[1],)
     bounds = [np.broadcast_to(edge, shape) for edge in (known.lo, known.hi)]
@@ -145,25 +147,21 @@ def _errors(op: NoisyMvm, noise: Noise, place: Place, die: Die) -> ConverterErro
     if noise.adc is None or len(steps) < len(op.fine_steps):
         return None
     sharing = noise.adc.columns_per_converter
-    converters = converter_numbers(
-        op.perfect.weight.shape, op.crossbar, place.arrays.across, sharing
-    )
+    converters = converter_numbers(op.perfect.stored, place.arrays.across, sharing)
     return draw_errors(noise.adc, die.numbers("adc", place.cells), converters, steps)
 
 
-def converter_numbers(
-    shape: tuple[int, ...], crossbar: Crossbar, across: int | None, sharing: int
-) -> IntArray:
+def converter_numbers(stored: StoredWeights, across: int | None, sharing: int) -> IntArray:
     """The converter of each column [groups, slices, N]: neighbours in an array share one."""
-    rows, width = shape
-    slices = crossbar.slices
+    rows, width = stored.shape
+    slices = stored.crossbar.slices
     side = min(across or width, width)
     columns = np.arange(width)
     inside = (columns % side)[None, :] * slices + np.arange(slices)[:, None]
     per_array = -(-side * slices // sharing)
     of_array = columns // side * per_array + inside // sharing
-    height = crossbar.rows or rows
-    bands = np.array([group.start // height for group in crossbar.groups(rows)])
+    height = stored.crossbar.tiling.height or rows
+    bands = np.array([group.start // height for group in stored.groups])
     per_band = -(-width // side) * per_array
     numbers: IntArray = bands[:, None, None] * per_band + of_array[None]
     return numbers

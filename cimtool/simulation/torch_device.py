@@ -12,17 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
-from cimtool.hardware.converter import TRANSFER_BITS
-from cimtool.hardware.crossbar import (
-    Cells,
-    Crossbar,
-    correction,
-    input_cycles,
-    perfect_cells,
-    zero_digits,
-)
+from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
+from cimtool.hardware.crossbar import Cells, Crossbar
+from cimtool.hardware.input_codes import Cycle
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import TORCH
@@ -179,9 +173,8 @@ def _crossbar_mvm(op: CrossbarMvm, types: tuple[Type, ...], device: torch.device
         product = exact_product(int(types[0].magnitude), largest, op.weight.shape[0])
         weight, bias = _constant(op.weight, device), _constant(op.bias, device)
         return lambda x: product(x, weight) + bias
-    cells = perfect_cells(op.weight, op.crossbar)
-    arrays = cells_kernel(cells, op.crossbar, op.steps, op.unit_step, device)
-    base = _constant(op.bias - correction(op.weight, op.crossbar), device)
+    arrays = cells_kernel(op.stored.cells, op.crossbar, op.steps, op.unit_step, device)
+    base = _constant(op.bias - op.stored.correction, device)
     return lambda x: arrays(x) + base
 
 
@@ -194,20 +187,22 @@ def cells_kernel(
 ) -> Kernel:
     """The form of `cells_mvm` that takes and returns int64 tensors on `device`."""
     height = cells.slices[0].digits.shape[0]
-    groups, idle = crossbar.groups(height), crossbar.idle_rows(height)
+    groups, idle = crossbar.tiling.groups(height), crossbar.tiling.idle(height)
     finer = cells.fraction_bits - crossbar.fraction_bits
-    largest = max(int(np.abs(column.digits).max()) for column in cells.slices)
+    largest = max(int(np.abs(column.digits.astype(np.int64)).max()) for column in cells.slices)
     digit = max(map(abs, crossbar.digit_limits))
     tallest = max(group.stop - group.start for group in groups)
     product = exact_product(digit, largest, tallest)
-    stored = [[_constant(s.digits[group], device) for s in cells.slices] for group in groups]
+    stored = [
+        [_constant(s.digits[group].astype(np.int64), device) for s in cells.slices]
+        for group in groups
+    ]
     flipped = [[_constant(s.flipped[r], device) for s in cells.slices] for r in range(len(groups))]
-    convert = _converter(crossbar, device)
-    zeros = zero_digits(crossbar)
+    convert = _converter(crossbar.law, device)
 
     def run(x: Tensor) -> Tensor:
         total = torch.zeros(len(x), stored[0][0].shape[1], dtype=torch.int64, device=device)
-        for digits, shift, sign, zero in _cycles(x, crossbar, zeros):
+        for digits, cycle, zero in _cycles(x, crossbar):
             for r, group in enumerate(groups):
                 driven = digits[:, group]
                 summed = driven.sum(1, keepdim=True)
@@ -221,48 +216,40 @@ def cells_kernel(
                     step = steps[k]
                     p = (p if step is None else convert(p, step + finer)) - leak
                     p = torch.where(flipped[r][k], crossbar.cell_maximum * row_sum - p, p)
-                    total += sign * column.sign * (p << (shift + column.shift))
-                if crossbar.offset_weights:
-                    total -= sign * (row_sum << (crossbar.weight_bits - 1 + shift))
+                    total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
+                total -= cycle.factor * crossbar.weights.offset * row_sum
         return total + (1 << cells.fraction_bits >> 1) >> cells.fraction_bits
 
     return run
 
 
-def _cycles(
-    x: Tensor, crossbar: Crossbar, zeros: IntArray
-) -> Iterator[tuple[Tensor, int, int, int]]:
-    """(digits [n, K], shift, sign, digit of a zero) of each conversion, as `encode_inputs`."""
-    if crossbar.input_encoding == "offset":
-        x = x + (1 << crossbar.input_bits - 1)
-    if crossbar.shift_add == "analog":
-        yield x, 0, 1, int(zeros[0])
-        return
+def _cycles(x: Tensor, crossbar: Crossbar) -> Iterator[tuple[Tensor, Cycle, int]]:
+    """(digits [n, K], cycle, digit of a zero) of each conversion, as `Crossbar.digits`."""
+    x = x + crossbar.inputs.lift
     sign = torch.ones_like(x)
-    if crossbar.input_encoding == "bipolar":
+    if crossbar.inputs.sign_magnitude:
         sign, x = torch.sign(x), torch.abs(x)
-    for (shift, bits, weight), zero in zip(input_cycles(crossbar), zeros, strict=True):
-        yield sign * (x >> shift & (1 << bits) - 1), shift, weight, int(zero)
+    for cycle, zero in zip(crossbar.cycles, crossbar.zero_digits, strict=True):
+        yield sign * (x >> cycle.shift & cycle.mask), cycle, int(zero)
 
 
-def _converter(crossbar: Crossbar, device: torch.device) -> Callable[[Tensor, int], Tensor]:
-    """`codes << step` of int64 column sums."""
-    if crossbar.adc_bits is None:
+def _converter(law: Law | None, device: torch.device) -> Callable[[Tensor, int], Tensor]:
+    """What int64 column sums are taken for at a step."""
+    if law is None:
         return lambda p, step: p
-    converter = crossbar.converter
-    lo, hi = converter.limits
-    if converter.transfer is not None:
-        edges = _constant(converter.thresholds, device)
+    if isinstance(law, StaircaseLaw):
+        edges, levels = (_constant(part, device) for part in (law.thresholds, law.levels))
         return lambda p, step: (
-            torch.bucketize(p << TRANSFER_BITS, edges << step, right=True) + lo << step
+            levels[torch.bucketize(p << THRESHOLD_BITS, edges << step, right=True)] << step
         )
+    uniform = law
 
     def convert(p: Tensor, step: int) -> Tensor:
-        half = 1 << step >> 1 if converter.rounding != "floor" else 0
+        half = 1 << step >> 1 if uniform.half else 0
         codes = p + half >> step
-        if converter.rounding == "half-even" and step > 0:
+        if uniform.to_even and step > 0:
             tie = (codes << step) == p + half
             codes = torch.where(tie, codes & -2, codes)
-        return codes.clamp(lo, hi) << step
+        return codes.clamp(uniform.lo, uniform.hi) << step
 
     return convert

@@ -14,12 +14,12 @@ from cimtool.costs.rates import rates_at
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import layout, placed
 from cimtool.hardware.settings import LayerSettings, Settings
+from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import Target
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.ir.types import Type, integer
-from cimtool.passes.tile import layout as crossbar_of
 
 CostName = Literal["arrays", "conversions", "energy"]
 ORDER: dict[CostName, tuple[CostName, CostName]] = {
@@ -96,8 +96,9 @@ class Hardware:
         for layer, (op, x) in self.layers.items():
             lo, hi = integer_limits(bits[Knob(layer, "activation_bits")], x.signed)
             own = settings.of_layer(layer)
-            crossbar = crossbar_of(own, integer(x.shape, lo, hi, 1.0))
-            tiled = replace(op, crossbar=crossbar, steps=(None,) * crossbar.slices)
+            crossbar = own.crossbar(own.input_code(integer(x.shape, lo, hi, 1.0)))
+            stored = StoredWeights(op.weight, crossbar)
+            tiled = replace(op, stored=stored, steps=(None,) * crossbar.slices)
             places.append(placed(layer, tiled, own))
         plan, rates = layout(places, self.target), rates_at(self.target, None)
         energies = [

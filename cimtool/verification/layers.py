@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.hardware.bounds import column_bounds
-from cimtool.hardware.converter import Converter
-from cimtool.hardware.crossbar import Slice, encode_weights, unit_cells
+from cimtool.hardware.bounds import Bounds
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
+from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.format import ROUNDINGS
 from cimtool.ir.program import MODALITIES, Graph, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.fitting import Sums
@@ -150,7 +148,8 @@ def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
             few = slice(0, MEMORY_ITEMS)
             exact = values[value].astype(np.float64) @ op.weight[:, few]
             own = sqnr_db(exact, values[name][:, few])
-            some = replace(op, weight=op.weight[:, few], bias=op.bias[few])
+            stored = StoredWeights(op.weight[:, few], op.crossbar)
+            some = replace(op, stored=stored, bias=op.bias[few])
             sums = column_sums(some, values[value][:SUM_ROWS])
             yield LayerFinding(f"{graph}.{name}", inputs, outputs, None, own, sums)
 
@@ -172,42 +171,40 @@ def column_sums(op: CrossbarMvm, x: IntArray) -> tuple[ColumnSums, ...]:
 
     The unit column comes last where there is one.
     """
-    crossbar, sums = op.crossbar, Sums(op, x)
-    slices = encode_weights(op.weight, crossbar)
-    columns = list(zip(slice_names(op), slices, op.steps, strict=True))
-    if crossbar.unit_column:
-        columns.append(("unit column", unit_cells(len(op.weight), crossbar), op.unit_step))
+    stored, sums = op.stored, Sums(op, x)
+    cells = stored.cells.slices
+    columns = list(zip(slice_names(op), cells, stored.bounds, op.steps, strict=True))
+    if op.crossbar.unit_column:
+        unit = ("unit column", stored.unit_cells, stored.unit_bounds, op.unit_step)
+        columns.append(unit)
     return tuple(_described(op, sums, *column) for column in columns)
 
 
 def slice_names(op: CrossbarMvm) -> list[str]:
     """Names of a layer's slices, least significant first; polarities have a sign."""
     crossbar = op.crossbar
-    if crossbar.encoding == "differential" and crossbar.adc_on == "polarity":
+    if crossbar.columns_by_polarity:
         return [f"slice {k // 2} {'+-'[k % 2]}" for k in range(crossbar.slices)]
     return [f"slice {k}" for k in range(crossbar.slices)]
 
 
 def _described(
-    op: CrossbarMvm, sums: Sums, name: str, stored: Slice, step: int | None
+    op: CrossbarMvm, sums: Sums, name: str, cells: Slice, bounds: Bounds, step: int | None
 ) -> ColumnSums:
-    crossbar = op.crossbar
-    conducts = (stored.digits << crossbar.fraction_bits) + crossbar.column_leak
-    down, up = column_bounds(stored, crossbar)
-    lo, hi = int(down.min()), int(up.max())
-    count = _Count(
-        lo, hi, *(_unclipped(crossbar.converter, step) if step is not None else (lo, hi))
-    )
-    for part in sums.of_slice(conducts, max(-lo, hi)):
+    crossbar, law = op.crossbar, op.crossbar.law
+    lo, hi = int(bounds[0].min()), int(bounds[1].max())
+    unclipped = (lo, hi) if law is None or step is None else law.unclipped(step)
+    count = _Count(lo, hi, *unclipped)
+    for part in sums.of_slice(cells.digits, max(-lo, hi)):
         count.add(part)
     seen, ends = (count.lowest, count.highest), (lo, hi)
-    if step is not None:
-        codes = crossbar.converter.codes(np.array(seen), step)
-        seen, ends = (int(codes[0]), int(codes[1])), crossbar.adc_limits
+    if law is not None and step is not None:
+        codes = law.codes(np.array(seen), step)
+        seen, ends = (int(codes[0]), int(codes[1])), (law.lo, law.hi)
     edges, counts = count.histogram()
     return ColumnSums(
         name,
-        crossbar.adc_bits,
+        crossbar.converter.bits,
         step,
         crossbar.fraction_bits,
         count.conversions,
@@ -223,26 +220,6 @@ def _described(
 def _used(seen: tuple[int, int], ends: tuple[int, int]) -> float:
     """The used part of the range `ends` around 0, on the side where that is larger."""
     return max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0)
-
-
-def _unclipped(converter: Converter, step: int) -> tuple[int, int]:
-    """The lowest and the highest sum that a converter's codes reach.
-
-    A measured table has a last threshold but no end: its last code is taken to be as wide as one
-    step, half of it on each side.
-    """
-    lo, hi = converter.limits
-    rounding = ROUNDINGS[converter.rounding or "half-up"]
-
-    def code(p: int) -> int:
-        return int(rounding(np.asarray(p), np.asarray(step)))
-
-    def end(last: int) -> int:
-        """The first sum whose code, were there no limits, is above this one."""
-        sums = range(last << step, last + 2 << step)
-        return sums.start + bisect_right(sums, last, key=code)
-
-    return end(lo - 1), end(hi) - 1
 
 
 class _Count:

@@ -108,7 +108,7 @@ def test_products_with_the_same_cells_share_a_die_but_not_their_reads(
 
     monkeypatch.setattr(die_program, "arrays_of", arrays)
     on_die(bundle.program, bundle.settings, conditions, 0)
-    assert asked["score.s.mu2"] == apart.crossbar.weight_bits > asked["score.mu.mu"]
+    assert asked["score.s.mu2"] == apart.crossbar.weights.bits > asked["score.mu.mu"]
     assert "score.mus.mu" not in asked
 
 

@@ -8,6 +8,7 @@ import pytest
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings, resolve
+from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Add
 from cimtool.ir.program import MODALITIES, Builder, Program, score_inputs
@@ -53,7 +54,7 @@ def _program(settings: Settings) -> Program:
 def _layer(crossbar: Crossbar, rows: int, columns: int) -> CrossbarMvm:
     weight = np.zeros((rows, columns), np.int64)
     steps = (None,) * crossbar.slices
-    return CrossbarMvm(weight, weight[0], np.ones(columns), crossbar, steps)
+    return CrossbarMvm(StoredWeights(weight, crossbar), weight[0], np.ones(columns), steps)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from cimtool.base.errors import CimError
 from cimtool.costs.memory_use import StoredMatrix, check_chips, memory_use, most_items
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import resolve
+from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import integer
@@ -31,7 +32,10 @@ def gallery(target: Target, items: int, bits: tuple[int, ...] = (8, 8, 15, 15)) 
         weight = np.full((D, items), value, np.int64)
         crossbar = layout(own.model_copy(update={"weight_bits": width}), known)
         op = CrossbarMvm(
-            weight, np.zeros(items, np.int64), np.float64(1.0), crossbar, (None,) * crossbar.slices
+            StoredWeights(weight, crossbar),
+            np.zeros(items, np.int64),
+            np.float64(1.0),
+            (None,) * crossbar.slices,
         )
         builder.add(f"product{index}", op, "text.mu")
     return Graph("score", builder.inputs, tuple(builder.by_name.values()), {})

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from crossbars import crossbar_of
 
 from cimtool.costs.operations import Operations, digital
-from cimtool.hardware.crossbar import Crossbar, Encoding
+from cimtool.hardware.crossbar import Encoding
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Store, Sum
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
@@ -60,9 +62,14 @@ def test_quantising_shifts_rounds_and_limits() -> None:
     [("differential", 0), ("offset", 5), ("twos-complement", 0)],
 )
 def test_behind_arrays_a_bias_and_what_offsets_need(encoding: Encoding, sums: int) -> None:
-    crossbar = Crossbar(4, 1, 8, encoding, 4, "unsigned", 4, None, "half-up", 32)
+    crossbar = crossbar_of(4, 1, 8, encoding, 4, "unsigned", 4, None, "half-up", 32)
     weight = np.arange(10).reshape(5, 2) - 5
-    op = CrossbarMvm(weight, np.zeros(2, np.int64), np.ones(2), crossbar, (None,) * crossbar.slices)
+    op = CrossbarMvm(
+        StoredWeights(weight, crossbar),
+        np.zeros(2, np.int64),
+        np.ones(2),
+        (None,) * crossbar.slices,
+    )
     found = counted(op, "x", types={"x": integer(("n", 5), 0, 15, 1.0)}, n=2)
     # Two row groups by two outputs take the inputs' sum, shifted, off again; twice, for two rows.
     factors = 4 if sums else 0

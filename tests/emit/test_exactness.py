@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from crossbars import changed, crossbar_of
 from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 
@@ -20,6 +21,7 @@ from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Level, Session
 from cimtool.hardware.crossbar import Crossbar, Encoding, InputEncoding, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mul, Sum
 from cimtool.ir.format import Rounding, integer_limits, ratio
 from cimtool.ir.integer import Quantize, Requant
@@ -45,10 +47,10 @@ class Case:
 
 def input_limits(crossbar: Crossbar) -> tuple[int, int]:
     """The inputs that an encoding can carry."""
-    top = 1 << crossbar.input_bits
-    if crossbar.input_encoding == "unsigned":
+    top = 1 << crossbar.inputs.bits
+    if crossbar.inputs.name == "unsigned":
         return 0, top - 1
-    if crossbar.input_encoding == "bipolar":
+    if crossbar.inputs.name == "bipolar":
         return 1 - top // 2, top // 2 - 1
     return -top // 2, top // 2 - 1
 
@@ -78,7 +80,7 @@ def random_crossbar(rng: np.random.Generator) -> Crossbar:
     transfer = None
     if adc_bits is not None and adc_bits <= 10 and rng.integers(4) == 0:
         transfer = random_transfer(rng, adc_bits)
-    return Crossbar(
+    return crossbar_of(
         rows=rows,
         cell_bits=cell_bits,
         dac_bits=int(rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 16])),
@@ -111,11 +113,11 @@ def random_transfer(rng: np.random.Generator, bits: int) -> tuple[int, ...]:
 def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
     """A layer whose converters clip, round, or do neither, slice by slice."""
     K, N = int(rng.choice([1, 2, 7, 17, 40])), int(rng.choice([1, 2, 6]))
-    top = 1 << crossbar.weight_bits - 1
-    lowest = 1 - top if crossbar.encoding == "differential" else -top
+    top = 1 << crossbar.weights.bits - 1
+    lowest = 1 - top if crossbar.weights.name == "differential" else -top
     steps: tuple[int | None, ...] = (None,) * crossbar.slices
     unit_step = None
-    if crossbar.adc_bits is not None:
+    if crossbar.converter.bits is not None:
         # Nothing proves a measured converter lossless: each of its conversions has a step.
         none_of = 0 if crossbar.transfer else 4
         same = bool(rng.integers(2))
@@ -124,7 +126,7 @@ def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
         unit_step = unit if crossbar.unit_column else None
     weight = integers(rng, lowest, top - 1, (K, N))
     bias = rng.integers(-1000, 1000, N) * int(rng.integers(2))
-    return CrossbarMvm(weight, bias, np.ones(N), crossbar, steps, unit_step)
+    return CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(N), steps, unit_step)
 
 
 def random_step(rng: np.random.Generator, crossbar: Crossbar, none_of: int) -> int | None:
@@ -213,14 +215,17 @@ def test_sums_beyond_32_bits_agree(
     encoding: Encoding, input_encoding: InputEncoding, adc_bits: int | None
 ) -> None:
     for cell_bits, dac_bits, coarse in ((8, 16, 12), (3, 3, 1)):
-        crossbar = Crossbar(
+        crossbar = crossbar_of(
             None, cell_bits, dac_bits, encoding, 16, input_encoding, 16, adc_bits, "half-up", 62
         )
         step = None if adc_bits is None else coarse
         weight = np.full((40, 2), 2**15 - 1)
         weight[:, 1] *= -1
         layer = CrossbarMvm(
-            weight, np.zeros(2, np.int64), np.ones(2), crossbar, (step,) * crossbar.slices
+            StoredWeights(weight, crossbar),
+            np.zeros(2, np.int64),
+            np.ones(2),
+            (step,) * crossbar.slices,
         )
         lo, hi = input_limits(crossbar)
         case = layer_case(layer, np.ones(()), np.array([[lo] * 40, [hi] * 40], np.float32))
@@ -235,8 +240,10 @@ def test_column_sums_beyond_32_bits_agree(rounding: Rounding, adc_bits: int, ste
     weight = rng.integers(-(2**15) + 1, 2**15, (300, 3))
     weight[:, 0], weight[:, 1] = 2**15 - 1, -(2**15) + 1
     for encoding in ("differential", "offset-flip"):
-        crossbar = Crossbar(None, 8, 16, encoding, 16, "bipolar", 16, adc_bits, rounding, 62)
-        layer = CrossbarMvm(weight, np.zeros(3, np.int64), np.ones(3), crossbar, (step, step))
+        crossbar = crossbar_of(None, 8, 16, encoding, 16, "bipolar", 16, adc_bits, rounding, 62)
+        layer = CrossbarMvm(
+            StoredWeights(weight, crossbar), np.zeros(3, np.int64), np.ones(3), (step, step)
+        )
         lo, hi = input_limits(crossbar)
         rows = rng.integers(lo, hi + 1, (4, 300)).astype(np.float32)
         rows[0], rows[1], rows[2] = hi, lo, 0
@@ -262,17 +269,17 @@ FEATURES = (
 
 def features(crossbar: Crossbar) -> list[str]:
     """What a converting crossbar has of FEATURES."""
-    assert crossbar.adc_bits is not None
+    assert crossbar.converter.bits is not None
     present = {
         crossbar.rounding or "table": True,
         "rows active": crossbar.rows_active is not None,
-        "polarity": crossbar.encoding == "differential" and crossbar.adc_on == "polarity",
+        "polarity": crossbar.weights.name == "differential" and crossbar.adc_on == "polarity",
         "analog": crossbar.shift_add == "analog",
         "unit column": crossbar.unit_column,
         "leak": crossbar.column_leak > 0,
-        "idle rows": crossbar.column_leak > 0 and crossbar.idle_rows(7).any(),
-        "wide converter": crossbar.adc_bits == 16,
-        "narrow converter": crossbar.adc_bits == 1,
+        "idle rows": crossbar.column_leak > 0 and crossbar.tiling.idle(7).any(),
+        "wide converter": crossbar.converter.bits == 16,
+        "narrow converter": crossbar.converter.bits == 1,
     }
     return [name for name, has in present.items() if has]
 
@@ -284,8 +291,8 @@ def test_random_cases_reach_every_form() -> None:
         case = random_case(seed)
         op = case.graph.by_name["fc"].op
         assert isinstance(op, CrossbarMvm)
-        seen[op.crossbar.encoding] += 1
-        seen[f"inputs {op.crossbar.input_encoding}"] += 1
+        seen[op.crossbar.weights.name] += 1
+        seen[f"inputs {op.crossbar.inputs.name}"] += 1
         for converting in [] if op.exact else features(op.crossbar):
             seen[converting] += 1
         codes = case.graph.by_name["x.codes"].op.run(case.rows)
@@ -299,18 +306,23 @@ def test_random_cases_reach_every_form() -> None:
 @pytest.mark.parametrize("form", ["leak", "unit column", "table", "polarity"])
 def test_a_row_group_is_one_call_of_few_nodes(form: str) -> None:
     """28 row groups of 256 rows make a full-size projector: 2,000 nodes in all, 70 a group."""
-    plain = Crossbar(250, 2, 1, "offset-flip", 8, "offset", 8, 5, "half-even", 62)
+    plain = crossbar_of(250, 2, 1, "offset-flip", 8, "offset", 8, 5, "half-even", 62)
     forms = {
-        "leak": replace(plain, leak=900, unused_rows="driven", cell_bits=8, input_bits=16),
-        "unit column": replace(plain, offset_sum="unit-column"),
-        "table": replace(plain, rounding=None, transfer=tuple(range(8, 31 * 16, 16)), leak=900),
-        "polarity": replace(plain, encoding="differential", adc_on="polarity", cell_bits=1),
+        "leak": changed(plain, leak=900, unused_rows="driven", cell_bits=8, input_bits=16),
+        "unit column": changed(plain, offset_sum="unit-column"),
+        "table": changed(plain, rounding=None, transfer=tuple(range(8, 31 * 16, 16)), leak=900),
+        "polarity": changed(plain, encoding="differential", adc_on="polarity", cell_bits=1),
     }
     hardware = forms[form]
     weight = np.random.default_rng(0).integers(-127, 128, (2048, 2))
     steps = tuple(range(12, 12 + hardware.slices))
     unit_step = 3 if hardware.unit_column else None
-    layer = CrossbarMvm(weight, np.zeros(2, np.int64), np.ones(2), hardware, steps, unit_step)
+    layer = CrossbarMvm(
+        StoredWeights(StoredWeights(weight, hardware), steps),
+        np.zeros(2, np.int64),
+        np.ones(2),
+        unit_step,
+    )
     case = layer_case(layer, np.ones(()), np.ones((2, 2048), np.float32))
     model = onnx_model(case.graph)
     calls = [node for node in model.graph.node if node.op_type.startswith("RowGroupAdc")]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from crossbars import changed, crossbar_of
 from onnx import TensorProto, helper, numpy_helper
 
 from cimtool.base.arrays import Array
@@ -18,6 +18,7 @@ from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Builder
 from cimtool.ir.types import real
@@ -57,12 +58,12 @@ def store(folder: Path, name: str, data: bytes, inputs: Arrays, outputs: Arrays)
 def store_layer(folder: Path, name: str, crossbar: Crossbar, step: int | None) -> None:
     """A layer with full-range weights and inputs, and what the readable reference computes."""
     rng = np.random.default_rng(3)
-    top = 1 << crossbar.weight_bits - 1
+    top = 1 << crossbar.weights.bits - 1
     weight = rng.choice(np.array([1 - top, top - 1, 5]), (K, N))
     steps, bias = (step,) * crossbar.slices, np.zeros(N, np.int64)
     unit_step = step if crossbar.unit_column else None
-    layer = CrossbarMvm(weight, bias, np.ones(N), crossbar, steps, unit_step)
-    signed = crossbar.input_encoding != "unsigned"
+    layer = CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(N), steps, unit_step)
+    signed = crossbar.inputs.name != "unsigned"
     lo, hi = (-127, 127) if signed else (0, 255)
     x = rng.choice(np.array([lo, hi, 3]), (ROWS, K)).astype(np.float32)
     builder = Builder("text", {"x": real(("n", K))})
@@ -112,20 +113,20 @@ def store_bundle(folder: Path, bundle: Bundle, data: Path) -> None:
 def test_files_are_exact_without_vnni(
     tmp_path: Path, small_bundle: Path, small_trunk: DemoFiles
 ) -> None:
-    exact = Crossbar(128, 2, 1, "offset-flip", 8, "unsigned", 8, None, "half-up", 32)
+    exact = crossbar_of(128, 2, 1, "offset-flip", 8, "unsigned", 8, None, "half-up", 32)
     store_layer(tmp_path, "exact-unsigned", exact, None)
-    signed = Crossbar(None, 8, 8, "differential", 8, "bipolar", 8, None, "half-up", 32)
+    signed = crossbar_of(None, 8, 8, "differential", 8, "bipolar", 8, None, "half-up", 32)
     store_layer(tmp_path, "exact-signed", signed, None)
-    sliced = Crossbar(128, 2, 1, "offset-flip", 8, "twos-complement", 8, 6, "half-up", 32)
+    sliced = crossbar_of(128, 2, 1, "offset-flip", 8, "twos-complement", 8, 6, "half-up", 32)
     store_layer(tmp_path, "converted-sliced", sliced, 2)
-    analog = Crossbar(128, 8, 8, "differential", 8, "bipolar", 8, 8, "half-even", 32)
+    analog = crossbar_of(128, 8, 8, "differential", 8, "bipolar", 8, 8, "half-even", 32)
     store_layer(tmp_path, "converted-differential", analog, 11)
-    leaking = replace(sliced, leak=900, unused_rows="driven", input_encoding="offset")
+    leaking = changed(sliced, leak=900, unused_rows="driven", input_encoding="offset")
     store_layer(tmp_path, "converted-leaking", leaking, 13)
-    store_layer(tmp_path, "converted-unit", replace(sliced, offset_sum="unit-column"), 2)
-    whole = replace(analog, shift_add="analog", adc_on="polarity", dac_bits=1)
+    store_layer(tmp_path, "converted-unit", changed(sliced, offset_sum="unit-column"), 2)
+    whole = changed(analog, shift_add="analog", adc_on="polarity", dac_bits=1)
     store_layer(tmp_path, "converted-polarities", whole, 12)
-    table = replace(analog, rounding=None, transfer=tuple(range(5, 255 * 16, 16)))
+    table = changed(analog, rounding=None, transfer=tuple(range(5, 255 * 16, 16)))
     store_layer(tmp_path, "converted-table", table, 11)
     for zeros in ((0, 0), (0, 128), (128, 128)):
         store_product(tmp_path, f"product-{zeros[0]}-{zeros[1]}", signed=False, zeros=zeros)

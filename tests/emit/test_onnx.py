@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnx.inliner
 import pytest
+from crossbars import crossbar_of
 from onnx import ModelProto, TensorProto
 from onnx.reference import ReferenceEvaluator
 
@@ -16,8 +17,8 @@ from cimtool.base.errors import CimError
 from cimtool.emit.onnx import file_bytes, onnx_files, onnx_model
 from cimtool.emit.row_group import BYTE_ROWS
 from cimtool.emit.runtime import Level, Session
-from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program
 from cimtool.ir.types import real
@@ -233,9 +234,9 @@ def test_input_codes(lo: int, hi: int, kind: str) -> None:
 
 
 def test_row_groups_too_tall_for_32_bits_are_refused() -> None:
-    crossbar = Crossbar(None, 8, 8, "differential", 8, "unsigned", 8, None, "half-up", 48)
+    crossbar = crossbar_of(None, 8, 8, "differential", 8, "unsigned", 8, None, "half-up", 48)
     weight = np.ones((BYTE_ROWS + 1, 1), np.int64)
-    layer = CrossbarMvm(weight, np.zeros(1, np.int64), np.ones(1), crossbar, (None,))
+    layer = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(1, np.int64), np.ones(1), (None,))
     builder = Builder("text", {"x": real(("n", BYTE_ROWS + 1))})
     codes = builder.add("codes", Quantize(np.ones(()), 0, 255), "x")
     graph = builder.graph({"sums": builder.add("fc", layer, codes)})

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
+from crossbars import changed, crossbar_of
 
 from cimtool.base.arrays import IntArray
 from cimtool.emit.taps import converted_columns, layer_sum, sum_bits, taps, worst_column
-from cimtool.hardware.crossbar import Crossbar, encode_inputs, encode_weights, perfect_cells
+from cimtool.hardware.crossbar import encode_inputs
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 
-PLAIN = Crossbar(8, 3, 2, "offset-flip", 6, "offset", 5, 4, "half-up", 32)
+PLAIN = crossbar_of(8, 3, 2, "offset-flip", 6, "offset", 5, 4, "half-up", 32)
 FORMS = {
     "plain": PLAIN,
-    "lossless": replace(PLAIN, adc_bits=None),
-    "polarity": replace(PLAIN, encoding="differential", adc_on="polarity", rows_active=3),
-    "analog": replace(PLAIN, encoding="differential", shift_add="analog", input_encoding="bipolar"),
-    "unit column": replace(PLAIN, offset_sum="unit-column", input_encoding="twos-complement"),
-    "leak": replace(PLAIN, leak=900, unused_rows="driven"),
-    "table": replace(PLAIN, rounding=None, transfer=tuple(range(5, 15 * 19, 19))),
-    "digital": replace(PLAIN, encoding="twos-complement", adc_bits=None),
+    "lossless": changed(PLAIN, adc_bits=None),
+    "polarity": changed(PLAIN, encoding="differential", adc_on="polarity", rows_active=3),
+    "analog": changed(PLAIN, encoding="differential", shift_add="analog", input_encoding="bipolar"),
+    "unit column": changed(PLAIN, offset_sum="unit-column", input_encoding="twos-complement"),
+    "leak": changed(PLAIN, leak=900, unused_rows="driven"),
+    "table": changed(PLAIN, rounding=None, transfer=tuple(range(5, 15 * 19, 19))),
+    "digital": changed(PLAIN, encoding="twos-complement", adc_bits=None),
 }
 
 
@@ -31,11 +32,16 @@ def layer(form: str) -> tuple[CrossbarMvm, IntArray]:
     hardware = FORMS[form]
     finest = hardware.fraction_bits
     steps: tuple[int | None, ...] = (None,) * hardware.slices
-    if hardware.adc_bits is not None:
+    if hardware.converter.bits is not None:
         steps = tuple(int(s) for s in finest + rng.integers(1, 4, hardware.slices))
     unit_step = 3 if hardware.unit_column else None
     weight = rng.integers(-31, 32, (21, 4))
-    op = CrossbarMvm(weight, rng.integers(-9, 9, 4), np.ones(4), hardware, steps, unit_step)
+    op = CrossbarMvm(
+        StoredWeights(StoredWeights(weight, hardware), steps),
+        rng.integers(-9, 9, 4),
+        np.ones(4),
+        unit_step,
+    )
     return op, rng.integers(-15, 16, (6, 21))
 
 
@@ -49,10 +55,10 @@ def test_the_last_tap_is_what_the_layer_computes(form: str) -> None:
 def test_each_tap_follows_from_the_one_before(form: str) -> None:
     op, x = layer(form)
     found, crossbar = taps(op, x), op.crossbar
-    cycles, groups = list(encode_inputs(x, crossbar)), crossbar.groups(len(op.weight))
+    cycles, groups = list(encode_inputs(x, crossbar)), crossbar.tiling.groups(len(op.weight))
     width = op.weight.shape[1]
-    cells = perfect_cells(op.weight, crossbar).slices
-    idle = crossbar.column_leak * crossbar.idle_rows(len(op.weight))
+    cells = StoredWeights(op.weight, crossbar).cells.slices
+    idle = crossbar.column_leak * crossbar.tiling.idle(len(op.weight))
     zero = list(encode_inputs(np.zeros((1, 1), np.int64), crossbar))
     for (c, cycle), (r, group) in product(enumerate(cycles), enumerate(groups)):
         np.testing.assert_array_equal(found.digits[:, c], cycle.digits)
@@ -82,9 +88,9 @@ def test_no_input_makes_a_larger_column_sum_than_the_worst(form: str) -> None:
 
 
 def test_a_worst_column_worked_by_hand() -> None:
-    hardware = Crossbar(2, 7, 8, "differential", 8, "bipolar", 4, 4, "half-up", 32)
+    hardware = crossbar_of(2, 7, 8, "differential", 8, "bipolar", 4, 4, "half-up", 32)
     weight = np.array([[1, 5], [-3, 0], [100, 1], [-90, 90]])
-    op = CrossbarMvm(weight, np.zeros(2, np.int64), np.ones(2), hardware, (3,))
-    assert len(encode_weights(weight, hardware)) == 1
+    op = CrossbarMvm(StoredWeights(weight, hardware), np.zeros(2, np.int64), np.ones(2), (3,))
+    assert len(StoredWeights(weight, hardware).slices) == 1
     assert worst_column(op, -7, 7).tolist() == [0, 0, 7, -7]
     assert taps(op, np.array([[0, 0, 7, -7]])).sums.max() == 7 * 190

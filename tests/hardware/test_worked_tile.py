@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cimtool.hardware.converter import measured_thresholds
 
 from cimtool.base.arrays import IntArray
-from cimtool.hardware.converter import measured_thresholds
 from cimtool.hardware.crossbar import (
     Crossbar,
     Encoding,

@@ -8,13 +8,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from crossbars import crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, mvm_bounds, scalar
 from cimtool.ir.format import ratio
 from cimtool.ir.integer import Requant
@@ -51,7 +52,7 @@ def add_crossbar(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
         return add_mvm(b, rng, x, y)
     encodings = ("differential", "offset", "offset-flip")
     inputs = ("twos-complement", "offset", "bipolar") if known.signed else ("unsigned",)
-    crossbar = Crossbar(
+    crossbar = crossbar_of(
         rows=[None, 2, 3][rng.integers(3)],
         cell_bits=int(rng.integers(1, 5)),
         dac_bits=int(rng.integers(1, 5)),
@@ -67,7 +68,7 @@ def add_crossbar(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
     drawn = rng.integers(-2, 6, crossbar.slices).tolist()
     steps = tuple(None if step < 0 else step for step in drawn)
     bias = rng.integers(-99, 99, WIDTH)
-    return b.add("op", CrossbarMvm(weight, bias, np.ones(WIDTH), crossbar, steps), x)
+    return b.add("op", CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(WIDTH), steps), x)
 
 
 def add_sum(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from crossbars import changed, crossbar_of
 
 from cimtool.base.errors import CimError
-from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, Clip, Mul, Mvm, Sum, scalar
 from cimtool.ir.calibration import Calibration, Range
 from cimtool.ir.heads import assemble
@@ -145,12 +146,14 @@ def test_score_must_take_the_features_in_their_order() -> None:
 
 
 def test_an_accumulator_that_could_overflow_is_refused_by_name() -> None:
-    crossbar = Crossbar(None, 8, 8, "differential", 8, "twos-complement", 8, None, "floor", 17)
+    crossbar = crossbar_of(None, 8, 8, "differential", 8, "twos-complement", 8, None, "floor", 17)
     x = integer(("n", 4), -127, 127, 1.0)
 
     def checked(weight: int) -> None:
         builder = Builder("text", {"x": x})
-        layer = CrossbarMvm(np.full((4, 1), weight), np.array([0]), np.ones(1), crossbar, (None,))
+        layer = CrossbarMvm(
+            StoredWeights(np.full((4, 1), weight), crossbar), np.array([0]), np.ones(1), (None,)
+        )
         builder.add("fc1", layer, "x")
         text = builder.graph({"mu": "fc1"})
         video = replace(text, name="video")
@@ -158,7 +161,7 @@ def test_an_accumulator_that_could_overflow_is_refused_by_name() -> None:
         check(Program(text, video, score), "tiled", Level.CROSSBAR)
 
     checked(127)  # 4 * 127 * 127 = 64516 fits 17 bits
-    crossbar = replace(crossbar, accumulator_bits=16)
+    crossbar = changed(crossbar, accumulator_bits=16)
     with pytest.raises(
         CimError, match=r"text\.fc1: its sums need 17 bits and the accumulator has 16; use fewer"
     ):

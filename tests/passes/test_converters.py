@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from crossbars import changed, crossbar_of
 
 from cimtool.api import prepare
 from cimtool.base.arrays import IntArray
@@ -14,6 +15,7 @@ from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Graph, Program, check
 from cimtool.passes.bias import layer_means
 from cimtool.passes.calibrate import calibrate
@@ -81,10 +83,10 @@ def scatter(op: CrossbarMvm, x: IntArray) -> float:
 @pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
 def test_the_step_is_the_one_of_least_error(encoding: str, inputs: str, rounding: str) -> None:
     rng = np.random.default_rng(0)
-    crossbar = Crossbar(None, 8, 8, encoding, 8, inputs, 8, 6, rounding, 32)  # type: ignore[arg-type]
+    crossbar = crossbar_of(None, 8, 8, encoding, 8, inputs, 8, 6, rounding, 32)  # type: ignore[arg-type]
     weight = rng.integers(-127, 128, (30, 5))
     x = np.rint(rng.normal(size=(40, 30)) * 30).astype(np.int64).clip(-127, 127)
-    op = CrossbarMvm(weight, np.zeros(5, np.int64), np.ones(5), crossbar, (None,))
+    op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(5, np.int64), np.ones(5), (None,))
     ((step,), _) = fit_steps(op, x)
     assert step is not None
     (tried,) = slice_candidates(op, x)
@@ -97,19 +99,19 @@ def test_the_step_is_the_one_of_least_error(encoding: str, inputs: str, rounding
     assert scatters[step] <= min(scatters.values()) * 1.0001
 
 
-PLAIN = Crossbar(16, 4, 2, "offset", 8, "twos-complement", 8, 5, "half-up", 32)
+PLAIN = crossbar_of(16, 4, 2, "offset", 8, "twos-complement", 8, 5, "half-up", 32)
 FORMS = {
     "plain": PLAIN,
-    "flipped": replace(PLAIN, encoding="offset-flip"),
-    "fewer rows active": replace(PLAIN, rows_active=5),
-    "polarity": replace(PLAIN, encoding="differential", adc_on="polarity"),
-    "analog": replace(PLAIN, encoding="differential", shift_add="analog", input_encoding="bipolar"),
-    "unit column": replace(PLAIN, encoding="offset-flip", offset_sum="unit-column"),
-    "leak": replace(PLAIN, encoding="offset-flip", leak=900),
-    "leak of idle rows": replace(PLAIN, leak=900, unused_rows="driven", input_encoding="offset"),
-    "leak of polarities": replace(PLAIN, encoding="differential", adc_on="polarity", leak=900),
-    "table": replace(PLAIN, rounding=None, transfer=tuple(range(3, 31 * 17, 17))),
-    "table, leak": replace(PLAIN, rounding=None, transfer=tuple(range(3, 31 * 17, 17)), leak=900),
+    "flipped": changed(PLAIN, encoding="offset-flip"),
+    "fewer rows active": changed(PLAIN, rows_active=5),
+    "polarity": changed(PLAIN, encoding="differential", adc_on="polarity"),
+    "analog": changed(PLAIN, encoding="differential", shift_add="analog", input_encoding="bipolar"),
+    "unit column": changed(PLAIN, encoding="offset-flip", offset_sum="unit-column"),
+    "leak": changed(PLAIN, encoding="offset-flip", leak=900),
+    "leak of idle rows": changed(PLAIN, leak=900, unused_rows="driven", input_encoding="offset"),
+    "leak of polarities": changed(PLAIN, encoding="differential", adc_on="polarity", leak=900),
+    "table": changed(PLAIN, rounding=None, transfer=tuple(range(3, 31 * 17, 17))),
+    "table, leak": changed(PLAIN, rounding=None, transfer=tuple(range(3, 31 * 17, 17)), leak=900),
 }
 
 
@@ -120,7 +122,7 @@ def random_layer(hardware: Crossbar) -> tuple[CrossbarMvm, IntArray]:
     x = np.rint(rng.normal(size=(30, 37)) * 40).astype(np.int64).clip(-127, 127)
     steps = (None,) * hardware.slices
     scale = np.array([1.0, 0.25, 0.5, 1.0])
-    return CrossbarMvm(weight, np.arange(4), scale, hardware, steps), x
+    return CrossbarMvm(StoredWeights(weight, hardware), np.arange(4), scale, steps), x
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -164,11 +166,13 @@ def test_no_other_step_of_one_column_is_better(form: str) -> None:
 def test_units_of_columns_count() -> None:
     """A column of a large unit decides over one of a small unit."""
     rng = np.random.default_rng(8)
-    hardware = replace(PLAIN, encoding="differential", cell_bits=7, adc_bits=4, rows=None)
+    hardware = changed(PLAIN, encoding="differential", cell_bits=7, adc_bits=4, rows=None)
     weight = np.stack([np.full(30, 100), np.full(30, 1)], axis=1)
     x = rng.integers(-60, 60, (50, 30))
     steps = [
-        fit_steps(CrossbarMvm(weight, np.zeros(2), np.array(unit), hardware, (None,)), x)[0][0]
+        fit_steps(
+            CrossbarMvm(StoredWeights(weight, hardware), np.zeros(2), np.array(unit), (None,)), x
+        )[0][0]
         for unit in ((1.0, 1e-3), (1e-3, 1.0))
     ]
     assert None not in steps
@@ -177,9 +181,11 @@ def test_units_of_columns_count() -> None:
 
 def test_slices_are_judged_one_by_one() -> None:
     """Slices of small digits are lossless where others are not."""
-    crossbar = Crossbar(16, 4, 1, "offset", 8, "twos-complement", 8, 7, "half-up", 32)
+    crossbar = crossbar_of(16, 4, 1, "offset", 8, "twos-complement", 8, 7, "half-up", 32)
     weight = np.tile([[15 - 128, 2 - 128]], (16, 1))  # U = 15 and 2: the upper digit is 0
-    op = CrossbarMvm(weight, np.zeros(2, np.int64), np.ones(2), crossbar, (None, None))
+    op = CrossbarMvm(
+        StoredWeights(weight, crossbar), np.zeros(2, np.int64), np.ones(2), (None, None)
+    )
     (low, high), _ = fit_steps(op, np.full((3, 16), -1))
     assert low is not None
     assert high is None
@@ -187,9 +193,9 @@ def test_slices_are_judged_one_by_one() -> None:
 
 def test_bipolar_inputs_drive_a_differential_column_from_both_sides() -> None:
     """Cells of both signs add up where inputs have their signs: 7-bit codes do not hold it."""
-    crossbar = Crossbar(None, 3, 8, "differential", 4, "bipolar", 5, 8, "half-up", 32)
+    crossbar = crossbar_of(None, 3, 8, "differential", 4, "bipolar", 5, 8, "half-up", 32)
     weight = np.array([[7], [-7]])
-    op = CrossbarMvm(weight, np.zeros(1, np.int64), np.ones(1), crossbar, (None,))
+    op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(1, np.int64), np.ones(1), (None,))
     x = np.array([[15, -15], [-15, 15]])  # 15 * 7 + 15 * 7 = 210 is beyond 127
     ((step,), _) = fit_steps(op, x)
     assert step == 1

@@ -206,7 +206,7 @@ def test_sums_must_fit_the_accumulator(small: Compiled) -> None:
 def test_a_layer_of_the_score_has_its_own_converters(small: Compiled) -> None:
     own = resolve(load_target("hermes-pcm-14nm"), None, {"layers": {"score.mu.*": {"adc_bits": 4}}})
     graph = program_gallery(small.program.score, small.video, own)
-    bits = {name: op.crossbar.adc_bits for name, op in layers(graph).items()}
+    bits = {name: op.crossbar.converter.bits for name, op in layers(graph).items()}
     assert bits == {"mu.mu": 4, "mu.mus": 4, "s.s+mu2.s": 8, "s.mu2": 8, "mus.mu": 8}
 
 

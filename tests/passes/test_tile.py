@@ -9,6 +9,7 @@ import pytest
 
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Program, check
 from cimtool.ir.types import integer
 from cimtool.passes.calibrate import calibrate
@@ -46,12 +47,12 @@ def test_a_layer_is_laid_out_as_the_settings_say(models: SimpleNamespace) -> Non
     _, tiled = stages(models.small, job)
     ops = {n.name: n.op for n in tiled.text.nodes if isinstance(n.op, CrossbarMvm)}
     assert ops.keys() == {"fc1", "fc2", "mu", "logvar"}
-    assert (ops["mu"].crossbar.weight_bits, ops["mu"].crossbar.adc_bits) == (6, 5)
-    assert (ops["fc1"].crossbar.weight_bits, ops["fc1"].crossbar.adc_bits) == (8, 8)
+    assert (ops["mu"].crossbar.weights.bits, ops["mu"].crossbar.converter.bits) == (6, 5)
+    assert (ops["fc1"].crossbar.weights.bits, ops["fc1"].crossbar.converter.bits) == (8, 8)
     assert ops["mu"].steps == (None,) * 3
-    assert ops["fc1"].crossbar.input_encoding == "twos-complement"
-    assert ops["fc2"].crossbar.input_encoding == "unsigned"  # after a ReLU
-    assert ops["fc2"].crossbar.input_bits == 8
+    assert ops["fc1"].crossbar.inputs.name == "twos-complement"
+    assert ops["fc2"].crossbar.inputs.name == "unsigned"  # after a ReLU
+    assert ops["fc2"].crossbar.inputs.bits == 8
 
 
 @pytest.mark.parametrize(
@@ -68,8 +69,8 @@ def test_a_sign_and_magnitude_hold_every_input(
 ) -> None:
     settings = models.job(*models.data, target="hermes-pcm-14nm").settings
     crossbar = layout(settings, integer(("n", 3), lo, hi, 1.0))
-    assert (crossbar.input_encoding, crossbar.input_bits) == (encoding, bits)
+    assert (crossbar.inputs.name, crossbar.inputs.bits) == (encoding, bits)
     weight, steps = np.eye(3, dtype=np.int64), (None,) * crossbar.slices
-    op = CrossbarMvm(weight, np.zeros(3, np.int64), np.ones(3), crossbar, steps)
+    op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(3, np.int64), np.ones(3), steps)
     x = np.array([[lo, hi, 0]])
     np.testing.assert_array_equal(op.run(x), x)

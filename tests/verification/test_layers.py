@@ -1,19 +1,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from crossbars import changed, crossbar_of
 
 from cimtool import api
 from cimtool.base.arrays import IntArray
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.emit.taps import converted_columns, taps
-from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.passes.gallery import SCORE_LAYERS
 from cimtool.simulation.simulator import Simulator
@@ -30,18 +30,18 @@ from cimtool.verification.report import plain
 
 from .conftest import HIDDEN, WIDTH, D, MakeBundle, pairs
 
-PLAIN = Crossbar(8, 3, 2, "offset-flip", 6, "offset", 5, 4, "half-up", 32)
+PLAIN = crossbar_of(8, 3, 2, "offset-flip", 6, "offset", 5, 4, "half-up", 32)
 FORMS = {
     "unsigned": PLAIN,
-    "floor": replace(PLAIN, rounding="floor"),
-    "half even": replace(PLAIN, rounding="half-even", adc_bits=3),
-    "lossless": replace(PLAIN, adc_bits=None),
-    "difference": replace(PLAIN, encoding="differential", rows_active=3, adc_bits=3),
-    "polarity": replace(PLAIN, encoding="differential", adc_on="polarity"),
-    "analog": replace(PLAIN, encoding="differential", shift_add="analog", input_encoding="bipolar"),
-    "unit column": replace(PLAIN, offset_sum="unit-column", input_encoding="twos-complement"),
-    "leak": replace(PLAIN, leak=900, unused_rows="driven"),
-    "table": replace(PLAIN, rounding=None, transfer=tuple(range(8, 15 * 16, 16))),
+    "floor": changed(PLAIN, rounding="floor"),
+    "half even": changed(PLAIN, rounding="half-even", adc_bits=3),
+    "lossless": changed(PLAIN, adc_bits=None),
+    "difference": changed(PLAIN, encoding="differential", rows_active=3, adc_bits=3),
+    "polarity": changed(PLAIN, encoding="differential", adc_on="polarity"),
+    "analog": changed(PLAIN, encoding="differential", shift_add="analog", input_encoding="bipolar"),
+    "unit column": changed(PLAIN, offset_sum="unit-column", input_encoding="twos-complement"),
+    "leak": changed(PLAIN, leak=900, unused_rows="driven"),
+    "table": changed(PLAIN, rounding=None, transfer=tuple(range(8, 15 * 16, 16))),
 }
 
 
@@ -49,11 +49,16 @@ def layer(form: str) -> tuple[CrossbarMvm, IntArray]:
     rng = np.random.default_rng(3)
     hardware = FORMS[form]
     steps: tuple[int | None, ...] = (None,) * hardware.slices
-    if hardware.adc_bits is not None:
+    if hardware.converter.bits is not None:
         steps = tuple(int(s) for s in hardware.fraction_bits + rng.integers(1, 4, hardware.slices))
     unit_step = 1 if hardware.unit_column else None
     weight = rng.integers(-31, 32, (21, 4))
-    op = CrossbarMvm(weight, rng.integers(-9, 9, 4), np.ones(4), hardware, steps, unit_step)
+    op = CrossbarMvm(
+        StoredWeights(StoredWeights(weight, hardware), steps),
+        rng.integers(-9, 9, 4),
+        np.ones(4),
+        unit_step,
+    )
     return op, rng.integers(-15, 16, (6, 21))
 
 
@@ -107,9 +112,9 @@ def test_some_forms_clip_and_others_do_not() -> None:
 
 def test_a_slice_by_hand() -> None:
     """One group of three rows and one slice, which holds |W|: sums 7 and 1, then -7 and 2."""
-    hardware = Crossbar(4, 3, 4, "differential", 4, "unsigned", 2, 3, "half-up", 32)
+    hardware = crossbar_of(4, 3, 4, "differential", 4, "unsigned", 2, 3, "half-up", 32)
     weight = np.array([[7, 1], [-7, 2], [0, 3]])
-    op = CrossbarMvm(weight, np.zeros(2, np.int64), np.ones(2), hardware, (1,))
+    op = CrossbarMvm(StoredWeights(weight, hardware), np.zeros(2, np.int64), np.ones(2), (1,))
     (found,) = column_sums(op, np.array([[1, 0, 0], [0, 1, 0]]))
     # In steps of 2, halves up: codes 4 (clipped to 3) and 1, then -3 and 1.
     assert (found.lowest, found.highest, found.conversions) == (-7, 7, 4)
@@ -120,9 +125,9 @@ def test_a_slice_by_hand() -> None:
 
 
 def test_the_used_part_of_a_lossless_range_is_that_of_the_proved_bounds() -> None:
-    hardware = Crossbar(4, 3, 4, "differential", 4, "unsigned", 2, None, None, 32)
+    hardware = crossbar_of(4, 3, 4, "differential", 4, "unsigned", 2, None, None, 32)
     weight = np.array([[7, 1], [-5, 2]])
-    op = CrossbarMvm(weight, np.zeros(2, np.int64), np.ones(2), hardware, (None,))
+    op = CrossbarMvm(StoredWeights(weight, hardware), np.zeros(2, np.int64), np.ones(2), (None,))
     (found,) = column_sums(op, np.array([[1, 1], [0, 2]]))  # sums 2, 3 and -10, 4
     assert (found.clipped, found.step) == (0, None)
     assert found.used == 10 / 15  # bounds are -3 * 5 and 3 * 7

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from cimtool.base.arrays import IntArray
+from cimtool.hardware.converters import Law
 from cimtool.hardware.noise.model import NonIdeality, Redraw, Sigma
 from cimtool.ir.format import round_half_up
 
@@ -56,6 +57,12 @@ class ConverterErrors:
         bow = self.bow[group, k] * arch(p, lowest, span_bits) + (1 << CURVE_BITS >> 1) >> CURVE_BITS
         moved: IntArray = p + scaled + self.offset[group, k] + bow
         return moved
+
+
+def converter_span(law: Law, step: int) -> tuple[int, int]:
+    """Where a converter's range starts, in units of the sums, and bits of how long it is."""
+    lo, hi = law.ends
+    return lo << step, (hi - lo).bit_length() + step
 
 
 def arch(p: IntArray, lowest: int, span_bits: int) -> IntArray:

@@ -13,11 +13,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.compiled import map_rows
-from cimtool.hardware.crossbar import Cells, Crossbar, Slice, encode_weights
+from cimtool.hardware.crossbar import Cells, Crossbar
 from cimtool.hardware.keys import Pairs
+from cimtool.hardware.noise.model import (
+    ArrayNoise,
+    ArrayState,
+    DeviceNoise,
+    DeviceState,
+    NonIdeality,
+)
 from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.stored import StoredWeights, narrow
+from cimtool.hardware.weight_codes import Slice
 
 CELL_BITS = 14
 """What digits and their binary places have together, with a sign and room for errors: two bytes."""
@@ -25,10 +34,21 @@ CELL_BITS = 14
 ROUNDING_SHARE = 1 / 100
 """The most that rounding may add to the mean square error of a die's cells."""
 
-EPOCH = ("flicker", "read")
-"""What is drawn anew for another time of reading."""
+STREAMS = ("programming", "drift", "flicker", "stuck", "adc", "read", "readout")
+"""Purposes of random numbers by the number of their stream; those of others follow."""
 
-PURPOSES = ("programming", "drift", "flicker", "stuck", "adc", "read", "readout")
+
+def stream_of(purpose: str) -> int:
+    """The number of a purpose's stream."""
+    if purpose in STREAMS:
+        return STREAMS.index(purpose)
+    return len(STREAMS) + zlib.crc32(purpose.encode())
+
+
+def per_reading(purpose: str) -> bool:
+    """Whether numbers are drawn anew for another time of reading."""
+    kind = NonIdeality.family.get(purpose)
+    return kind is not None and kind.drawn != "die"
 
 
 @dataclass(frozen=True)
@@ -51,8 +71,8 @@ class Die:
         return int(self._entropy(purpose, layer, ()).generate_state(1, np.uint64)[0])
 
     def _entropy(self, purpose: str, layer: str, place: tuple[int, ...]) -> np.random.SeedSequence:
-        epoch = round(self.seconds * 1000) if purpose in EPOCH else 0
-        where = (self.index, PURPOSES.index(purpose), zlib.crc32(layer.encode()), epoch, *place)
+        epoch = round(self.seconds * 1000) if per_reading(purpose) else 0
+        where = (self.index, stream_of(purpose), zlib.crc32(layer.encode()), epoch, *place)
         return np.random.SeedSequence(self.seed, spawn_key=where)
 
 
@@ -83,17 +103,13 @@ class Devices:
         self.unit = (self.full - self.erased) / top
         self.top = top
         levels = (self.erased + self.unit * np.arange(top + 1)) / noise.devices
-        x = levels / noise.g_max
-        t0 = noise.t0 or 0.0
         self.levels = levels
-        programming, drift, flicker = noise.programming, noise.drift, noise.flicker
-        if programming is not None:
-            self.sigma = programming.deviation(x, noise.g_max, die.seconds)
-        if drift is not None:
-            self.nu, self.nu_sigma = drift.mean.at(x), drift.sigma.at(x)
-        if flicker is not None:
-            self.flicker = flicker.relative(x, die.seconds, t0)
         self.die = die
+        state = DeviceState(levels / noise.g_max, noise.g_max, die.seconds, noise.t0)
+        changes = (
+            (m.name, m.change(state)) for m in noise.mechanisms if isinstance(m, DeviceNoise)
+        )
+        self.changes = [(name, change) for name, change in changes if change is not None]
 
     def asked(self, digits: IntArray) -> FloatArray:
         """What cells that hold `digits` should conduct, in uS."""
@@ -108,51 +124,31 @@ class Devices:
 
     def _deviation(self, digits: IntArray, layer: str, place: tuple[int, ...]) -> FloatArray:
         """What one device conducts beyond what it should, exactly zero where nothing is wrong."""
-        noise, die = self.noise, self.die
         asked = self.levels[digits]
         g = asked.copy()
-        if noise.programming is not None:
-            rng = die.numbers("programming", layer, *place)
-            g += noise.programming.draw(rng, self.sigma[digits])
-            np.maximum(g, 0.0, out=g)
-        if noise.drift is not None and noise.t0 is not None and die.seconds > 0:
-            nu = die.numbers("drift", layer, *place).standard_normal(digits.shape)
-            nu *= self.nu_sigma[digits]
-            nu += self.nu[digits]
-            g *= noise.drift.factor(nu, die.seconds, noise.t0)
-        if noise.flicker is not None:
-            z = die.numbers("flicker", layer, *place).standard_normal(digits.shape)
-            z *= self.flicker[digits]
-            g += np.abs(g) * z
-        g -= asked
-        return g
+        for name, change in self.changes:
+            g = change(g, digits, self.die.numbers(name, layer, *place))
+        return g - asked
 
 
-def draw(
-    weight: IntArray,
-    crossbar: Crossbar,
-    arrays: Arrays,
-    noise: Noise,
-    die: Die,
-    layer: str,
-) -> Drawn:
-    """What the arrays of weights [K, N] conduct on a die; the same for every number of threads."""
-    slices = encode_weights(weight, crossbar)
-    height = crossbar.rows or len(weight)
-    blocks = [slice(s, min(s + height, len(weight))) for s in range(0, len(weight), height)]
+def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: str) -> Drawn:
+    """What the arrays of stored weights conduct on a die; the same for every number of threads."""
+    slices, crossbar, rows = stored.slices, stored.crossbar, len(stored.weight)
+    height = crossbar.tiling.height or rows
+    blocks = [slice(s, min(s + height, rows)) for s in range(0, rows, height)]
     devices = Devices(noise, crossbar.cell_maximum, arrays.on_off_ratio, die)
-    error = np.empty((len(slices), *weight.shape), np.float32)
+    error = np.empty((len(slices), *stored.shape), np.float32)
     variance = None if noise.read is None else np.empty_like(error)
 
     def work(index: int) -> None:
         rows = blocks[index]
         digits = _device_digits(slices, crossbar, rows)
         g = np.stack([devices.conductances(d, layer, index, i) for i, d in enumerate(digits)])
-        if noise.stuck is not None or noise.ir_drop is not None:
+        if any(isinstance(mechanism, ArrayNoise) for mechanism in noise.mechanisms):
             g = _on_arrays(g, digits, slices, crossbar, arrays, devices, layer, index)
         beyond = np.stack([g[i] - devices.asked(d) for i, d in enumerate(digits)])
         beyond /= devices.unit
-        error[:, rows] = beyond[0::2] - beyond[1::2] if _paired(crossbar) else beyond
+        error[:, rows] = beyond[0::2] - beyond[1::2] if crossbar.by_difference else beyond
         if variance is not None and noise.read is not None:
             square = noise.read.sigma**2 / noise.devices * (g / devices.unit) ** 2
             paired = square.reshape(len(slices), -1, *square.shape[1:])
@@ -163,15 +159,10 @@ def draw(
     return Drawn(cells, None if variance is None else tuple(variance))
 
 
-def _paired(crossbar: Crossbar) -> bool:
-    """Whether a converter takes the difference of two devices."""
-    return crossbar.encoding == "differential" and crossbar.adc_on == "difference"
-
-
 def _device_digits(slices: tuple[Slice, ...], crossbar: Crossbar, rows: slice) -> list[IntArray]:
     """The digits of physical cells: of each slice, both polarities where they are subtracted."""
-    digits = [s.digits[rows] for s in slices]
-    if not _paired(crossbar):
+    digits = [s.digits[rows].astype(np.int64) for s in slices]
+    if not crossbar.by_difference:
         return digits
     return [np.maximum(part, 0) for d in digits for part in (d, -d)]
 
@@ -189,7 +180,7 @@ def _on_arrays(
     """Conductances [cells, rows, N] with stuck cells and wires, array by array."""
     noise, die, width = devices.noise, devices.die, g.shape[2]
     across = arrays.across or width
-    pairs = 2 if crossbar.encoding == "differential" else 1
+    pairs = 1 + crossbar.weights.paired
     layout = PhysicalLayout(pairs, len(g) // pairs, arrays.pairs)
     shifts = [s.shift for s in slices for _ in range(len(g) // len(slices))]
     held = np.stack(digits)
@@ -197,21 +188,15 @@ def _on_arrays(
     for number, start in enumerate(range(0, width, across)):
         part = slice(start, start + across)
         cells = layout.cells(g[:, :, part])
-        if noise.stuck is not None:
-            weights = layout.columns(np.exp2(shifts), cells.shape[1])
-            rng = die.numbers("stuck", layer, block, number)
-            wanted = layout.cells(held[:, :, part].astype(np.float64))
-            on, off = noise.stuck.draw(rng, wanted, weights, devices.top)
-            cells = stuck_at(cells, on, off, devices)
-        if noise.ir_drop is not None:
-            cells = noise.ir_drop.effective(cells, layer)
+        wanted = layout.cells(held[:, :, part].astype(np.float64))
+        weights = layout.columns(np.exp2(shifts), cells.shape[1])
+        for one in noise.mechanisms:
+            if isinstance(one, ArrayNoise):
+                rng = die.numbers(one.name, layer, block, number)
+                ends = devices.top, devices.full, devices.erased
+                cells = one.effective(cells, ArrayState(wanted, weights, *ends, rng, layer))
         found[:, :, part] = layout.weights(cells)
     return found
-
-
-def stuck_at(cells: FloatArray, on: BoolArray, off: BoolArray, devices: Devices) -> FloatArray:
-    """Conductances with those of stuck cells in their place."""
-    return np.where(on, devices.full, np.where(off, devices.erased, cells))
 
 
 @dataclass(frozen=True)
@@ -254,7 +239,7 @@ def fraction_of(error: Array, digits: Sequence[IntArray], crossbar: Crossbar) ->
     """
     if not error.any():
         return crossbar.fraction_bits
-    finest = max(0, CELL_BITS - crossbar.cell_bits)
+    finest = max(0, CELL_BITS - crossbar.weights.cell_bits)
     remaining = _remaining(error, digits)
     needed = finest
     if remaining > 0:
@@ -275,19 +260,12 @@ def _remaining(error: Array, digits: Sequence[IntArray]) -> float:
 
 def _cells(slices: tuple[Slice, ...], error: Array, crossbar: Crossbar) -> Cells:
     """Round errors [slices, K, N] in digits to the units in which the die counts."""
-    fraction = fraction_of(error, [s.digits for s in slices], crossbar)
+    digits = [s.digits.astype(np.int64) for s in slices]
+    fraction = fraction_of(error, digits, crossbar)
     leak = crossbar.column_leak << fraction - crossbar.fraction_bits
     conducting = []
-    for cells, off in zip(slices, error, strict=True):
+    for cells, held, off in zip(slices, digits, error, strict=True):
         whole = np.floor(off * np.float32(1 << fraction) + np.float32(0.5)).astype(np.int64)
-        whole += (cells.digits << fraction) + leak
+        whole += (held << fraction) + leak
         conducting.append(replace(cells, digits=narrow(whole)))
     return Cells(tuple(conducting), fraction, leak)
-
-
-def narrow(whole: IntArray) -> IntArray:
-    """The same numbers in 16 or 32 bits where they fit: a die of a large model is large."""
-    lo, hi = whole.min(initial=0), whole.max(initial=0)
-    kinds = (kind for kind in (np.int16, np.int32, np.int64) if np.iinfo(kind).min <= lo)
-    kind = next(kind for kind in kinds if hi <= np.iinfo(kind).max)
-    return whole.astype(kind)

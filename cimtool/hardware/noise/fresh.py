@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.hardware.crossbar import Crossbar, input_cycles
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.noise.gaussian import conversion_keys, normals
 
 ENOUGH = 1 << 10
@@ -49,13 +49,13 @@ class Fresh:
 
     def pairs(self, crossbar: Crossbar) -> tuple[tuple[int, int], ...]:
         """Cycles (c, c') with c' <= c whose covariance is needed."""
-        cycles = range(len(input_cycles(crossbar)))
+        cycles = range(len(crossbar.cycles))
         if not self.shared:
             return tuple((c, c) for c in cycles)
         return tuple((c, other) for c in cycles for other in range(c + 1))
 
     def noise(
-        self, digits: Sequence[IntArray], rows: Array, group: slice, conversion: int, k: int, c: int
+        self, digits: IntArray, rows: Array, group: slice, conversion: int, k: int, c: int
     ) -> IntArray:
         """The noise [n, N] of cycle c's sums of a row group in slice k, readable.
 
@@ -107,7 +107,7 @@ def fresh_noise(
     variance: Sequence[Array], crossbar: Crossbar, fraction_bits: int, key: int, shared: bool
 ) -> Fresh:
     """Round variances [K, N] of each slice, in digits squared, so that their sums stay exact."""
-    groups = crossbar.groups(variance[0].shape[0])
+    groups = crossbar.tiling.groups(variance[0].shape[0])
     lo, hi = crossbar.digit_limits
     driven = max(-lo, hi) ** 2
     sums = np.array([[v[g].sum(axis=0) for g in groups] for v in variance])
@@ -118,5 +118,5 @@ def fresh_noise(
         room = min(EXACT - math.log2(largest), CELL - math.log2(cell))
         bits = min(bits, 2 * math.floor(room / 2))
     rounded = tuple(np.rint(v * 2.0**bits).astype(np.int32) for v in variance)
-    cycles = len(input_cycles(crossbar))
-    return Fresh(rounded, bits, fraction_bits, key, shared and cycles > 1)  # type: ignore[arg-type]
+    shared = shared and len(crossbar.cycles) > 1
+    return Fresh(rounded, bits, fraction_bits, key, shared)  # type: ignore[arg-type]

@@ -21,13 +21,13 @@ from pydantic import Field
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
-from cimtool.hardware.noise.model import NonIdeality, Positive, Probability, Redraw
+from cimtool.hardware.noise.model import ArrayNoise, ArrayState, Positive, Probability, Redraw
 
 LARGEST_DROP = 0.1
 """The model was checked against a nodal solve up to this share of the drive, and not beyond."""
 
 
-class IrDrop(NonIdeality, name="ir_drop"):
+class IrDrop(ArrayNoise, name="ir_drop"):
     """Each cell conducts less by what the wires drop before and behind it.
 
     `wire_resistance` is in ohm a cell, of rows and columns alike, `drive` the mean share of rows
@@ -39,7 +39,7 @@ class IrDrop(NonIdeality, name="ir_drop"):
     wire_resistance: Positive
     drive: Probability = Field(1.0)
 
-    def effective(self, g: FloatArray, layer: str) -> FloatArray:
+    def effective(self, g: FloatArray, array: ArrayState) -> FloatArray:
         """Conductances [rows, columns] of one array in uS, wires included.
 
         Raises CimError naming the layer where a drop leaves the range in which this was checked.
@@ -48,9 +48,9 @@ class IrDrop(NonIdeality, name="ir_drop"):
         largest = float(drop.max(initial=0.0))
         if largest > LARGEST_DROP:
             raise CimError(
-                f"noise.ir_drop.wire_resistance = {self.wire_resistance:g}: wires of {layer} would "
-                f"drop up to {largest:.1%} of the drive; the first-order model was checked up to "
-                f"{LARGEST_DROP:.0%}, so expected a lower resistance or smaller arrays"
+                f"noise.ir_drop.wire_resistance = {self.wire_resistance:g}: wires of {array.layer} "
+                f"would drop up to {largest:.1%} of the drive; the first-order model was checked "
+                f"up to {LARGEST_DROP:.0%}, so expected a lower resistance or smaller arrays"
             )
         left: FloatArray = g * (1 - drop)
         return left

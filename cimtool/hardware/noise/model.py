@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from cimtool.base.arrays import FloatArray
+from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.named import Named
 from cimtool.base.toml_files import Table
 
@@ -37,6 +38,58 @@ class NonIdeality(Table, Named):
 
     drawn: ClassVar[Redraw]
     """When the non-ideality is drawn anew."""
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """What devices are asked to conduct by the digit of their cell, and when they are read.
+
+    `x` [digits] is the conductance as a share of `g_max` (uS); `seconds` count from `t0`, None
+    where a noise model does not say when that is.
+    """
+
+    x: FloatArray
+    g_max: float
+    seconds: float
+    t0: float | None
+
+
+DeviceChange = Callable[[FloatArray, IntArray, np.random.Generator], FloatArray]
+"""(conductances in uS, digits of their cells, random numbers) to conductances."""
+
+
+class DeviceNoise(NonIdeality):
+    """Base of what changes single devices, one mechanism after the other."""
+
+    def change(self, state: DeviceState) -> DeviceChange | None:
+        """The change of devices in a state; None where nothing changes."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ArrayState:
+    """One array as its cells lie in it.
+
+    `digits` [rows, columns] are held, and a digit counts `column_weights` [columns] in the result.
+    `full` and `erased` (uS) are the conductances of the largest digit, `top`, and of none; `rng`
+    has the array's random numbers, and `layer` is the name of the layer that it holds.
+    """
+
+    digits: FloatArray
+    column_weights: FloatArray
+    top: int
+    full: float
+    erased: float
+    rng: np.random.Generator
+    layer: str
+
+
+class ArrayNoise(NonIdeality):
+    """Base of what changes the conductances of whole arrays, behind those of single devices."""
+
+    def effective(self, g: FloatArray, array: ArrayState) -> FloatArray:
+        """Conductances [rows, columns] of an array in uS."""
+        raise NotImplementedError
 
 
 class Curve(Table):

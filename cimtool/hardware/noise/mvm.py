@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm, correction, encode_inputs
+from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.noise.converter_errors import ConverterErrors
+from cimtool.hardware.noise.converter_errors import ConverterErrors, converter_span
 from cimtool.hardware.noise.fresh import Fresh
 from cimtool.hardware.noise.gaussian import row_keys
 from cimtool.ir.op import Level, Op
@@ -64,7 +64,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
     def offset(self) -> IntArray:
         """What is added digitally to every output [N]."""
         perfect = self.perfect
-        return perfect.bias - correction(perfect.weight, perfect.crossbar)
+        return perfect.bias - perfect.stored.correction
 
     @property
     def plain(self) -> bool:
@@ -87,7 +87,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
 
 def die_steps(perfect: CrossbarMvm) -> tuple[int | None, ...]:
     """The steps of a layer's converters on a die: 0 where perfect cells need no converter model."""
-    if perfect.crossbar.adc_bits is None:
+    if perfect.crossbar.law is None:
         return perfect.steps
     return tuple(0 if step is None else step for step in perfect.steps)
 
@@ -97,22 +97,21 @@ class Reader:
 
     def __init__(self, op: NoisyMvm, x: IntArray):
         self.op = op
-        self.groups = op.crossbar.groups(x.shape[1])
-        self.digits = [cycle.digits for cycle in encode_inputs(x, op.crossbar)]
+        self.groups = op.perfect.stored.groups
+        self.digits = op.crossbar.digits(x)
         self.keys = np.zeros(0, np.uint64) if op.fresh is None else row_keys(x, op.fresh.key)
 
     def __call__(self, p: IntArray, r: int, k: int, c: int) -> IntArray:
         """What the digital side takes for sums `p` [n, N] of group r, slice k and cycle c."""
-        op, crossbar = self.op, self.op.crossbar
+        op, law = self.op, self.op.crossbar.law
         if op.fresh is not None:
             conversion = r * len(op.cells.slices) + k
             p = p + op.fresh.noise(self.digits, self.keys, self.groups[r], conversion, k, c)
         step = op.fine_steps[k]
-        if step is not None:
+        if step is not None and law is not None:
             if op.errors is not None:
-                lowest = crossbar.adc_limits[0] << step
-                p = op.errors.apply(p, r, k, lowest, (crossbar.adc_bits or 0) + step)
-            p = crossbar.converter.codes(p, step) << step
+                p = op.errors.apply(p, r, k, *converter_span(law, step))
+            p = op.crossbar.read(p, step)
         if op.factors is not None:
             p = p * op.factors[r, k] + (1 << FACTOR_BITS >> 1) >> FACTOR_BITS
         return p

@@ -7,11 +7,13 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from cimtool.base.arrays import FloatArray
+from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.noise.model import (
     Coefficients,
-    NonIdeality,
+    DeviceChange,
+    DeviceNoise,
+    DeviceState,
     Positive,
     Redraw,
     non_negative,
@@ -20,7 +22,7 @@ from cimtool.hardware.noise.model import (
 from cimtool.hardware.noise.times import parse_time
 
 
-class Programming(NonIdeality, name="programming"):
+class Programming(DeviceNoise, name="programming"):
     """g = g_target + sigma z, z normal, never below 0 (uS); sigma is a polynomial in x or g.
 
     `sigma` are its coefficients from x^0 on, or `sigma_after` such coefficients by the time after
@@ -76,6 +78,14 @@ class Programming(NonIdeality, name="programming"):
         self, coefficients: tuple[float, ...], x: FloatArray, g_max: float
     ) -> FloatArray:
         return polynomial(coefficients, x if self.of == "x" else x * g_max)
+
+    def change(self, state: DeviceState) -> DeviceChange:
+        sigma = self.deviation(state.x, state.g_max, state.seconds)
+
+        def change(g: FloatArray, digits: IntArray, rng: np.random.Generator) -> FloatArray:
+            return np.maximum(g + self.draw(rng, sigma[digits]), 0.0)
+
+        return change
 
     def draw(self, rng: np.random.Generator, sigma: FloatArray) -> FloatArray:
         """Errors in uS of devices with these standard deviations."""

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import unknown
@@ -42,6 +48,30 @@ class Noise(Table):
     stuck: Stuck | None = None
     adc: Adc | None = None
     ir_drop: IrDrop | None = None
+    others: dict[str, SerializeAsAny[NonIdeality]] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_others(cls, values: Any) -> Any:
+        """Read the tables of mechanisms that other packages brought."""
+        if not isinstance(values, Mapping):
+            return values
+        names = [k for k in values if k in NonIdeality.family and k not in cls.model_fields]
+        if not names:
+            return values
+        try:
+            kinds = ((name, NonIdeality.named(name, "noise")) for name in names)
+            others = {name: validated(kind, values[name], name) for name, kind in kinds}
+        except CimError as error:
+            raise ValueError(str(error)) from None
+        return {k: v for k, v in values.items() if k not in names} | {"others": others}
+
+    @model_serializer(mode="wrap")
+    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write every mechanism as a table of its own name."""
+        values: dict[str, Any] = handler(self)
+        others: dict[str, Any] = values.pop("others", {})
+        return values | others
 
     @model_validator(mode="before")
     @classmethod
@@ -72,10 +102,11 @@ class Noise(Table):
         return self
 
     @property
-    def models(self) -> tuple[NonIdeality, ...]:
-        """The non-idealities that are given."""
-        named = (getattr(self, name) for name in NonIdeality.family)
-        return tuple(model for model in named if model is not None)
+    def mechanisms(self) -> tuple[NonIdeality, ...]:
+        """The non-idealities that are given, in the order in which they act."""
+        own = (getattr(self, name) for name in type(self).model_fields)
+        given = (model for model in own if isinstance(model, NonIdeality))
+        return (*given, *self.others.values())
 
     def seconds(self, time: str | None) -> float:
         """The time of reading in seconds after t0; None is the earliest that is known.

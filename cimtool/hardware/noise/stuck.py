@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray
-from cimtool.hardware.noise.model import NonIdeality, Probability, Redraw
+from cimtool.hardware.noise.model import ArrayNoise, ArrayState, Probability, Redraw
 
 Spares = Annotated[int, Field(ge=0, le=4096)]
 
 
-class Stuck(NonIdeality, name="stuck"):
+class Stuck(ArrayNoise, name="stuck"):
     """A cell conducts g_max with probability `p_on` and g_min with `p_off`, whatever is written.
 
     Faults are known when an array is programmed: of its columns those with the largest error go to
@@ -34,6 +34,10 @@ class Stuck(NonIdeality, name="stuck"):
                 "one way"
             )
         return self
+
+    def effective(self, g: FloatArray, array: ArrayState) -> FloatArray:
+        on, off = self.draw(array.rng, array.digits, array.column_weights, array.top)
+        return np.where(on, array.full, np.where(off, array.erased, g))
 
     def draw(
         self, rng: np.random.Generator, digits: FloatArray, weights: FloatArray, top: int

@@ -52,7 +52,7 @@ def fused_cells(
 
 def _first_group(cells: Cells, crossbar: Crossbar) -> Cells:
     """The cells of the first row group, in a few columns."""
-    group = crossbar.groups(len(cells.slices[0].digits))[0]
+    group = crossbar.tiling.groups(len(cells.slices[0].digits))[0]
     few = slice(0, CHECKED_COLUMNS)
     slices = [
         replace(s, digits=s.digits[group, few], flipped=s.flipped[:1, few]) for s in cells.slices

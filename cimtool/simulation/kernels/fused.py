@@ -12,7 +12,9 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
-from cimtool.hardware.crossbar import Cells, Crossbar, Slice, input_cycles, row_sum_factors
+from cimtool.hardware.converters import StaircaseLaw, UniformLaw
+from cimtool.hardware.crossbar import Cells, Crossbar, row_sum_factors
+from cimtool.hardware.weight_codes import Slice, plain
 from cimtool.ir.types import Type
 from cimtool.simulation.kernels.tiles import WIDTH
 
@@ -26,13 +28,13 @@ MOST_INPUT_BITS = 31
 
 
 class Drive(NamedTuple):
-    """How inputs become digits: (x + lift, or |x| where bipolar) >> shift & mask, by cycle.
+    """How inputs become digits: (x + lift, or |x| with its sign) >> shift & mask, by cycle.
 
     `factors` [cycles] weigh the cycles' sums.
     """
 
     lift: int
-    bipolar: bool
+    sign_magnitude: bool
     shifts: Array
     masks: Array
     factors: Array
@@ -90,16 +92,16 @@ def converted_layer(
 
     `bounds` are those proved of the outputs [N]; where None they are found from the codes.
     """
-    fraction = cells.fraction_bits
-    if crossbar.fraction_bits or cells.leak or crossbar.transfer is not None:
+    fraction, law = cells.fraction_bits, crossbar.law
+    if crossbar.fraction_bits or cells.leak or isinstance(law, StaircaseLaw):
         return None
     if fraction and any(step is None for step in steps):
         return None
-    if crossbar.input_bits > MOST_INPUT_BITS:
+    if crossbar.inputs.bits > MOST_INPUT_BITS:
         return None
     exponents = [0 if step is None else step for step in steps]
     height = len(cells.slices[0].digits)
-    groups = crossbar.groups(height)
+    groups = crossbar.tiling.groups(height)
     drive = _drive(crossbar)
     factors = row_sum_factors(cells.slices, crossbar)
     reach = max(_reach(s, groups, crossbar) for s in cells.slices)
@@ -109,11 +111,11 @@ def converted_layer(
         bounds = _code_bounds(cells, crossbar, steps, factors, offset, drive)
     if min(bounds[0].min(), -bounds[1].max()) <= INT32.min:
         return None
-    flips = np.stack([np.where(s.flipped, -s.sign, s.sign) for s in cells.slices], axis=1)
+    signs = np.stack([s.signs for s in cells.slices], axis=1)
     shifts = np.array([s.shift + e for s, e in zip(cells.slices, exponents, strict=True)])
     epilogue = Epilogue(
-        np.array([_adc(crossbar, step, fraction) for step in steps], np.int32),
-        padded(wrapped(flips << shifts[None, :, None])).reshape(-1),
+        np.array([_adc(law, step, fraction) for step in steps], np.int32),
+        padded(wrapped(signs << shifts[None, :, None])).reshape(-1),
         padded(wrapped(factors)),
         padded(wrapped(offset)),
     )
@@ -124,9 +126,8 @@ def converted_layer(
 
 
 def input_limits(crossbar: Crossbar) -> tuple[int, int]:
-    """Least and largest input that an encoding holds symmetrically."""
-    half = 1 << crossbar.input_bits - 1
-    return (0, 2 * half - 1) if crossbar.input_encoding == "unsigned" else (1 - half, half - 1)
+    """Least and largest input that a layer takes."""
+    return crossbar.inputs.limits(crossbar.inputs.bits)
 
 
 def _reach(cells: Slice, groups: tuple[slice, ...], crossbar: Crossbar) -> int:
@@ -147,13 +148,14 @@ def _code_bounds(
 ) -> tuple[IntArray, IntArray]:
     """What outputs [N] come to at most when every code, or lossless sum, is the furthest."""
     counts = int(np.abs(drive.factors.astype(np.int64)).sum())
-    groups = crossbar.groups(len(cells.slices[0].digits))
+    groups = crossbar.tiling.groups(len(cells.slices[0].digits))
+    ends = (0, 0) if crossbar.law is None else crossbar.law.ends
     codes = 0
     for column, step in zip(cells.slices, steps, strict=True):
         if step is None:
             furthest = _reach(column, groups, crossbar)
         else:
-            furthest = max(abs(limit) for limit in crossbar.adc_limits) << step
+            furthest = max(abs(end) for end in ends) << step
         codes += (furthest << column.shift) * len(groups)
     digit = max(abs(limit) for limit in crossbar.digit_limits)
     heights = np.array([g.stop - g.start for g in groups])
@@ -165,7 +167,7 @@ def _code_bounds(
 def exact_layer(weight: IntArray, bias: IntArray, inputs: tuple[int, int]) -> Layer:
     """One integer product, modulo 2^32, as a layer of one group and slice."""
     drive, digits = exact_drive(inputs)
-    cells = Slice(weight, np.zeros((1, bias.size), bool), 0, 1)
+    cells = plain(weight, (slice(0, len(weight)),), 0)
     reach = (int(weight.min()), int(weight.max())) if weight.size else (0, 0)
     bounds = np.array([(0, len(weight))], np.int64)
     epilogue = exact_epilogue(bias - drive.lift * weight.sum(axis=0))
@@ -203,25 +205,24 @@ def is_narrow(known: Type) -> bool:
     return bool(int(known.lo.min()) >= INT32.min and int(known.hi.max()) <= INT32.max)
 
 
-def _adc(crossbar: Crossbar, step: int | None, fraction: int) -> tuple[int, ...]:
+def _adc(law: UniformLaw | None, step: int | None, fraction: int) -> tuple[int, ...]:
     """The arguments of `tiles.convert`; half to even adds one less below an even code."""
-    if step is None:
+    if step is None or law is None:
         return _LOSSLESS
     step += fraction
-    half = 0 if crossbar.rounding == "floor" else 1 << step >> 1
-    even = int(crossbar.rounding == "half-even" and step > 0)
-    return half - even, step, even, *crossbar.adc_limits
+    half = 1 << step >> 1 if law.half else 0
+    even = int(law.to_even and step > 0)
+    return half - even, step, even, law.lo, law.hi
 
 
 def _drive(crossbar: Crossbar) -> Drive:
-    cycles = input_cycles(crossbar)
-    analog = crossbar.shift_add == "analog"
+    cycles = crossbar.cycles
     return Drive(
-        1 << crossbar.input_bits - 1 if crossbar.input_encoding == "offset" else 0,
-        crossbar.input_encoding == "bipolar" and not analog,
-        np.array([shift for shift, _, _ in cycles], np.int32),
-        np.array([-1 if analog else (1 << bits) - 1 for _, bits, _ in cycles], np.int32),
-        np.array([sign << shift for shift, _, sign in cycles], np.int32),
+        crossbar.inputs.lift,
+        crossbar.inputs.sign_magnitude,
+        np.array([cycle.shift for cycle in cycles], np.int32),
+        np.array([cycle.mask for cycle in cycles], np.int32),
+        crossbar.cycle_factors.astype(np.int32),
     )
 
 
@@ -232,7 +233,7 @@ def cut(x, first, last, drive, cycle, digits):  # type: ignore[no-untyped-def]
     total = np.int32(0)
     for k in range(last - first):
         value = np.int32(x[first + k])
-        if drive.bipolar:
+        if drive.sign_magnitude:
             digit = np.int32((abs(value) >> shift) & mask)
             digit = np.int32(-digit) if value < 0 else digit
         else:

@@ -12,16 +12,14 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit, map_rows
-from cimtool.hardware.converter import TRANSFER_BITS
-from cimtool.hardware.crossbar import encode_inputs, input_cycles, zero_digits
-from cimtool.hardware.noise.converter_errors import CURVE_BITS, GAIN_BITS
+from cimtool.hardware.converters import THRESHOLD_BITS
+from cimtool.hardware.noise.converter_errors import CURVE_BITS, GAIN_BITS, converter_span
 from cimtool.hardware.noise.gaussian import GOLDEN, MIX_1, mix, normal, row_keys
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.format import ROUNDINGS
 from cimtool.ir.types import integer
 from cimtool.simulation.kernels.choice import Kernel, fused_cells
-from cimtool.simulation.kernels.portable import steps_below
+from cimtool.simulation.kernels.portable import formula_of, steps_below
 from cimtool.simulation.kernels.products import weight_product
 
 SUMS_IN_CACHE = 1 << 20
@@ -60,9 +58,9 @@ class NoisyKernel:
 
     def __init__(self, op: NoisyMvm):
         self.op = op
-        crossbar, slices = op.crossbar, op.cells.slices
-        self.groups = crossbar.groups(op.perfect.weight.shape[0])
-        self.cycles = input_cycles(crossbar)
+        crossbar, slices, stored = op.crossbar, op.cells.slices, op.perfect.stored
+        self.groups, self.idle = stored.groups, stored.idle_rows
+        self.cycles, self.zero = crossbar.cycles, crossbar.zero_digits
         lo, hi = crossbar.digit_limits
         reach = max(-lo, hi)
         self.sums = _products([s.digits for s in slices], self.groups, (lo, hi))
@@ -71,8 +69,6 @@ class NoisyKernel:
             self.pairs = op.fresh.pairs(crossbar)
             ends = (-(reach**2) if lo < 0 and op.fresh.shared else 0), reach**2
             self.variances = _products(list(op.fresh.variance), self.groups, ends)
-        self.idle = crossbar.idle_rows(op.perfect.weight.shape[0])
-        self.zero = zero_digits(crossbar)
         per_row = max(len(self.cycles), len(self.pairs)) * len(slices) * op.offset.size
         self.height = max(1, SUMS_IN_CACHE // per_row)
         self._constants()
@@ -81,15 +77,11 @@ class NoisyKernel:
         op, crossbar = self.op, self.op.crossbar
         slices, fraction = op.cells.slices, op.cells.fraction_bits
         self.steps = np.array([-1 if s is None else s for s in op.fine_steps], np.int64)
-        lo, hi = (0, 0) if crossbar.adc_bits is None else crossbar.adc_limits
-        table = crossbar.transfer is not None
-        rounding = -1 if table else list(ROUNDINGS).index(crossbar.rounding or "half-up")
-        self.converter = (lo, hi, rounding, (crossbar.adc_bits or 0), TRANSFER_BITS)
-        self.thresholds = crossbar.converter.thresholds if table else np.zeros(0, np.int64)
-        self.factors = np.array(
-            [[sign * s.sign << shift + s.shift for s in slices] for shift, _, sign in self.cycles],
-            np.int64,
-        )
+        law = crossbar.law
+        self.formula = formula_of(law)
+        self.span = (0, 0) if law is None else converter_span(law, 0)
+        counts = np.array([s.sign << s.shift for s in slices], np.int64)
+        self.factors = crossbar.cycle_factors[:, None] * counts
         self.flipped = np.stack([s.flipped for s in slices], axis=1)
         self.top = crossbar.cell_maximum << fraction
         self.scale = np.float32(0) if op.fresh is None else op.fresh.scale
@@ -116,7 +108,7 @@ class NoisyKernel:
 
     def _add(self, x: IntArray, total: IntArray) -> None:
         op, crossbar = self.op, self.op.crossbar
-        digits = np.stack([cycle.digits for cycle in encode_inputs(x, crossbar)])
+        digits = crossbar.digits(x)
         keys = np.zeros(len(x), np.uint64)
         if op.fresh is not None:
             keys = row_keys(x, op.fresh.key)
@@ -128,11 +120,9 @@ class NoisyKernel:
                 part = slice(start, start + self.height)
                 own = digits[:, part], keys[part], r, leaks[:, part], tops[:, part]
                 self._group(*own, flipped, self.factors, total[part])
-        if crossbar.offset_weights:
-            signs = [sign << shift for shift, _, sign in self.cycles]
-            weighted = np.tensordot(np.array(signs), digits.sum(axis=2), 1)
-            shift = crossbar.weight_bits - 1 + op.cells.fraction_bits
-            total -= (weighted << shift)[:, None]
+        if crossbar.weights.offset:
+            weighted = crossbar.cycle_factors @ digits.sum(axis=2)
+            total -= (weighted * crossbar.weights.offset << op.cells.fraction_bits)[:, None]
 
     def _group(
         self,
@@ -160,8 +150,8 @@ class NoisyKernel:
             self.multipliers,
             flipped,
             self.steps,
-            self.thresholds,
-            self.converter,
+            self.formula,
+            self.span,
             factors,
             total,
         )
@@ -169,12 +159,12 @@ class NoisyKernel:
     def readings(self, x: IntArray) -> IntArray:
         """What converters say [groups, slices, n, N] of inputs [n, K], their cycles added up."""
         op = self.op
-        digits = np.stack([cycle.digits for cycle in encode_inputs(x, op.crossbar)])
+        digits = op.crossbar.digits(x)
         keys = np.zeros(len(x), np.uint64) if op.fresh is None else row_keys(x, op.fresh.key)
         slices, width = len(op.cells.slices), op.offset.size
         found = np.zeros((len(self.groups), slices, len(x), width), np.int64)
         nothing = np.zeros((len(self.cycles), len(x)), np.int64)
-        weights = np.array([sign << shift for shift, _, sign in self.cycles], np.int64)
+        weights = op.crossbar.cycle_factors
         plain = np.zeros_like(self.flipped[0])
 
         def work(place: int) -> None:
@@ -188,10 +178,10 @@ class NoisyKernel:
 
     def clipped(self, x: IntArray) -> float:
         """The share of column sums of inputs [n, K] that lie outside their converters' range."""
-        if not self.converts:
+        if not self.converts or self.op.crossbar.law is None:
             return 0.0
-        lo, hi = self.op.crossbar.adc_limits
-        digits = np.stack([cycle.digits for cycle in encode_inputs(x, self.op.crossbar)])
+        lo, hi = self.op.crossbar.law.ends
+        digits = self.op.crossbar.digits(x)
         steps = self.steps[:, None]
         shares = []
         for r, group in enumerate(self.groups):
@@ -236,11 +226,11 @@ def _products(
 @jit
 def _read(  # type: ignore[no-untyped-def]
     sums, variances, keys, group, scale, unused, leaks, tops, offset, gain, bow, multipliers,
-    flipped, steps, thresholds, converter, factors, total,
+    flipped, steps, formula, span, factors, total,
 ):  # fmt: skip
     """Add to `total` [rows, N] what the digital side makes of a row group's column sums."""
     cycles, rows, slices, width = sums.shape
-    lo, hi, rounding, bits, transfer_bits = converter
+    lowest, bits = span
     p = np.empty(width, np.int64)
     noise = np.empty((cycles, width), np.float32)
     for i in range(rows):
@@ -261,13 +251,13 @@ def _read(  # type: ignore[no-untyped-def]
                             offset[group, k],
                             gain[group, k],
                             bow[group, k],
-                            lo << step,
+                            lowest << step,
                             bits + step,
                         )
-                    if rounding < 0:
-                        _tabled(p, thresholds, step, lo, transfer_bits)
+                    if len(formula.levels):
+                        _tabled(p, formula, step)
                     else:
-                        _rounded(p, step, lo, hi, rounding)
+                        _rounded(p, formula, step)
                 if multipliers.shape[0]:
                     for j in range(width):
                         half = 1 << FACTOR_BITS >> 1
@@ -279,19 +269,20 @@ def _read(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _rounded(p, step, lo, hi, rounding):  # type: ignore[no-untyped-def]
-    half = (1 << step) >> 1 if rounding < 2 else 0
+def _rounded(p, formula, step):  # type: ignore[no-untyped-def]
+    half = (1 << step) >> 1 if formula.half else 0
     for j in range(len(p)):
         code = (p[j] + half) >> step
-        if rounding == 1 and step > 0 and (code << step) == p[j] + half:
+        if formula.to_even and step > 0 and (code << step) == p[j] + half:
             code &= -2
-        p[j] = min(max(code, lo), hi) << step
+        p[j] = min(max(code, formula.lo), formula.hi) << step
 
 
 @jit
-def _tabled(p, thresholds, step, lo, transfer_bits):  # type: ignore[no-untyped-def]
+def _tabled(p, formula, step):  # type: ignore[no-untyped-def]
     for j in range(len(p)):
-        p[j] = (lo + steps_below(thresholds, p[j] << transfer_bits, step)) << step
+        below = steps_below(formula.thresholds, p[j] << THRESHOLD_BITS, step)
+        p[j] = formula.levels[below] << step
 
 
 @jit

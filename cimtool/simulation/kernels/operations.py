@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cimtool.hardware.crossbar import correction, perfect_cells
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
@@ -60,10 +59,9 @@ def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
     if op.exact:
         return weight_product(op, types[0], _kind(known))
     if op.unit_step is None:
-        cells = perfect_cells(op.weight, op.crossbar)
-        offset, reached = op.bias - correction(op.weight, op.crossbar), op.infer(types[0])
+        offset, reached = op.bias - op.stored.correction, op.infer(types[0])
         bounds = (reached.lo, reached.hi)
-        kernel = fused_cells(cells, op.crossbar, op.steps, offset, bounds, _kind(known))
+        kernel = fused_cells(op.stored.cells, op.crossbar, op.steps, offset, bounds, _kind(known))
         if kernel is not None:
             return kernel
     return in_blocks(Converted(op))

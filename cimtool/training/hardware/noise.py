@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray
-from cimtool.hardware.crossbar import Crossbar, encode_weights, input_cycles
+from cimtool.base.arrays import FloatArray
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Devices, Die
+from cimtool.hardware.stored import StoredWeights
 from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.plan import PERFECT, Errors, tensor
 
@@ -27,10 +28,10 @@ def layer_errors(
     steps = op.steps
     if conditions is None:
         return PERFECT if op.exact else Errors(None, _rounding(op, steps))
-    if op.crossbar.adc_bits is not None:
+    if op.crossbar.law is not None:
         steps = tuple(step or 0 for step in steps)  # a lossless converter rounds noise
     mean, variance = _digit_errors(conditions, op.crossbar, on_off_ratio)
-    off, spread = _weight_errors(op.weight, op.crossbar, mean, variance)
+    off, spread = _weight_errors(op.stored, mean, variance)
     return Errors((tensor(off.T), tensor(spread.T)), _rounding(op, steps))
 
 
@@ -50,17 +51,16 @@ def _digit_errors(
 
 
 def _weight_errors(
-    weight: Array, crossbar: Crossbar, mean: FloatArray, variance: FloatArray
+    stored: StoredWeights, mean: FloatArray, variance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and deviation [K, N] of the errors of integer weights, in their unit."""
-    off, spread = np.zeros(weight.shape), np.zeros(weight.shape)
-    paired = crossbar.encoding == "differential" and crossbar.adc_on == "difference"
-    for cells in encode_weights(weight, crossbar):
-        worth = np.empty(weight.shape)
-        for group, flipped in zip(crossbar.groups(len(weight)), cells.flipped, strict=True):
-            worth[group] = np.where(flipped, -1.0, 1.0) * cells.sign * (1 << cells.shift)
-        for sign in (1, -1) if paired else (1,):
-            held = np.maximum(sign * cells.digits, 0)
+    off, spread = np.zeros(stored.shape), np.zeros(stored.shape)
+    for cells in stored.slices:
+        worth = np.empty(stored.shape)
+        for group, signs in zip(stored.groups, cells.signs, strict=True):
+            worth[group] = signs * float(1 << cells.shift)
+        for sign in (1, -1) if stored.crossbar.by_difference else (1,):
+            held = np.maximum(sign * cells.digits.astype(np.int64), 0)
             off += sign * worth * mean[held]
             spread += worth**2 * variance[held]
     return off, np.sqrt(spread)
@@ -68,12 +68,11 @@ def _weight_errors(
 
 def _rounding(op: CrossbarMvm, steps: tuple[int | None, ...]) -> float:
     """The deviation of a layer's integer sums that comes from rounding in its converters."""
-    slices = encode_weights(op.weight[:, :1], op.crossbar)
-    conversions = len(op.crossbar.groups(len(op.weight)))
-    drive = sum(4.0**shift for shift, _, _ in input_cycles(op.crossbar))
+    conversions = len(op.stored.groups)
+    drive = sum(4.0**cycle.shift for cycle in op.crossbar.cycles)
     total = sum(
         4.0 ** (step + cells.shift)
-        for cells, step in zip(slices, steps, strict=True)
+        for cells, step in zip(op.stored.slices, steps, strict=True)
         if step is not None
     )
     return float(np.sqrt(conversions * drive * total / 12))

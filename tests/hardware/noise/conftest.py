@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossbars import crossbar_of
 
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import Type, integer
 from cimtool.simulation.die_program import Conditions, Place, noisy_layer
 
@@ -30,26 +32,28 @@ def crossbar(**changes: Any) -> Crossbar:
         "input_encoding": "twos-complement", "input_bits": 5, "adc_bits": 6,
         "rounding": "half-up", "accumulator_bits": 40,
     }  # fmt: skip
-    return Crossbar(**{**values, **changes})
+    return crossbar_of(**{**values, **changes})
 
 
 def layer(hardware: Crossbar, rows: int = 40, width: int = 9, seed: int = 0) -> CrossbarMvm:
     rng = np.random.default_rng(seed)
-    top = (1 << hardware.weight_bits - 1) - 1
+    top = (1 << hardware.weights.bits - 1) - 1
     weight = rng.integers(-top, top + 1, (rows, width))
     base = hardware.fraction_bits + 1
-    steps = None if hardware.adc_bits is None else base
+    steps = None if hardware.converter.bits is None else base
     bias = rng.integers(-99, 100, width)
-    return CrossbarMvm(weight, bias, np.ones(width), hardware, (steps,) * hardware.slices)
+    return CrossbarMvm(
+        StoredWeights(weight, hardware), bias, np.ones(width), (steps,) * hardware.slices
+    )
 
 
 def inputs(op: CrossbarMvm, count: int, seed: int = 1) -> np.ndarray:
-    top = (1 << op.crossbar.input_bits - 1) - 1
+    top = (1 << op.crossbar.inputs.bits - 1) - 1
     return np.random.default_rng(seed).integers(-top, top + 1, (count, len(op.weight)))
 
 
 def input_type(op: CrossbarMvm) -> Type:
-    top = (1 << op.crossbar.input_bits - 1) - 1
+    top = (1 << op.crossbar.inputs.bits - 1) - 1
     return integer(("n", len(op.weight)), -top, top, 1.0)
 
 

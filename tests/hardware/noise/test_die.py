@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from cimtool.hardware.crossbar import Cells, encode_weights, leak_of, perfect_cells
+from cimtool.hardware.crossbar import Cells, leak_of
 from cimtool.hardware.noise.die import CELL_BITS, ROUNDING_SHARE, Arrays, Die, PhysicalLayout, draw
 from cimtool.hardware.noise.spec import load_noise
+from cimtool.hardware.stored import StoredWeights
 
 DRIFTING = {
     "t0": 20.0,
@@ -28,7 +29,7 @@ def digits_of(cells: Cells) -> np.ndarray:
 def errors(kit: SimpleNamespace, op: object, noise: object, **options: object) -> np.ndarray:
     """Errors [slices, K, N] in digits of a layer's cells on a die."""
     noisy = kit.on_die(op, noise, **options)
-    held = np.stack([s.digits for s in encode_weights(op.weight, op.crossbar)])
+    held = np.stack([s.digits for s in StoredWeights(op.weight, op.crossbar).slices])
     return digits_of(noisy.cells) - noisy.cells.leak / (1 << noisy.cells.fraction_bits) - held
 
 
@@ -36,7 +37,7 @@ def test_programming_errors_have_the_deviation_of_their_digit(kit: SimpleNamespa
     op = kit.layer(kit.crossbar(encoding="offset"), 400, 60)
     noise = kit.noise(programming={"sigma": [0.2, 1.0]})
     found = errors(kit, op, noise)
-    held = np.stack([s.digits for s in encode_weights(op.weight, op.crossbar)])
+    held = np.stack([s.digits for s in StoredWeights(op.weight, op.crossbar).slices])
     unit = noise.g_max / 3
     for digit in range(1, 4):
         of_digit = found[held == digit]
@@ -122,7 +123,7 @@ def test_without_errors_a_die_is_the_perfect_array(
         t0=20.0, programming={"sigma": [0.0]}, drift=DRIFTING["drift"], stuck={"p_on": 0.0}
     )
     found = kit.on_die(op, noise, arrays=replace(kit.whole, on_off_ratio=ratio)).cells
-    expected = perfect_cells(op.weight, hardware)
+    expected = StoredWeights(op.weight, hardware).cells
     assert (found.fraction_bits, found.leak) == (expected.fraction_bits, expected.leak)
     for one, other in zip(found.slices, expected.slices, strict=True):
         np.testing.assert_array_equal(one.digits, other.digits)

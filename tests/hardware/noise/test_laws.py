@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crossbars import changed, with_crossbar
 
 from cimtool.hardware.crossbar import leak_of
 from cimtool.hardware.mvm import CrossbarMvm
@@ -52,7 +53,7 @@ def test_more_converter_bits(kit: SimpleNamespace, layer: CrossbarMvm) -> None:
     x, noise = kit.inputs(layer, 40), kit.noise(programming={"sigma": [0.2]})
     found = []
     for bits in (3, 4, 6, 8, 12):
-        op = replace(layer, crossbar=replace(layer.crossbar, adc_bits=bits))
+        op = with_crossbar(layer, changed(layer.crossbar, adc_bits=bits))
         found.append(errors(kit, fitted(op, x), x, noise=noise))
     never_worse(found)
 
@@ -64,7 +65,7 @@ def test_less_noise(kit: SimpleNamespace, layer: CrossbarMvm, kind: str) -> None
         "read": lambda level: {"sigma": 0.3 * level},
         "stuck": lambda level: {"p_on": 0.1 * level, "p_off": 0.1 * level},
     }
-    op = replace(layer, steps=(None,), crossbar=replace(layer.crossbar, adc_bits=None))
+    op = with_crossbar(replace(layer, steps=(None,)), changed(layer.crossbar, adc_bits=None))
     x = kit.inputs(op, 40)
     found = [
         errors(kit, op, x, noise=kit.noise(**{kind: tables[kind](level)}))
@@ -78,7 +79,7 @@ def test_time_towards_t0(kit: SimpleNamespace, layer: CrossbarMvm) -> None:
     noise = kit.noise(
         t0=20.0, drift={"mean": {"polynomial": [0.06]}, "sigma": {"polynomial": [0.02]}}
     )
-    op = replace(layer, steps=(None,), crossbar=replace(layer.crossbar, adc_bits=None))
+    op = with_crossbar(replace(layer, steps=(None,)), changed(layer.crossbar, adc_bits=None))
     x = kit.inputs(op, 40)
     found = [
         errors(kit, op, x, noise=noise, seconds=s) for s in (3e7, 86400.0, 3600.0, 60.0, 1.0, 0.0)
@@ -100,7 +101,7 @@ def test_the_on_off_ratio_towards_infinity(kit: SimpleNamespace) -> None:
 def test_all_limits_together_are_the_lossless_result(
     kit: SimpleNamespace, layer: CrossbarMvm
 ) -> None:
-    op = replace(layer, steps=(None,), crossbar=replace(layer.crossbar, adc_bits=14))
+    op = with_crossbar(replace(layer, steps=(None,)), changed(layer.crossbar, adc_bits=14))
     x = kit.inputs(op, 40)
     quiet = kit.noise(
         t0=20.0,

@@ -16,6 +16,7 @@ from cimtool.hardware.crossbar import leak_of, mvm
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.stored import StoredWeights
 from cimtool.simulation.die_program import Conditions, converter_numbers
 from cimtool.simulation.kernels.noisy import NoisyKernel, noisy_kernel
 
@@ -164,7 +165,7 @@ def test_factors_multiply_what_converters_say(kit: SimpleNamespace) -> None:
     doubled = replace(found, factors=np.full((1, 1, 9), 2 << FACTOR_BITS))
     wide = np.full(9, 1 << 40)
     x = kit.inputs(op, 10)
-    expected = 2 * mvm(x, op.weight, op.crossbar, op.steps)
+    expected = 2 * mvm(x, StoredWeights(op.weight, op.crossbar), op.steps)
     np.testing.assert_array_equal(replace(doubled, lo=-wide, hi=wide).run(x), expected)
 
 

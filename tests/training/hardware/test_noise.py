@@ -3,11 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from crossbars import crossbar_of
 
-from cimtool.hardware.crossbar import AdcOn, Crossbar, Encoding, encode_weights
+from cimtool.hardware.crossbar import AdcOn, Encoding
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die, draw
 from cimtool.hardware.noise.spec import load_noise
+from cimtool.hardware.stored import StoredWeights
 from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.noise import layer_errors
 
@@ -20,14 +22,14 @@ def layer(
     adc_bits: int | None = 8,
     step: int | None = None,
 ) -> CrossbarMvm:
-    crossbar = Crossbar(
+    crossbar = crossbar_of(
         rows=8, cell_bits=2, dac_bits=1, encoding=encoding, weight_bits=4,
         input_encoding="unsigned", input_bits=4, adc_bits=adc_bits, rounding="half-up",
         accumulator_bits=32, adc_on=adc_on,
     )  # fmt: skip
     weight = np.random.default_rng(0).integers(-7, 8, size=(16, 3))
-    steps = (step,) * len(encode_weights(weight, crossbar))
-    return CrossbarMvm(weight, np.zeros(3, np.int64), np.ones(3), crossbar, steps)
+    steps = (step,) * len(StoredWeights(weight, crossbar).slices)
+    return CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(3, np.int64), np.ones(3), steps)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_the_moments_are_those_of_dies(encoding: Encoding, adc_on: AdcOn) -> Non
     found = layer_errors(op, Conditions(noise, noise.seconds(None)), None).weights
     assert found is not None
     off = np.zeros((DIES, *op.weight.shape))
-    perfect = encode_weights(op.weight, op.crossbar)
+    perfect = StoredWeights(op.weight, op.crossbar).slices
     for index in range(DIES):
         die = Die(1, index, noise.seconds(None))
         cells = draw(op.weight, op.crossbar, Arrays(None, "columns", None), noise, die, "a").cells

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cimtool.hardware.converter import Converter, measured_thresholds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cimtool.hardware.converter import Converter, measured_thresholds
 from cimtool.ir.format import Rounding
 
 

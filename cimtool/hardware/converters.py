@@ -1,0 +1,222 @@
+"""Converters of column sums: a formula, the thresholds measured on one, or none.
+
+A converter yields the law that takes a column sum p to a code, and a code to what the digital side
+takes the sum for, at a step of 2^e:
+
+    uniform      code = clip(round(p / 2^e), lo, hi)          value = code 2^e
+    staircase    code = lo + (number of t_j <= p / 2^e)       value = level[code - lo] 2^e
+
+Whoever walks an array reads the law's data and never asks for a converter's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.named import Named
+from cimtool.ir.format import Rounding, adc, adc_limits
+
+if TYPE_CHECKING:
+    from cimtool.hardware.keys import Keys
+
+THRESHOLD_BITS = 4
+"""Thresholds are kept in so many binary places of a step: 1/16 of it."""
+
+
+@dataclass(frozen=True)
+class UniformLaw:
+    """Codes `lo` to `hi` of equal steps, rounded by a formula."""
+
+    lo: int
+    hi: int
+    rounding: Rounding
+
+    @property
+    def half(self) -> bool:
+        """Whether half a step is added before the division rounds down."""
+        return self.rounding != "floor"
+
+    @property
+    def to_even(self) -> bool:
+        """Whether a tie goes to the even code."""
+        return self.rounding == "half-even"
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The least and the largest value, in steps."""
+        return self.lo, self.hi
+
+    def codes(self, p: IntArray, step: Array | int) -> IntArray:
+        """Convert column sums to codes at step 2^step."""
+        return adc(p, step, self.lo, self.hi, self.rounding)
+
+    def values(self, codes: IntArray, step: Array | int) -> IntArray:
+        """What codes stand for, in the units of the column sums."""
+        return codes << step
+
+    def error(self, step: int) -> int:
+        """Largest |value - sum| within the range of the codes, in units of the column sum."""
+        return (1 << step) >> 1 if self.half else (1 << step) - 1
+
+    def unclipped(self, step: int) -> tuple[int, int]:
+        """The lowest and the highest sum that is rounded and not clipped."""
+        half = 1 << step >> 1 if self.half else 0
+        ties = self.to_even and step > 0
+        lowest = (self.lo << step) - half + (ties and self.lo % 2 == 1)
+        highest = (self.hi + 1 << step) - half - 1 + (ties and self.hi % 2 == 0)
+        return lowest, highest
+
+
+@dataclass(frozen=True, eq=False)
+class StaircaseLaw:
+    """A code for each interval between rising `thresholds` [n], in 1/16 of a step.
+
+    `levels` [n + 1] are what the codes stand for, in steps; the lowest code is `lo`.
+    """
+
+    lo: int
+    thresholds: IntArray
+    levels: IntArray
+
+    @property
+    def hi(self) -> int:
+        """The largest code."""
+        return self.lo + len(self.thresholds)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The least and the largest value, in steps."""
+        return int(self.levels[0]), int(self.levels[-1])
+
+    @cached_property
+    def table(self) -> tuple[int, IntArray]:
+        """The law as a table: its first entry in 1/16 of a step, and the level of each entry.
+
+        Whole steps; sums before it have the first level, sums behind it the last.
+        """
+        whole = 1 << THRESHOLD_BITS
+        first = (int(self.thresholds[0]) - 1) // whole * whole
+        last = -(-int(self.thresholds[-1]) // whole) * whole
+        entries = np.arange(first, last + 1)
+        return first, self.values(self.codes(entries, THRESHOLD_BITS), 0)
+
+    def codes(self, p: IntArray, step: Array | int) -> IntArray:
+        """Convert column sums to codes at step 2^step."""
+        edges = self.thresholds << np.int64(step)
+        above: IntArray = np.searchsorted(edges, p << THRESHOLD_BITS, side="right")
+        return self.lo + above
+
+    def values(self, codes: IntArray, step: Array | int) -> IntArray:
+        """What codes stand for, in the units of the column sums."""
+        return self.levels[codes - self.lo] << step
+
+    def error(self, step: int) -> int:
+        """Largest |value - sum| within the range of the codes, in units of the column sum."""
+        below, above = (part << THRESHOLD_BITS for part in (self.levels[:-1], self.levels[1:]))
+        off = np.maximum(self.thresholds - below, above - self.thresholds)
+        return (int(off.max()) << step) + (1 << THRESHOLD_BITS) - 1 >> THRESHOLD_BITS
+
+    def unclipped(self, step: int) -> tuple[int, int]:
+        """The lowest and the highest sum that is taken not to be clipped.
+
+        There is a last threshold but no end: the last level is taken to be as wide as one step,
+        half of it on each side.
+        """
+        half, (lo, hi) = 1 << step >> 1, self.ends
+        return (lo << step) - half, (hi + 1 << step) - half - 1
+
+
+Law = UniformLaw | StaircaseLaw
+
+
+@dataclass(frozen=True)
+class Converter(Named):
+    """Base of the converters: `bits` of a code, None where nothing is converted."""
+
+    bits: int | None
+
+    exact_where_it_fits: ClassVar[bool] = True
+    """Whether step 1 changes no sum that lies within the codes."""
+
+    @classmethod
+    def of(cls, keys: Keys) -> Self:
+        """The converter that the keys of a layer describe."""
+        raise NotImplementedError
+
+    def law(self, signed: bool) -> Law | None:
+        """The law for sums that may be negative (`signed`) or not; None where it is lossless."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Lossless(Converter, name="lossless"):
+    """No converter model: the digital side gets the sums as they are."""
+
+    bits: int | None = None
+
+    @classmethod
+    def of(cls, keys: Keys) -> Self:
+        return cls()
+
+    def law(self, signed: bool) -> None:
+        return None
+
+
+LOSSLESS = Lossless()
+
+
+@dataclass(frozen=True)
+class Formula(Converter, name="formula"):
+    """An ideal converter: equal steps, codes from -2^(bits-1) where signed, else from 0."""
+
+    bits: int
+    rounding: Rounding
+
+    @classmethod
+    def of(cls, keys: Keys) -> Self:
+        assert keys.adc_bits is not None
+        assert keys.rounding is not None
+        return cls(keys.adc_bits, keys.rounding)
+
+    def law(self, signed: bool) -> UniformLaw:
+        return UniformLaw(*adc_limits(self.bits, signed), self.rounding)
+
+
+@dataclass(frozen=True)
+class Measured(Converter, name="measured"):
+    """A measured converter: its 2^bits - 1 `transfer` thresholds in 1/16 of a code.
+
+    They count from the lowest code, so that one table serves signed and unsigned sums.
+    """
+
+    bits: int
+    transfer: tuple[int, ...]
+
+    exact_where_it_fits: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, keys: Keys) -> Self:
+        assert keys.adc_bits is not None
+        assert keys.transfer is not None
+        return cls(keys.adc_bits, measured_thresholds(keys.transfer))
+
+    def law(self, signed: bool) -> StaircaseLaw:
+        lo, hi = adc_limits(self.bits, signed)
+        thresholds = np.array(self.transfer, np.int64) + (lo << THRESHOLD_BITS)
+        return StaircaseLaw(lo, thresholds, np.arange(lo, hi + 1))
+
+
+def threshold_shifts(step: int) -> tuple[int, int]:
+    """Bits by which a sum goes up, then down, to be counted in 1/16 of a step 2^step."""
+    return max(THRESHOLD_BITS - step, 0), max(step - THRESHOLD_BITS, 0)
+
+
+def measured_thresholds(transfer: Sequence[float]) -> tuple[int, ...]:
+    """Round thresholds in codes to the 1/16 of a code in which the contract counts them."""
+    return tuple(int(np.floor(t * (1 << THRESHOLD_BITS) + 0.5)) for t in transfer)

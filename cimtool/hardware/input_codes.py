@@ -1,0 +1,129 @@
+"""Input codes: how integer inputs become the digits that drive the rows of an array.
+
+A code yields plain data: what is added to an input first, whether its sign is driven apart from
+its magnitude, and the cycles, each with the bits that it drives and what they count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cimtool.base.named import Named
+from cimtool.base.toml_files import name_of
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One cycle: `bits` of the inputs from bit `shift` on, which count `sign << shift` in the sum.
+
+    Where `bits` is None a cycle takes all that is above `shift`.
+    """
+
+    shift: int
+    bits: int | None
+    sign: int
+
+    @property
+    def mask(self) -> int:
+        """The bits of a shifted input that are driven."""
+        return -1 if self.bits is None else (1 << self.bits) - 1
+
+    @property
+    def factor(self) -> int:
+        """What a digit counts in the sum."""
+        return self.sign << self.shift
+
+
+@dataclass(frozen=True)
+class InputCode(Named):
+    """Base of the input codes: inputs of `bits`, at most `dac_bits` of them driven in a cycle."""
+
+    bits: int
+    dac_bits: int
+
+    signed: ClassVar[bool] = True
+    """Whether inputs may be negative."""
+    sign_magnitude: ClassVar[bool] = False
+    """Whether a digit of |x| is driven with the sign of x."""
+
+    @classmethod
+    def limits(cls, bits: int) -> tuple[int, int]:
+        """Smallest and largest input of so many bits."""
+        return -(1 << bits - 1), (1 << bits - 1) - 1
+
+    @classmethod
+    def bits_for(cls, lo: int, hi: int) -> int:
+        """The fewest bits that hold inputs from `lo` to `hi`."""
+        bits = 1
+        while not (cls.limits(bits)[0] <= lo and hi <= cls.limits(bits)[1]):
+            bits += 1
+        return bits
+
+    @property
+    def lift(self) -> int:
+        """What is added to an input before it is cut into digits."""
+        return 0
+
+    @property
+    def cycles(self) -> tuple[Cycle, ...]:
+        """The cycles, least significant first."""
+        return self._magnitude_cycles(self.bits)
+
+    def _magnitude_cycles(self, bits: int) -> tuple[Cycle, ...]:
+        """Cycles of unsigned numbers of so many bits."""
+        starts = range(0, bits, self.dac_bits)
+        return tuple(Cycle(start, min(self.dac_bits, bits - start), 1) for start in starts)
+
+
+@dataclass(frozen=True)
+class Unsigned(InputCode, name="unsigned"):
+    """Inputs that are never negative, as they are."""
+
+    signed: ClassVar[bool] = False
+
+    @classmethod
+    def limits(cls, bits: int) -> tuple[int, int]:
+        return 0, (1 << bits) - 1
+
+
+@dataclass(frozen=True)
+class TwosComplementInput(InputCode, name="twos-complement"):
+    """Two's complement: the sign bit is driven in a cycle of its own, which counts negative."""
+
+    @property
+    def cycles(self) -> tuple[Cycle, ...]:
+        top = self.bits - 1
+        return (*self._magnitude_cycles(top), Cycle(top, 1, -1))
+
+
+@dataclass(frozen=True)
+class OffsetInput(InputCode, name="offset"):
+    """x + 2^(bits-1), which is never negative."""
+
+    @property
+    def lift(self) -> int:
+        return 1 << self.bits - 1
+
+
+@dataclass(frozen=True)
+class Bipolar(InputCode, name="bipolar"):
+    """Sign and magnitude: rows are driven with either polarity."""
+
+    sign_magnitude: ClassVar[bool] = True
+
+    @classmethod
+    def limits(cls, bits: int) -> tuple[int, int]:
+        return 1 - (1 << bits - 1), (1 << bits - 1) - 1
+
+    @property
+    def cycles(self) -> tuple[Cycle, ...]:
+        return self._magnitude_cycles(self.bits - 1)
+
+
+def _signed_codes() -> list[str]:
+    return [name for name, code in InputCode.family.items() if code.signed]
+
+
+InputEncoding = name_of(InputCode, _signed_codes)
+"""The name of a code for inputs that may be negative, in a validated table."""

@@ -1,0 +1,107 @@
+"""Weights as the cells of crossbars hold them: what every walker of an array reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from cimtool.base.arrays import IntArray
+from cimtool.hardware.bounds import Bounds, column_bounds
+from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm, row_sum_factors
+from cimtool.hardware.weight_codes import Slice, plain
+
+
+@dataclass(frozen=True, eq=False)
+class StoredWeights:
+    """Integer weights [K, N] in the cells of crossbars: cut into slices once, for every walker."""
+
+    weight: IntArray
+    crossbar: Crossbar
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of weights."""
+        rows, columns = self.weight.shape
+        return rows, columns
+
+    @cached_property
+    def groups(self) -> tuple[slice, ...]:
+        """The row groups."""
+        return self.crossbar.tiling.groups(len(self.weight))
+
+    @cached_property
+    def idle_rows(self) -> IntArray:
+        """Rows [groups] that are driven beside the layer's own, with the code of zero."""
+        return self.crossbar.tiling.idle(len(self.weight))
+
+    @cached_property
+    def slices(self) -> tuple[Slice, ...]:
+        """Digits as stored, a slice for each column that is converted, in as few bytes as hold."""
+        slices = self.crossbar.weights.encode(self.weight, self.groups)
+        if self.crossbar.columns_by_polarity:
+            slices = tuple(
+                plain(np.maximum(sign * s.digits, 0), self.groups, s.shift, sign * s.sign)
+                for s in slices
+                for sign in (1, -1)
+            )
+        return tuple(replace(s, digits=narrow(s.digits)) for s in slices)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The cells as the contract has them, every device perfect."""
+        crossbar = self.crossbar
+        fraction, leak = crossbar.fraction_bits, crossbar.column_leak
+        if not leak:
+            return Cells(self.slices, fraction, leak)
+        conduct = (narrow((s.digits.astype(np.int64) << fraction) + leak) for s in self.slices)
+        slices = (replace(s, digits=d) for s, d in zip(self.slices, conduct, strict=True))
+        return Cells(tuple(slices), fraction, leak)
+
+    @cached_property
+    def bounds(self) -> tuple[Bounds, ...]:
+        """The proved bounds of every slice's column sums."""
+        return tuple(column_bounds(s.digits, self.crossbar) for s in self.cells.slices)
+
+    @cached_property
+    def unit_bounds(self) -> Bounds:
+        """The proved bounds of the unit column's sums."""
+        return column_bounds(self.unit_cells.digits, self.crossbar)
+
+    @cached_property
+    def unit_cells(self) -> Slice:
+        """The unit column: a slice of one column whose cells all hold 1."""
+        return plain(np.ones((len(self.weight), 1), np.int64), self.groups, 0)
+
+    @cached_property
+    def correction(self) -> IntArray:
+        """What lifted inputs add to every output [N], to be taken off in the digital bias."""
+        total: IntArray = self.weight.sum(axis=0)
+        return total * self.crossbar.inputs.lift
+
+    @cached_property
+    def row_sum_factors(self) -> IntArray:
+        """How often the sum of a group's encoded inputs is added to each output [groups, N]."""
+        return row_sum_factors(self.slices, self.crossbar)
+
+
+def mvm(
+    x: IntArray,
+    stored: StoredWeights,
+    steps: tuple[int | None, ...],
+    unit_step: int | None = None,
+) -> IntArray:
+    """The crossbar product [n, N] of integer inputs [n, K] and stored weights [K, N].
+
+    Steps are those of `cells_mvm`.
+    """
+    return cells_mvm(x, stored.cells, stored.crossbar, steps, unit_step) - stored.correction
+
+
+def narrow(whole: IntArray) -> IntArray:
+    """The same numbers in the fewest bytes of a signed type that hold them."""
+    lo, hi = whole.min(initial=0), whole.max(initial=0)
+    kinds = (k for k in (np.int8, np.int16, np.int32, np.int64) if np.iinfo(k).min <= lo)
+    kind = next(kind for kind in kinds if hi <= np.iinfo(kind).max)
+    return whole.astype(kind)

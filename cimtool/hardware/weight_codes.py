@@ -1,0 +1,156 @@
+"""Weight codes: how the cells of an array hold signed integer weights.
+
+A code yields plain data: for each slice the digits that its cells hold, what they count, and which
+columns hold complements; and what all cells hold beyond the weight, which the digital side takes
+off. Whoever walks an array reads these and never asks for a code's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from cimtool.base.arrays import BoolArray, IntArray
+from cimtool.base.named import Named
+from cimtool.base.toml_files import name_of
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The cells of one slice: digits [K, N] as stored, and which columns hold complements.
+
+    `flipped` [groups, N]; a digit counts `sign << shift` in the sum.
+    """
+
+    digits: IntArray
+    flipped: BoolArray
+    shift: int
+    sign: int
+
+    @property
+    def signs(self) -> IntArray:
+        """Signs [groups, N] with which column sums count: turned where complements are held."""
+        return np.where(self.flipped, -self.sign, self.sign)
+
+
+@dataclass(frozen=True)
+class WeightCode(Named):
+    """Base of the weight codes: weights of `bits`, a sign included, in cells of `cell_bits`."""
+
+    bits: int
+    cell_bits: int
+
+    paired: ClassVar[bool] = False
+    """Whether digits are signed: a pair of cells holds each, one a polarity."""
+    analog: ClassVar[bool] = True
+    """Whether cells conduct, so that converters read their sums; else an array adds digitally."""
+    is_offset: ClassVar[bool] = False
+    """Whether cells hold weights with an offset, so that the sum of the inputs is needed."""
+    complements: ClassVar[bool] = False
+    """Whether columns may hold complements."""
+
+    @classmethod
+    def stored_bits(cls, bits: int) -> int:
+        """Bits of a weight that its cells hold."""
+        return bits
+
+    @property
+    def slices(self) -> int:
+        """Slices of a weight."""
+        return -(-self.stored_bits(self.bits) // self.cell_bits)
+
+    @property
+    def cells_per_weight(self) -> int:
+        """Physical cells of one weight: its slices, twice that where cells come in pairs."""
+        return (1 + self.paired) * self.slices
+
+    @property
+    def cell_maximum(self) -> int:
+        """The largest digit that a cell holds."""
+        return (1 << self.cell_bits) - 1
+
+    @property
+    def offset(self) -> int:
+        """What the cells of a weight hold beyond it."""
+        return 0
+
+    def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+        """Slices of integer weights [K, N] in row groups, least significant first."""
+        raise NotImplementedError
+
+
+def plain(digits: IntArray, groups: Sequence[slice], shift: int, sign: int = 1) -> Slice:
+    """A slice without complements."""
+    return Slice(digits, np.zeros((len(groups), digits.shape[1]), bool), shift, sign)
+
+
+@dataclass(frozen=True)
+class Differential(WeightCode, name="differential"):
+    """Digits of |W| with its sign, in pairs of cells of which one is erased."""
+
+    paired: ClassVar[bool] = True
+
+    @classmethod
+    def stored_bits(cls, bits: int) -> int:
+        return bits - 1
+
+    def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+        sign, size = np.sign(weight), np.abs(weight)
+        shifts = range(0, self.slices * self.cell_bits, self.cell_bits)
+        return tuple(plain(sign * (size >> k & self.cell_maximum), groups, k) for k in shifts)
+
+
+@dataclass(frozen=True)
+class Offset(WeightCode, name="offset"):
+    """Digits of W + 2^(bits-1), which is never negative."""
+
+    is_offset: ClassVar[bool] = True
+
+    @property
+    def offset(self) -> int:
+        return 1 << self.bits - 1
+
+    def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+        lifted = weight + self.offset
+        shifts = range(0, self.slices * self.cell_bits, self.cell_bits)
+        return tuple(self._slice(lifted >> k & self.cell_maximum, groups, k) for k in shifts)
+
+    def _slice(self, digits: IntArray, groups: Sequence[slice], shift: int) -> Slice:
+        return plain(digits, groups, shift)
+
+
+@dataclass(frozen=True)
+class OffsetFlip(Offset, name="offset-flip"):
+    """As `offset`; a column of a slice that holds more than half its maximum holds complements."""
+
+    complements: ClassVar[bool] = True
+
+    def _slice(self, digits: IntArray, groups: Sequence[slice], shift: int) -> Slice:
+        stored, flags = digits.copy(), []
+        for group in groups:
+            cells = digits[group]
+            flip = 2 * cells.sum(axis=0) > self.cell_maximum * cells.shape[0]
+            stored[group] = np.where(flip, self.cell_maximum - cells, cells)
+            flags.append(flip)
+        return Slice(stored, np.stack(flags), shift, 1)
+
+
+@dataclass(frozen=True)
+class TwosComplement(WeightCode, name="twos-complement"):
+    """Two's complement digits in cells that digital adders read; the top digit is signed."""
+
+    analog: ClassVar[bool] = False
+
+    def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+        *lower, top = range(0, self.slices * self.cell_bits, self.cell_bits)
+        slices = [plain(weight >> k & self.cell_maximum, groups, k) for k in lower]
+        if self.cell_bits == 1:
+            return (*slices, plain(-(weight >> top), groups, top, -1))
+        return (*slices, plain(weight >> top, groups, top))
+
+
+Encoding = name_of(WeightCode)
+"""The name of a weight code, in a validated table."""

@@ -1,0 +1,73 @@
+"""Crossbars of tests, by the keys of a target's file in place of codes and converters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cimtool.hardware.converters import Converter, Formula, Lossless, Measured
+from cimtool.hardware.crossbar import Crossbar, RowTiling
+from cimtool.hardware.input_codes import InputCode
+from cimtool.hardware.weight_codes import WeightCode
+
+
+def crossbar_of(
+    rows: int | None,
+    cell_bits: int,
+    dac_bits: int,
+    encoding: str,
+    weight_bits: int,
+    input_encoding: str,
+    input_bits: int,
+    adc_bits: int | None,
+    rounding: Any,
+    accumulator_bits: int,
+    **more: Any,
+) -> Crossbar:
+    """The crossbar of these keys; `rows` are those of weights, `transfer` counts in 1/16."""
+    tiling = RowTiling(rows, more.pop("rows_active", None), more.pop("unused_rows", "off"))
+    converter = converter_of(adc_bits, rounding, more.pop("transfer", None))
+    return Crossbar(
+        WeightCode.named(encoding, "encoding")(weight_bits, cell_bits),
+        InputCode.named(input_encoding, "encoding")(input_bits, dac_bits),
+        accumulator_bits,
+        converter,
+        tiling,
+        **more,
+    )
+
+
+def converter_of(
+    adc_bits: int | None, rounding: Any, transfer: tuple[int, ...] | None = None
+) -> Converter:
+    """The converter of these keys."""
+    if adc_bits is None:
+        return Lossless()
+    return Formula(adc_bits, rounding) if transfer is None else Measured(adc_bits, transfer)
+
+
+def changed(crossbar: Crossbar, **keys: Any) -> Crossbar:
+    """The crossbar with other values of some keys."""
+    converter, tiling = crossbar.converter, crossbar.tiling
+    values = {
+        "rows": tiling.height,
+        "cell_bits": crossbar.weights.cell_bits,
+        "dac_bits": crossbar.inputs.dac_bits,
+        "encoding": crossbar.weights.name,
+        "weight_bits": crossbar.weights.bits,
+        "input_encoding": crossbar.inputs.name,
+        "input_bits": crossbar.inputs.bits,
+        "adc_bits": converter.bits,
+        "rounding": getattr(converter, "rounding", "half-up"),
+        "transfer": getattr(converter, "transfer", None),
+        "rows_active": tiling.active,
+        "unused_rows": tiling.unused,
+    }
+    own = ("accumulator_bits", "adc_on", "shift_add", "offset_sum", "leak")
+    values |= {name: getattr(crossbar, name) for name in own}
+    return crossbar_of(**values | keys)  # type: ignore[arg-type]
+
+
+def with_crossbar(op: Any, crossbar: Crossbar) -> Any:
+    """A layer with its weights on another crossbar."""
+    return replace(op, stored=replace(op.stored, crossbar=crossbar))
