@@ -31,7 +31,7 @@ from cimtool.ir.heads import Head
 from cimtool.ir.program import Program
 from cimtool.passes.pipeline import Stage
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 MANIFEST = "manifest.json"
 PROGRAM = "program.json"
 CONSTANTS = "constants.safetensors"
