@@ -13,7 +13,6 @@ from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Add
 from cimtool.ir.program import MODALITIES, Builder, Program, score_inputs
 from cimtool.ir.types import integer
-from cimtool.passes.tile import layout
 
 SHAPES = {"fc1": (1024, 2048), "fc2": (2048, 2048), "mu": (2048, 1024), "s": (2048, 1024)}
 
@@ -35,8 +34,9 @@ def _program(settings: Settings) -> Program:
     """Layers of zeros, equal ones the same operation, and a score that is a sum."""
     most = (1 << settings.input_bits) - 1
     types = {f"x{rows}": integer(("n", rows), 0, most, 1.0) for rows in (1024, 2048)}
+    codes = {name: settings.input_code(known) for name, known in types.items()}
     ops = {
-        shape: _layer(layout(settings, types[f"x{shape[0]}"]), *shape)
+        shape: _layer(settings.crossbar(codes[f"x{shape[0]}"]), *shape)
         for shape in set(SHAPES.values())
     }
     graphs = []

@@ -17,7 +17,6 @@ from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import integer
-from cimtool.passes.tile import layout
 
 D = 1024
 
@@ -30,13 +29,9 @@ def gallery(target: Target, items: int, bits: tuple[int, ...] = (8, 8, 15, 15)) 
     for index, width in enumerate((bits[0], *bits)):
         value = (1 << width - 1) - 1 - (index > 1) * index
         weight = np.full((D, items), value, np.int64)
-        crossbar = layout(own.model_copy(update={"weight_bits": width}), known)
-        op = CrossbarMvm(
-            StoredWeights(weight, crossbar),
-            np.zeros(items, np.int64),
-            np.float64(1.0),
-            (None,) * crossbar.slices,
-        )
+        crossbar = own.with_weights(width).crossbar(own.input_code(known))
+        stored, steps = StoredWeights(weight, crossbar), (None,) * crossbar.slices
+        op = CrossbarMvm(stored, np.zeros(items, np.int64), np.float64(1.0), steps)
         builder.add(f"product{index}", op, "text.mu")
     return Graph("score", builder.inputs, tuple(builder.by_name.values()), {})
 

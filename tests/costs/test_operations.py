@@ -7,7 +7,6 @@ import pytest
 from crossbars import crossbar_of
 
 from cimtool.costs.operations import Operations, digital
-from cimtool.hardware.crossbar import Encoding
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Store, Sum
@@ -61,15 +60,11 @@ def test_quantising_shifts_rounds_and_limits() -> None:
     ("encoding", "sums"),
     [("differential", 0), ("offset", 5), ("twos-complement", 0)],
 )
-def test_behind_arrays_a_bias_and_what_offsets_need(encoding: Encoding, sums: int) -> None:
+def test_behind_arrays_a_bias_and_what_offsets_need(encoding: str, sums: int) -> None:
     crossbar = crossbar_of(4, 1, 8, encoding, 4, "unsigned", 4, None, "half-up", 32)
     weight = np.arange(10).reshape(5, 2) - 5
-    op = CrossbarMvm(
-        StoredWeights(weight, crossbar),
-        np.zeros(2, np.int64),
-        np.ones(2),
-        (None,) * crossbar.slices,
-    )
+    stored, steps = StoredWeights(weight, crossbar), (None,) * crossbar.slices
+    op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps)
     found = counted(op, "x", types={"x": integer(("n", 5), 0, 15, 1.0)}, n=2)
     # Two row groups by two outputs take the inputs' sum, shifted, off again; twice, for two rows.
     factors = 4 if sums else 0

@@ -19,7 +19,8 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.bundle.serial import ConstantTable, program_text, read_program
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Level, Session
-from cimtool.hardware.crossbar import Crossbar, Encoding, InputEncoding, leak_of
+from cimtool.hardware.converters import Formula
+from cimtool.hardware.crossbar import Crossbar, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mul, Sum
@@ -30,8 +31,8 @@ from cimtool.ir.types import Type, real
 from cimtool.simulation.simulator import Runner, run
 from cimtool.training.demo_data import DemoFiles
 
-ENCODINGS: tuple[Encoding, ...] = ("differential", "offset", "offset-flip", "twos-complement")
-INPUT_ENCODINGS: tuple[InputEncoding, ...] = ("unsigned", "twos-complement", "offset", "bipolar")
+ENCODINGS = ("differential", "offset", "offset-flip", "twos-complement")
+INPUT_ENCODINGS = ("unsigned", "twos-complement", "offset", "bipolar")
 LEVELS: tuple[Level, ...] = ("disable", "basic", "extended", "all")
 BLOCKS, BLOCK = 8, 80
 DEVICES = ("cpu", *(("cuda",) if torch.cuda.is_available() else ()))
@@ -84,19 +85,19 @@ def random_crossbar(rng: np.random.Generator) -> Crossbar:
         rows=rows,
         cell_bits=cell_bits,
         dac_bits=int(rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 16])),
-        encoding=encoding,  # type: ignore[arg-type]
+        encoding=encoding,
         weight_bits=int(rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)),
-        input_encoding=str(rng.choice(INPUT_ENCODINGS)),  # type: ignore[arg-type]
+        input_encoding=str(rng.choice(INPUT_ENCODINGS)),
         input_bits=int(rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)),
         adc_bits=adc_bits,
-        rounding=None if transfer else str(rng.choice(["half-up", "half-even", "floor"])),  # type: ignore[arg-type]
+        rounding=None if transfer else str(rng.choice(["half-up", "half-even", "floor"])),
         accumulator_bits=62,
         rows_active=None if rng.integers(2) else int(rng.integers(1, (rows or 8) + 1)),
-        adc_on=str(rng.choice(["difference", "polarity"])),  # type: ignore[arg-type]
-        shift_add=str(rng.choice(["digital", "digital", "analog"])),  # type: ignore[arg-type]
-        offset_sum=offset_sum,  # type: ignore[arg-type]
+        adc_on=str(rng.choice(["difference", "polarity"])),
+        shift_add=str(rng.choice(["digital", "digital", "analog"])),
+        offset_sum=offset_sum,
         leak=leak_of(ratio_of, cell_bits) if leaking else 0,
-        unused_rows=str(rng.choice(["off", "driven"])),  # type: ignore[arg-type]
+        unused_rows=str(rng.choice(["off", "driven"])),
         transfer=transfer,
     )
 
@@ -119,7 +120,7 @@ def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
     unit_step = None
     if crossbar.converter.bits is not None:
         # Nothing proves a measured converter lossless: each of its conversions has a step.
-        none_of = 0 if crossbar.transfer else 4
+        none_of = 4 if crossbar.converter.exact_where_it_fits else 0
         same = bool(rng.integers(2))
         *drawn, unit = (random_step(rng, crossbar, none_of) for _ in (*steps, 0))
         steps = (drawn[0],) * len(drawn) if same else tuple(drawn)
@@ -212,7 +213,7 @@ def test_all_implementations_agree(block: int) -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS[:3])
 @pytest.mark.parametrize("input_encoding", INPUT_ENCODINGS)
 def test_sums_beyond_32_bits_agree(
-    encoding: Encoding, input_encoding: InputEncoding, adc_bits: int | None
+    encoding: str, input_encoding: str, adc_bits: int | None
 ) -> None:
     for cell_bits, dac_bits, coarse in ((8, 16, 12), (3, 3, 1)):
         crossbar = crossbar_of(
@@ -221,12 +222,8 @@ def test_sums_beyond_32_bits_agree(
         step = None if adc_bits is None else coarse
         weight = np.full((40, 2), 2**15 - 1)
         weight[:, 1] *= -1
-        layer = CrossbarMvm(
-            StoredWeights(weight, crossbar),
-            np.zeros(2, np.int64),
-            np.ones(2),
-            (step,) * crossbar.slices,
-        )
+        stored, steps = StoredWeights(weight, crossbar), (step,) * crossbar.slices
+        layer = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps)
         lo, hi = input_limits(crossbar)
         case = layer_case(layer, np.ones(()), np.array([[lo] * 40, [hi] * 40], np.float32))
         assert np.abs(run(case.graph, {"x": case.rows})["sums"]).max() > 2**31
@@ -241,9 +238,8 @@ def test_column_sums_beyond_32_bits_agree(rounding: Rounding, adc_bits: int, ste
     weight[:, 0], weight[:, 1] = 2**15 - 1, -(2**15) + 1
     for encoding in ("differential", "offset-flip"):
         crossbar = crossbar_of(None, 8, 16, encoding, 16, "bipolar", 16, adc_bits, rounding, 62)
-        layer = CrossbarMvm(
-            StoredWeights(weight, crossbar), np.zeros(3, np.int64), np.ones(3), (step, step)
-        )
+        stored = StoredWeights(weight, crossbar)
+        layer = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), (step, step))
         lo, hi = input_limits(crossbar)
         rows = rng.integers(lo, hi + 1, (4, 300)).astype(np.float32)
         rows[0], rows[1], rows[2] = hi, lo, 0
@@ -269,17 +265,17 @@ FEATURES = (
 
 def features(crossbar: Crossbar) -> list[str]:
     """What a converting crossbar has of FEATURES."""
-    assert crossbar.converter.bits is not None
+    converter = crossbar.converter
     present = {
-        crossbar.rounding or "table": True,
-        "rows active": crossbar.rows_active is not None,
-        "polarity": crossbar.weights.name == "differential" and crossbar.adc_on == "polarity",
+        converter.rounding if isinstance(converter, Formula) else "table": True,
+        "rows active": crossbar.tiling.active is not None,
+        "polarity": crossbar.columns_by_polarity,
         "analog": crossbar.shift_add == "analog",
         "unit column": crossbar.unit_column,
         "leak": crossbar.column_leak > 0,
         "idle rows": crossbar.column_leak > 0 and crossbar.tiling.idle(7).any(),
-        "wide converter": crossbar.converter.bits == 16,
-        "narrow converter": crossbar.converter.bits == 1,
+        "wide converter": converter.bits == 16,
+        "narrow converter": converter.bits == 1,
     }
     return [name for name, has in present.items() if has]
 
@@ -317,12 +313,8 @@ def test_a_row_group_is_one_call_of_few_nodes(form: str) -> None:
     weight = np.random.default_rng(0).integers(-127, 128, (2048, 2))
     steps = tuple(range(12, 12 + hardware.slices))
     unit_step = 3 if hardware.unit_column else None
-    layer = CrossbarMvm(
-        StoredWeights(StoredWeights(weight, hardware), steps),
-        np.zeros(2, np.int64),
-        np.ones(2),
-        unit_step,
-    )
+    stored = StoredWeights(weight, hardware)
+    layer = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps, unit_step)
     case = layer_case(layer, np.ones(()), np.ones((2, 2048), np.float32))
     model = onnx_model(case.graph)
     calls = [node for node in model.graph.node if node.op_type.startswith("RowGroupAdc")]

@@ -1,4 +1,4 @@
-"""The converter: a formula, or the thresholds that were measured of one."""
+"""Converters: a formula, or the thresholds that were measured of one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cimtool.hardware.converter import Converter, measured_thresholds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cimtool.hardware.converters import (
+    Formula,
+    Lossless,
+    Measured,
+    StaircaseLaw,
+    UniformLaw,
+    measured_thresholds,
+)
 from cimtool.ir.format import Rounding
 
 
@@ -20,73 +27,122 @@ def ideal(bits: int) -> tuple[int, ...]:
 
 
 @st.composite
-def measured(draw: st.DrawFn) -> Converter:
-    bits = draw(st.integers(1, 7))
-    count = (1 << bits) - 1
-    thresholds = draw(st.lists(st.integers(-600, 2600), min_size=count, max_size=count))
-    return Converter(bits, draw(st.booleans()), None, tuple(sorted(thresholds)))
+def thresholds(draw: st.DrawFn) -> tuple[int, ...]:
+    """Rising thresholds of some bits."""
+    count = (1 << draw(st.integers(1, 7))) - 1
+    return tuple(sorted(draw(st.lists(st.integers(-600, 2600), min_size=count, max_size=count))))
+
+
+@st.composite
+def measured(draw: st.DrawFn) -> StaircaseLaw:
+    transfer = draw(thresholds())
+    return Measured(len(transfer).bit_length(), transfer).law(draw(st.booleans()))
+
+
+@st.composite
+def uneven(draw: st.DrawFn) -> StaircaseLaw:
+    """A staircase whose levels rise by other numbers than one."""
+    edges = np.array(draw(thresholds()), np.int64)
+    rises = draw(st.lists(st.integers(0, 9), min_size=len(edges), max_size=len(edges)))
+    levels = draw(st.integers(-40, 40)) + np.cumsum([0, *rises])
+    return StaircaseLaw(draw(st.integers(-8, 0)), edges, levels)
 
 
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("bits", [1, 2, 5, 8])
 def test_the_table_of_an_ideal_converter_is_the_formula(bits: int, signed: bool) -> None:
-    table = Converter(bits, signed, None, ideal(bits))
-    formula = Converter(bits, signed, "half-up")
+    table = Measured(bits, ideal(bits)).law(signed)
+    formula = Formula(bits, "half-up").law(signed)
+    assert (table.lo, table.hi, table.ends) == (formula.lo, formula.hi, formula.ends)
     for step in range(8):
         p = np.arange(-(3 << bits + step), 3 << bits + step, 1 + (1 << step) // 8)
-        np.testing.assert_array_equal(table.codes(p, step), formula.codes(p, step))
+        codes = formula.codes(p, step)
+        np.testing.assert_array_equal(table.codes(p, step), codes)
+        np.testing.assert_array_equal(table.values(codes, step), formula.values(codes, step))
         assert table.error(step) >= formula.error(step)
+        assert table.unclipped(step) == formula.unclipped(step)
 
 
 @settings(deadline=None)
-@given(measured(), st.integers(0, 9), st.lists(st.integers(-9999, 99999), min_size=1))
+@given(thresholds(), st.booleans(), st.integers(0, 9), st.lists(st.integers(-9999, 99999)))
 def test_a_code_counts_the_thresholds_below(
-    converter: Converter, step: int, sums: list[int]
+    transfer: tuple[int, ...], signed: bool, step: int, sums: list[int]
 ) -> None:
-    assert converter.transfer is not None
-    lo, hi = converter.limits
-    found = converter.codes(np.array(sums), step)
+    law = Measured(len(transfer).bit_length(), transfer).law(signed)
+    found = law.codes(np.array(sums, np.int64), step)
     for p, code in zip(sums, found.tolist(), strict=True):
-        above_lowest = Fraction(p, 1 << step) - lo
-        edges = [Fraction(t, 16) for t in converter.transfer]
-        assert code == lo + bisect_right(edges, above_lowest)
-        assert lo <= code <= hi
+        above_lowest = Fraction(p, 1 << step) - law.lo
+        edges = [Fraction(t, 16) for t in transfer]
+        assert code == law.lo + bisect_right(edges, above_lowest)
+        assert law.lo <= code <= law.hi
 
 
 @settings(deadline=None)
-@given(measured(), st.integers(0, 9))
-def test_the_table_gives_the_codes(converter: Converter, step: int) -> None:
-    first, table = converter.table
+@given(st.one_of(measured(), uneven()), st.integers(0, 9))
+def test_the_table_gives_the_levels(law: StaircaseLaw, step: int) -> None:
+    first, table = law.table
     assert first % 16 == 0
-    assert (table[0], table[-1]) == converter.limits
+    assert (table[0], table[-1]) == law.ends
     p = np.arange(-3000, 3000)
     entry = ((p << 4) >> step) - first
-    np.testing.assert_array_equal(
-        table[np.clip(entry, 0, len(table) - 1)], converter.codes(p, step)
-    )
+    levels = law.levels[law.codes(p, step) - law.lo]
+    np.testing.assert_array_equal(table[np.clip(entry, 0, len(table) - 1)], levels)
 
 
 @settings(deadline=None)
-@given(measured(), st.integers(0, 6))
-def test_the_error_of_a_table_is_reached_and_not_left(converter: Converter, step: int) -> None:
-    lo, hi = converter.limits
+@given(st.one_of(measured(), uneven()), st.integers(0, 6))
+def test_the_error_of_a_staircase_is_not_left(law: StaircaseLaw, step: int) -> None:
+    lo, hi = law.ends
     p = np.arange(lo << step, (hi << step) + 1)
-    off = np.abs((converter.codes(p, step) << step) - p)
-    assert off.max() <= converter.error(step)
+    off = np.abs(law.values(law.codes(p, step), step) - p)
+    assert off.max() <= law.error(step)
 
 
 @pytest.mark.parametrize(("rounding", "most"), [("half-up", 4), ("half-even", 4), ("floor", 7)])
 def test_the_error_of_a_formula(rounding: Rounding, most: int) -> None:
-    converter = Converter(4, True, rounding)
+    law = Formula(4, rounding).law(signed=True)
     p = np.arange(-8 << 3, 7 << 3)
-    off = np.abs((converter.codes(p, 3) << 3) - p)
-    assert off.max() == most == converter.error(3)
+    off = np.abs(law.values(law.codes(p, 3), 3) - p)
+    assert off.max() == most == law.error(3)
+
+
+@pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
+@pytest.mark.parametrize("step", [0, 1, 4])
+@pytest.mark.parametrize("lo", [-8, -7, 0])
+def test_the_sums_that_are_not_clipped(rounding: Rounding, step: int, lo: int) -> None:
+    """They are those whose code would be the same with codes to spare."""
+    p = np.arange(-20 << step, 20 << step)
+    for hi in (6, 7):
+        law = UniformLaw(lo, hi, rounding)
+        wide = UniformLaw(-99, 99, rounding).codes(p, step)
+        kept = p[law.codes(p, step) == wide]
+        assert law.unclipped(step) == (kept[0], kept[-1])
+
+
+def test_a_staircase_of_uneven_levels_by_hand() -> None:
+    """Codes -1..2 stand for -4, 0, 1 and 9 steps; they begin at -2, 0.5 and 3 steps."""
+    law = StaircaseLaw(-1, np.array([-32, 8, 48]), np.array([-4, 0, 1, 9]))
+    assert (law.lo, law.hi, law.ends) == (-1, 2, (-4, 9))
+    p = np.array([-99, -5, -4, 0, 1, 5, 6, 99])
+    codes = law.codes(p, 1)  # steps of 2
+    assert codes.tolist() == [-1, -1, 0, 0, 1, 1, 2, 2]
+    assert law.values(codes, 1).tolist() == [-8, -8, 0, 0, 2, 2, 18, 18]
+    # The sum 3 steps is taken for 9: 6 steps off.
+    assert [law.error(step) for step in (0, 1, 3)] == [6, 12, 48]
+    first, table = law.table
+    assert (first, len(table)) == (-48, 48 + 48 + 1)
+    assert [int(table[16 * p + 48]) for p in (-3, -2, 0, 1, 2, 3)] == [-4, 0, 0, 1, 1, 9]
+    assert (table[7 + 48], table[8 + 48]) == (0, 1)
+    # The ends are taken to be a step wide: 8.5 to 9.5 and -4.5 to -3.5.
+    assert law.unclipped(1) == (-9, 18)
+    assert law.unclipped(3) == (-36, 75)
 
 
 def test_thresholds_are_kept_in_sixteenths() -> None:
     assert measured_thresholds([0.5, 1.53, 2.47, -0.04]) == (8, 24, 40, -1)
 
 
-def test_a_formula_has_no_thresholds() -> None:
-    with pytest.raises(TypeError, match="formula"):
-        _ = Converter(4, True, "floor").thresholds
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_lossless_converter_has_no_law(signed: bool) -> None:
+    assert Lossless().law(signed) is None
+    assert Lossless().bits is None

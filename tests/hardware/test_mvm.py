@@ -6,21 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from crossbars import changed, crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import RangeError, integer
 
-HARDWARE = Crossbar(4, 2, 2, "offset-flip", 6, "twos-complement", 5, 3, "half-up", 24)
+HARDWARE = crossbar_of(4, 2, 2, "offset-flip", 6, "twos-complement", 5, 3, "half-up", 24)
 X = integer(("n", 10), -15, 15, 0.5)
 
 
 def layer(*steps: int | None, hardware: Crossbar = HARDWARE) -> CrossbarMvm:
     rng = np.random.default_rng(1)
     weight = rng.integers(-31, 32, (10, 3))
-    return CrossbarMvm(weight, np.array([5, -5, 0]), np.array([0.5, 1.0, 2.0]), hardware, steps)
+    bias, scale = np.array([5, -5, 0]), np.array([0.5, 1.0, 2.0])
+    return CrossbarMvm(StoredWeights(weight, hardware), bias, scale, steps)
 
 
 def test_a_lossless_layer_has_the_bounds_of_its_product() -> None:
@@ -47,7 +50,7 @@ def test_converters_widen_the_bounds_by_what_they_may_err() -> None:
 def test_runs_stay_inside_the_bounds(
     steps: tuple[int | None, ...], encoding: str, inputs: str
 ) -> None:
-    hardware = replace(HARDWARE, encoding=encoding, input_encoding=inputs)
+    hardware = changed(HARDWARE, encoding=encoding, input_encoding=inputs)
     op = layer(*steps, hardware=hardware)
     known = op.infer(X)
     x = np.random.default_rng(2).choice([-15, 15, 0, 7], (200, 10))
@@ -59,7 +62,7 @@ def test_runs_stay_inside_the_bounds(
 @settings(deadline=None, max_examples=300)
 @given(
     st.builds(
-        Crossbar,
+        crossbar_of,
         rows=st.one_of(st.none(), st.integers(1, 9)),
         cell_bits=st.integers(1, 8),
         dac_bits=st.integers(1, 9),
@@ -84,21 +87,19 @@ def test_no_run_leaves_the_bounds(hardware: Crossbar, rows: int, seed: int) -> N
     """Whatever converts, at whatever steps, by formula or by table."""
     rng = np.random.default_rng(seed)
     if hardware.unit_column:
-        hardware = replace(hardware, leak=0)
-    assert hardware.adc_bits is not None
-    if hardware.adc_bits < 7 and rng.integers(2):
-        thresholds = np.sort(
-            rng.integers(-50, 16 << hardware.adc_bits, (1 << hardware.adc_bits) - 1)
-        )
-        hardware = replace(hardware, rounding=None, transfer=tuple(thresholds.tolist()))
+        hardware = changed(hardware, leak=0)
+    bits = hardware.converter.bits
+    assert bits is not None
+    if bits < 7 and rng.integers(2):
+        thresholds = np.sort(rng.integers(-50, 16 << bits, (1 << bits) - 1))
+        hardware = changed(hardware, rounding=None, transfer=tuple(thresholds.tolist()))
     steps = hardware.fraction_bits // 2 + rng.integers(0, 10, hardware.slices + 1)
     *of_slices, unit = [int(step) for step in steps]
-    w_top, x_top = (1 << hardware.weight_bits - 1) - 1, (1 << hardware.input_bits - 1) - 1
+    w_top, x_top = (1 << hardware.weights.bits - 1) - 1, (1 << hardware.inputs.bits - 1) - 1
     weight = rng.choice([-w_top, 0, w_top, 1], (rows, 3))
     unit_step = unit if hardware.unit_column else None
-    op = CrossbarMvm(
-        weight, np.zeros(3, np.int64), np.ones(3), hardware, tuple(of_slices), unit_step
-    )
+    stored = StoredWeights(weight, hardware)
+    op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), tuple(of_slices), unit_step)
     known = op.infer(integer(("n", rows), -x_top, x_top, 1.0))
     found = op.run(
         np.concatenate(
@@ -115,29 +116,24 @@ def test_no_run_leaves_the_bounds(hardware: Crossbar, rows: int, seed: int) -> N
 
 @pytest.mark.parametrize(("rows", "bits"), [(4096, 24), (4096, 28), (1024, 28)])
 def test_an_error_beyond_64_bits_does_not_wrap_into_a_bound(rows: int, bits: int) -> None:
-    hardware = Crossbar(
+    hardware = crossbar_of(
         None, 8, 16, "offset", 16, "unsigned", bits, 6, "half-up", 63, shift_add="analog", leak=4
     )
     nothing = np.zeros((rows, 1), np.int64)
-    op = CrossbarMvm(nothing, nothing[0], np.ones(1), hardware, (20, 20))
+    op = CrossbarMvm(StoredWeights(nothing, hardware), nothing[0], np.ones(1), (20, 20))
     with pytest.raises(RangeError):
         op.infer(integer(("n", rows), 0, (1 << bits) - 1, 1.0))
 
 
 def test_sums_in_binary_places_must_fit_as_well() -> None:
-    hardware = Crossbar(None, 8, 16, "offset", 16, "unsigned", 16, 16, "floor", 62, leak=900)
+    hardware = crossbar_of(None, 8, 16, "offset", 16, "unsigned", 16, 16, "floor", 62, leak=900)
     weight = np.full((1 << 13, 1), (1 << 15) - 1)
-    op = CrossbarMvm(weight, np.zeros(1, np.int64), np.ones(1), hardware, (20, 20))
+    stored = StoredWeights(weight, hardware)
+    op = CrossbarMvm(stored, np.zeros(1, np.int64), np.ones(1), (20, 20))
     wide = integer(("n", len(weight)), 0, (1 << 16) - 1, 1.0)
     assert op.infer(wide).hi < 1 << 50
     with pytest.raises(RangeError):
-        replace(op, weight=weight * 128).infer(wide)
-
-
-def test_row_sums_count_complements_and_offsets() -> None:
-    op = CrossbarMvm(np.array([[1, -2], [1, 1]]), np.zeros(2), np.ones(2), HARDWARE, (0, 0, 0))
-    # U = 33, 33 and 30, 33: slices 1 0 2, 1 0 2 and 2 3 1, 1 0 2; a sum beyond 3 is flipped
-    assert op.row_sum_factors.tolist() == [[3 * 16 - 32, -32]]
+        replace(op, stored=replace(stored, weight=weight * 128)).infer(wide)
 
 
 def test_the_accumulator_is_that_of_the_hardware() -> None:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
-from cimtool.hardware.crossbar import slice_count
 from cimtool.hardware.describe import describe
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.shipped import targets_folder
 from cimtool.hardware.target import Target, load_target, target_names
+from cimtool.hardware.weight_codes import WeightCode
 
 SHIPPED = [
     "acim-7nm-tsmc",
@@ -134,7 +134,7 @@ def test_cells_of_a_weight(encoding: str, bits: int, cell_bits: int, cells: int)
 )
 def test_slices_hold_the_weight_and_none_is_idle(bits: int, cell_bits: int, encoding: str) -> None:
     stored = bits - (encoding == "differential")
-    slices = slice_count(encoding, bits, cell_bits)
+    slices = WeightCode.named(encoding, "encoding")(bits, cell_bits).slices
     assert (slices - 1) * cell_bits < stored <= slices * cell_bits
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cimtool.hardware.converter import measured_thresholds
+from crossbars import changed, crossbar_of
 
 from cimtool.base.arrays import IntArray
-from cimtool.hardware.crossbar import (
-    Crossbar,
-    Encoding,
-    InputEncoding,
-    encode_inputs,
-    encode_weights,
-    leak_of,
-    mvm,
-    perfect_cells,
-)
+from cimtool.hardware.converters import Law, measured_thresholds
+from cimtool.hardware.crossbar import Crossbar, leak_of
+from cimtool.hardware.input_codes import Cycle
+from cimtool.hardware.stored import StoredWeights, mvm
 from cimtool.ir.format import adc
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "integer-contract.md"
-ENCODINGS: tuple[Encoding, ...] = ("differential", "offset", "offset-flip", "twos-complement")
+ENCODINGS = ("differential", "offset", "offset-flip", "twos-complement")
 STEP = 1
 
 Table = list[list[str]]
@@ -72,9 +66,20 @@ def tile() -> Tile:
     )
 
 
-def crossbar(encoding: Encoding, inputs: InputEncoding = "twos-complement") -> Crossbar:
+def crossbar(encoding: str, inputs: str = "twos-complement") -> Crossbar:
     adc_bits = None if encoding == "twos-complement" else 2
-    return Crossbar(None, 2, 1, encoding, 4, inputs, 3, adc_bits, "half-up", 32)
+    return crossbar_of(None, 2, 1, encoding, 4, inputs, 3, adc_bits, "half-up", 32)
+
+
+def driving(tile: Tile, hardware: Crossbar) -> list[tuple[IntArray, Cycle]]:
+    """The digits [4] that drive the tile, and what they count, cycle by cycle."""
+    digits = hardware.digits(tile.x)[:, 0]
+    return list(zip(digits, hardware.cycles, strict=True))
+
+
+def law_of(hardware: Crossbar) -> Law:
+    assert hardware.law is not None
+    return hardware.law
 
 
 def test_the_tile_has_the_shape_that_the_page_says(tile: Tile) -> None:
@@ -84,19 +89,19 @@ def test_the_tile_has_the_shape_that_the_page_says(tile: Tile) -> None:
 
 
 def test_cycles_drive_the_bits_of_the_inputs(tile: Tile) -> None:
-    cycles = list(encode_inputs(tile.x, crossbar("offset")))
+    cycles = driving(tile, crossbar("offset"))
     assert len(cycles) == 3
-    for row, cycle in zip(tile.cycles, cycles, strict=True):
+    for row, (driven, cycle) in zip(tile.cycles, cycles, strict=True):
         counts, digits, total = int(row[1]), [int(cell) for cell in row[2:6]], int(row[6])
         assert counts == cycle.sign << cycle.shift
-        assert digits == cycle.digits[0].tolist()
-        assert total == cycle.digits.sum()
+        assert digits == driven.tolist()
+        assert total == driven.sum()
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_cells_hold_the_digits_of_the_weights(encoding: Encoding, tile: Tile) -> None:
+def test_cells_hold_the_digits_of_the_weights(encoding: str, tile: Tile) -> None:
     cells = section(encoding)[0]
-    slices = encode_weights(tile.weight, crossbar(encoding))
+    slices = StoredWeights(tile.weight, crossbar(encoding)).slices
     stored = np.hstack([cut.digits for cut in slices])
     assert [[int(cell) for cell in row[1:]] for row in cells[1:]] == stored.tolist()
     flagged = [name.endswith(" F") for name in cells[0][1:]]
@@ -107,23 +112,24 @@ def test_cells_hold_the_digits_of_the_weights(encoding: Encoding, tile: Tile) ->
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_sums_codes_and_shift_and_add(encoding: Encoding, tile: Tile) -> None:
+def test_sums_codes_and_shift_and_add(encoding: str, tile: Tile) -> None:
     hardware = crossbar(encoding)
     _, steps, result = section(encoding)
-    slices = encode_weights(tile.weight, hardware)
+    slices = StoredWeights(tile.weight, hardware).slices
     total = np.zeros(2, np.int64)
     rows = iter(steps[1:])
-    for c, cycle in enumerate(encode_inputs(tile.x, hardware)):
+    for c, (driven, cycle) in enumerate(driving(tile, hardware)):
         for k, cut in enumerate(slices):
             row = next(rows)
             assert row[:2] == [str(c), str(k)]
-            value = cycle.digits[0] @ cut.digits
+            value = driven @ cut.digits
             assert numbers(row[2]) == value.tolist()
             if encoding != "twos-complement":
-                code = adc(value, STEP, *hardware.adc_limits, "half-up")
+                law = law_of(hardware)
+                code = adc(value, STEP, law.lo, law.hi, "half-up")
                 assert numbers(row[3]) == code.tolist()
                 value = code << STEP
-            value = np.where(cut.flipped[0], 3 * cycle.digits.sum() - value, value)
+            value = np.where(cut.flipped[0], 3 * driven.sum() - value, value)
             assert numbers(row[4]) == value.tolist()
             factor = cycle.sign * cut.sign << cycle.shift + cut.shift
             assert int(row[5]) == factor
@@ -135,22 +141,22 @@ def test_sums_codes_and_shift_and_add(encoding: Encoding, tile: Tile) -> None:
     assert found == (total + correction[0]).tolist()
     assert exact == tile.exact
     converters = None if encoding == "twos-complement" else STEP
-    assert mvm(tile.x, tile.weight, hardware, (converters,) * 2).tolist() == [found]
+    assert mvm(tile.x, StoredWeights(tile.weight, hardware), (converters,) * 2).tolist() == [found]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("inputs", ["twos-complement", "offset", "bipolar"])
 def test_without_converters_every_encoding_gives_the_exact_product(
-    encoding: Encoding, inputs: InputEncoding, tile: Tile
+    encoding: str, inputs: str, tile: Tile
 ) -> None:
-    hardware = replace(crossbar(encoding, inputs), adc_bits=None)
-    assert mvm(tile.x, tile.weight, hardware, (None, None)).tolist() == [tile.exact]
+    hardware = changed(crossbar(encoding, inputs), adc_bits=None)
+    assert mvm(tile.x, StoredWeights(tile.weight, hardware), (None, None)).tolist() == [tile.exact]
 
 
-def plain(name: str, **changed: object) -> Crossbar:
+def plain(name: str, **keys: object) -> Crossbar:
     """The tile's crossbar in the section of that name."""
-    base: Encoding = "offset" if name in ("unit-column", "leak") else "differential"
-    return replace(crossbar(base), **changed)  # type: ignore[arg-type]
+    base = "offset" if name in ("unit-column", "leak") else "differential"
+    return changed(crossbar(base), **keys)
 
 
 def check_result(name: str, tile: Tile, hardware: Crossbar, total: IntArray, step: int) -> None:
@@ -160,24 +166,24 @@ def check_result(name: str, tile: Tile, hardware: Crossbar, total: IntArray, ste
     assert found == (total + correction[0]).tolist()
     assert exact == tile.exact
     unit_step = step if hardware.unit_column else None
-    result = mvm(tile.x, tile.weight, hardware, (step,) * hardware.slices, unit_step)
+    result = mvm(tile.x, StoredWeights(tile.weight, hardware), (step,) * hardware.slices, unit_step)
     assert result.tolist() == [found]
 
 
 def test_each_polarity_is_converted(tile: Tile) -> None:
     hardware = plain("polarity", adc_on="polarity")
-    slices = encode_weights(tile.weight, hardware)
+    slices = StoredWeights(tile.weight, hardware).slices
     assert [cut.sign for cut in slices] == [1, -1, 1, -1]
     total = np.zeros(2, np.int64)
     rows = iter(section("polarity")[0][1:])
-    for c, cycle in enumerate(encode_inputs(tile.x, hardware)):
+    for c, (driven, cycle) in enumerate(driving(tile, hardware)):
         for k in range(2):
             row = next(rows)
             assert row[:2] == [str(c), str(k)]
             value = np.zeros(2, np.int64)
             for cut, cells in zip(slices[2 * k : 2 * k + 2], (row[2:4], row[4:6]), strict=True):
-                sums = cycle.digits[0] @ cut.digits
-                codes = hardware.converter.codes(sums, STEP)
+                sums = driven @ cut.digits
+                codes = law_of(hardware).codes(sums, STEP)
                 assert [numbers(cell) for cell in cells] == [sums.tolist(), codes.tolist()]
                 value += cut.sign * (codes << STEP)
             assert numbers(row[6]) == value.tolist()
@@ -192,10 +198,10 @@ def test_each_polarity_is_converted(tile: Tile) -> None:
 def test_cycles_are_added_before_the_converter(tile: Tile) -> None:
     hardware, step = plain("analog", shift_add="analog"), 3
     total = np.zeros(2, np.int64)
-    rows = section("analog")[0][1:]
-    for k, (row, cut) in enumerate(zip(rows, encode_weights(tile.weight, hardware), strict=True)):
+    rows, slices = section("analog")[0][1:], StoredWeights(tile.weight, hardware).slices
+    for k, (row, cut) in enumerate(zip(rows, slices, strict=True)):
         sums = tile.x[0] @ cut.digits
-        codes = hardware.converter.codes(sums, step)
+        codes = law_of(hardware).codes(sums, step)
         adds = (codes << step) << cut.shift
         assert int(row[0]) == k
         assert [numbers(cell) for cell in row[1:4]] == [
@@ -211,9 +217,9 @@ def test_the_unit_column_measures_the_sum_of_the_digits(tile: Tile) -> None:
     hardware = plain("unit-column", offset_sum="unit-column")
     steps, result = section("unit-column")
     correction = 0
-    for row, cycle in zip(steps[1:], encode_inputs(tile.x, hardware), strict=True):
-        total = cycle.digits.sum()
-        code = int(hardware.converter.codes(total, STEP))
+    for row, (driven, cycle) in zip(steps[1:], driving(tile, hardware), strict=True):
+        total = driven.sum()
+        code = int(law_of(hardware).codes(total, STEP))
         factor = -8 * (cycle.sign << cycle.shift)
         expected = [total, code, code << STEP, factor, factor * (code << STEP)]
         assert [int(cell) for cell in row[1:]] == expected
@@ -230,13 +236,13 @@ def test_what_cells_leak_is_taken_off(tile: Tile) -> None:
     steps, result = section("leak")
     total = np.zeros(2, np.int64)
     rows = iter(steps[1:])
-    for c, cycle in enumerate(encode_inputs(tile.x, hardware)):
-        for k, cut in enumerate(perfect_cells(tile.weight, hardware).slices):
+    for c, (driven, cycle) in enumerate(driving(tile, hardware)):
+        for k, cut in enumerate(StoredWeights(tile.weight, hardware).cells.slices):
             row = next(rows)
             assert row[:2] == [str(c), str(k)]
-            sums = cycle.digits[0] @ cut.digits
-            codes = hardware.converter.codes(sums, step)
-            value = (codes << step) - leak * cycle.digits.sum()
+            sums = driven @ cut.digits
+            codes = law_of(hardware).codes(sums, step)
+            value = (codes << step) - leak * driven.sum()
             factor = cycle.sign << cycle.shift + cut.shift
             assert digits(row[2]) == sums.tolist()
             assert numbers(row[3]) == codes.tolist()
@@ -249,7 +255,7 @@ def test_what_cells_leak_is_taken_off(tile: Tile) -> None:
     rounded, correction, found = (numbers(cell) for cell in result[1][1:4])
     assert rounded == ((total + (1 << 11)) >> 12).tolist()
     assert found == [value + correction[0] for value in rounded]
-    assert mvm(tile.x, tile.weight, hardware, (step, step)).tolist() == [found]
+    assert mvm(tile.x, StoredWeights(tile.weight, hardware), (step, step)).tolist() == [found]
 
 
 def digits(cell: str) -> list[int]:
@@ -262,12 +268,12 @@ def test_a_measured_converter_reads_its_table(tile: Tile) -> None:
     hardware = plain("table", rounding=None, transfer=transfer)
     total = np.zeros(2, np.int64)
     rows = iter(section("table")[0][1:])
-    for c, cycle in enumerate(encode_inputs(tile.x, hardware)):
-        for k, cut in enumerate(encode_weights(tile.weight, hardware)):
+    for c, (driven, cycle) in enumerate(driving(tile, hardware)):
+        for k, cut in enumerate(StoredWeights(tile.weight, hardware).slices):
             row = next(rows)
             assert row[:2] == [str(c), str(k)]
-            sums = cycle.digits[0] @ cut.digits
-            codes = hardware.converter.codes(sums, STEP)
+            sums = driven @ cut.digits
+            codes = law_of(hardware).codes(sums, STEP)
             factor = cycle.sign << cycle.shift + cut.shift
             expected = [sums, codes, codes << STEP, factor * (codes << STEP)]
             cells = [numbers(cell) for cell in (*row[2:5], row[6])]

@@ -151,9 +151,8 @@ def test_an_accumulator_that_could_overflow_is_refused_by_name() -> None:
 
     def checked(weight: int) -> None:
         builder = Builder("text", {"x": x})
-        layer = CrossbarMvm(
-            StoredWeights(np.full((4, 1), weight), crossbar), np.array([0]), np.ones(1), (None,)
-        )
+        stored = StoredWeights(np.full((4, 1), weight), crossbar)
+        layer = CrossbarMvm(stored, np.array([0]), np.ones(1), (None,))
         builder.add("fc1", layer, "x")
         text = builder.graph({"mu": "fc1"})
         video = replace(text, name="video")

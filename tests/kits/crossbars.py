@@ -46,6 +46,10 @@ def converter_of(
     return Formula(adc_bits, rounding) if transfer is None else Measured(adc_bits, transfer)
 
 
+PLAIN = crossbar_of(None, 2, 1, "offset", 8, "twos-complement", 8, None, "half-up", 62)
+"""A crossbar without limits or converters, to change keys of."""
+
+
 def changed(crossbar: Crossbar, **keys: Any) -> Crossbar:
     """The crossbar with other values of some keys."""
     converter, tiling = crossbar.converter, crossbar.tiling

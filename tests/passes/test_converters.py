@@ -14,8 +14,8 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.op import Level
 from cimtool.hardware.stored import StoredWeights
+from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check
 from cimtool.passes.bias import layer_means
 from cimtool.passes.calibrate import calibrate
@@ -83,7 +83,7 @@ def scatter(op: CrossbarMvm, x: IntArray) -> float:
 @pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
 def test_the_step_is_the_one_of_least_error(encoding: str, inputs: str, rounding: str) -> None:
     rng = np.random.default_rng(0)
-    crossbar = crossbar_of(None, 8, 8, encoding, 8, inputs, 8, 6, rounding, 32)  # type: ignore[arg-type]
+    crossbar = crossbar_of(None, 8, 8, encoding, 8, inputs, 8, 6, rounding, 32)
     weight = rng.integers(-127, 128, (30, 5))
     x = np.rint(rng.normal(size=(40, 30)) * 30).astype(np.int64).clip(-127, 127)
     op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(5, np.int64), np.ones(5), (None,))
@@ -156,8 +156,8 @@ def test_no_other_step_of_one_column_is_better(form: str) -> None:
     for k, step in enumerate(steps):
         for other in (-1, 1):
             if step is not None and step + other >= 0:
-                changed = (*steps[:k], step + other, *steps[k + 1 :])
-                assert scatter(replace(fitted, steps=changed), x) >= least * 0.9999
+                others = (*steps[:k], step + other, *steps[k + 1 :])
+                assert scatter(replace(fitted, steps=others), x) >= least * 0.9999
     if unit_step is not None:
         for other in (-1, 1):
             assert scatter(replace(fitted, unit_step=unit_step + other), x) >= least * 0.9999
@@ -169,10 +169,9 @@ def test_units_of_columns_count() -> None:
     hardware = changed(PLAIN, encoding="differential", cell_bits=7, adc_bits=4, rows=None)
     weight = np.stack([np.full(30, 100), np.full(30, 1)], axis=1)
     x = rng.integers(-60, 60, (50, 30))
+    stored = StoredWeights(weight, hardware)
     steps = [
-        fit_steps(
-            CrossbarMvm(StoredWeights(weight, hardware), np.zeros(2), np.array(unit), (None,)), x
-        )[0][0]
+        fit_steps(CrossbarMvm(stored, np.zeros(2), np.array(unit), (None,)), x)[0][0]
         for unit in ((1.0, 1e-3), (1e-3, 1.0))
     ]
     assert None not in steps
@@ -183,9 +182,8 @@ def test_slices_are_judged_one_by_one() -> None:
     """Slices of small digits are lossless where others are not."""
     crossbar = crossbar_of(16, 4, 1, "offset", 8, "twos-complement", 8, 7, "half-up", 32)
     weight = np.tile([[15 - 128, 2 - 128]], (16, 1))  # U = 15 and 2: the upper digit is 0
-    op = CrossbarMvm(
-        StoredWeights(weight, crossbar), np.zeros(2, np.int64), np.ones(2), (None, None)
-    )
+    stored = StoredWeights(weight, crossbar)
+    op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), (None, None))
     (low, high), _ = fit_steps(op, np.full((3, 16), -1))
     assert low is not None
     assert high is None

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.op import Level
 from cimtool.hardware.stored import StoredWeights
+from cimtool.ir.op import Level
 from cimtool.ir.program import Program, check
 from cimtool.ir.types import integer
 from cimtool.passes.calibrate import calibrate
@@ -17,7 +17,7 @@ from cimtool.passes.fold import fold
 from cimtool.passes.lower import lower
 from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
-from cimtool.passes.tile import layout, tile
+from cimtool.passes.tile import tile
 from cimtool.simulation.simulator import Simulator, run
 
 
@@ -68,7 +68,7 @@ def test_a_sign_and_magnitude_hold_every_input(
     models: SimpleNamespace, lo: int, hi: int, encoding: str, bits: int
 ) -> None:
     settings = models.job(*models.data, target="hermes-pcm-14nm").settings
-    crossbar = layout(settings, integer(("n", 3), lo, hi, 1.0))
+    crossbar = settings.crossbar(settings.input_code(integer(("n", 3), lo, hi, 1.0)))
     assert (crossbar.inputs.name, crossbar.inputs.bits) == (encoding, bits)
     weight, steps = np.eye(3, dtype=np.int64), (None,) * crossbar.slices
     op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(3, np.int64), np.ones(3), steps)

@@ -7,12 +7,15 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from crossbars import changed, crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cimtool.base.arrays import IntArray
-from cimtool.hardware.crossbar import Cells, Crossbar, Slice, cells_mvm, perfect_cells
+from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
+from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.types import integer, real
@@ -25,27 +28,28 @@ INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
 
 
 def limits(hardware: Crossbar) -> tuple[int, int]:
-    half = 1 << hardware.input_bits - 1
-    if hardware.input_encoding == "unsigned":
+    half = 1 << hardware.inputs.bits - 1
+    if hardware.inputs.name == "unsigned":
         return 0, 2 * half - 1
     return 1 - half, half - 1
 
 
 def steps_of(rng: np.random.Generator, hardware: Crossbar) -> tuple[int | None, ...]:
     def step() -> int | None:
-        return None if hardware.adc_bits is None or rng.integers(4) == 0 else int(rng.integers(8))
+        return None if hardware.law is None or rng.integers(4) == 0 else int(rng.integers(8))
 
     return tuple(step() for _ in range(hardware.slices))
 
 
 def layer(rng: np.random.Generator, hardware: Crossbar, rows: int, columns: int) -> CrossbarMvm:
-    top = (1 << hardware.weight_bits - 1) - 1
+    top = (1 << hardware.weights.bits - 1) - 1
     weight = rng.integers(-top, top, (rows, columns), endpoint=True)
     if rng.integers(3) == 0:
         weight = np.where(rng.random(weight.shape) < 0.9, top, weight)
-    unit_step = int(rng.integers(4)) if hardware.unit_column and hardware.adc_bits else None
+    unit_step = int(rng.integers(4)) if hardware.unit_column and hardware.law else None
     bias = rng.integers(-999, 999, columns)
-    return CrossbarMvm(weight, bias, np.ones(columns), hardware, steps_of(rng, hardware), unit_step)
+    stored, steps = StoredWeights(weight, hardware), steps_of(rng, hardware)
+    return CrossbarMvm(stored, bias, np.ones(columns), steps, unit_step)
 
 
 def rows_for(rng: np.random.Generator, hardware: Crossbar, width: int, count: int) -> IntArray:
@@ -77,7 +81,7 @@ def crossbars(draw: st.DrawFn) -> Crossbar:
     table = bits is not None and bits < 6 and draw(st.booleans())
     rounding = draw(st.sampled_from(["half-up", "half-even", "floor"]))
     wide = draw(st.sampled_from([8, 16]))
-    return Crossbar(
+    return crossbar_of(
         rows=rows,
         rows_active=None if rows is None else draw(st.one_of(st.none(), st.integers(1, rows))),
         cell_bits=draw(st.integers(1, 8)),
@@ -137,9 +141,9 @@ def test_every_kernel_gives_the_same_integers(
 
 
 def test_few_bits_are_counted_and_bytes_multiplied() -> None:
-    def pairs(**changed: object) -> int:
-        hardware = plain(**changed)
-        cells = perfect_cells(np.arange(-127, 128)[:, None], hardware)
+    def pairs(**keys: object) -> int:
+        hardware = plain(**keys)
+        cells = StoredWeights(np.arange(-127, 128)[:, None], hardware).cells
         steps = (1,) * hardware.slices
         made = fused.converted_layer(cells, hardware, steps, np.zeros(1, np.int64), None)
         assert made is not None
@@ -174,7 +178,7 @@ def test_cells_of_a_die_take_the_same_kernels(fraction: int, dac_bits: int, cell
     """Up to eight bits a cell is one product of bytes, up to sixteen two."""
     rng = np.random.default_rng(fraction)
     hardware = plain(dac_bits=dac_bits, cell_bits=cell_bits, encoding="offset", adc_bits=8)
-    perfect = perfect_cells(rng.integers(-127, 128, (300, 37)), hardware)
+    perfect = StoredWeights(rng.integers(-127, 128, (300, 37)), hardware).cells
     spread = 1 << fraction >> 2
     slices = tuple(_on_die(s, fraction, rng, spread) for s in perfect.slices)
     cells, steps = Cells(slices, fraction, 0), (3,) * hardware.slices
@@ -189,7 +193,7 @@ def test_cells_of_a_die_take_the_same_kernels(fraction: int, dac_bits: int, cell
 
 def _on_die(cells: Slice, fraction: int, rng: np.random.Generator, spread: int) -> Slice:
     off = rng.integers(-spread, spread, cells.digits.shape, endpoint=True)
-    return replace(cells, digits=(cells.digits << fraction) + off)
+    return replace(cells, digits=(cells.digits.astype(np.int64) << fraction) + off)
 
 
 @pytest.mark.parametrize("module", [popcount, dot])
@@ -210,13 +214,13 @@ def test_a_kernel_that_is_wrong_is_left_out(
         assert_fast_is_readable(op, rows_for(rng, hardware, 130, 5))
 
 
-def plain(**changed: object) -> Crossbar:
-    hardware = Crossbar(
+def plain(**keys: object) -> Crossbar:
+    hardware = crossbar_of(
         rows=128, cell_bits=2, dac_bits=1, encoding="offset-flip", weight_bits=8,
         input_encoding="twos-complement", input_bits=8, adc_bits=5, rounding="half-up",
         accumulator_bits=32,
     )  # fmt: skip
-    return replace(hardware, **changed)  # type: ignore[arg-type]
+    return changed(hardware, **keys)
 
 
 @pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
@@ -238,7 +242,8 @@ def test_partial_sums_may_be_wider_than_the_result(encoding: str, input_encoding
         input_encoding=input_encoding, input_bits=9, adc_bits=16,
     )  # fmt: skip
     weight = np.tile([[3, -2, 0]], (1024, 1))
-    op = CrossbarMvm(weight, np.zeros(3, np.int64), np.ones(3), hardware, (8,) * hardware.slices)
+    stored, steps = StoredWeights(weight, hardware), (8,) * hardware.slices
+    op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), steps)
     lo, hi = limits(hardware)
     assert_fast_is_readable(op, np.array([[lo] * 1024, [hi] * 1024, [lo, hi] * 512]))
 
@@ -250,9 +255,8 @@ def test_inputs_wider_than_32_bits(bits: int, input_encoding: str) -> None:
         encoding="differential", input_encoding=input_encoding, input_bits=bits, dac_bits=1,
         cell_bits=2, weight_bits=3, rounding="half-up", adc_bits=4,
     )  # fmt: skip
-    op = CrossbarMvm(
-        np.ones((8, 3), np.int64), np.zeros(3, np.int64), np.ones(3), hardware, (1,)
-    )  # fmt: skip
+    stored = StoredWeights(np.ones((8, 3), np.int64), hardware)
+    op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), (1,))
     x = rows_for(np.random.default_rng(1), hardware, 8, 5)
     known = integer(("n", 8), *limits(hardware), 1.0)
     np.testing.assert_array_equal(prepare(op, (known,))(x), op.run(x))
@@ -262,7 +266,8 @@ def test_lossless_layers_are_one_product() -> None:
     rng = np.random.default_rng(0)
     hardware = plain(adc_bits=None)
     weight = rng.integers(-127, 128, (300, 7))
-    op = CrossbarMvm(weight, np.arange(7), np.ones(7), hardware, (None,) * hardware.slices)
+    stored, steps = StoredWeights(weight, hardware), (None,) * hardware.slices
+    op = CrossbarMvm(stored, np.arange(7), np.ones(7), steps)
     x = rng.integers(-127, 128, (5, 300))
     known = integer(("n", 300), -127, 127, 1.0)
     np.testing.assert_array_equal(prepare(op, (known,))(x), x @ weight + np.arange(7))

@@ -53,12 +53,8 @@ def layer(form: str) -> tuple[CrossbarMvm, IntArray]:
         steps = tuple(int(s) for s in hardware.fraction_bits + rng.integers(1, 4, hardware.slices))
     unit_step = 1 if hardware.unit_column else None
     weight = rng.integers(-31, 32, (21, 4))
-    op = CrossbarMvm(
-        StoredWeights(StoredWeights(weight, hardware), steps),
-        rng.integers(-9, 9, 4),
-        np.ones(4),
-        unit_step,
-    )
+    stored, bias = StoredWeights(weight, hardware), rng.integers(-9, 9, 4)
+    op = CrossbarMvm(stored, bias, np.ones(4), steps, unit_step)
     return op, rng.integers(-15, 16, (6, 21))
 
 
@@ -94,8 +90,10 @@ def test_column_sums_are_those_at_the_taps(form: str) -> None:
             assert one.clipped == 0
             assert 0 < one.used <= 1
             continue
-        lo, hi = op.crossbar.adc_limits
-        codes = rounded(seen, step, op.crossbar.rounding)
+        law = op.crossbar.law
+        assert law is not None
+        lo, hi = law.lo, law.hi
+        codes = rounded(seen, step, getattr(law, "rounding", None))
         assert one.clipped == np.mean((codes < lo) | (codes > hi))
         ends = np.clip([codes.min(), codes.max()], lo, hi)
         assert one.used == max(

@@ -12,7 +12,6 @@ from scipy.stats import norm
 from cimtool.hardware.crossbar import Cells, leak_of
 from cimtool.hardware.noise.die import CELL_BITS, ROUNDING_SHARE, Arrays, Die, PhysicalLayout, draw
 from cimtool.hardware.noise.spec import load_noise
-from cimtool.hardware.stored import StoredWeights
 
 DRIFTING = {
     "t0": 20.0,
@@ -29,7 +28,7 @@ def digits_of(cells: Cells) -> np.ndarray:
 def errors(kit: SimpleNamespace, op: object, noise: object, **options: object) -> np.ndarray:
     """Errors [slices, K, N] in digits of a layer's cells on a die."""
     noisy = kit.on_die(op, noise, **options)
-    held = np.stack([s.digits for s in StoredWeights(op.weight, op.crossbar).slices])
+    held = np.stack([s.digits for s in op.stored.slices])
     return digits_of(noisy.cells) - noisy.cells.leak / (1 << noisy.cells.fraction_bits) - held
 
 
@@ -37,7 +36,7 @@ def test_programming_errors_have_the_deviation_of_their_digit(kit: SimpleNamespa
     op = kit.layer(kit.crossbar(encoding="offset"), 400, 60)
     noise = kit.noise(programming={"sigma": [0.2, 1.0]})
     found = errors(kit, op, noise)
-    held = np.stack([s.digits for s in StoredWeights(op.weight, op.crossbar).slices])
+    held = np.stack([s.digits for s in op.stored.slices])
     unit = noise.g_max / 3
     for digit in range(1, 4):
         of_digit = found[held == digit]
@@ -123,7 +122,7 @@ def test_without_errors_a_die_is_the_perfect_array(
         t0=20.0, programming={"sigma": [0.0]}, drift=DRIFTING["drift"], stuck={"p_on": 0.0}
     )
     found = kit.on_die(op, noise, arrays=replace(kit.whole, on_off_ratio=ratio)).cells
-    expected = StoredWeights(op.weight, hardware).cells
+    expected = op.stored.cells
     assert (found.fraction_bits, found.leak) == (expected.fraction_bits, expected.leak)
     for one, other in zip(found.slices, expected.slices, strict=True):
         np.testing.assert_array_equal(one.digits, other.digits)
@@ -175,8 +174,8 @@ def test_threads_do_not_change_a_die(kit: SimpleNamespace, monkeypatch: pytest.M
 def test_a_layer_does_not_depend_on_how_many_columns_others_have(kit: SimpleNamespace) -> None:
     op = kit.layer(kit.crossbar(encoding="offset"), 48, 8)
     noise, die = load_noise("pcm-generic"), Die(3, 0, 60.0)
-    drawn = draw(op.weight, op.crossbar, kit.whole, noise, die, "text.fc1")
-    again = draw(op.weight, op.crossbar, Arrays(4, "columns", None), noise, die, "text.fc1")
+    drawn = draw(op.stored, kit.whole, noise, die, "text.fc1")
+    again = draw(op.stored, Arrays(4, "columns", None), noise, die, "text.fc1")
     np.testing.assert_array_equal(digits_of(drawn.cells), digits_of(again.cells))
 
 

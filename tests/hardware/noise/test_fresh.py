@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cimtool.hardware.crossbar import Slice, cells_mvm
+from cimtool.hardware.crossbar import cells_mvm
 from cimtool.hardware.noise.fresh import cholesky, fresh_noise
 from cimtool.hardware.noise.mvm import NoisyMvm
-from cimtool.hardware.stored import StoredWeights
+from cimtool.hardware.weight_codes import Slice
 
 SIGMA = 0.05
 DIES = 3000
@@ -22,7 +22,7 @@ def matrix_reads(op: NoisyMvm, x: np.ndarray, redraw: str, reads: int) -> np.nda
     """Outputs [reads, n, N]: each read multiplies every cell by 1 + sigma z, z anew."""
     rng = np.random.default_rng(7)
     crossbar, perfect = op.crossbar, op.perfect
-    digits = [s.digits for s in StoredWeights(perfect.weight, crossbar).slices]
+    digits = [s.digits for s in perfect.stored.slices]
     cells = replace(op.cells, fraction_bits=FINE, leak=0)
     found = np.empty((reads, len(x), perfect.weight.shape[1]), np.int64)
     cycles = 4 if redraw == "cycle" else 1

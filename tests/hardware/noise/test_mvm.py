@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
-from cimtool.hardware.crossbar import leak_of, mvm
+from cimtool.hardware.crossbar import leak_of
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.hardware.noise.spec import Noise
-from cimtool.hardware.stored import StoredWeights
+from cimtool.hardware.stored import mvm
 from cimtool.simulation.die_program import Conditions, converter_numbers
 from cimtool.simulation.kernels.noisy import NoisyKernel, noisy_kernel
 
@@ -165,7 +165,7 @@ def test_factors_multiply_what_converters_say(kit: SimpleNamespace) -> None:
     doubled = replace(found, factors=np.full((1, 1, 9), 2 << FACTOR_BITS))
     wide = np.full(9, 1 << 40)
     x = kit.inputs(op, 10)
-    expected = 2 * mvm(x, StoredWeights(op.weight, op.crossbar), op.steps)
+    expected = 2 * mvm(x, op.stored, op.steps)
     np.testing.assert_array_equal(replace(doubled, lo=-wide, hi=wide).run(x), expected)
 
 

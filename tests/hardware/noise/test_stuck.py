@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cimtool.hardware.noise.stuck import Stuck
-from cimtool.hardware.stored import StoredWeights
 
 RNG = np.random.default_rng
 
@@ -17,7 +16,7 @@ def test_cells_are_stuck_as_often_as_they_should_be(kit: SimpleNamespace) -> Non
     op = kit.layer(kit.crossbar(encoding="offset"), 480, 60)
     noise = kit.noise(stuck={"p_on": 0.02, "p_off": 0.05})
     cells = kit.on_die(op, noise).cells
-    held = np.stack([s.digits for s in StoredWeights(op.weight, op.crossbar).slices])
+    held = np.stack([s.digits for s in op.stored.slices])
     found = np.stack([s.digits for s in cells.slices]) / (1 << cells.fraction_bits)
     middle = (held == 1) | (held == 2)
     assert set(np.unique(found[middle & (found != held)])) == {0.0, 3.0}

@@ -5,7 +5,7 @@ import pytest
 import torch
 from crossbars import crossbar_of
 
-from cimtool.hardware.crossbar import AdcOn, Encoding
+from cimtool.hardware.crossbar import AdcOn
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die, draw
 from cimtool.hardware.noise.spec import load_noise
@@ -17,7 +17,7 @@ DIES = 400
 
 
 def layer(
-    encoding: Encoding,
+    encoding: str,
     adc_on: AdcOn = "difference",
     adc_bits: int | None = 8,
     step: int | None = None,
@@ -28,23 +28,24 @@ def layer(
         accumulator_bits=32, adc_on=adc_on,
     )  # fmt: skip
     weight = np.random.default_rng(0).integers(-7, 8, size=(16, 3))
-    steps = (step,) * len(StoredWeights(weight, crossbar).slices)
-    return CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(3, np.int64), np.ones(3), steps)
+    stored = StoredWeights(weight, crossbar)
+    steps = (step,) * len(stored.slices)
+    return CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), steps)
 
 
 @pytest.mark.parametrize(
     ("encoding", "adc_on"),
     [("offset-flip", "difference"), ("differential", "difference"), ("differential", "polarity")],
 )
-def test_the_moments_are_those_of_dies(encoding: Encoding, adc_on: AdcOn) -> None:
+def test_the_moments_are_those_of_dies(encoding: str, adc_on: AdcOn) -> None:
     op, noise = layer(encoding, adc_on), load_noise("neurram").model_copy(update={"read": None})
     found = layer_errors(op, Conditions(noise, noise.seconds(None)), None).weights
     assert found is not None
     off = np.zeros((DIES, *op.weight.shape))
-    perfect = StoredWeights(op.weight, op.crossbar).slices
+    perfect = op.stored.slices
     for index in range(DIES):
         die = Die(1, index, noise.seconds(None))
-        cells = draw(op.weight, op.crossbar, Arrays(None, "columns", None), noise, die, "a").cells
+        cells = draw(op.stored, Arrays(None, "columns", None), noise, die, "a").cells
         for ideal, real in zip(perfect, cells.slices, strict=True):
             beyond = real.digits / 2**cells.fraction_bits - ideal.digits
             signs = np.repeat(np.where(ideal.flipped, -1, 1), 8, axis=0)

@@ -1,0 +1,91 @@
+"""Bounds of column sums, and what conversions make of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from crossbars import PLAIN, changed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_crossbars import CONVERTING, drawn, input_limits, weight_limits
+
+from cimtool.hardware.bounds import column_bounds, conversion_error, converted_bounds, lossless
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.stored import StoredWeights, mvm
+
+
+def isaac(encoding: str, adc_bits: int = 8) -> Crossbar:
+    return changed(PLAIN, rows=128, encoding=encoding, adc_bits=adc_bits, cell_bits=2, dac_bits=1)
+
+
+def is_lossless(stored: StoredWeights) -> bool:
+    """Whether no slice's sums can be changed."""
+    return all(lossless(bounds, stored.crossbar) for bounds in stored.bounds)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([(-128, 127), (127, 127), (-128, -128), (0, 0)]))
+def test_isaac_is_lossless_with_flips_for_every_weight(seed: int, limits: tuple[int, int]) -> None:
+    rng = np.random.default_rng(seed)
+    weight = drawn(rng, limits, (300, 3))
+    stored = StoredWeights(weight, isaac("offset-flip"))
+    assert is_lossless(stored)
+    x = drawn(rng, (-128, 127), (2, 300))
+    np.testing.assert_array_equal(mvm(x, stored, (0,) * 4), x @ weight)
+
+
+def test_isaac_without_flips_or_with_a_bit_less_is_not_lossless() -> None:
+    weight = np.full((128, 1), 127)
+    assert not is_lossless(StoredWeights(weight, isaac("offset")))
+    half = np.where(np.arange(128) % 2, -128, 127)[:, None]
+    assert not is_lossless(StoredWeights(half, isaac("offset-flip", 7)))
+    x = np.full((1, 128), -1)
+    assert (mvm(x, StoredWeights(weight, isaac("offset")), (0,) * 4) != x @ weight).any()
+
+
+@settings(deadline=None, max_examples=200)
+@given(CONVERTING, st.integers(1, 15), st.integers(0, 8), st.integers(0, 2**32 - 1))
+def test_column_bounds_and_conversion_errors_hold(
+    hardware: Crossbar, rows: int, step: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    weight = drawn(rng, weight_limits(hardware), (rows, 3))
+    x = drawn(rng, input_limits(hardware), (8, rows))
+    idle = hardware.column_leak * hardware.tiling.idle(rows)
+    step += hardware.fraction_bits
+    law = hardware.law
+    assert law is not None
+    stored = StoredWeights(weight, hardware)
+    for cells, bounds in zip(stored.cells.slices, stored.bounds, strict=True):
+        down, up = column_bounds(cells.digits, hardware)
+        np.testing.assert_array_equal((down, up), bounds)
+        error = conversion_error(bounds, law, step)
+        fits = lossless(bounds, hardware)
+        ends = converted_bounds(bounds, hardware, step)
+        zeros = hardware.zero_digits
+        for digits, zero in zip(hardware.digits(x), zeros, strict=True):
+            for r, group in enumerate(hardware.tiling.groups(rows)):
+                p = digits[:, group] @ cells.digits[group] + idle[r] * zero
+                assert (p >= down[r]).all()
+                assert (p <= up[r]).all()
+                stands_for = law.codes(p, step) << step
+                assert (np.abs(stands_for - p) <= error[r]).all()
+                assert (ends[0][r] <= stands_for).all()
+                assert (stands_for <= ends[1][r]).all()
+                np.testing.assert_array_equal(hardware.read(p, step), stands_for)
+                if fits:
+                    np.testing.assert_array_equal(law.codes(p, 0), p)
+
+
+def test_a_measured_converter_is_never_proved_lossless() -> None:
+    stored = StoredWeights(np.array([[1], [-1]]), changed(PLAIN, rows=2, adc_bits=4))
+    table = changed(stored.crossbar, transfer=tuple(range(8, 15 * 16, 16)))
+    assert is_lossless(stored)
+    assert not is_lossless(StoredWeights(stored.weight, table))
+    assert is_lossless(StoredWeights(stored.weight, PLAIN))
+
+
+def test_the_unit_column_sums_the_digits() -> None:
+    stored = StoredWeights(np.zeros((5, 2), np.int64), changed(PLAIN, rows=4, dac_bits=3))
+    lo, hi = stored.unit_bounds
+    assert lo.tolist() == [[0], [0]]
+    assert hi.tolist() == [[4 * 7], [7]]

@@ -1,0 +1,58 @@
+"""Weights in the cells of crossbars."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from crossbars import PLAIN, changed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_crossbars import CROSSBARS, drawn, weight_limits
+
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.stored import StoredWeights, narrow
+
+
+def test_offset_inputs_are_corrected_in_the_bias() -> None:
+    weight = np.array([[1, -2], [3, 4]])
+    offset = StoredWeights(weight, changed(PLAIN, input_encoding="offset"))
+    assert offset.correction.tolist() == [4 << 7, 2 << 7]
+    assert not StoredWeights(weight, PLAIN).correction.any()
+
+
+def test_row_sums_count_complements_and_offsets() -> None:
+    hardware = changed(PLAIN, rows=4, dac_bits=2, encoding="offset-flip", weight_bits=6)
+    stored = StoredWeights(np.array([[1, -2], [1, 1]]), hardware)
+    # U = 33, 33 and 30, 33: slices 1 0 2, 1 0 2 and 2 3 1, 1 0 2; a sum beyond 3 is flipped
+    assert stored.row_sum_factors.tolist() == [[3 * 16 - 32, -32]]
+
+
+@settings(deadline=None)
+@given(CROSSBARS, st.integers(1, 19), st.integers(0, 2**32 - 1))
+def test_cells_conduct_their_digits_and_the_leak(hardware: Crossbar, rows: int, seed: int) -> None:
+    weight = drawn(np.random.default_rng(seed), weight_limits(hardware), (rows, 3))
+    stored = StoredWeights(weight, hardware)
+    cells = stored.cells
+    assert (cells.fraction_bits, cells.leak) == (hardware.fraction_bits, hardware.column_leak)
+    for held, found in zip(stored.slices, cells.slices, strict=True):
+        digits = held.digits.astype(np.int64)
+        np.testing.assert_array_equal(found.digits, (digits << cells.fraction_bits) + cells.leak)
+        np.testing.assert_array_equal(found.flipped, held.flipped)
+        assert (found.shift, found.sign) == (held.shift, held.sign)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        ([-128, 127], np.int8),
+        ([0, 128], np.int16),
+        ([-129, 0], np.int16),
+        ([0, 1 << 15], np.int32),
+        ([-(1 << 31) - 1, 0], np.int64),
+        ([], np.int8),
+    ],
+)
+def test_numbers_are_kept_in_the_fewest_bytes(numbers: list[int], kind: type) -> None:
+    found = narrow(np.array(numbers, np.int64))
+    assert found.dtype == kind
+    assert found.tolist() == numbers

@@ -1,0 +1,82 @@
+"""Random crossbars, and weights and inputs that fill what their codes carry."""
+
+from __future__ import annotations
+
+import numpy as np
+from crossbars import changed, crossbar_of
+from hypothesis import strategies as st
+
+from cimtool.base.arrays import IntArray
+from cimtool.hardware.crossbar import Crossbar
+
+ENCODINGS = ("differential", "offset", "offset-flip", "twos-complement")
+INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
+ROUNDINGS = ("half-up", "half-even", "floor")
+
+EXTRAS = {
+    "rows_active": st.one_of(st.none(), st.integers(1, 9)),
+    "adc_on": st.sampled_from(["difference", "polarity"]),
+    "shift_add": st.sampled_from(["digital", "analog"]),
+    "offset_sum": st.sampled_from(["digital", "unit-column"]),
+    "unused_rows": st.sampled_from(["off", "driven"]),
+}
+
+
+def possible(hardware: Crossbar) -> Crossbar:
+    """The crossbar without leak where a target with it is refused."""
+    if hardware.unit_column or hardware.weights.name == "twos-complement":
+        return changed(hardware, leak=0)
+    return hardware
+
+
+CROSSBARS = st.builds(
+    crossbar_of,
+    rows=st.one_of(st.none(), st.integers(1, 9)),
+    cell_bits=st.integers(1, 8),
+    dac_bits=st.integers(1, 9),
+    encoding=st.sampled_from(ENCODINGS),
+    weight_bits=st.integers(2, 16),
+    input_encoding=st.sampled_from(INPUTS),
+    input_bits=st.integers(2, 16),
+    adc_bits=st.none(),
+    rounding=st.sampled_from(ROUNDINGS),
+    accumulator_bits=st.just(62),
+    leak=st.sampled_from([0, 0, 1, 777, 1 << 20]),
+    **EXTRAS,
+).map(possible)
+
+CONVERTING = st.builds(
+    crossbar_of,
+    rows=st.one_of(st.none(), st.integers(1, 9)),
+    cell_bits=st.integers(1, 4),
+    dac_bits=st.integers(1, 4),
+    encoding=st.sampled_from(ENCODINGS[:3]),
+    weight_bits=st.integers(2, 8),
+    input_encoding=st.sampled_from(INPUTS),
+    input_bits=st.integers(2, 8),
+    adc_bits=st.integers(1, 8),
+    rounding=st.sampled_from(ROUNDINGS),
+    accumulator_bits=st.just(62),
+    leak=st.sampled_from([0, 0, 1, 777, 1 << 14]),
+    **EXTRAS,
+).map(possible)
+
+
+def input_limits(hardware: Crossbar) -> tuple[int, int]:
+    """The smallest and largest input that the code can carry."""
+    half = 1 << hardware.inputs.bits - 1
+    if hardware.inputs.name == "unsigned":
+        return 0, 2 * half - 1
+    return (1 - half if hardware.inputs.name == "bipolar" else -half), half - 1
+
+
+def weight_limits(hardware: Crossbar) -> tuple[int, int]:
+    """The smallest and largest weight that the code can hold."""
+    half = 1 << hardware.weights.bits - 1
+    return (1 - half if hardware.weights.name == "differential" else -half), half - 1
+
+
+def drawn(rng: np.random.Generator, limits: tuple[int, int], shape: tuple[int, int]) -> IntArray:
+    """Random numbers within limits, many of them at a limit."""
+    inner = rng.integers(*limits, shape, endpoint=True)
+    return np.where(rng.random(shape) < 0.4, rng.choice(limits, shape), inner)
