@@ -14,16 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.named import Named
 from cimtool.ir.format import Rounding, adc, adc_limits
-
-if TYPE_CHECKING:
-    from cimtool.hardware.keys import Keys
 
 THRESHOLD_BITS = 4
 """Thresholds are kept in so many binary places of a step: 1/16 of it."""
@@ -135,6 +132,19 @@ class StaircaseLaw:
 Law = UniformLaw | StaircaseLaw
 
 
+class ConverterKeys(Protocol):
+    """What keys say of a converter (`hardware/keys.py`)."""
+
+    @property
+    def adc_bits(self) -> int | None: ...
+
+    @property
+    def rounding(self) -> Rounding | None: ...
+
+    @property
+    def transfer(self) -> Sequence[float] | None: ...
+
+
 @dataclass(frozen=True)
 class Converter(Named):
     """Base of the converters: `bits` of a code, None where nothing is converted."""
@@ -145,7 +155,7 @@ class Converter(Named):
     """Whether step 1 changes no sum that lies within the codes."""
 
     @classmethod
-    def of(cls, keys: Keys) -> Self:
+    def of(cls, keys: ConverterKeys) -> Self:
         """The converter that the keys of a layer describe."""
         raise NotImplementedError
 
@@ -161,7 +171,7 @@ class Lossless(Converter, name="lossless"):
     bits: int | None = None
 
     @classmethod
-    def of(cls, keys: Keys) -> Self:
+    def of(cls, keys: ConverterKeys) -> Self:
         return cls()
 
     def law(self, signed: bool) -> None:
@@ -179,7 +189,7 @@ class Formula(Converter, name="formula"):
     rounding: Rounding
 
     @classmethod
-    def of(cls, keys: Keys) -> Self:
+    def of(cls, keys: ConverterKeys) -> Self:
         assert keys.adc_bits is not None
         assert keys.rounding is not None
         return cls(keys.adc_bits, keys.rounding)
@@ -201,7 +211,7 @@ class Measured(Converter, name="measured"):
     exact_where_it_fits: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, keys: Keys) -> Self:
+    def of(cls, keys: ConverterKeys) -> Self:
         assert keys.adc_bits is not None
         assert keys.transfer is not None
         return cls(keys.adc_bits, measured_thresholds(keys.transfer))
