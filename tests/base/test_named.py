@@ -42,3 +42,19 @@ def test_classes_are_found_by_name_and_names_are_taken_once() -> None:
 
         class Other(Shape, name="round"):
             pass
+
+
+def test_a_class_between_base_and_names_has_the_same_family() -> None:
+    class Shape(Named):
+        pass
+
+    class Cornered(Shape):
+        pass
+
+    class Square(Cornered, name="square"):
+        pass
+
+    class Round(Shape, name="round"):
+        pass
+
+    assert Shape.family == {"square": Square, "round": Round} == Cornered.family

@@ -122,7 +122,7 @@ def tiny() -> str:
 
 
 def test_the_text_of_a_tiny_program() -> None:
-    """After a wanted change make the file anew: `PYTHONPATH=. python tests/test_pipeline.py`."""
+    """After a wanted change make it anew: `PYTHONPATH=. python tests/passes/test_pipeline.py`."""
     assert tiny() == GOLDEN.read_text("utf-8")
 
 

@@ -9,8 +9,15 @@ from scipy.sparse.linalg import splu
 
 from cimtool.base.errors import CimError
 from cimtool.hardware.noise.ir_drop import LARGEST_DROP, IrDrop
+from cimtool.hardware.noise.model import ArrayState
 
 FULL = 20.0
+
+
+def state(g: np.ndarray) -> ArrayState:
+    """An array of conductances [rows, columns] that holds a layer; wires see no more of it."""
+    rng = np.random.default_rng(0)
+    return ArrayState(np.zeros(g.shape), np.ones(g.shape[1]), 3, FULL, 0.0, rng, "text.fc1")
 
 
 class Nodes:
@@ -67,7 +74,7 @@ def test_column_currents_are_those_of_a_nodal_solve(size: int, largest: float) -
     model = IrDrop(wire_resistance=ohms)
     volts = rng.integers(0, 2, (12, size)).astype(float)
     exact, ideal = column_currents(g, volts, ohms), volts @ g
-    found = volts @ model.effective(g, "text.fc1")
+    found = volts @ model.effective(g, state(g))
     lost = np.abs(ideal - exact).max() / ideal.max()
     wrong = np.abs(found - exact).max() / ideal.max()
     assert lost > largest / 4
@@ -80,7 +87,7 @@ def test_the_error_is_of_second_order() -> None:
     g, volts = FULL * rng.random((64, 64)), rng.random((5, 64))
     errors = []
     for ohms in (0.02, 0.04):
-        effective = IrDrop(wire_resistance=ohms).effective(g, "text.fc1")
+        effective = IrDrop(wire_resistance=ohms).effective(g, state(g))
         errors.append(np.abs(volts @ effective - column_currents(g, volts, ohms)).max())
     assert 3.5 < errors[1] / errors[0] < 4.5
 
@@ -95,9 +102,9 @@ def test_rows_that_are_cut_off_take_no_current_back() -> None:
 def test_wires_that_drop_too_much_are_refused() -> None:
     g = np.full((128, 128), FULL)
     with pytest.raises(CimError, match=r"wire_resistance = 1: wires of text\.fc1 would drop up to"):
-        IrDrop(wire_resistance=1.0).effective(g, "text.fc1")
+        IrDrop(wire_resistance=1.0).effective(g, state(g))
 
 
 def test_no_wires_no_drop() -> None:
     g = np.full((8, 8), FULL)
-    np.testing.assert_allclose(IrDrop(wire_resistance=1e-12).effective(g, "x"), g, rtol=1e-12)
+    np.testing.assert_allclose(IrDrop(wire_resistance=1e-12).effective(g, state(g)), g, rtol=1e-12)

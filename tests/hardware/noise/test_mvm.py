@@ -180,8 +180,8 @@ def test_the_digital_unit_saturates_where_it_was_proved(kit: SimpleNamespace) ->
 
 
 def test_neighbouring_columns_share_a_converter(kit: SimpleNamespace) -> None:
-    hardware = kit.crossbar(rows=16, rows_active=8)
-    numbers = converter_numbers((40, 6), hardware, 4, 2)
+    op = kit.layer(kit.crossbar(rows=16, rows_active=8), 40, 6)
+    numbers = converter_numbers(op.stored, 4, 2)
     assert numbers.shape == (5, 3, 6)
     # A weight's three slices lie side by side: columns 0..11 of an array of 4 weights.
     assert numbers[0, :, 0].tolist() == [0, 0, 1]

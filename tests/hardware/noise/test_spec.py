@@ -55,7 +55,7 @@ def test_what_is_wrong_is_said_in_one_sentence(tables: dict[str, Any], said: str
 def test_every_non_ideality_is_a_key_of_its_name() -> None:
     assert set(NonIdeality.family) <= set(Noise.model_fields)
     others = set(Noise.model_fields) - set(NonIdeality.family)
-    assert others == {"source", "g_max", "devices", "t0"}
+    assert others == {"source", "g_max", "devices", "t0", "others"}
     assert {model.drawn for model in NonIdeality.family.values()} <= {"die", "epoch", "mvm"}
 
 
