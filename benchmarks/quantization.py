@@ -8,7 +8,7 @@ before converters are fitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,8 @@ from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.program import Program
 from cimtool.loading.data import read_data
-from cimtool.passes.calibrate import CALIBRATE
-from cimtool.passes.fold import FOLD
-from cimtool.passes.lower import LOWER
-from cimtool.passes.pipeline import run_passes
-from cimtool.passes.quantize import QUANTIZE
-from cimtool.passes.step import Job, Pass
+from cimtool.passes.pipeline import passes_for, run_passes
+from cimtool.passes.step import Job
 from cimtool.reference.metrics import top1_agreement
 from cimtool.simulation.simulator import Simulator
 
@@ -47,11 +43,12 @@ def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
         found = Simulator(program)
         return found.score(found.encode("text", text), found.encode("video", video))
 
-    def passed(passes: Sequence[Pass], program: Program, flags: dict[str, object]) -> Program:
+    def passed(passes: slice, program: Program, flags: dict[str, object]) -> Program:
         job = Job(resolve(target, None, flags), *rows, silent)
-        return run_passes(passes, program, job, silent)[-1].program
+        return run_passes(passes_for(job.settings)[passes], program, job, silent)[-1].program
 
-    folded = passed((FOLD,), model.program, {})
+    fold, lower, quantize = slice(1), slice(1, 3), slice(3, 4)
+    folded = passed(fold, model.program, {})
     reference = scores(model.program)
     lowered: dict[object, Program] = {}
     for weight_bits, bits in BITS:
@@ -59,8 +56,8 @@ def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
             flags = {"calibrator": calibrator, "weight_rounding": rounding}
             own = {"weight_bits": weight_bits, "input_bits": bits, "activation_bits": bits}
             if (calibrator, bits) not in lowered:
-                lowered[calibrator, bits] = passed((CALIBRATE, LOWER), folded, flags | own)
-            found = scores(passed((QUANTIZE,), lowered[calibrator, bits], flags | own))
+                lowered[calibrator, bits] = passed(lower, folded, flags | own)
+            found = scores(passed(quantize, lowered[calibrator, bits], flags | own))
             yield {
                 "model": case.name,
                 "weights": weight_bits,

@@ -1,6 +1,6 @@
-"""The backends: each one's own module fills its table with rules.
+"""The tables of rules of passes and backends: each one's own module fills its table.
 
-A package that adds an operation registers a rule for it here, and imports no backend.
+A package that adds an operation registers a rule for it here, and imports no pass and no backend.
 """
 
 from __future__ import annotations
@@ -11,6 +11,13 @@ from typing import Any
 from cimtool.base.arrays import Array
 from cimtool.ir.op import Level
 from cimtool.ir.rules import Rules
+
+FOLD: Rules[Callable[..., str]] = Rules("fold", Level.TRAINED)
+LOWER: Rules[Callable[..., str]] = Rules("lower", Level.FLOAT)
+QUANTIZE: Rules[Callable[..., str]] = Rules("quantize", Level.MAC)
+"""`rule(builder, node, inputs)` appends the node's form at the next level and returns the name of
+its value. The builder is the pass's own (`passes/fold.py`, `passes/lowering.py`,
+`passes/quantize.py`); `keep` of `ir/program.py` is the rule of what stays as it is."""
 
 ONNX: Rules[Callable[..., str]] = Rules("ONNX", Level.FLOAT, Level.CROSSBAR)
 """`rule(writer, op, types, *inputs)` appends nodes and returns the name of the result

@@ -44,6 +44,8 @@ class Op(Named):
     """
 
     levels: ClassVar[frozenset[Level]] = frozenset()
+    scores_statistics: ClassVar[bool] = False
+    """Whether its inputs are statistics of pairs, whose domain calibration fixes."""
 
     def __init_subclass__(cls, levels: Set[Level] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from cimtool.base.errors import CimError
 from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
@@ -127,7 +127,10 @@ def calibrated(known: Type, seen: Range | None) -> Type:
 
 
 class Builder:
-    """Collects nodes into a graph, knowing the type of every value on the way."""
+    """Collects nodes into a graph, knowing the type of every value on the way.
+
+    A pass may extend it by what its rules need.
+    """
 
     def __init__(
         self, name: str, inputs: Mapping[str, Type], calibration: Calibration = UNCALIBRATED
@@ -140,6 +143,11 @@ class Builder:
             name: calibrated(known, self.ranges.get(name)) for name, known in inputs.items()
         }
         self.by_name: dict[str, Node] = {}
+
+    @classmethod
+    def of(cls, graph: Graph) -> Self:
+        """A builder for another form of a graph, with its inputs and its calibration."""
+        return cls(graph.name, graph.inputs, graph.calibration)
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
         """Append a node and return its value's name (`name`, or `name.2` where that is taken).
@@ -165,7 +173,8 @@ class Builder:
         return Graph(self.name, self.inputs, nodes, dict(outputs), calibration).pruned()
 
 
-Rule = Callable[[Builder, Node, tuple[str, ...]], str]
+AnyBuilder = TypeVar("AnyBuilder", bound=Builder)
+Rule = Callable[[AnyBuilder, Node, tuple[str, ...]], str]
 """Rebuilds one node on the mapped inputs and returns the name of the value that replaces it."""
 
 
@@ -174,20 +183,19 @@ def keep(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
     return builder.add(node.name, node.op, *inputs)
 
 
-def rewrite(
-    graph: Graph,
-    rule: Callable[[Node], Rule],
-    inputs: Mapping[str, Type] | None = None,
-) -> Graph:
-    """Rebuild a graph node by node, each by the rule that `rule` picks for it.
-
-    `inputs` replaces the input types where an earlier graph changed them.
-    """
-    builder = Builder(graph.name, graph.inputs if inputs is None else inputs, graph.calibration)
+def rewrite(graph: Graph, choose: Callable[[Node], Rule[AnyBuilder]], builder: AnyBuilder) -> Graph:
+    """Rebuild a graph in a new builder of it, node by node, each by the rule chosen for it."""
     mapped = {name: name for name in graph.inputs}
     for node in graph.nodes:
-        mapped[node.name] = rule(node)(builder, node, tuple(mapped[i] for i in node.inputs))
+        inputs = tuple(mapped[i] for i in node.inputs)
+        mapped[node.name] = choose(node)(builder, node, inputs)
     return builder.graph({name: mapped[value] for name, value in graph.outputs.items()})
+
+
+def rewrite_each(graph: Graph, kind: type[Op], rule: Rule[Builder]) -> Graph:
+    """Rebuild a graph: operations of one class by a rule, all others as they are."""
+    builder = Builder.of(graph)
+    return rewrite(graph, lambda node: rule if isinstance(node.op, kind) else keep, builder)
 
 
 def score_inputs(text: Graph, video: Graph) -> dict[str, Type]:
@@ -215,6 +223,11 @@ def features_of(modality: str, inputs: Mapping[str, Value]) -> dict[str, Value]:
     return {k.removeprefix(prefix): value for k, value in inputs.items() if k.startswith(prefix)}
 
 
+def misplaced(graph: Graph, level: Level) -> Node | None:
+    """The first node whose operation does not stand at a level."""
+    return next((node for node in graph.nodes if level not in node.op.levels), None)
+
+
 def check(program: Program, stage: str, level: Level) -> None:
     """Check what a pass leaves: operations of a level, order of use, unique names, ranges.
 
@@ -222,9 +235,9 @@ def check(program: Program, stage: str, level: Level) -> None:
     """
     for graph in program.graphs:
         known = set(graph.inputs)
+        if (wrong := misplaced(graph, level)) is not None:
+            raise RuntimeError(f"{stage} left {wrong.op.name} in {graph.layer(wrong)}")
         for node in graph.nodes:
-            if level not in node.op.levels:
-                raise RuntimeError(f"{stage} left {node.op.name} in {graph.layer(node)}")
             if node.name in known or not known.issuperset(node.inputs):
                 raise RuntimeError(f"{stage} broke the order of values at {graph.layer(node)}")
             known.add(node.name)

@@ -18,6 +18,8 @@ class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLO
     factor: float
     offset: float = 0.0
 
+    scores_statistics = True
+
     def infer(self, *inputs: Type) -> Type:
         (ed,) = inputs
         lo, hi = combine(np.multiply, (np.asarray(self.factor),) * 2, (ed.lo, ed.hi))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -85,6 +86,14 @@ class LeakyRelu(Op, name="leaky_relu", levels=Level.TRAINED.to(Level.FLOAT)):
         return np.maximum(x, 0.0) + self.slope * np.minimum(x, 0.0)
 
 
+@runtime_checkable
+class Normalization(Protocol):
+    """An operation that divides rows by a norm: calibration sees its squares."""
+
+    def squared_norms(self, x: Array) -> Array:
+        """The squares [n] of what rows are divided by, for inputs `x` [n, d]."""
+
+
 @dataclass(frozen=True, eq=False)
 class L2Normalize(Op, name="l2_normalize", levels=Level.TRAINED.to(Level.FLOAT)):
     """Rows divided by their Euclidean norm."""
@@ -144,6 +153,8 @@ class PolynomialScore(Op, name="polynomial_score", levels=Level.TRAINED.to(Level
     bias: float
     scale_ed: float
     scale_vd: float
+
+    scores_statistics = True
 
     @property
     def polynomial(self) -> Polynomial:

@@ -7,20 +7,20 @@ the last bits of a CPU's sums.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
+from cimtool.hardware.keys import Calibrator
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.calibration import REACHES, Calibration, Range, StoringErrors
 from cimtool.ir.format import integer_limits
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, score_inputs
-from cimtool.ir.scores import DistanceScore
-from cimtool.ir.source import L2Normalize, LayerNorm, PolynomialScore
+from cimtool.ir.source import Normalization
 from cimtool.passes.step import Job, Pass
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -42,26 +42,37 @@ ERROR_ROWS = 512
 """Calibration rows on which errors of storing a value are measured."""
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def calibrate(program: Program, job: Job) -> Program:
-    """Return the program with the calibration of every graph.
+@dataclass(frozen=True)
+class CalibratePass(Pass):
+    """Add the calibration of every graph.
 
     Raises CimError naming the first value that is not finite on the calibration rows.
     """
-    simulator = Simulator(program)
-    graphs: list[Graph] = []
-    features: list[dict[str, Array]] = []
-    for graph in (program.text, program.video):
-        taps = [node.name for node in graph.nodes]
-        values = simulator.values(graph.name, job.rows(graph.name), taps)
-        _require_finite(graph, values)
-        values["x"] = job.rows(graph.name).astype(np.float64)
-        graphs.append(replace(graph, calibration=_calibrated(graph, values, job.settings)))
-        features.append({name: values[value] for name, value in graph.outputs.items()})
-    seen = Calibration(ranges=_statistics(simulator, *features))
-    text, video = graphs
-    score = replace(program.score, inputs=score_inputs(text, video), calibration=seen)
-    return Program(text, video, score)
+
+    calibrator: Calibrator = "minmax"
+
+    name = "calibrated"
+    doing = "calibrating ranges"
+    requires = Level.FLOAT
+    leaves = Level.FLOAT
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def apply(self, program: Program, job: Job) -> Program:
+        simulator = Simulator(program)
+        graphs: list[Graph] = []
+        features: list[dict[str, Array]] = []
+        for graph in (program.text, program.video):
+            taps = [node.name for node in graph.nodes]
+            values = simulator.values(graph.name, job.rows(graph.name), taps)
+            _require_finite(graph, values)
+            values["x"] = job.rows(graph.name).astype(np.float64)
+            seen = _calibration(graph, values, self.calibrator, job.settings)
+            graphs.append(replace(graph, calibration=seen))
+            features.append({name: values[value] for name, value in graph.outputs.items()})
+        text, video = graphs
+        seen = Calibration(ranges=_statistics(simulator, *features))
+        score = replace(program.score, inputs=score_inputs(text, video), calibration=seen)
+        return Program(text, video, score)
 
 
 def _require_finite(graph: Graph, values: Mapping[str, Array]) -> None:
@@ -87,26 +98,27 @@ def _statistics(simulator: Simulator, text: Features, video: Features) -> dict[s
 
 def statistics(score: Graph) -> list[str]:
     """The values of a score of real numbers whose domain calibration fixes."""
-    nodes = (node for node in score.nodes if isinstance(node.op, PolynomialScore | DistanceScore))
-    return [name for node in nodes for name in node.inputs]
+    return [name for node in score.nodes if node.op.scores_statistics for name in node.inputs]
 
 
-def _calibrated(graph: Graph, values: Mapping[str, Array], settings: Settings) -> Calibration:
+def _calibration(
+    graph: Graph, values: Mapping[str, Array], calibrator: Calibrator, settings: Settings
+) -> Calibration:
     """The calibration of a projector with these values [n, channels]."""
     ranges = {name: _range(value.min(axis=0), value.max(axis=0)) for name, value in values.items()}
-    if settings.calibrator == "percentile":
+    if calibrator == "percentile":
         ranges |= _narrowed(graph, values, ranges)
     norms = {
         node.name: node.op.squared_norms(values[node.inputs[0]])
         for node in graph.nodes
-        if isinstance(node.op, L2Normalize | LayerNorm)
+        if isinstance(node.op, Normalization)
     }
     return Calibration(
         ranges=ranges,
         mean_squares={name: _rounded_up(np.square(x).mean(axis=0)) for name, x in values.items()},
         squared_norms={name: _range(seen.min(), seen.max()) for name, seen in norms.items()},
         storing_errors=(
-            _storing_errors(graph, values, ranges, settings) if settings.calibrator == "mse" else {}
+            _storing_errors(graph, values, ranges, settings) if calibrator == "mse" else {}
         ),
     )
 
@@ -176,6 +188,3 @@ def _measured_errors(value: Array, seen: Range, bits: int) -> StoringErrors:
         codes = np.clip(np.rint(value / step), -largest, largest)
         errors.append(np.square(codes * step - value).mean(axis=0))
     return StoringErrors(seen.top, _rounded_up(np.array(errors)))
-
-
-CALIBRATE = Pass("calibrated", "calibrating ranges", calibrate, Level.FLOAT)

@@ -8,19 +8,18 @@ off in the digital bias.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cimtool.base.arrays import FLOAT_BITS, Array, IntArray
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.format import Ratio, shortened
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
-from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite
-from cimtool.ir.types import exact
+from cimtool.ir.program import Graph, Program, rewrite_each
 from cimtool.passes.bias import Layer, adjust_layers, centred, layer_means, outputs
 from cimtool.passes.fitting import Candidates, slice_candidates, unit_candidates
+from cimtool.passes.requantize import refit
 from cimtool.passes.step import Job, Pass
 
 FIT_ROWS = 64
@@ -31,55 +30,43 @@ WEIGHT_STEPS = 255
 """Units of columns count in so many steps of the largest."""
 
 
-def fit_converters(program: Program, job: Job) -> Program:
-    """Return the program with a step for every converter that is not provably lossless."""
-    text, video = (_fit_graph(graph, job) for graph in (program.text, program.video))
-    return replace(program, text=text, video=video)
+@dataclass(frozen=True)
+class FitConvertersPass(Pass):
+    """Give a step to every converter that is not provably lossless, from so many `rows`."""
+
+    rows: int = FIT_ROWS
+
+    name = "converters fitted"
+    doing = "fitting converters"
+    requires = Level.CROSSBAR
+    leaves = Level.CROSSBAR
+
+    def apply(self, program: Program, job: Job) -> Program:
+        text, video = (
+            _fit_graph(graph, job.rows(graph.name), self.rows)
+            for graph in (program.text, program.video)
+        )
+        return replace(program, text=text, video=video)
 
 
-def _fit_graph(graph: Graph, job: Job) -> Graph:
-    means = layer_means(graph, job.rows(graph.name)) if _has_converters(graph) else {}
+def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
+    if not any(
+        isinstance(node.op, CrossbarMvm) and node.op.crossbar.law is not None
+        for node in graph.nodes
+    ):
+        return graph
+    means = layer_means(graph, rows)
 
     def adjust(name: str, layer: Layer, x: Array) -> tuple[Layer, Array]:
         if not isinstance(layer, CrossbarMvm) or layer.crossbar.law is None:
             return layer, outputs(graph, name, layer, x)
-        steps, unit_step = fit_steps(layer, x[:FIT_ROWS])
+        steps, unit_step = fit_steps(layer, x[:fit_rows])
         fitted = replace(layer, steps=steps, unit_step=unit_step)
         if fitted.exact:
             return layer, outputs(graph, name, layer, x)
         return centred(fitted, graph, name, x, means[name])
 
-    if not means:
-        return graph
-    adjusted = adjust_layers(graph, job.rows(graph.name), adjust)
-    return rewrite(adjusted, lambda node: refit if isinstance(node.op, Requant) else keep)
-
-
-def refit(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
-    """Take bits off multipliers whose products no longer fit, now that converters err as well."""
-    op = node.op
-    assert isinstance(op, Requant)
-    known = builder.types[inputs[0]]
-    tops = np.maximum(np.abs(exact(known.lo)), np.abs(exact(known.hi)))
-    shape = op.multiplier.shape
-    largest = np.broadcast_to(tops, shape).flat if shape else [tops.max()]
-    ratios = [
-        shortened(Ratio(int(m), int(sh)), int(top))
-        for m, sh, top in zip(op.multiplier.flat, op.shift.flat, largest, strict=True)
-    ]
-    fitted = replace(
-        op,
-        multiplier=np.array([r.multiplier for r in ratios], np.int64).reshape(shape),
-        shift=np.array([r.shift for r in ratios], np.int64).reshape(shape),
-    )
-    return builder.add(node.name, fitted, *inputs)
-
-
-def _has_converters(graph: Graph) -> bool:
-    return any(
-        isinstance(node.op, CrossbarMvm) and node.op.crossbar.law is not None
-        for node in graph.nodes
-    )
+    return rewrite_each(adjust_layers(graph, rows, adjust), Requant, refit)
 
 
 def fit_steps(op: CrossbarMvm, x: IntArray) -> tuple[tuple[int | None, ...], int | None]:
@@ -142,6 +129,3 @@ def _scatter(errors: IntArray, scale: Array) -> Array:
     excess = max(int(np.abs(centred).max()).bit_length() - room, 0)
     vectors: Array = (centred >> excess).astype(np.float64).reshape(len(errors), -1)
     return vectors
-
-
-FIT_CONVERTERS = Pass("converters fitted", "fitting converters", fit_converters, Level.CROSSBAR)

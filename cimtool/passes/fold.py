@@ -6,16 +6,18 @@ over calibration rows makes ed far less noisy where the means share an offset. A
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.ir.arithmetic import Add, Mvm, Store, scalar
-from cimtool.ir.op import Level
-from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, Rule, keep, rewrite
-from cimtool.ir.scores import CosineScore
-from cimtool.ir.source import BatchNorm
+from cimtool.ir.backends import FOLD
+from cimtool.ir.op import Level, Op
+from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
+from cimtool.ir.scores import DistanceScore
+from cimtool.ir.source import BatchNorm, PolynomialScore
 from cimtool.passes.step import Job, Pass
 from cimtool.simulation.simulator import Simulator
 
@@ -23,19 +25,34 @@ CENTRE_BITS = 20
 """The common mean is rounded to so many bits of its largest entry, the same on every CPU."""
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def fold(program: Program, job: Job) -> Program:
-    """Return the program without batch normalisation and, for distances, mu centred on both sides.
+@dataclass(frozen=True)
+class FoldPass(Pass):
+    """Take batch normalisation out and, for distances, centre mu on both sides.
 
-    What is not finite here is refused by name in `calibrate`.
+    What is not finite here is refused by name in `CalibratePass`.
     """
-    centre = None
-    if not any(isinstance(node.op, CosineScore) for node in program.score.nodes):
-        simulator = Simulator(program)
-        means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
-        centre = round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
-    text, video = (_fold_graph(graph, centre) for graph in (program.text, program.video))
-    return replace(program, text=text, video=video)
+
+    name = "folded"
+    doing = "folding batch normalisation and the common mean"
+    requires = Level.TRAINED
+    leaves = Level.FLOAT
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def apply(self, program: Program, job: Job) -> Program:
+        scores = [node.op for node in program.score.nodes if Level.MAC not in node.op.levels]
+        of_distances = all(isinstance(op, DistanceScore | PolynomialScore) for op in scores)
+        centre = _common_mean(program, job) if of_distances else None
+        text, video = (
+            rewrite(graph, lambda node: FOLD.of(node.op), Folding(graph, centre))
+            for graph in (program.text, program.video)
+        )
+        return replace(program, text=text, video=video)
+
+
+def _common_mean(program: Program, job: Job) -> FloatArray:
+    simulator = Simulator(program)
+    means = [simulator.encode(m, job.rows(m))["mu"].mean(axis=0) for m in MODALITIES]
+    return round_to_bits((means[0] + means[1]) / 2, CENTRE_BITS)
 
 
 def round_to_bits(x: FloatArray, bits: int) -> FloatArray:
@@ -44,52 +61,60 @@ def round_to_bits(x: FloatArray, bits: int) -> FloatArray:
     return np.asarray(np.floor(x / step + 0.5) * step)
 
 
-def _fold_graph(graph: Graph, centre: FloatArray | None) -> Graph:
-    users = _user_counts(graph)
+class Folding(Builder):
+    """Builds a folded projector; `centre` is taken off mu where there is one."""
 
-    def batch_norm(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
-        norm = node.op
-        assert isinstance(norm, BatchNorm)
-        before = builder.by_name.get(inputs[0])
-        offset = norm.beta - norm.mean * norm.factor
-        if before is None or not isinstance(before.op, Mvm) or users[node.inputs[0]] > 1:
-            return builder.add(node.name, Add((norm.factor,), offset), *inputs)
-        layer = before.op
-        folded = Mvm(single(layer.weight * norm.factor), single(layer.bias * norm.factor + offset))
-        del builder.by_name[inputs[0]], builder.types[inputs[0]]
-        return builder.add(inputs[0], folded, *before.inputs)
+    def __init__(self, graph: Graph, centre: FloatArray | None):
+        super().__init__(graph.name, graph.inputs, graph.calibration)
+        self.centre = centre
+        inner = (name for node in graph.nodes for name in node.inputs)
+        self.readers = Counter([*inner, *graph.outputs.values()])
 
-    def centred(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
-        assert centre is not None
-        before = builder.by_name.get(inputs[0])
-        if before is not None and isinstance(before.op, Mvm) and users[node.inputs[0]] == 1:
-            layer = Mvm(before.op.weight, before.op.bias - centre)
-            del builder.by_name[inputs[0]], builder.types[inputs[0]]
-            value = builder.add(inputs[0], layer, *before.inputs)
-        else:
-            value = builder.add("mu_centred", Add((scalar(1.0),), -centre), *inputs)
-        return builder.add(node.name, node.op, value)
+    def take_layer(self, node: Node, value: str) -> tuple[Mvm, Node] | None:
+        """Take the layer that makes a node's input out again, to be added anew with other numbers.
 
-    def rule(node: Node) -> Rule:
-        if isinstance(node.op, BatchNorm):
-            return batch_norm
-        if centre is not None and isinstance(node.op, Store) and node.op.role == "mu":
-            return centred
-        return keep
+        None where something else reads the value, or no layer makes it.
+        """
+        layer = self.by_name.get(value)
+        if layer is None or not isinstance(layer.op, Mvm) or self.readers[node.inputs[0]] > 1:
+            return None
+        del self.by_name[value], self.types[value]
+        return layer.op, layer
 
-    return rewrite(graph, rule)
+
+FOLD.rule(Op)(keep)
+
+
+@FOLD.rule(BatchNorm)
+def batch_norm(builder: Folding, node: Node, inputs: tuple[str, ...]) -> str:
+    """Scale and move the outputs of the layer before, or else the values."""
+    norm = node.op
+    assert isinstance(norm, BatchNorm)
+    offset = norm.beta - norm.mean * norm.factor
+    taken = builder.take_layer(node, inputs[0])
+    if taken is None:
+        return builder.add(node.name, Add((norm.factor,), offset), *inputs)
+    op, layer = taken
+    folded = Mvm(single(op.weight * norm.factor), single(op.bias * norm.factor + offset))
+    return builder.add(layer.name, folded, *layer.inputs)
+
+
+@FOLD.rule(Store)
+def centred(builder: Folding, node: Node, inputs: tuple[str, ...]) -> str:
+    """Take the centre off a stored mu: in the bias of the layer before, or else off the values."""
+    op, centre = node.op, builder.centre
+    assert isinstance(op, Store)
+    if centre is None or op.role != "mu":
+        return keep(builder, node, inputs)
+    taken = builder.take_layer(node, inputs[0])
+    if taken is None:
+        value = builder.add("mu_centred", Add((scalar(1.0),), -centre), *inputs)
+    else:
+        mvm, layer = taken
+        value = builder.add(layer.name, Mvm(mvm.weight, mvm.bias - centre), *layer.inputs)
+    return builder.add(node.name, op, value)
 
 
 def single(x: Array) -> Array:
     """Round to what float32 holds, so that a bundle keeps folded weights in half the space."""
     return x.astype(np.float32).astype(np.float64)
-
-
-def _user_counts(graph: Graph) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in [i for node in graph.nodes for i in node.inputs] + list(graph.outputs.values()):
-        counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
-FOLD = Pass("folded", "folding batch normalisation and the common mean", fold, Level.FLOAT)

@@ -105,7 +105,9 @@ def _rounded_up(scale: float) -> float:
     return float(np.ceil(scale / step) * step)
 
 
-def layer_input_format(graph: Graph, node_name: str, store: Store, settings: Settings) -> Format:
+def layer_input_format(
+    graph: Graph, node_name: str, store: Store, settings: Settings, equalise: bool
+) -> Format:
     """Format of a value that layers read: one scale, times a power of two a channel if equalised.
 
     Among the candidates the one whose expected noise at the readers' outputs is least, from
@@ -126,11 +128,11 @@ def layer_input_format(graph: Graph, node_name: str, store: Store, settings: Set
             bits = settings.of_layer(graph.layer(node)).weight_bits
             levels = WEIGHT_LEVELS if measured is None else integer_limits(bits, True)[1]
             readers.append((node.op.weight, levels))
-    if not readers or top.size == 1 or not (settings.equalise or measured):
+    if not readers or top.size == 1 or not (equalise or measured):
         return plain
     mean_square = graph.calibration.mean_squares.get(source, top**2 / 3)
     exponents = []
-    if settings.equalise:
+    if equalise:
         exponents = _equalising_exponents(top, [weight for weight, _ in readers])
         if power_of_two:
             exponents += _covering_exponents(top, plain.hi)

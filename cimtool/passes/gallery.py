@@ -28,9 +28,10 @@ from cimtool.ir.arithmetic import Add, MatMul
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Op
-from cimtool.ir.program import Builder, Graph, Node, as_inputs, keep, rewrite
+from cimtool.ir.program import Builder, Graph, Node, as_inputs, rewrite_each
 from cimtool.passes.bias import outputs
-from cimtool.passes.converters import FIT_ROWS, fit_steps, refit
+from cimtool.passes.converters import FIT_ROWS, fit_steps
+from cimtool.passes.requantize import refit
 from cimtool.simulation.simulator import Runner
 
 FIT_ITEMS = 1024
@@ -197,7 +198,7 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
         return replace(node, op=replace(converted, bias=bias))
 
     changed = replace(graph, nodes=tuple(map(fitted, graph.nodes)))
-    return rewrite(changed, lambda node: refit if isinstance(node.op, Requant) else keep)
+    return rewrite_each(changed, Requant, refit)
 
 
 def _values(graph: Graph, queries: Mapping[str, Array]) -> dict[str, Array]:

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cimtool.ir.program import Program, check
-from cimtool.passes.calibrate import CALIBRATE
-from cimtool.passes.converters import FIT_CONVERTERS
-from cimtool.passes.fold import FOLD
-from cimtool.passes.lower import LOWER
-from cimtool.passes.quantize import QUANTIZE
+from cimtool.hardware.settings import Settings
+from cimtool.ir.program import Program, check, misplaced
+from cimtool.passes.calibrate import CalibratePass
+from cimtool.passes.converters import FitConvertersPass
+from cimtool.passes.fold import FoldPass
+from cimtool.passes.lower import LowerPass
+from cimtool.passes.quantize import QuantizePass
 from cimtool.passes.step import Job, Pass
-from cimtool.passes.tile import TILE
+from cimtool.passes.tile import TilePass
 
-PIPELINE = (FOLD, CALIBRATE, LOWER, QUANTIZE, TILE, FIT_CONVERTERS)
+
+def passes_for(settings: Settings) -> tuple[Pass, ...]:
+    """The passes in the order in which they run, with their options."""
+    return (
+        FoldPass(),
+        CalibratePass(settings.calibrator),
+        LowerPass(),
+        QuantizePass(settings.weight_rounding, settings.bias_correction, settings.equalise),
+        TilePass(),
+        FitConvertersPass(),
+    )
 
 
 @dataclass(frozen=True)
@@ -27,17 +38,38 @@ class Stage:
 
 def compile_program(program: Program, job: Job, say: Callable[[str], None]) -> tuple[Stage, ...]:
     """Run the pipeline over a trained program; returns the trained stage and one a pass."""
-    return (Stage("trained", program), *run_passes(PIPELINE, program, job, say))
+    trained = Stage("trained", program)
+    return (trained, *run_passes(passes_for(job.settings), program, job, say))
 
 
 def run_passes(
     passes: Sequence[Pass], program: Program, job: Job, say: Callable[[str], None]
 ) -> tuple[Stage, ...]:
-    """Run some passes one after the other and check what stands after each; a stage a pass."""
+    """Run some passes one after the other, each checked before and after; a stage a pass.
+
+    Raises TypeError where a program is not what a pass requires, RuntimeError where a pass leaves
+    what it should not; both name the pass and those before it.
+    """
     stages: list[Stage] = []
     for step in passes:
         say(step.doing)
+        where = step.name
+        if stages:
+            where += f" (after {', '.join(stage.name for stage in stages)})"
+        _require(step, program, where)
         program = step.apply(program, job)
-        check(program, step.name, step.leaves)
+        check(program, where, step.leaves)
         stages.append(Stage(step.name, program))
     return tuple(stages)
+
+
+def _require(step: Pass, program: Program, where: str) -> None:
+    """Raise TypeError where a program is not what a pass takes."""
+    for graph in program.graphs:
+        if (wrong := misplaced(graph, step.requires)) is not None:
+            raise TypeError(
+                f"{where} requires the level {step.requires.name}, at which {wrong.op.name} in "
+                f"{graph.layer(wrong)} does not stand"
+            )
+    if step.requires_calibration and not program.text.calibration.ranges:
+        raise TypeError(f"{where} requires a calibration, and the program has none")

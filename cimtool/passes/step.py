@@ -1,9 +1,11 @@
-"""What a pass is: a name, a function from program to program, and what may stand after it."""
+"""A step of the pipeline, with its options, what it requires of a program and what it leaves."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cimtool.base.arrays import Array
 from cimtool.hardware.settings import Settings
@@ -13,10 +15,10 @@ from cimtool.ir.program import Program
 
 @dataclass(frozen=True)
 class Job:
-    """What all passes may look at beside the program.
+    """What every pass may look at beside the program: calibration rows, and the bits of layers.
 
-    `text` and `video` are the calibration rows; `note` takes one line on what a pass decided that
-    a user must know, such as the error of an approximation.
+    `text` and `video` are the rows; `note` takes one line on what a pass decided that a user must
+    know, such as the error of an approximation.
     """
 
     settings: Settings
@@ -29,14 +31,19 @@ class Job:
         return self.text if modality == "text" else self.video
 
 
-@dataclass(frozen=True)
-class Pass:
-    """One step of the pipeline; `leaves` is the level of the program that it makes.
+class Pass(ABC):
+    """A step from program to program: a frozen dataclass whose fields are its own options.
 
-    `name` is that of the stage it makes, `doing` what is told while it runs.
+    `name` is that of the stage it makes, `doing` what is told while it runs. It takes a program at
+    the level `requires`, calibrated where `requires_calibration` says so, to the level `leaves`.
     """
 
-    name: str
-    doing: str
-    apply: Callable[[Program, Job], Program]
-    leaves: Level
+    name: ClassVar[str]
+    doing: ClassVar[str]
+    requires: ClassVar[Level]
+    requires_calibration: ClassVar[bool] = False
+    leaves: ClassVar[Level]
+
+    @abstractmethod
+    def apply(self, program: Program, job: Job) -> Program:
+        """The program after this step."""

@@ -6,33 +6,34 @@ macro holds which columns is placement, and changes no number.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.op import Level
-from cimtool.ir.program import Builder, Node, Program, Rule, keep, rewrite
+from cimtool.ir.program import Builder, Node, Program, rewrite_each
 from cimtool.passes.step import Job, Pass
 
 
-def tile(program: Program, job: Job) -> Program:
-    """Return the program with every layer on crossbars, converters still lossless."""
+@dataclass(frozen=True)
+class TilePass(Pass):
+    """Put every layer on crossbars, converters still lossless."""
 
-    def mvm(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
-        op = node.op
-        assert isinstance(op, Mvm)
-        settings = job.settings.of_layer(f"{builder.name}.{node.name}")
-        crossbar = settings.crossbar(settings.input_code(builder.types[inputs[0]]))
-        assert op.scale is not None
-        stored, steps = StoredWeights(op.weight, crossbar), (None,) * crossbar.slices
-        return builder.add(node.name, CrossbarMvm(stored, op.bias, op.scale, steps), *inputs)
+    name = "tiled"
+    doing = "tiling onto crossbars"
+    requires = Level.INTEGER
+    leaves = Level.CROSSBAR
 
-    def rule(node: Node) -> Rule:
-        return mvm if isinstance(node.op, Mvm) else keep
+    def apply(self, program: Program, job: Job) -> Program:
+        def mvm(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+            op = node.op
+            assert isinstance(op, Mvm)
+            assert op.scale is not None
+            settings = job.settings.of_layer(f"{builder.name}.{node.name}")
+            crossbar = settings.crossbar(settings.input_code(builder.types[inputs[0]]))
+            stored, steps = StoredWeights(op.weight, crossbar), (None,) * crossbar.slices
+            return builder.add(node.name, CrossbarMvm(stored, op.bias, op.scale, steps), *inputs)
 
-    text, video = (rewrite(graph, rule) for graph in (program.text, program.video))
-    return replace(program, text=text, video=video)
-
-
-TILE = Pass("tiled", "tiling onto crossbars", tile, Level.CROSSBAR)
+        text, video = (rewrite_each(graph, Mvm, mvm) for graph in (program.text, program.video))
+        return replace(program, text=text, video=video)

@@ -20,7 +20,7 @@ from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.placement import stored_cells
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite
+from cimtool.ir.program import Builder, Graph, Node, Program, rewrite_each
 from cimtool.ir.types import Type
 from cimtool.simulation.compensation import Compensation, ReadoutCost, compensated
 
@@ -68,7 +68,7 @@ def on_die(program: Program, settings: Settings, conditions: Conditions, index: 
             costs.append(cost)
             return builder.add(node.name, noisy, *inputs)
 
-        return rewrite(graph, lambda node: rule if isinstance(node.op, CrossbarMvm) else keep)
+        return rewrite_each(graph, CrossbarMvm, rule)
 
     placed = {graph.name: on_arrays(graph) for graph in program.graphs}
     if not costs:

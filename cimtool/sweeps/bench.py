@@ -23,10 +23,10 @@ from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.passes.calibrate import CALIBRATE, calibration_key
-from cimtool.passes.fold import FOLD
+from cimtool.passes.calibrate import calibration_key
+from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import SCORE_LAYERS, fit_gallery, program_gallery
-from cimtool.passes.pipeline import PIPELINE, run_passes
+from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
@@ -98,11 +98,11 @@ class Bench:
     def compiled(self, settings: Settings, note: Callable[[str], None]) -> Program:
         """The program of the last pass, as `compile` makes it."""
         job = Job(settings, self.text, self.video, note)
+        _, calibrate, *rest = passes_for(settings)
         key = calibration_key(settings)
         if key not in self._calibrated:
-            (stage,) = run_passes((CALIBRATE,), self.folded, job, silent)
+            (stage,) = run_passes((calibrate,), self.folded, job, silent)
             self._calibrated[key] = stage.program
-        rest = PIPELINE[PIPELINE.index(CALIBRATE) + 1 :]
         return run_passes(rest, self._calibrated[key], job, silent)[-1].program
 
 
@@ -117,7 +117,7 @@ def make_bench(
 ) -> Bench:
     """Fold once for all points; no setting has a part in that, so any will do for `settings`."""
     text, video = calibration_rows(calibration, [])
-    (folded,) = run_passes((FOLD,), model.program, Job(settings, text, video, silent), say)
+    (folded,) = run_passes((FoldPass(),), model.program, Job(settings, text, video, silent), say)
     return Bench(
         folded.program,
         tuple(layer_names(model)),

@@ -21,10 +21,10 @@ from cimtool.ir.program import (
     Graph,
     Node,
     Program,
-    Rule,
     check,
     keep,
     rewrite,
+    rewrite_each,
     score_inputs,
 )
 from cimtool.ir.source import Exp
@@ -78,7 +78,7 @@ def test_dead_nodes_go() -> None:
 
 def test_keeping_every_node_changes_nothing() -> None:
     graph = small().graph({"out": "total"})
-    again = rewrite(graph, lambda node: keep)
+    again = rewrite(graph, lambda node: keep, Builder.of(graph))
     assert again.nodes == graph.nodes
     assert again.outputs == graph.outputs
 
@@ -87,10 +87,7 @@ def test_a_rule_replaces_a_node_for_all_its_users() -> None:
     def doubled(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
         return builder.add("twice", Add((np.asarray(2),), np.asarray(0), scalar(1.0)), inputs[0])
 
-    def rule(node: Node) -> Rule:
-        return doubled if isinstance(node.op, Mul) else keep
-
-    graph = rewrite(small().graph({"out": "total"}), rule)
+    graph = rewrite_each(small().graph({"out": "total"}), Mul, doubled)
     assert [(n.name, n.inputs) for n in graph.nodes] == [("twice", ("x",)), ("total", ("twice",))]
     assert graph.types["total"].hi == 16
 

@@ -22,7 +22,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.model import load_model, load_projectors
 from cimtool.loading.onnx_tower import read_onnx_tower
-from cimtool.passes.fold import fold
+from cimtool.passes.fold import FoldPass
 from cimtool.passes.step import Job
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.towers import TwoTower
@@ -51,7 +51,7 @@ def export_both(towers: TwoTower, widths: tuple[int, int], folder: Path) -> tupl
 def folded(program: Program, rows: list[np.ndarray]) -> list[Mvm]:
     """The layers of both projectors after `fold`."""
     job = Job(resolve(load_target("ideal"), None, {}), rows[0], rows[1], lambda line: None)
-    graphs = fold(program, job)
+    graphs = FoldPass().apply(program, job)
     return [n.op for g in (graphs.text, graphs.video) for n in g.nodes if isinstance(n.op, Mvm)]
 
 

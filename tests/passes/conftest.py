@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from cimtool.base.progress import silent
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
@@ -16,6 +17,7 @@ from cimtool.ir.program import Program
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.layouts.trunk import TrunkTower
 from cimtool.loading.layouts.two_branch import TwoBranchTower
+from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
 
@@ -68,6 +70,14 @@ def job(
     rows = [np.asarray(x, np.float32) for x in (text, video)]
     note = (notes if notes is not None else []).append
     return Job(resolve(load_target(target), None, flags), *rows, note)
+
+
+def passed(program: Program, job: Job, *names: str) -> list[Program]:
+    """A trained program after each of the passes named."""
+    passes = passes_for(job.settings)
+    last = max(i for i, step in enumerate(passes) if step.name in names)
+    stages = run_passes(passes[: last + 1], program, job, silent)
+    return [stage.program for stage in stages if stage.name in names]
 
 
 @pytest.fixture(scope="session")

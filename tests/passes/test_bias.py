@@ -9,10 +9,8 @@ import numpy as np
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Graph
 from cimtool.passes.bias import correct_bias, layer_means
-from cimtool.passes.calibrate import calibrate
-from cimtool.passes.fold import fold
-from cimtool.passes.lower import lower
-from cimtool.passes.quantize import quantize
+
+from .conftest import passed
 
 
 def biases(graph: Graph) -> dict[str, list[int]]:
@@ -21,8 +19,8 @@ def biases(graph: Graph) -> dict[str, list[int]]:
 
 def test_correcting_twice_is_correcting_once(models: SimpleNamespace) -> None:
     job = models.job(*models.data, weight_bits=4, bias_correction=False)
-    lowered = lower(calibrate(fold(models.small, job), job), job)
-    plain = quantize(lowered, job).text
+    lowered, quantized = passed(models.small, job, "lowered", "quantized")
+    plain = quantized.text
     means = layer_means(lowered.text, job.text)
     once = correct_bias(plain, job.text, means)
     twice = correct_bias(once, job.text, means)
@@ -34,9 +32,8 @@ def test_means_are_real_numbers_whatever_the_units(models: SimpleNamespace) -> N
     job = models.job(
         *models.data, weight_bits=16, activation_bits=16, input_bits=16, accumulator_bits=48
     )
-    lowered = lower(calibrate(fold(models.small, job), job), job)
-    wanted = layer_means(lowered.text, job.text)
-    found = layer_means(quantize(lowered, job).text, job.text)
+    stages = passed(models.small, job, "lowered", "quantized")
+    wanted, found = (layer_means(program.text, job.text) for program in stages)
     assert wanted.keys() == found.keys() == {"fc1", "fc2", "mu", "logvar"}
     for name in wanted:
         np.testing.assert_allclose(found[name], wanted[name], atol=1e-3)

@@ -14,9 +14,10 @@ from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.calibration import REACHES
 from cimtool.ir.program import Program
-from cimtool.passes.calibrate import INPUT_MARGIN, calibrate, calibration_key, outward
-from cimtool.passes.fold import fold
+from cimtool.passes.calibrate import INPUT_MARGIN, calibration_key, outward
 from cimtool.simulation.simulator import Simulator
+
+from .conftest import passed
 
 
 @given(st.floats(-1e30, 1e30), st.floats(0, 1e30))
@@ -37,7 +38,7 @@ def calibrated(
     models: SimpleNamespace, program: Program, data: np.ndarray, **flags: object
 ) -> Program:
     job = models.job(*data, **flags)
-    return calibrate(fold(program, job), job)
+    return passed(program, job, "calibrated")[0]
 
 
 def test_every_value_of_a_projector_has_a_range_that_holds_it(models: SimpleNamespace) -> None:

@@ -15,26 +15,19 @@ from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir.op import Level
-from cimtool.ir.program import Graph, Program, check
+from cimtool.ir.program import Graph, Program
 from cimtool.passes.bias import layer_means
-from cimtool.passes.calibrate import calibrate
-from cimtool.passes.converters import fit_converters, fit_steps
+from cimtool.passes.converters import fit_steps
 from cimtool.passes.fitting import CANDIDATES, slice_candidates, unit_candidates
-from cimtool.passes.fold import fold
-from cimtool.passes.lower import lower
-from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
-from cimtool.passes.tile import tile
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 
+from .conftest import passed
 
-def stages(program: Program, job: Job) -> tuple[Program, Program]:
-    tiled = tile(quantize(lower(calibrate(fold(program, job), job), job), job), job)
-    fitted = fit_converters(tiled, job)
-    check(fitted, "converters fitted", Level.CROSSBAR)
-    return tiled, fitted
+
+def stages(program: Program, job: Job) -> list[Program]:
+    return passed(program, job, "tiled", "converters fitted")
 
 
 def layers(graph: Graph) -> dict[str, CrossbarMvm]:

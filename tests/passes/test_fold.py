@@ -16,7 +16,7 @@ from cimtool.ir.heads.euclidean import Euclidean
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.ir.types import real
-from cimtool.passes.fold import fold, round_to_bits, single
+from cimtool.passes.fold import FoldPass, round_to_bits, single
 from cimtool.simulation.simulator import Runner, Simulator
 
 
@@ -30,7 +30,7 @@ def statistics(program: Program, data: np.ndarray) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def folded(models: SimpleNamespace) -> Program:
-    return fold(models.small, models.job(*models.data))
+    return FoldPass().apply(models.small, models.job(*models.data))
 
 
 def test_no_batch_normalisation_is_left(folded: Program) -> None:
@@ -51,7 +51,7 @@ def test_ed_vd_and_logit_stay_what_they_were(models: SimpleNamespace, folded: Pr
 def test_one_vector_is_taken_from_both_means(models: SimpleNamespace) -> None:
     program = models.small
     data = models.data
-    folded = fold(program, models.job(*data))
+    folded = FoldPass().apply(program, models.job(*data))
     shifts = []
     for modality, x in zip(("text", "video"), data, strict=True):
         before, after = (Simulator(p).encode(modality, x)["mu"] for p in (program, folded))
@@ -70,7 +70,7 @@ def test_a_huge_shared_offset_goes(models: SimpleNamespace) -> None:
     towers = [models.trunk(rng) for _ in range(2)]
     far = [replace(t, mu=replace(t.mu, bias=t.mu.bias + 1e4)) for t in towers]
     job = models.job(*models.data)
-    near, moved = (fold(models.program(*pair), job) for pair in (towers, far))
+    near, moved = (FoldPass().apply(models.program(*pair), job) for pair in (towers, far))
     for modality, x in zip(("text", "video"), models.data, strict=True):
         a, b = (Simulator(p).encode(modality, x)["mu"] for p in (near, moved))
         # The offset is rounded to 12 bits of itself: what is left of it is shared too.
@@ -79,7 +79,7 @@ def test_a_huge_shared_offset_goes(models: SimpleNamespace) -> None:
 
 
 def test_after_a_norm_the_mean_is_taken_off_by_an_addition(models: SimpleNamespace) -> None:
-    folded = fold(models.branches, models.job(*models.unit))
+    folded = FoldPass().apply(models.branches, models.job(*models.unit))
     node = folded.text.by_name["mu_centred"]
     assert isinstance(node.op, Add)
     before, after = (statistics(p, models.unit) for p in (models.branches, folded))
@@ -96,7 +96,7 @@ def test_a_norm_that_cannot_go_into_a_layer_becomes_an_addition(models: SimpleNa
     graph = builder.graph({"mu": normed, "s": first})
     score = Builder("score", {}).graph({})
     x = rng.normal(size=(5, 4))
-    folded = fold(Program(graph, replace(graph, name="video"), score), models.job(x, x))
+    folded = FoldPass().apply(Program(graph, replace(graph, name="video"), score), models.job(x, x))
     assert isinstance(folded.text.by_name["bn"].op, Add)
     before, after = (Runner(g).run({"x": x}) for g in (graph, folded.text))
     for name in ("mu", "s"):
@@ -111,7 +111,7 @@ def test_dead_branches_go(models: SimpleNamespace) -> None:
     graph = builder.graph({"mu": "mu"})
     score = Builder("score", {}).graph({})
     x = rng.normal(size=(5, 4))
-    folded = fold(Program(graph, replace(graph, name="video"), score), models.job(x, x))
+    folded = FoldPass().apply(Program(graph, replace(graph, name="video"), score), models.job(x, x))
     assert [node.name for node in folded.text.nodes] == ["mu"]
 
 
@@ -135,7 +135,7 @@ def test_what_both_sides_share_is_taken_where_scores_are_of_differences(
 ) -> None:
     rng = np.random.default_rng(5)
     program = assemble(models.trunk(rng), models.trunk(rng), head)
-    folded = fold(program, models.job(*models.data))
+    folded = FoldPass().apply(program, models.job(*models.data))
     before, after = (
         np.concatenate([Simulator(p).encode(m, models.data[i])["mu"] for i, m in enumerate(SIDES)])
         for p in (program, folded)

@@ -72,8 +72,8 @@ def layer(residual: bool) -> Graph:
 
 
 def input_format(residual: bool, equalise: bool = True) -> Format:
-    settings = resolve(load_target("ideal"), None, {"equalise": equalise})
-    return layer_input_format(layer(residual), "x.stored", STORED, settings)
+    settings = resolve(load_target("ideal"), None, {})
+    return layer_input_format(layer(residual), "x.stored", STORED, settings, equalise)
 
 
 def profiled_format(weight_bits: int, error_of_clipping: float) -> Format:
@@ -84,7 +84,7 @@ def profiled_format(weight_bits: int, error_of_clipping: float) -> Format:
     calibration = Calibration(mean_squares={"x": TOPS**2 / 3}, storing_errors={("x", 8): seen})
     graph = replace(layer(False), calibration=calibration)
     settings = resolve(load_target("ideal"), None, {"weight_bits": weight_bits})
-    return layer_input_format(graph, "x.stored", STORED, settings)
+    return layer_input_format(graph, "x.stored", STORED, settings, equalise=True)
 
 
 @pytest.mark.parametrize("equalise", [False, True])

@@ -15,33 +15,24 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.heads import assemble
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
-from cimtool.ir.op import Level, Op
-from cimtool.ir.program import Builder, Program, check
+from cimtool.ir.op import Op
+from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import Exp, LayerNorm, LeakyRelu, Sigmoid, Tanh
-from cimtool.passes.calibrate import calibrate
-from cimtool.passes.fold import fold
-from cimtool.passes.lower import (
-    DOMAIN_MARGIN,
-    EXP_TOLERANCE,
-    TANH_TOLERANCE,
-    lower,
-    widened,
-)
+from cimtool.passes.lower_projector import EXP_TOLERANCE, TANH_TOLERANCE
+from cimtool.passes.lowering import DOMAIN_MARGIN, widened
 from cimtool.passes.pipeline import compile_program
 from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
 
-
-def stages(program: Program, job: Job) -> tuple[Program, Program]:
-    """The calibrated and the lowered program."""
-    calibrated = calibrate(fold(program, job), job)
-    lowered = lower(calibrated, job)
-    check(lowered, "lowered", Level.MAC)
-    return calibrated, lowered
+from .conftest import passed
 
 
-def both(pair: tuple[Program, Program], job: Job) -> list[np.ndarray]:
+def stages(program: Program, job: Job) -> list[Program]:
+    return passed(program, job, "calibrated", "lowered")
+
+
+def both(pair: list[Program], job: Job) -> list[np.ndarray]:
     return [Simulator(program).scores(job.text, job.video) for program in pair]
 
 
@@ -274,8 +265,8 @@ def test_a_distance_is_scaled_inside_its_domain_and_saturates_outside(
     rng, notes = np.random.default_rng(3), []
     program = assemble(models.trunk(rng), models.trunk(rng), Csd(0.25, 1.5))
     job = models.job(*models.data, notes=notes)
-    calibrated = calibrate(fold(program, job), job)
-    score = lower(calibrated, job).score
+    calibrated, lowered = passed(program, job, "calibrated", "lowered")
+    score = lowered.score
     lo, hi = widened(calibrated.score.calibration.ranges["ed"])
     assert f"score: ed in [{lo:.6g}, {hi:.6g}], saturated outside" in notes
     assert list(score.outputs.values()) == ["logit.stored"]
@@ -293,7 +284,7 @@ def test_a_cosine_has_room_for_rows_that_are_rounded(models: SimpleNamespace) ->
     rng = np.random.default_rng(3)
     program = assemble(models.branch(rng), models.branch(rng), Cosine())
     job = models.job(*models.unit)
-    lowered = lower(calibrate(fold(program, job), job), job)
+    (lowered,) = passed(program, job, "lowered")
     known = lowered.score.types["logit.stored"]
     assert (float(known.lo), float(known.hi)) == (-2.0, 2.0)
     scores = (Simulator(p).scores(*models.unit) for p in (program, lowered))

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cimtool.base.errors import CimError
+from cimtool.base.progress import silent
 from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import Tower, assemble
 from cimtool.ir.heads.pcme_poly import PcmePoly
+from cimtool.ir.op import Level
+from cimtool.ir.program import Program
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.layouts.trunk import TrunkTower
 from cimtool.loading.layouts.two_branch import TwoBranch, TwoBranchTower
 from cimtool.loading.score import raw
-from cimtool.passes.pipeline import PIPELINE, Stage, compile_program
-from cimtool.passes.step import Job
+from cimtool.passes.fold import FoldPass
+from cimtool.passes.pipeline import Stage, compile_program, passes_for, run_passes
+from cimtool.passes.step import Job, Pass
 from cimtool.reference.metrics import top1_agreement
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.simulation.simulator import Simulator
@@ -86,12 +90,41 @@ def test_every_stage_has_the_name_of_its_pass_and_runs() -> None:
     said: list[str] = []
     program = assemble(*(trunk(rng, WIDTH, HIDDEN, D) for _ in "tv"), PcmePoly(PLAIN))
     stages = compile_program(program, made, said.append)
-    assert [stage.name for stage in stages] == ["trained", *(step.name for step in PIPELINE)]
-    assert said == [step.doing for step in PIPELINE]
+    passes = passes_for(made.settings)
+    assert [stage.name for stage in stages] == ["trained", *(step.name for step in passes)]
+    assert said == [step.doing for step in passes]
     first, last = scores(stages[0], made), scores(stages[-1], made)
     for stage in stages:
         assert scores(stage, made).shape == (20, 20)
     assert np.sqrt(np.square(last - first).mean()) < 0.1 * first.std()
+
+
+def test_a_pass_out_of_its_place_is_named_with_those_before_it() -> None:
+    rng = np.random.default_rng(0)
+    made = job(*rng.normal(size=(2, 20, WIDTH)))
+    program = assemble(*(trunk(rng, WIDTH, HIDDEN, D) for _ in "tv"), PcmePoly(PLAIN))
+    fold, _, lower, quantize, *_ = passes_for(made.settings)
+    with pytest.raises(TypeError, match=r"^lowered requires the level FLOAT, at which batch_norm"):
+        run_passes((lower,), program, made, silent)
+    with pytest.raises(TypeError, match=r"^lowered \(after folded\) requires a calibration"):
+        run_passes((fold, lower), program, made, silent)
+    with pytest.raises(TypeError, match=r"^quantized \(after folded\) requires the level MAC"):
+        run_passes((fold, quantize), program, made, silent)
+
+
+def test_what_a_pass_may_not_leave_is_named_with_the_passes_before_it() -> None:
+    @dataclass(frozen=True)
+    class Idle(Pass):
+        name, doing, requires, leaves = "idle", "idling", Level.FLOAT, Level.MAC
+
+        def apply(self, program: Program, job: Job) -> Program:
+            return program
+
+    rng = np.random.default_rng(0)
+    made = job(*rng.normal(size=(2, 20, WIDTH)))
+    program = assemble(*(trunk(rng, WIDTH, HIDDEN, D) for _ in "tv"), PcmePoly(PLAIN))
+    with pytest.raises(RuntimeError, match=r"^idle \(after folded\) left exp in text\.s"):
+        run_passes((FoldPass(), Idle()), program, made, silent)
 
 
 def test_compiling_twice_gives_the_same_program() -> None:

@@ -12,15 +12,12 @@ import pytest
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Dequantize, Quantize
-from cimtool.ir.op import Level
-from cimtool.ir.program import Program, check
+from cimtool.ir.program import Program
 from cimtool.passes.bias import layer_means
-from cimtool.passes.calibrate import calibrate
-from cimtool.passes.fold import fold
-from cimtool.passes.lower import lower
-from cimtool.passes.quantize import quantize
 from cimtool.passes.step import Job
 from cimtool.simulation.simulator import Simulator
+
+from .conftest import passed
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,7 @@ class Made:
 
 
 def make(program: Program, job: Job) -> Made:
-    lowered = lower(calibrate(fold(program, job), job), job)
-    made = quantize(lowered, job)
-    check(made, "quantized", Level.INTEGER)
-    return Made(job, lowered, made)
+    return Made(job, *passed(program, job, "lowered", "quantized"))
 
 
 WIDE = {"weight_bits": 16, "activation_bits": 16, "input_bits": 16, "feature_bits": 16}

@@ -9,29 +9,16 @@ import pytest
 
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir.op import Level
-from cimtool.ir.program import Program, check
 from cimtool.ir.types import integer
-from cimtool.passes.calibrate import calibrate
-from cimtool.passes.fold import fold
-from cimtool.passes.lower import lower
-from cimtool.passes.quantize import quantize
-from cimtool.passes.step import Job
-from cimtool.passes.tile import tile
 from cimtool.simulation.simulator import Simulator, run
 
-
-def stages(program: Program, job: Job) -> tuple[Program, Program]:
-    quantized = quantize(lower(calibrate(fold(program, job), job), job), job)
-    tiled = tile(quantized, job)
-    check(tiled, "tiled", Level.CROSSBAR)
-    return quantized, tiled
+from .conftest import passed
 
 
 @pytest.mark.parametrize("target", ["ideal", "isaac-rram-128", "hermes-pcm-14nm", "colonnade-65nm"])
 def test_tiling_changes_no_number(models: SimpleNamespace, target: str) -> None:
     job = models.job(*models.data, target=target, array="8x128" if target != "ideal" else None)
-    quantized, tiled = stages(models.small, job)
+    quantized, tiled = passed(models.small, job, "quantized", "tiled")
     for graph, other in zip(quantized.graphs[:2], tiled.graphs[:2], strict=True):
         rows = {"x": job.rows(graph.name)[:7]}
         expected, found = run(graph, rows), run(other, rows)
@@ -44,7 +31,7 @@ def test_tiling_changes_no_number(models: SimpleNamespace, target: str) -> None:
 def test_a_layer_is_laid_out_as_the_settings_say(models: SimpleNamespace) -> None:
     layers = {"text.mu": {"weight_bits": 6, "adc_bits": 5}}
     job = models.job(*models.data, target="isaac-rram-128", layers=layers)
-    _, tiled = stages(models.small, job)
+    _, tiled = passed(models.small, job, "quantized", "tiled")
     ops = {n.name: n.op for n in tiled.text.nodes if isinstance(n.op, CrossbarMvm)}
     assert ops.keys() == {"fc1", "fc2", "mu", "logvar"}
     assert (ops["mu"].crossbar.weights.bits, ops["mu"].crossbar.converter.bits) == (6, 5)
