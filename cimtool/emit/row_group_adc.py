@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onnx import FunctionProto, TensorProto
+from onnx import FunctionProto
 
-from cimtool.emit.functions import Body, column_sums
+from cimtool.emit.functions import cast, column_sums, function
 from cimtool.ir.format import Rounding
 
 
@@ -72,79 +73,80 @@ def row_group_adc(form: Conversion) -> FunctionProto:
     A conversion to step 2^e leaves `code << e`: round by adding the half and masking the low e
     bits (floor in two's complement), then clip to the shifted limits. A measured table is a Gather.
     """
-    body = Body(form.name, form.doc)
-    value = column_sums(body, form.inputs, form.weights, form.wide)
+    return function(form.name, form.doc, _lines(form))
+
+
+def _lines(form: Conversion) -> Iterator[str]:
+    yield from column_sums(form.inputs, form.weights, form.wide)
     if form.leaking:
-        value = _leak(body, form, value)
-    value = _convert(body, form, value) if form.rounding else _look_up(body, form, value)
+        yield from _leak(form)
+    yield from _convert(form) if form.rounding else _look_up(form)
     if form.cycles > 1:
-        value = body.add("cycles", "Reshape", value, body.input("by_cycle"))
-        value = body.add("cycle_sum", "MatMul", body.input("cycle_factors"), value)
-    value = body.add("rows", "Reshape", value, body.input("by_row"))
-    unit = ""
+        yield "sums = Reshape (sums, by_cycle)"
+        yield "sums = MatMul (cycle_factors, sums)"
+    yield "sums = Reshape (sums, by_row)"
     if form.unit:
-        value, unit = body.split_last("weights", "unit", value, body.input("widths"))
+        yield "sums, unit = Split <axis = -1> (sums, widths)"
     if form.scaled:
-        value = body.add("scaled", "Mul", value, body.input("slice_factors"))
+        yield "sums = Mul (sums, slice_factors)"
     if form.slices > 1:
-        value = body.total("slice_sum", body.split("slice", value, form.slices))
+        slices = [f"slice{k}" for k in range(form.slices)]
+        yield f"{', '.join(slices)} = Split <axis = -1, num_outputs = {form.slices}> (sums)"
+        yield "sums = Add (slice0, slice1)"
+        yield from (f"sums = Add (sums, {part})" for part in slices[2:])
     if form.unit:
-        offset = body.add("offset", "Mul", unit, body.input("unit_factors"))
-        value = body.add("without_offset", "Add", value, offset)
-    return body.function(value)
+        yield "offset = Mul (unit, unit_factors)"
+        yield "sums = Add (sums, offset)"
 
 
-def _leak(body: Body, form: Conversion, sums: str) -> str:
-    """Append what erased cells conduct: the column of ones sums the digits of all rows."""
-    cells, ones = body.split_last("cells", "ones", sums, body.input("widths"))
-    stored = body.add("stored", "Mul", cells, body.input("digit"))
-    leaked = body.add("leaked", "Mul", ones, body.input("leak"))
-    value = body.add("conducted", "Add", stored, leaked)
-    return body.add("with_idle", "Add", value, body.input("idle")) if form.idle else value
+def _leak(form: Conversion) -> Iterator[str]:
+    """What erased cells conduct: the column of ones sums the digits of all rows."""
+    yield "cells, ones = Split <axis = -1> (sums, widths)"
+    yield "stored = Mul (cells, digit)"
+    yield "leaked = Mul (ones, leak)"
+    yield "sums = Add (stored, leaked)"
+    if form.idle:
+        yield "sums = Add (sums, idle)"
 
 
-def _convert(body: Body, form: Conversion, sums: str) -> str:
-    value = sums
+def _convert(form: Conversion) -> Iterator[str]:
     if form.rounding == "half-even":
-        low_bit = body.add("code_bit", "BitwiseAnd", value, body.input("odd"))
-        odd = _smaller(body, form, "is_odd", low_bit, body.input("one"))
-        value = body.add("to_even", "Add", value, odd)
+        yield "code_bit = BitwiseAnd (sums, odd)"
+        yield from _at_most(form, "code_bit", "one")
+        yield "sums = Add (sums, code_bit)"
     if form.rounding != "floor":
-        value = body.add("half_added", "Add", value, body.input("half"))
-    value = body.add("stepped", "BitwiseAnd", value, body.input("mask"))
-    value = _smaller(body, form, "converted", value, body.input("highest"))
+        yield "sums = Add (sums, half)"
+    yield "sums = BitwiseAnd (sums, mask)"
+    yield from _at_most(form, "sums", "highest")
     if form.signed:
-        value = _larger(body, form, "limited", value, body.input("lowest"))
-    return value
+        yield from _at_least(form, "sums", "lowest")
 
 
-def _look_up(body: Body, form: Conversion, sums: str) -> str:
-    """Append a Gather of codes by the sum in 1/16 of a step, from the table's lowest entry on."""
-    value = _smaller(body, form, "converted", sums, body.input("highest"))
-    value = _larger(body, form, "limited", value, body.input("lowest"))
-    value = body.add("lifted", "Sub", value, body.input("lowest"))
-    value = body.add("finer", "Mul", value, body.input("rise"))
-    unsigned, signed = (
-        (TensorProto.UINT64, TensorProto.INT64)
-        if form.wide
-        else (TensorProto.UINT32, TensorProto.INT32)
-    )
-    value = body.cast("unsigned", value, unsigned)
-    value = body.add("stepped", "BitShift", value, body.input("fall"), direction="RIGHT")
-    return body.add("codes", "Gather", body.input("table"), body.cast("entry", value, signed))
+def _look_up(form: Conversion) -> Iterator[str]:
+    """A Gather of codes by the sum in 1/16 of a step, from the table's lowest entry on."""
+    yield from _at_most(form, "sums", "highest")
+    yield from _at_least(form, "sums", "lowest")
+    yield "entry = Sub (sums, lowest)"
+    yield "entry = Mul (entry, rise)"
+    yield cast("entry", "UINT64" if form.wide else "UINT32")
+    yield 'entry = BitShift <direction = "RIGHT"> (entry, fall)'
+    yield cast("entry", "INT64" if form.wide else "INT32")
+    yield "sums = Gather (table, entry)"
 
 
-def _smaller(body: Body, form: Conversion, name: str, value: str, limit: str) -> str:
+def _at_most(form: Conversion, value: str, limit: str) -> Iterator[str]:
     """`min(value, limit)`; wide ones by Less and Where (why: `cimtool/emit/integers.py`)."""
     if not form.wide:
-        return body.add(name, "Min", value, limit)
-    below = body.add(f"{name}_below", "Less", value, limit)
-    return body.add(name, "Where", below, value, limit)
+        yield f"{value} = Min ({value}, {limit})"
+    else:
+        yield f"below = Less ({value}, {limit})"
+        yield f"{value} = Where (below, {value}, {limit})"
 
 
-def _larger(body: Body, form: Conversion, name: str, value: str, limit: str) -> str:
-    """`max(value, limit)`, as `_smaller`."""
+def _at_least(form: Conversion, value: str, limit: str) -> Iterator[str]:
+    """`max(value, limit)`, as `_at_most`."""
     if not form.wide:
-        return body.add(name, "Max", value, limit)
-    above = body.add(f"{name}_above", "Less", limit, value)
-    return body.add(name, "Where", above, value, limit)
+        yield f"{value} = Max ({value}, {limit})"
+    else:
+        yield f"above = Less ({limit}, {value})"
+        yield f"{value} = Where (above, {value}, {limit})"

@@ -45,7 +45,7 @@ class GraphWriter:
     def call(self, function: str, *inputs: str, label: str = "", **metadata: str) -> str:
         """Append one call of a local function; metadata as `cim.<key>`, `cim.layer` always."""
         if function not in self._functions:
-            self.define(FUNCTIONS[function]())
+            self.define(FUNCTIONS[function])
         name = self._unique(label or function)
         node = helper.make_node(function, inputs, [name], name, domain=DOMAIN)
         helper.set_metadata_props(
