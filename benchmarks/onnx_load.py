@@ -11,7 +11,7 @@ from model import compiled, full_size
 from onnx import inliner
 
 from cimtool.bundle.bundle import ONNX_FILES
-from cimtool.emit.runtime import Level, Session
+from cimtool.emit.runtime import OptimizationLevel, Session
 
 SECONDS, NODES = 3, 2000
 """What a file may take to load, and how many nodes it may have after inlining."""
@@ -29,7 +29,7 @@ def loads(file: Path, build: str, rounds: int) -> Row:
     inlined = inliner.inline_local_functions(model)
     best = {
         level: min(seconds(lambda level=level: Session(file, level)) for _ in range(rounds))
-        for level in get_args(Level)
+        for level in get_args(OptimizationLevel)
     }
     return {
         "build": build,

@@ -12,7 +12,7 @@ import onnxruntime
 from cimtool.base.arrays import Array
 from cimtool.simulation.simulator import PAIR_BLOCK
 
-Level = Literal["disable", "basic", "extended", "all"]
+OptimizationLevel = Literal["disable", "basic", "extended", "all"]
 
 _LEVELS = {
     "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -35,7 +35,7 @@ ENCODE_BLOCK = 64
 class Session:
     """One ONNX file loaded on the CPU, at one optimisation level and thread count."""
 
-    def __init__(self, model: bytes | Path, level: Level = "all", threads: int = 1):
+    def __init__(self, model: bytes | Path, level: OptimizationLevel = "all", threads: int = 1):
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = _LEVELS[level]
         options.intra_op_num_threads = threads

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from cimtool.ir.op import Level, Op, operations_at
 
-Rule = TypeVar("Rule", bound=Callable[..., Any])
+AnyRule = TypeVar("AnyRule", bound=Callable[..., Any])
 
 
-class Rules(Generic[Rule]):
+class Rules(Generic[AnyRule]):
     """A rule for every operation of the levels that are claimed.
 
     A class without a rule of its own has that of its base: a rule for `Op` is the default.
@@ -21,13 +21,13 @@ class Rules(Generic[Rule]):
     def __init__(self, name: str, *levels: Level):
         self.name = name
         self.levels = levels
-        self._rules: dict[type[Op], Rule] = {}
+        self._rules: dict[type[Op], AnyRule] = {}
         self.declared.append(self)
 
-    def rule(self, *kinds: type[Op]) -> Callable[[Rule], Rule]:
+    def rule(self, *kinds: type[Op]) -> Callable[[AnyRule], AnyRule]:
         """Register the decorated rule for classes of operations; TypeError for a second one."""
 
-        def register(rule: Rule) -> Rule:
+        def register(rule: AnyRule) -> AnyRule:
             for kind in kinds:
                 if kind in self._rules:
                     raise TypeError(f"{self.name} has two rules for {kind.__name__}")
@@ -36,7 +36,7 @@ class Rules(Generic[Rule]):
 
         return register
 
-    def of(self, op: Op) -> Rule:
+    def of(self, op: Op) -> AnyRule:
         """The rule for an operation; TypeError where there is none."""
         rule = self._find(type(op))
         if rule is None:
@@ -48,5 +48,5 @@ class Rules(Generic[Rule]):
         claimed = {op for level in self.levels for op in operations_at(level)}
         return sorted(op.name for op in claimed if self._find(op) is None)
 
-    def _find(self, kind: type[Op]) -> Rule | None:
+    def _find(self, kind: type[Op]) -> AnyRule | None:
         return next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)

@@ -18,7 +18,7 @@ from cimtool.api import prepare
 from cimtool.base.arrays import Array, IntArray
 from cimtool.bundle.serial import ConstantTable, program_text, read_program
 from cimtool.emit.onnx import file_bytes, onnx_model
-from cimtool.emit.runtime import Level, Session
+from cimtool.emit.runtime import OptimizationLevel, Session
 from cimtool.hardware.converters import Formula
 from cimtool.hardware.crossbar import Crossbar, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
@@ -33,7 +33,7 @@ from cimtool.training.demo_data import DemoFiles
 
 ENCODINGS = ("differential", "offset", "offset-flip", "twos-complement")
 INPUT_ENCODINGS = ("unsigned", "twos-complement", "offset", "bipolar")
-LEVELS: tuple[Level, ...] = ("disable", "basic", "extended", "all")
+LEVELS: tuple[OptimizationLevel, ...] = ("disable", "basic", "extended", "all")
 BLOCKS, BLOCK = 8, 80
 DEVICES = ("cpu", *(("cuda",) if torch.cuda.is_available() else ()))
 

@@ -5,7 +5,7 @@ import pytest
 
 from cimtool.base.arrays import IntArray
 from cimtool.emit.onnx import file_bytes, onnx_model
-from cimtool.emit.runtime import Level, Session
+from cimtool.emit.runtime import OptimizationLevel, Session
 from cimtool.ir.arithmetic import Clip
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder
@@ -43,7 +43,7 @@ def values_below(magnitude: int, seed: int) -> IntArray:
 )
 @pytest.mark.parametrize("magnitude", [100, 2**31 - 1, 2**32, 2**40, 2**61])
 def test_onnx_runtime_limits_as_the_operation_does(
-    magnitude: int, lo: int, hi: int, level: Level
+    magnitude: int, lo: int, hi: int, level: OptimizationLevel
 ) -> None:
     builder = Builder("limits", {"x": integer(("n",), -magnitude, magnitude, 1.0)})
     name = builder.add("y", Clip(np.asarray(lo), np.asarray(hi)), "x")

@@ -16,7 +16,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.emit.onnx import file_bytes, onnx_files, onnx_model
 from cimtool.emit.row_group import BYTE_ROWS
-from cimtool.emit.runtime import Level, Session
+from cimtool.emit.runtime import OptimizationLevel, Session
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.integer import Quantize
@@ -167,7 +167,7 @@ def test_same_program_same_bytes(
 
 @pytest.mark.parametrize("level", ["disable", "basic", "extended", "all"])
 def test_files_compute_the_program(
-    level: Level, files: dict[str, bytes], program: Program, rows: dict[str, Array]
+    level: OptimizationLevel, files: dict[str, bytes], program: Program, rows: dict[str, Array]
 ) -> None:
     simulator = Simulator(program)
     features = {}
