@@ -13,33 +13,31 @@ import argparse
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from harness import parser, report, use_threads
 
+import cimtool
 from cimtool.api import prepare
 from cimtool.base.arrays import Array, IntArray
 from cimtool.reference.exact import exact
 from cimtool.reference.montecarlo import monte_carlo
-from cimtool.reference.statistics import Gaussians, pair_statistics
-from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.fit import fit_polynomial
-from cimtool.training.loop import TrainSettings, encode, train_towers
-from cimtool.training.models.two_branch import TwoBranch, two_branch_checkpoint
-from cimtool.training.teacher import Labels, Sigmoid
-from cimtool.training.towers import TwoTower
+from cimtool.training.saved import BEST
+from cimtool.training.teacher_file import Teacher
 from cimtool.verification.drift import Row, Table, truth_of
 from cimtool.verification.headline import points_text
 
 TARGET = "isaac-rram-128"
 SAMPLES = 10
 HIDDEN, EPOCHS, BATCH = 1024, 20, 32
-DEGREE = 4
+PAIRS, MATCHED = 20_000, 0.1
+"""Pairs of a teacher, and the share of right ones."""
 STAGES = {"trained": "polynomial", "lowered": "lowered", "quantized": "quantized"}
 """Stages that are reported beside the last, by the names they get; the others change no number."""
 
@@ -79,14 +77,13 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Something to compile and to measure; `a` and `b` where the files do not say."""
+    """Something to compile and to measure."""
 
     name: str
     projectors: Path
-    poly: Path | None
+    poly: Path
     calibration: Path
     unseen: Pairs
-    sigmoid: dict[str, float]
 
 
 def halves(file: Path, seed: int) -> tuple[Pairs, Pairs]:
@@ -103,69 +100,45 @@ def halves(file: Path, seed: int) -> tuple[Pairs, Pairs]:
     return parts[0], parts[1]
 
 
-def trained(training: Training, pairs: Pairs, seed: int) -> TwoTower:
-    """Two-branch projectors of the pairs."""
-    width = pairs.text.shape[1]
-    settings = TrainSettings(
+def trained(training: Training, data: Path, seed: int, folder: Path) -> Path:
+    """Two-branch projectors of the pairs in a file."""
+    run = cimtool.train(
+        data,
+        folder,
+        model="two-branch",
         epochs=EPOCHS,
         batch=BATCH,
-        temperature=training.temperature,
-        a=training.a,
         seed=seed,
+        options={
+            "model.hidden": HIDDEN,
+            "model.logvar_start": training.logvar_start,
+            "loss.a": training.a,
+            "loss.tau": training.temperature,
+        },
     )
-
-    def make() -> TwoTower:
-        start = training.logvar_start
-        return TwoTower(*(TwoBranch(width, HIDDEN, logvar_start=start) for _ in range(2)))
-
-    return train_towers(make, pairs.text, pairs.image[pairs.right], settings, lambda line: None)
+    return run.folder / BEST
 
 
-def gaussians(towers: TwoTower, pairs: Pairs) -> tuple[Gaussians, Gaussians]:
-    """Texts and images as the projectors see them."""
-    text, _ = encode(towers, pairs.text, pairs.image[:1])
-    _, image = encode(towers, pairs.text[:1], pairs.image)
-    return text, image
-
-
-def balanced(text: Gaussians, image: Gaussians, right: IntArray, a: float) -> float:
+def balanced(drawn: Teacher, a: float) -> float:
     """The b at which b - a ed is 0 half way between right and wrong pairs."""
-    distance = a * pair_statistics(text, image)[0]
-    is_right = np.zeros(distance.shape, bool)
-    is_right[np.arange(len(right)), right] = True
-    return round(float(distance[is_right].mean() + distance[~is_right].mean()) / 2, 2)
-
-
-def surrogate(text: Gaussians, image: Gaussians, a: float, b: float) -> Polynomial:
-    """Fit the exact logits of all training pairs, in the layout's ed/d and vd/d^2."""
-    ed, vd = (x.ravel() for x in pair_statistics(text, image))
-    labels = exact(text, image, a, b)
-    return fit_polynomial(
-        Labels(ed / text.d, vd / text.d**2, labels.log_p.ravel(), labels.log_1mp.ravel()),
-        Sigmoid(a, b),
-        DEGREE,
-    )
+    distance, right = a * drawn.labels.ed, drawn.matched
+    assert right is not None
+    return round(float(distance[right].mean() + distance[~right].mean()) / 2, 2)
 
 
 def clip_cases(file: Path, seed: int, folder: Path) -> Iterator[Case]:
-    """Train, fit and save the two-branch models, as the layout's public code saves them."""
+    """Train two-branch models on half of a file, and fit polynomials to their exact logits."""
     seen, unseen = halves(file, seed)
-    calibration = folder / "calibration.npz"
-    np.savez(calibration, text=seen.text, image=seen.image, text_to_image=seen.right)
-    models = {name: trained(training, seen, seed) for name, training in TRAININGS.items()}
+    data = folder / "calibration.npz"
+    np.savez(data, text=seen.text, image=seen.image, text_to_image=seen.right)
+    models = {name: trained(one, data, seed, folder / name) for name, one in TRAININGS.items()}
+    teacher = partial(cimtool.teacher, data=data, labels="exact", pairs=PAIRS, matched=MATCHED)
     for name, a, given in CASES:
-        text, image = gaussians(models[name], seen)
-        b = balanced(text, image, seen.right, a) if given is None else given
-        poly = surrogate(text, image, a, b)
-        powers = zip(poly.coeff, exponents(poly.degree), strict=True)
-        coeff = [c / poly.scale_ed**i / poly.scale_vd**j for c, (i, j) in powers]
-        saved = two_branch_checkpoint(
-            models[name], coeff, poly.bias, poly.degree, {}, epoch=EPOCHS, loss=0.0
-        )
-        path = folder / f"{name}-{a:g}.pth"
-        torch.save(saved, path)
+        b = balanced(teacher(models[name], a=a), a) if given is None else given
+        poly = folder / f"{name}-{a:g}.json"
+        cimtool.fit(teacher(models[name], a=a, b=b), output=poly)
         title = f"two-branch, {name}, a = {a:g}, b = {b:g}"
-        yield Case(title, path, None, calibration, unseen, {"a": a, "b": b})
+        yield Case(title, models[name], poly, data, unseen)
 
 
 def demo_case(folder: Path, items: int) -> Case:
@@ -174,7 +147,7 @@ def demo_case(folder: Path, items: int) -> Case:
     with np.load(files.eval) as arrays:
         text, video = arrays["text"][:items], arrays["video"][:items]
     unseen = Pairs(text, video, np.arange(len(text)))
-    return Case("demo", files.projectors, files.poly, files.calibration, unseen, {})
+    return Case("demo", files.projectors, files.poly, files.calibration, unseen)
 
 
 def with_cases(options: argparse.ArgumentParser) -> argparse.Namespace:
@@ -199,9 +172,7 @@ def cases(given: argparse.Namespace) -> Iterator[Case]:
 
 def measured(case: Case) -> Iterator[dict[str, Any]]:
     """One row a way to score: the references, the polynomial and every stage."""
-    built = prepare(
-        case.projectors, case.poly, calibration=case.calibration, target=TARGET, **case.sigmoid
-    )
+    built = prepare(case.projectors, case.poly, calibration=case.calibration, target=TARGET)
     model, pairs = built.model, case.unseen
     if model.a is None or model.b is None:
         raise SystemExit(f"{case.projectors}: the polynomial does not say a and b")

@@ -17,7 +17,7 @@ from harness import (
 from cimtool.reference.exact import exact, log_match_probability
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians, expected_distance
-from cimtool.training.teacher import Sigmoid, teacher_labels
+from cimtool.training.teacher import Sigmoid, monte_carlo_labels
 
 D, PAIRS, ITEMS = 1024, 1024, 1500
 SECONDS = {"exact": 120, "Monte Carlo K=10": 30}
@@ -41,6 +41,7 @@ def offset(b: float | None, text: Gaussians, video: Gaussians) -> float:
 def pairs(rounds: int) -> list[dict[str, object]]:
     """Aligned pairs, each with samples of its own, as a teacher labels them."""
     text, video = items(PAIRS, 0), items(PAIRS, 1)
+    rows_of_pairs = np.arange(PAIRS)
     rows: list[dict[str, object]] = []
     for regime, given in REGIMES.items():
         b = offset(given, text, video)
@@ -49,7 +50,9 @@ def pairs(rounds: int) -> list[dict[str, object]]:
                 "exact": lambda b=b: log_match_probability(
                     text.mu, text.s, video.mu, video.s, A, b
                 ),
-                "Monte Carlo K=10": lambda b=b: teacher_labels(text, video, Sigmoid(A, b, 10)),
+                "Monte Carlo K=10": lambda b=b: monte_carlo_labels(
+                    text, video, (rows_of_pairs, rows_of_pairs), Sigmoid(A, b, 10)
+                ),
             },
             rounds,
         )

@@ -22,15 +22,16 @@ import numpy as np
 from accuracy import Case, clip_cases, demo_case
 from harness import parser, report, use_threads
 
-from cimtool.api import prepare
+from cimtool.api import fine_tune, prepare
 from cimtool.base.arrays import Array
+from cimtool.bundle.dies import NoiseOptions
 from cimtool.deployment.compilation import Compilation
 from cimtool.hardware.noise.spec import load_noise
 from cimtool.reference.queries import WAYS, figures, retrieval, retrieved, uncertainties
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.hardware.fine_tune import DieNoise, fine_tune
-from cimtool.training.hardware.loop import FineTuning
+from cimtool.training.hardware.fine_tune import OPTIMISATION
+from cimtool.training.saved import BEST
 
 TARGET = "isaac-rram-128"
 DIE_SEED = 1000
@@ -111,22 +112,29 @@ def tuned_file(case: Case, data: Path, options: argparse.Namespace, folder: Path
     """The fine-tuned checkpoint: the one that is given, else a new one."""
     if options.tuned is not None:
         return Path(options.tuned)
-    noise = DieNoise(options.noise_model) if options.noise_in_loop else None
-    tuning = FineTuning(options.epochs, options.batch, options.learning_rate, options.seed)
-    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **build(options)}
-    found = fine_tune(
-        case.projectors, case.poly, data=data, options=tuning, noise=noise, say=print, **given
+    run = fine_tune(
+        case.projectors,
+        case.poly,
+        data=data,
+        calibration=case.calibration,
+        target=TARGET,
+        output=folder / f"tuned for {case.name}",
+        epochs=options.epochs,
+        batch=options.batch,
+        learning_rate=options.learning_rate,
+        seed=options.seed,
+        noise=NoiseOptions(model=options.noise_model) if options.noise_in_loop else None,
+        say=print,
+        **build(options),
     )
-    file = folder / "fine-tuned.pth"
-    file.write_bytes(found.to_bytes())
-    return file
+    return run.folder / BEST
 
 
 def measured(
     case: Case, data: Path, options: argparse.Namespace, folder: Path
 ) -> tuple[list[dict[str, Any]], str]:
     """Float, the plain build and the fine-tuned one, and both on dies; and the paired gain."""
-    given = {"calibration": case.calibration, "target": TARGET, **case.sigmoid, **build(options)}
+    given = {"calibration": case.calibration, "target": TARGET, **build(options)}
     files = {"compiled": case.projectors, "fine-tuned": tuned_file(case, data, options, folder)}
     builds = {name: prepare(file, case.poly, **given) for name, file in files.items()}
     rows = case.unseen.text, case.unseen.image
@@ -153,9 +161,9 @@ def main() -> None:
     options.add_argument("--die-items", type=int, default=400, help="texts that dies are asked")
     options.add_argument("--input-bits", type=int, default=4, help="the other bits are 4")
     options.add_argument("--calibrator", default="minmax")
-    options.add_argument("--epochs", type=int, default=FineTuning.epochs)
-    options.add_argument("--batch", type=int, default=FineTuning.batch)
-    options.add_argument("--learning-rate", type=float, default=FineTuning.learning_rate)
+    options.add_argument("--epochs", type=int, default=OPTIMISATION.epochs)
+    options.add_argument("--batch", type=int, default=OPTIMISATION.batch)
+    options.add_argument("--learning-rate", type=float, default=OPTIMISATION.learning_rate)
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
     use_threads()

@@ -17,10 +17,7 @@ from torch import nn
 import cimtool
 from cimtool.bundle.bundle import Bundle
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.fit import fit_polynomial, save_polynomial
-from cimtool.training.loop import encode, save_projectors
 from cimtool.training.models.trunk import Trunk
-from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
 from cimtool.training.towers import TwoTower
 
 WIDTH, HIDDEN, D = 1024, 2048, 1024
@@ -48,12 +45,11 @@ def write(files: DemoFiles) -> None:
     text = rng.normal(size=(CALIBRATION + ITEMS, WIDTH)).astype(np.float32)
     video = text + 0.5 * rng.normal(size=text.shape).astype(np.float32)
     towers = two_towers(torch.from_numpy(text[:CALIBRATION]))
-    items = encode(towers, text[:CALIBRATION], video[:CALIBRATION])
-    i, j = mixed_pairs(CALIBRATION, PAIRS)
-    labels = teacher_labels(items[0][i], items[1][j], Sigmoid())
-    save_projectors(towers, files.projectors)
-    save_polynomial(fit_polynomial(labels, Sigmoid()), files.poly)
+    files.projectors.parent.mkdir()
+    torch.save(towers.state_dict(), files.projectors)
     np.savez(files.calibration, text=text[:CALIBRATION], video=video[:CALIBRATION])
+    teacher = cimtool.teacher(files.projectors, files.calibration, pairs=PAIRS, matched=0.5)
+    cimtool.fit(teacher, output=files.poly)
     np.savez(files.eval, text=text[CALIBRATION:], video=video[CALIBRATION:])
 
 

@@ -34,8 +34,7 @@ METHODS = (("minmax", "nearest"), ("minmax", "gptq"), ("mse", "nearest"), ("mse"
 def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
     """One row for each choice of bits and method; what calibrates alike is calibrated once."""
     text, video = case.unseen.text[:items], case.unseen.image[:items]
-    a, b = case.sigmoid.get("a"), case.sigmoid.get("b")
-    model = trained_model(case.projectors, case.poly, a, b, None, silent)
+    model = trained_model(case.projectors, case.poly, None, None, None, silent)
     rows = calibration_rows(read_data(case.calibration, model), [])
     target = load_target(TARGET)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +36,11 @@ if TYPE_CHECKING:
     from cimtool.sweeps.grid import Grid
     from cimtool.sweeps.results import Sweep, TableFormat
     from cimtool.training.fit_teacher import Fit
-    from cimtool.training.hardware.folder import FineTunedFolder
-    from cimtool.training.run import Run
+    from cimtool.training.hardware.page import CompiledEpoch
+    from cimtool.training.projectors import ProjectorRun
     from cimtool.training.teacher_file import Kind as LabelKind
     from cimtool.training.teacher_file import Teacher
+    from cimtool.training.trainer import Run
     from cimtool.tuning.knobs import CostName
     from cimtool.tuning.run import Tuned
     from cimtool.verification.compare import Comparison
@@ -482,7 +482,7 @@ def train(
     options: Mapping[str, Any] | None = None,
     resume: bool = False,
     say: Say = silent,
-) -> Run:
+) -> ProjectorRun:
     """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
 
     Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
@@ -491,10 +491,10 @@ def train(
     `loss.<field>`. `device` is `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own.
     Raises Diverged (a CheckFailed) where the loss stops being finite.
     """
-    from cimtool.training.job import Wanted, make_job
-    from cimtool.training.run import run_job
+    from cimtool.training.job import TrainingOptions, make_job
+    from cimtool.training.projectors import train_projectors
 
-    wanted = Wanted(
+    chosen = TrainingOptions(
         model=model,
         loss=loss,
         poly=Path(poly) if poly else None,
@@ -508,7 +508,7 @@ def train(
         device=device or "cpu",
         options=options,
     )
-    return run_job(make_job(data, validation, wanted), Path(output), resume, say)
+    return train_projectors(make_job(data, validation, chosen), Path(output), resume, say)
 
 
 def fine_tune(
@@ -531,30 +531,26 @@ def fine_tune(
     head: str | None = None,
     say: Say = silent,
     **flags: object,
-) -> FineTunedFolder:
+) -> Run[CompiledEpoch]:
     """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
 
     It learns to give its own float logits again once it is compiled, on rows of `data`; all else is
     as in `compile`. With `noise` dies are in the loop. Kept is what errs least on held-out rows.
     Raises Diverged (a CheckFailed), with that kept, where the loss stops being finite.
     """
-    from cimtool.training.hardware.fine_tune import DieNoise
-    from cimtool.training.hardware.fine_tune import fine_tune as tuned_by
-    from cimtool.training.hardware.folder import check_folder, write_folder
-    from cimtool.training.hardware.loop import FineTuning
+    from cimtool.training.hardware.fine_tune import OPTIMISATION
+    from cimtool.training.hardware.fine_tune import fine_tune as fine_tuned
 
-    check_folder(Path(output))
-    asked: dict[str, Any] = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    options = FineTuning(seed=seed, **asked)
-    found = tuned_by(
+    return fine_tuned(
         projectors,
         poly,
         data=data,
         calibration=calibration,
         target=target,
-        options=options,
-        noise=None if noise is None else DieNoise(noise.model, noise.time),
+        output=Path(output),
+        optimisation=OPTIMISATION.given(epochs=epochs, batch=batch, learning_rate=learning_rate),
+        seed=seed,
+        noise=noise,
         settings=settings,
         a=a,
         b=b,
@@ -563,12 +559,6 @@ def fine_tune(
         say=say,
         **flags,
     )
-    name = target if isinstance(target, str) else target.name
-    given = {name: value for name, value in flags.items() if value is not None}
-    facts = {"start": str(projectors), "hardware": name, **asdict(options), **given}
-    if noise is not None:
-        facts |= {"noise": str(noise.model or "the target's"), "time": noise.time}
-    return write_folder(found, facts, Path(output))
 
 
 def evaluate(

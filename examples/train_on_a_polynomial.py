@@ -2,7 +2,7 @@
 
     python examples/train_on_a_polynomial.py [FOLDER] [DEMO]
 
-DEMO holds projectors.pth, train.npz, calibration.npz and eval.npz; by default it is what
+DEMO holds demo/model.pth, train.npz, calibration.npz and eval.npz; by default it is what
 `cimtool demo` left in demo-cache/. The projectors are trained on for two epochs, now on the logits
 of the polynomial that is deployed.
 """
@@ -19,13 +19,11 @@ TARGET = "isaac-rram-128"
 
 def main(folder: Path, demo: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    rows, unseen = demo / "train.npz", demo / "eval.npz"
+    start, rows, unseen = demo / "demo" / "model.pth", demo / "train.npz", demo / "eval.npz"
 
     # 1. The teacher: pairs labelled with the matching probability. Half of them are wrong ones, for
     # the polynomial must also be right about those.
-    teacher = cimtool.teacher(
-        demo / "projectors.pth", rows, labels="exact", pairs=20_000, matched=0.5
-    )
+    teacher = cimtool.teacher(start, rows, labels="exact", pairs=20_000, matched=0.5)
 
     # 2. The polynomial in ed and vd that stands for the teacher's logit.
     fit = cimtool.fit(teacher, degree=4, output=folder / "poly.json")
@@ -36,7 +34,7 @@ def main(folder: Path, demo: Path) -> None:
     run = cimtool.train(
         rows,
         folder / "trained",
-        start=demo / "projectors.pth",
+        start=start,
         poly=folder / "poly.json",
         epochs=2,
         resume=True,
@@ -61,9 +59,7 @@ def main(folder: Path, demo: Path) -> None:
 
 def newest_demo() -> Path:
     """The folder of the last demo; an exit with what to do where there is none."""
-    found = sorted(
-        Path("demo-cache").glob("*/projectors.pth"), key=lambda file: file.stat().st_mtime
-    )
+    found = sorted(Path("demo-cache").glob("*/poly.json"), key=lambda file: file.stat().st_mtime)
     if not found:
         sys.exit("demo-cache: holds no trained model; run `cimtool demo` first")
     return found[-1].parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from cimtool import api
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.fit import fit_polynomial, save_polynomial
-from cimtool.training.loop import TrainSettings, encode, save_projectors, train
-from cimtool.training.models.two_branch import TwoBranch, two_branch_checkpoint
-from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
-from cimtool.training.towers import TwoTower
+from cimtool.training.models.two_branch import TwoBranch
 
 TRAINING, CALIBRATION, EVALUATION = 512, 96, 40
 NOISE = 0.5
@@ -46,30 +43,49 @@ def small_two_branch(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
     Its statistics are ed/d and vd/d^2, and so are the polynomial's; there is no file at `poly`.
     """
     torch.manual_seed(6)
-    towers = TwoTower(TwoBranch(16, 32), TwoBranch(16, 32)).eval()
-    files = DemoFiles.under(tmp_path_factory.mktemp("small-two-branch"))
+    text, video = TwoBranch(16, 32), TwoBranch(16, 32)
+    files = _files(tmp_path_factory.mktemp("small-two-branch"))
     _save_data(files, *(rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in _pairs(16)))
-    coeff = (-0.1 * 16, 0.05, *[0.0] * 12)  # nearly -a ed with a = 0.1
-    config = {"dim": 16}
-    torch.save(two_branch_checkpoint(towers, coeff, 0.0, 4, config, 3, 0.5), files.projectors)
+    # Nearly -a ed with a = 0.1.
+    coeff = torch.tensor([-0.1 * 16, 0.05, *[0.0] * 12], dtype=torch.float64)
+    content = {
+        "text_proj": text.state_dict(),
+        "video_proj": video.state_dict(),
+        "poly": {"degree": 4, "coeff": coeff, "bias": 0.0, "fit_logit": True},
+        "config": {"dim": 16},
+        "epoch": 3,
+        "loss": 0.5,
+    }
+    torch.save(content, files.projectors)
     return files
 
 
 def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) -> DemoFiles:
+    files = _files(folder)
     text, video = _pairs(width_in)
-    options = TrainSettings(
-        epochs, batch=32, hidden=hidden, width=width, learning_rate=3e-3, seed=5
-    )
-    towers = train(text[:TRAINING], video[:TRAINING], options, lambda line: None)
-    files = DemoFiles.under(folder)
-    save_projectors(towers, files.projectors)
-    items = encode(towers, text, video)
-    i, j = mixed_pairs(len(text), 1000)
-    sigmoid = Sigmoid()
-    labels = teacher_labels(items[0][i], items[1][j], sigmoid)
-    save_polynomial(fit_polynomial(labels, sigmoid), files.poly)
     _save_data(files, text, video)
+    run = api.train(
+        files.train,
+        folder / "run",
+        validation=files.eval,
+        epochs=epochs,
+        batch=32,
+        learning_rate=3e-3,
+        seed=5,
+        options={"model.hidden": hidden, "model.width": width},
+    )
+    # The last epoch, which `eval` has not chosen, as a plain state dict.
+    last = torch.load(run.folder / "last.pth", weights_only=True)
+    sides = {side: last[side] for side in ("text_proj", "video_proj")}
+    state = {f"{side}.{key}": tensor for side, own in sides.items() for key, tensor in own.items()}
+    torch.save(state, files.projectors)
+    teacher = api.teacher(files.projectors, {"text": text, "video": video}, pairs=4000, matched=0.5)
+    api.fit(teacher, output=files.poly)
     return files
+
+
+def _files(folder: Path) -> DemoFiles:
+    return replace(DemoFiles.under(folder), projectors=folder / "projectors.pth")
 
 
 def _pairs(width: int) -> tuple[Rows, Rows]:

@@ -1,16 +1,115 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from cimtool import cli
 from cimtool import demo as demo_module
 from cimtool.base.errors import CimError
+from cimtool.base.progress import Say
 from cimtool.bundle.bundle import read_bundle
-from cimtool.demo import walk
-from cimtool.training.demo_data import DemoFiles, Progress
+from cimtool.cli.demo import demo_commands
+from cimtool.demo import DemoSettings, prepare_demo, run_demo
+from cimtool.training.demo_data import DemoFiles
+
+VERBS = ("parse", "sort", "merge", "open", "close", "count", "hash", "split", "join", "scale")
+NOUNS = ("matrix", "socket", "buffer", "thread", "vector", "kernel", "header", "window", "table")
+TINY = DemoSettings(
+    epochs=1,
+    eval_rows=10,
+    calibration_rows=20,
+    width=8,
+    teacher_pairs=400,
+    options={"model.hidden": 16, "model.width": 8},
+)
+
+
+def function(verb: str, noun: str) -> str:
+    body = f"    {noun}s = [{verb}_one_{noun}(item) for item in {noun}_items if item is not None]\n"
+    tail = f"    return combine_{noun}({noun}s, how={verb!r}, strict=True)\n"
+    text = f'    """{verb.title()} every {noun} that was handed over."""\n'
+    return f"def f({noun}_items):\n{text}{body}{tail}"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Path]:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    code = "\n".join(function(verb, noun) for verb in VERBS for noun in NOUNS)
+    (folder / "module.py").write_text(code)
+    return [folder]
+
+
+def test_artefacts_fit_together_and_are_made_once(tmp_path: Path, sources: list[Path]) -> None:
+    said: list[str] = []
+    files = prepare_demo(tmp_path / "cache", TINY, sources, said.append)
+    assert "90 pairs" in "\n".join(said)
+    checkpoint = torch.load(files.projectors, weights_only=True)
+    assert checkpoint["config"]["model.hidden"] == 16
+    assert len(checkpoint["config"]["data"]) == 64, "a digest of the rows that trained"
+    poly = json.loads(files.poly.read_text())
+    assert (poly["degree"], len(poly["coeff"]), poly["a"], poly["K"]) == (4, 14, 0.1, None)
+    assert not files.missing()
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+    before = files.projectors.stat().st_mtime_ns
+    said.clear()
+    assert prepare_demo(tmp_path / "cache", TINY, sources, said.append) == files
+    assert files.projectors.stat().st_mtime_ns == before
+    assert len(said) == 1
+
+
+def test_the_commands_come_to_the_same_by_hand(
+    tmp_path: Path, sources: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = prepare_demo(tmp_path / "cache", TINY, sources, print)
+    commands = demo_commands(files, TINY, "ideal", tmp_path / "by-hand")
+    for line in commands:
+        assert cli.run(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+    made, again = files.poly.parent, tmp_path / "by-hand"
+    names = ["demo/model.pth", "demo/last.pth", "demo/history.json", "teacher.npz", "poly.json"]
+    for name in (*names, "poly.fit.html"):
+        assert (made / name).read_bytes() == (again / name).read_bytes(), name
+    assert (again / "bundle" / "report.html").is_file()
+    assert (again / "scores.npz").is_file()
+
+
+def test_other_settings_have_a_folder_of_their_own(tmp_path: Path, sources: list[Path]) -> None:
+    first = prepare_demo(tmp_path / "cache", TINY, sources, print)
+    second = prepare_demo(tmp_path / "cache", replace(TINY, teacher_pairs=300), sources, print)
+    assert first.poly.parent != second.poly.parent
+    assert first.poly.read_text() != second.poly.read_text()
+
+
+def test_an_interrupt_leaves_nothing(
+    tmp_path: Path, sources: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo_module.api, "fit", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_demo(tmp_path / "cache", TINY, sources, print)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_cached_folder_that_lost_a_file_is_named(tmp_path: Path, sources: list[Path]) -> None:
+    files = prepare_demo(tmp_path / "cache", TINY, sources, print)
+    files.eval.unlink()
+    with pytest.raises(CimError, match=r"lacks eval\.npz; delete it"):
+        prepare_demo(tmp_path / "cache", TINY, sources, print)
+
+
+def test_an_unwritable_folder(tmp_path: Path, sources: list[Path]) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CimError, match=r"cannot be written to .*file"):
+        prepare_demo(tmp_path / "file", TINY, sources, print)
 
 
 @pytest.fixture
@@ -18,20 +117,20 @@ def made(small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
     """Calls for trained artefacts, answered with the small model."""
     calls: list[tuple[Path, int]] = []
 
-    def make(folder: Path, epochs: int, progress: Progress) -> DemoFiles:
-        calls.append((folder, epochs))
-        progress(f"training for {epochs} epochs")
+    def make(cache: Path, settings: DemoSettings, sources: Sequence[Path], step: Say) -> DemoFiles:
+        calls.append((cache, settings.epochs))
+        step(f"training for {settings.epochs} epochs")
         return small_trunk
 
     monkeypatch.setattr(demo_module, "prepare_demo", make)
     return calls
 
 
-def test_the_walk_leaves_a_bundle_scores_and_a_report(
+def test_the_demo_leaves_a_bundle_scores_and_a_report(
     made: list[tuple[Path, int]], tmp_path: Path
 ) -> None:
     steps: list[str] = []
-    found = walk("isaac-rram-128", 3, tmp_path / "cache", tmp_path / "out", steps.append)
+    found = run_demo("isaac-rram-128", 3, tmp_path / "cache", tmp_path / "out", steps.append)
     assert made == [(tmp_path / "cache", 3)]
     assert [step.split()[0] for step in steps] == [
         "training", "compiling", "simulating", "verifying"
@@ -49,10 +148,10 @@ def test_the_walk_leaves_a_bundle_scores_and_a_report(
 
 def test_mistakes_are_found_before_training(made: list[tuple[Path, int]], tmp_path: Path) -> None:
     with pytest.raises(CimError, match='did you mean "ideal"'):
-        walk("idal", 3, tmp_path, tmp_path, print)
+        run_demo("idal", 3, tmp_path, tmp_path, print)
     (tmp_path / "demo@ideal").write_text("mine")
     with pytest.raises(CimError, match="exists and is no bundle"):
-        walk("ideal", 3, tmp_path, tmp_path, print)
+        run_demo("ideal", 3, tmp_path, tmp_path, print)
     assert made == []
 
 
@@ -70,6 +169,10 @@ def test_the_command_tells_a_line_a_step_and_where_everything_is(
     assert "converters fitted" in out
     report = tmp_path / "out" / "demo@ideal" / "report.html"
     assert f"report  {report}\n" in out
+    by_hand = [line.split()[:2] for line in out.splitlines() if line.startswith("  cimtool ")]
+    assert [name for _, name in by_hand] == [
+        "train", "teacher", "fit", "compile", "simulate", "verify"
+    ]  # fmt: skip
     assert cli.run(["demo", "--target", "ideal", *folders, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["bundle"] == str(report.parent)

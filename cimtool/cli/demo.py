@@ -1,4 +1,4 @@
-"""`cimtool demo`: the whole walk, a line a step."""
+"""`cimtool demo`: all public commands on real data, a line a step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from cimtool.cli.checked import failures_shown
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
-from cimtool.demo import CACHE, OUT, Walk, walk
+from cimtool.demo import CACHE, OUT, TEACHER, DemoResult, DemoSettings, run_demo
+from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.files import REPORT_FILES
 from cimtool.verification.render import terminal_text
+
+BY_HAND = Path("by-hand")
+"""Where the commands that are printed put what they make."""
 
 
 @click.command(cls=Command)
@@ -25,14 +29,15 @@ from cimtool.verification.render import terminal_text
 @click.option("--cache", type=FILE, default=CACHE, show_default=True, help="Keeps trained models.")
 @click.pass_obj
 def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) -> None:
-    """Walk the whole way on real data that needs no download.
+    """Go the whole way on real data that needs no download.
 
     Trains projectors on functions and their docstrings of the installed libraries, fits the
     polynomial, compiles, simulates and verifies. A second run starts at compile.
     """
     with failures_shown(out):
-        found = walk(target, epochs, cache, folder, out.step, out.say)
+        found = run_demo(target, epochs, cache, folder, out.step, out.say)
     files = found.files
+    commands = demo_commands(files, found.settings, target)
     out.result(
         {
             "target": target,
@@ -41,12 +46,13 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
             "bundle": found.bundle,
             "scores": found.scores,
             "report": found.report.to_json(),
+            "commands": commands,
         },
-        f"\n{terminal_text(found.report, out.width)}\n\n{_where(found)}",
+        f"\n{terminal_text(found.report, out.width)}\n\n{_where(found, commands)}",
     )
 
 
-def _where(found: Walk) -> str:
+def _where(found: DemoResult, commands: tuple[str, ...]) -> str:
     files = found.files
     again = [
         "cimtool", "compile", "--projectors", files.projectors, "--poly", files.poly,
@@ -60,5 +66,29 @@ def _where(found: Walk) -> str:
             f"scores  {found.scores}",
             f"report  {found.bundle / report}",
             f"next    {shlex.join(map(str, again))}",
+            "",
+            "the same by hand:",
+            *(f"  {line}" for line in commands),
         ]
     )
+
+
+def demo_commands(
+    files: DemoFiles, settings: DemoSettings, target: str, folder: Path = BY_HAND
+) -> tuple[str, ...]:
+    """Command lines that come to the demo's artefacts and report in `folder`."""
+    projectors, poly = DemoFiles.under(folder).projectors, DemoFiles.under(folder).poly
+    bundle, teacher, pairs = folder / "bundle", folder / TEACHER, settings.teacher_pairs
+    options = [f"--set={name}={value}" for name, value in settings.options.items()]
+    train = ["--data", files.train, "--epochs", settings.epochs, *options]
+    label = ["--data", files.train, "--labels", "exact", "--matched", 0.5, "--pairs", pairs]
+    build = ["--poly", poly, "--calibration", files.calibration, "--target", target]
+    lines: tuple[list[object], ...] = (
+        ["train", *train, "-o", projectors.parent],
+        ["teacher", "--projectors", projectors, *label, "-o", teacher],
+        ["fit", teacher, "-o", poly],
+        ["compile", "--projectors", projectors, *build, "-o", bundle],
+        ["simulate", bundle, "--inputs", files.eval, "-o", folder / "scores.npz"],
+        ["verify", bundle, "--data", files.eval],
+    )
+    return tuple(shlex.join(map(str, ["cimtool", *words])) for words in lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +14,8 @@ from cimtool.cli.noise import noise_request
 from cimtool.cli.options import FILE, Files, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
 from cimtool.hardware.keys import flag
-from cimtool.training.hardware.folder import FineTunedFolder, headline
+from cimtool.training.hardware.page import CompiledEpoch, headline
+from cimtool.training.trainer import Run
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -95,11 +95,11 @@ def fine_tune(
         **common,
         **own,
     )
-    values = {"epochs": [asdict(one) for one in found.history], "written": list(found.files)}
+    values = {"epochs": [epoch.to_json() for epoch in found.history], "written": list(found.files)}
     out.result(values, _text(found))
 
 
-def _text(found: FineTunedFolder) -> str:
+def _text(found: Run[CompiledEpoch]) -> str:
     written = ", ".join(map(str, found.files))
     name = shlex.quote(str(found.files[0]))
     return "\n".join(

@@ -14,7 +14,7 @@ from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, Files, embeddings_option
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_options
-from cimtool.training.run import Run
+from cimtool.training.projectors import ProjectorRun
 from cimtool.training.saved import BEST
 from cimtool.training.train_page import headline
 
@@ -62,7 +62,7 @@ def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
     out.result(_values(run), _text(run))
 
 
-def _values(run: Run) -> dict[str, Any]:
+def _values(run: ProjectorRun) -> dict[str, Any]:
     return {
         "best_epoch": run.best.number,
         "epochs": [epoch.to_json() for epoch in run.history],
@@ -71,7 +71,7 @@ def _values(run: Run) -> dict[str, Any]:
     }
 
 
-def _text(run: Run) -> str:
+def _text(run: ProjectorRun) -> str:
     name = shlex.quote(str(run.folder / BEST))
     written = ", ".join(map(str, run.files))
     next_ = f"cimtool compile --projectors {name} --calibration NPZ --target NAME"

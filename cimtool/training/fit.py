@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from sklearn.linear_model import Ridge
@@ -14,7 +13,7 @@ from sklearn.linear_model import Ridge
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, Range, exponents, shifted
-from cimtool.training.teacher import Labels, Sigmoid
+from cimtool.training.teacher import Labels
 
 # Of ridge, against a sum of squares over the pairs whose features are standardised.
 ALPHA = 1e-3
@@ -52,14 +51,6 @@ class _Standard:
     def standardised(self, values: FloatArray) -> FloatArray:
         """Return (values - mean) / spread."""
         return (values - self.mean) / self.spread
-
-
-def fit_polynomial(
-    labels: Labels, sigmoid: Sigmoid, degree: int = 4, alpha: float = ALPHA
-) -> Polynomial:
-    """Fit the logit as `fit_logit` does, every pair alike; the teacher is noted in the result."""
-    fitted = fit_logit(labels, degree, alpha)
-    return replace(fitted, a=sigmoid.a, b=sigmoid.b, K=sigmoid.K)
 
 
 def fit_logit(
@@ -176,11 +167,6 @@ def _in_raw_features(standard: Polynomial, ed: _Standard, vd: _Standard) -> Poly
         scale_ed=ed.scale,
         scale_vd=vd.scale,
     )
-
-
-def save_polynomial(polynomial: Polynomial, path: Path) -> None:
-    """Write `polynomial` as JSON; every float is written so that it reads back to the same bits."""
-    path.write_text(polynomial_text(polynomial), encoding="utf-8")
 
 
 def polynomial_text(polynomial: Polynomial, domain: Mapping[str, Range] | None = None) -> str:

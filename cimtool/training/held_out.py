@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.training.pairs import Pairs
 
 HELD_OUT = 0.1
-"""Share of the videos that validates where no other file does."""
+"""Share of the videos that is held out where no other file validates."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,22 @@ def split(rows: Embeddings, share: float, seed: int) -> tuple[Pairs, Pairs]:
     """
     if not 0 < share < 1:
         raise ArgumentError("{held_out} is {:g}; expected a share between 0 and 1", share)
-    right = rows.right
-    videos = np.unique(right)
-    drawn = np.random.default_rng(seed).permutation(videos)
-    held = np.isin(right, drawn[: round(share * len(videos))])
+    videos = np.unique(rows.right)
+    count = round(share * len(videos))
+    held = held_texts(rows.right, videos, count, np.random.default_rng(seed))
     if held.all():
         raise ArgumentError("{}: {held_out} {:g} leaves no pair to train on", rows.file, share)
     pairs, validation = (Pairs.of(rows, np.flatnonzero(mask)) for mask in (~held, held))
     where = f"{rows.file}: of {len(videos)} videos the held-out share of {share:g}"
     _require_wrong_ones(validation, where)
     return pairs, validation
+
+
+def held_texts(
+    right: IntArray, videos: IntArray, count: int, rng: np.random.Generator
+) -> BoolArray:
+    """Draw `count` of the videos; true [n] for texts whose `right` video is one of them."""
+    return np.isin(right, rng.permutation(videos)[:count])
 
 
 def _require_wrong_ones(pairs: Pairs, where: str) -> None:

@@ -1,71 +1,44 @@
-"""What a run came to, epoch by epoch: the rows of its history and which of them is best."""
+"""The history of a run: a row an epoch, and which of them is best."""
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-import numpy as np
-
-from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.reference.metrics import Retrieval, mean_average_precision
-from cimtool.reference.precision import average_precision, hit_positions
-from cimtool.reference.queries import RECALLS, WAYS, retrieval
-from cimtool.training.pairs import Pairs
-from cimtool.training.trainer import Means
+from cimtool.reference.queries import RECALLS, WAYS
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """An epoch's loss, its terms and watched figures, and recalls of the held-out pairs after it.
+class Means:
+    """An epoch's means over its batches: the loss, its terms, and what was only watched."""
 
-    Epoch 0 is the start, before any training: its loss is None. `recalls` are shares by
-    `r<K>_<way>` and, where classes are what is trained for, mAP by `map_<way>`.
+    loss: float
+    terms: Mapping[str, float]
+    watched: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Epoch(ABC):
+    """A row of a history: the mean loss over the batches, and what was measured after it.
+
+    Epoch 0 is the start, before any training: its loss is None.
     """
 
     number: int
     loss: float | None
-    terms: Mapping[str, float]
-    watched: Mapping[str, float]
-    recalls: Mapping[str, float]
-
-    @classmethod
-    def of(
-        cls,
-        number: int,
-        means: Means | None,
-        recalls: Mapping[str, float],
-        held: Mapping[str, float] | None = None,
-    ) -> Self:
-        """The row of an epoch, without means of the start; `held` are held-out pairs' figures."""
-        held = held or {}
-        if means is None:
-            return cls(number, None, {}, held, recalls)
-        return cls(number, means.loss, means.terms, {**means.watched, **held}, recalls)
-
-    def mean_recall(self, k: int) -> float:
-        """The mean of R@k over both ways."""
-        return self._mean(f"r{k}")
 
     @property
-    def mean_map(self) -> float | None:
-        """The mean of mAP over both ways; None where classes are not what is trained for."""
-        return self._mean("map") if f"map_{WAYS[0]}" in self.recalls else None
+    @abstractmethod
+    def merit(self) -> tuple[float, ...]:
+        """The numbers that epochs are compared by; the greater is the better."""
 
     @property
-    def merit(self) -> tuple[float, float, float]:
-        """What epochs are compared by: mean mAP where there is one, then R@10, then R@1."""
-        return self.mean_map or 0.0, self.mean_recall(10), self.mean_recall(1)
-
-    @property
-    def shares(self) -> str:
-        """The means of both ways for a reader: mAP where there is one, then the recalls."""
-        found = [] if self.mean_map is None else [f"mAP {self.mean_map:.1%}"]
-        return ", ".join([*found, *(f"R@{k} {self.mean_recall(k):.1%}" for k in RECALLS)])
-
-    def _mean(self, name: str) -> float:
-        return sum(self.recalls[f"{name}_{way}"] for way in WAYS) / len(WAYS)
+    @abstractmethod
+    def measured(self) -> str:
+        """What was measured on held-out rows, for a reader."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -78,52 +51,66 @@ class Epoch:
 
     def line(self, epochs: int) -> str:
         """The epoch in one line of progress."""
-        if self.loss is None:
-            head = "start"
-        else:
-            head = f"epoch {self.number} of {epochs}: loss {self.loss:.4g}"
-        watched = "".join(f", {name} {value:.1%}" for name, value in self.watched.items())
-        return f"{head}; held out {self.shares} (mean of both ways){watched}"
+        head = f"epoch {self.number} of {epochs}: loss {self.loss:.4g}" if self.number else "start"
+        return f"{head}; held out {self.measured}"
 
 
-def best_epoch(history: Sequence[Epoch]) -> Epoch:
+EpochT = TypeVar("EpochT", bound=Epoch)
+
+
+def best_epoch(history: Sequence[EpochT]) -> EpochT:
     """Return the first epoch of the highest merit."""
     return max(history, key=lambda epoch: epoch.merit)
 
 
-def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict[str, float]:
-    """Return R@1/5/10 both ways of scores [n, m] of all texts and videos of `pairs`.
-
-    With `by_class` mAP as well: all items of the query's class are right. Where both are the same
-    items with labels, all others of its class are what an item is to find.
-    """
-    if pairs.alone and pairs.labels is not None:
-        return _among_others(scores, pairs.labels.numpy())
-    found: Retrieval = retrieval(scores, pairs.right.numpy())
-    recalls = {
-        f"r{k}_{way}": float(getattr(getattr(found, way), f"r{k}")) for k in RECALLS for way in WAYS
+def history_text(settings: Mapping[str, Any], history: Sequence[Epoch], stopped: str | None) -> str:
+    """The JSON of a run: settings, epochs, the best one, and why it stopped early if it did."""
+    values = {
+        "settings": dict(settings),
+        "best_epoch": best_epoch(history).number,
+        "stopped": stopped,
+        "epochs": [epoch.to_json() for epoch in history],
     }
-    if not by_class or pairs.labels is None:
-        return recalls
-    text, right = pairs.labels.numpy(), pairs.right.numpy()
-    video = np.empty(len(pairs.video), text.dtype)
-    video[right] = text
-    both = (scores, text, video), (scores.T, video, text)
-    maps = {f"map_{way}": mean_average_precision(*one) for way, one in zip(WAYS, both, strict=True)}
-    return maps | recalls
+    return json.dumps(values, indent=2) + "\n"
 
 
-def _among_others(scores: FloatArray, labels: IntArray) -> dict[str, float]:
-    """mAP and recalls of items [n] in `scores` [n, n], each left out where it is the query."""
-    found: dict[str, float] = {}
-    recalls: dict[str, float] = {}
-    for way, rows in zip(WAYS, (scores, scores.T), strict=True):
-        hits = [
-            hit_positions(np.delete(row, i), np.delete(labels, i) == labels[i])
-            for i, row in enumerate(rows)
-        ]
-        queries = [one for one in hits if len(one)]
-        found[f"map_{way}"] = float(np.mean([average_precision(one) for one in queries]))
-        for k in RECALLS:
-            recalls[f"r{k}_{way}"] = float(np.mean([one[0] <= k for one in queries]))
-    return found | recalls
+@dataclass(frozen=True)
+class RetrievalEpoch(Epoch):
+    """An epoch's terms and watched figures, and recalls of the held-out pairs after it.
+
+    `recalls` are shares by `r<K>_<way>` and, where classes are what is trained for, mAP by
+    `map_<way>`.
+    """
+
+    terms: Mapping[str, float]
+    watched: Mapping[str, float]
+    recalls: Mapping[str, float]
+
+    def mean_recall(self, k: int) -> float:
+        """The mean of R@k over both ways."""
+        return self._mean(f"r{k}")
+
+    @property
+    def mean_map(self) -> float | None:
+        """The mean of mAP over both ways; None where classes are not what is trained for."""
+        return self._mean("map") if f"map_{WAYS[0]}" in self.recalls else None
+
+    @property
+    def merit(self) -> tuple[float, float, float]:
+        """Mean mAP where there is one, then R@10, then R@1."""
+        return self.mean_map or 0.0, self.mean_recall(10), self.mean_recall(1)
+
+    @property
+    def measured(self) -> str:
+        """The means of both ways, and the watched figures."""
+        watched = "".join(f", {name} {value:.1%}" for name, value in self.watched.items())
+        return f"{self.shares} (mean of both ways){watched}"
+
+    @property
+    def shares(self) -> str:
+        """The means of both ways: mAP where there is one, then the recalls."""
+        found = [] if self.mean_map is None else [f"mAP {self.mean_map:.1%}"]
+        return ", ".join([*found, *(f"R@{k} {self.mean_recall(k):.1%}" for k in RECALLS)])
+
+    def _mean(self, name: str) -> float:
+        return sum(self.recalls[f"{name}_{way}"] for way in WAYS) / len(WAYS)

@@ -49,11 +49,9 @@ class Items:
         For items of one modality these are two of a class. Raises CimError where that is to be
         drawn and no class is known to have two.
         """
-        texts, videos = len(self.text), len(self.video)
-        if not self.alone:
-            return mixed_pairs(texts, pairs, matched, seed, self.right, videos)
-        rows = mixed_pairs(texts, pairs, 0.0, seed)
-        return self._of_a_class(rows, matched, seed) if matched else rows
+        share = 0.0 if self.alone else matched
+        rows = mixed_pairs(self.right, len(self.video), pairs, share, seed)
+        return self._of_a_class(rows, matched, seed) if self.alone and matched else rows
 
     def matched(self, rows: Rows) -> BoolArray:
         """Say of each pair, [n], whether it is a right one: never an item with itself."""

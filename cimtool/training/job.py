@@ -20,7 +20,7 @@ from cimtool.simulation.torch_device import device_of
 from cimtool.training.held_out import HELD_OUT, Split, split, with_validation
 from cimtool.training.losses import Loss
 from cimtool.training.models import Model
-from cimtool.training.optimisation import Optimisation
+from cimtool.training.optimisation import Optimisation, check_seed
 from cimtool.training.options import by_kind, with_options
 from cimtool.training.pairs import Pairs, check_batches
 from cimtool.training.start import Start, read_start
@@ -31,7 +31,7 @@ MODEL = "trunk"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TrainingOptions:
     """What a caller asks for; None leaves it to the loss, to `start`, or to what is usual.
 
     `options` are fields of the model and the loss by `model.<field>` and `loss.<field>`.
@@ -52,7 +52,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class TrainingJob:
     """What is trained on what; `settings` are plain values that decide every byte of the result.
 
     `files` names what `settings` holds a digest of: data, validation, poly and start.
@@ -77,10 +77,9 @@ class Job:
         return Layout.named(self.model.layout, "layout")
 
 
-def make_job(data: Data, validation: Data | None, wanted: Wanted) -> Job:
+def make_job(data: Data, validation: Data | None, wanted: TrainingOptions) -> TrainingJob:
     """Read what is asked for; CimError, one sentence, for whatever does not fit."""
-    if not 0 <= wanted.seed < 2**63:
-        raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", wanted.seed)
+    check_seed(wanted.seed)
     device = device_of(wanted.device)
     options = by_kind(wanted.options or {})
     start = None if wanted.start is None else read_start(wanted.start)
@@ -91,7 +90,12 @@ def make_job(data: Data, validation: Data | None, wanted: Wanted) -> Job:
             f'loss "{loss.name}" needs a variance, and model "{model.name}" has none; expected '
             "another of either"
         )
-    optimisation = _optimisation(wanted, loss)
+    optimisation = loss.optimisation.given(
+        epochs=wanted.epochs,
+        batch=wanted.batch,
+        learning_rate=wanted.learning_rate,
+        weight_decay=wanted.weight_decay,
+    )
     unit = Layout.named(model.layout, "layout").unit_rows
     rows = _rows(data, unit)
     held_rows = None if validation is None else _rows(validation, unit)
@@ -130,7 +134,7 @@ def make_job(data: Data, validation: Data | None, wanted: Wanted) -> Job:
         "poly": None if wanted.poly is None else str(wanted.poly),
         "start": None if wanted.start is None else str(wanted.start),
     }
-    return Job(
+    return TrainingJob(
         model, loss, optimisation, wanted.seed, device, pairs, held, start, surrogate, settings,
         files, _left_out(len(rows.text) - len(pairs), held_rows),
     )  # fmt: skip
@@ -172,7 +176,7 @@ def _require_one_class(rows: Embeddings) -> None:
         )
 
 
-def _model(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Model:
+def _model(wanted: TrainingOptions, start: Start | None, options: Mapping[str, Any]) -> Model:
     name = wanted.model or (MODEL if start is None else start.model())
     kind = Model.named(name, "model")
     known = {} if start is None else _options_of(kind, start)
@@ -189,7 +193,7 @@ def _options_of(kind: type[Model], start: Start) -> dict[str, Any]:
     return {**before, **kind.options_of(start.text.arrays, start.video.arrays), **said}
 
 
-def _loss(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Loss:
+def _loss(wanted: TrainingOptions, start: Start | None, options: Mapping[str, Any]) -> Loss:
     has_poly = wanted.poly is not None or (start is not None and start.poly is not None)
     name = wanted.loss or ("info-nce-poly" if has_poly else "info-nce")
     kind = Loss.named(name, "loss")
@@ -198,19 +202,17 @@ def _loss(wanted: Wanted, start: Start | None, options: Mapping[str, Any]) -> Lo
     return with_options(kind, "loss", name, options)
 
 
-def _optimisation(wanted: Wanted, loss: Loss) -> Optimisation:
-    usual = asdict(loss.optimisation)
-    given = {name: getattr(wanted, name) for name in usual}
-    return Optimisation(**usual | {k: v for k, v in given.items() if v is not None})
-
-
 def _rows(data: Data, unit: bool) -> Embeddings:
     rows = embeddings_in(data)
     return with_unit_rows(rows) if unit else rows
 
 
 def _parts(
-    rows: Embeddings, held: Embeddings | None, wanted: Wanted, start: Start | None, digest: str
+    rows: Embeddings,
+    held: Embeddings | None,
+    wanted: TrainingOptions,
+    start: Start | None,
+    digest: str,
 ) -> tuple[Pairs, Pairs, Split | None]:
     if held is None:
         part = _part(wanted, start, digest)
@@ -222,7 +224,7 @@ def _parts(
     return *with_validation(rows, held), None
 
 
-def _part(wanted: Wanted, start: Start | None, digest: str) -> Split:
+def _part(wanted: TrainingOptions, start: Start | None, digest: str) -> Split:
     """What is held out: that of the run that made `start` on the same data, else what is wanted.
 
     Of any other part that run has seen most pairs.
@@ -242,7 +244,7 @@ def _part(wanted: Wanted, start: Start | None, digest: str) -> Split:
     return before
 
 
-def _surrogate(wanted: Wanted, loss: Loss, start: Start | None) -> Surrogate | None:
+def _surrogate(wanted: TrainingOptions, loss: Loss, start: Start | None) -> Surrogate | None:
     """The polynomial that was given, or else the one inside `start`."""
     if not loss.needs_polynomial:
         return None

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.loading.embeddings import Embeddings
 from cimtool.training.loss import Batch
+
+RowsT = TypeVar("RowsT", Tensor, IntArray)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +31,6 @@ class Pairs:
     right: Tensor
     labels: Tensor | None = None
     alone: bool = False
-
-    @classmethod
-    def aligned(cls, text: Array, video: Array) -> Pairs:
-        """Take rows of which row i belongs to row i."""
-        return cls(torch.from_numpy(text), torch.from_numpy(video), torch.arange(len(text)))
 
     @classmethod
     def of(cls, rows: Embeddings, texts: IntArray) -> Pairs:
@@ -86,6 +84,11 @@ def draw_batches(pairs: Pairs, size: int, per_class: int) -> Iterator[Tensor]:
     order = torch.randperm(len(pairs))
     if per_class:
         order = _grouped(order, pairs, per_class)
+    return full_batches(order, size)
+
+
+def full_batches(order: RowsT, size: int) -> Iterator[RowsT]:
+    """Yield `size` rows at a time; a last, short batch is left out."""
     for start in range(0, len(order) - size + 1, size):
         yield order[start : start + size]
 

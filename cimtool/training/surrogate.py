@@ -16,7 +16,6 @@ from cimtool.training.band import Band
 from cimtool.training.pairs import Pairs
 from cimtool.training.pairwise import all_pairs_ed, all_pairs_vd
 from cimtool.training.towers import TwoTower
-from cimtool.training.trainer import encoded
 
 BAND_TEXTS = 1024
 """Texts that a band is measured on, at most."""
@@ -63,7 +62,7 @@ def surrogate_of(values: Mapping[str, Any], where: str) -> Surrogate:
 def measured_band(towers: TwoTower, pairs: Pairs) -> Band:
     """The band of raw ed and vd over all pairs of the first texts and their videos."""
     rows = pairs.batch(torch.arange(min(len(pairs), BAND_TEXTS)))
-    text, video = encoded(towers, rows.text, rows.video)
+    text, video = towers.encode(rows.text, rows.video)
     (mu_t, logvar_t), (mu_v, logvar_v) = text.gaussian, video.gaussian
     sides = [x.double() for x in (mu_t, logvar_t.exp(), mu_v, logvar_v.exp())]
     ed, vd = (f(*sides).flatten().numpy() for f in (all_pairs_ed, all_pairs_vd))

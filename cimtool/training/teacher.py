@@ -77,12 +77,6 @@ class Labels:
         return Labels(self.ed[pairs], self.vd[pairs], self.log_p[pairs], self.log_1mp[pairs], error)
 
 
-def teacher_labels(text: Gaussians, video: Gaussians, sigmoid: Sigmoid, seed: int = 0) -> Labels:
-    """Label the aligned pairs of `text` and `video` as `monte_carlo_labels` does."""
-    rows = np.arange(len(text))
-    return monte_carlo_labels(text, video, (rows, rows), sigmoid, seed)
-
-
 def monte_carlo_labels(
     text: Gaussians,
     video: Gaussians,
@@ -170,26 +164,17 @@ def _named(pairs: Rows, number: int) -> str:
     return f"text row {i[number]} and video row {j[number]}"
 
 
-def mixed_pairs(
-    rows: int,
-    pairs: int,
-    matched: float = 0.5,
-    seed: int = 0,
-    right: IntArray | None = None,
-    videos: int | None = None,
-) -> Rows:
-    """Return text and video rows of `pairs` random pairs, a share `matched` of them right pairs.
+def mixed_pairs(right: IntArray, videos: int, pairs: int, matched: float, seed: int) -> Rows:
+    """Draw text and video rows of pairs, a share `matched` of them right pairs.
 
-    `right` [rows] is the right one of `videos` for each text; by default there are as many, and row
-    i is right for text i. The rest pair any text with any video. The score ranks all pairs, of
-    which nearly all are wrong: a teacher of mostly right pairs leaves their range to extrapolation.
+    `right` [n] is the right one of `videos` for each text. The rest pair any text with any video.
+    The score ranks all pairs, of which nearly all are wrong: a teacher of mostly right pairs leaves
+    their range to extrapolation.
     """
     rng = np.random.default_rng(seed)
-    text = rng.integers(rows, size=pairs)
-    match = text if right is None else right[text]
-    others = rows if videos is None else videos
-    video = np.where(rng.random(pairs) < matched, match, rng.integers(others, size=pairs))
-    return text, video
+    text = rng.integers(len(right), size=pairs)
+    is_right = rng.random(pairs) < matched
+    return text, np.where(is_right, right[text], rng.integers(videos, size=pairs))
 
 
 def _squared_distances(z_t: FloatArray, z_v: FloatArray) -> FloatArray:

@@ -1,16 +1,20 @@
-"""What models are made of: a tower a modality, and what towers give."""
+"""Towers: a projector a modality, and what they give for rows."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import CimError
 
+ENCODED_ROWS = 1024
+"""Rows that are encoded at a time where nothing is trained."""
+
 
 class Encoded(NamedTuple):
-    """What a tower gives: means `mu` [n, d] and `logvar` [n, d]; None for a tower of points."""
+    """Means `mu` [n, d] and `logvar` [n, d] of rows; `logvar` is None for a tower of points."""
 
     mu: Tensor
     logvar: Tensor | None = None
@@ -21,6 +25,10 @@ class Encoded(NamedTuple):
         if self.logvar is None:
             raise CimError("the model has no variance; expected one that has")
         return self.mu, self.logvar
+
+    def double(self) -> Encoded:
+        """The same numbers in float64."""
+        return Encoded(self.mu.double(), None if self.logvar is None else self.logvar.double())
 
 
 class TwoTower(nn.Module):
@@ -49,6 +57,20 @@ class TwoTower(nn.Module):
     def video_tower(self, rows: Tensor) -> Encoded:
         """Return what the video projector gives for rows [m, in]."""
         return _encoded(self.video_proj(rows))
+
+    def encode(self, text: Tensor, video: Tensor) -> tuple[Encoded, Encoded]:
+        """Return the same in eval mode, without gradients, on the device of the towers."""
+        self.eval()
+        device = next(self.parameters()).device
+        found = []
+        with torch.no_grad():
+            for tower, rows in ((self.text_tower, text), (self.video_tower, video)):
+                starts = range(0, len(rows), ENCODED_ROWS)
+                blocks = [tower(rows[i : i + ENCODED_ROWS].to(device)) for i in starts]
+                mu, logvar = zip(*blocks, strict=True)
+                known = [one for one in logvar if one is not None]
+                found.append(Encoded(torch.cat(mu), torch.cat(known) if known else None))
+        return found[0], found[1]
 
 
 def _encoded(given: Tensor | tuple[Tensor, Tensor]) -> Encoded:

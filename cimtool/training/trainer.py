@@ -1,85 +1,177 @@
-"""One epoch after another: towers, an objective and an optimizer, and what an epoch came to."""
+"""The training loop: epochs of AdamW, validation, the best epoch, and a folder to go on from."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CheckFailed
-from cimtool.training.loss import Objective
+from cimtool.base.files import replace_files
+from cimtool.base.progress import Say
+from cimtool.training.history import EpochT, Means, best_epoch, history_text
+from cimtool.training.loss import Terms
 from cimtool.training.optimisation import Optimisation
-from cimtool.training.pairs import Pairs, draw_batches
-from cimtool.training.towers import Encoded, TwoTower
+from cimtool.training.saved import (
+    BEST,
+    HISTORY,
+    LAST,
+    PAGE,
+    RESUME,
+    Saved,
+    checkpoint_bytes,
+    foreign,
+)
 
-ENCODED_ROWS = 1024
-"""Rows that are encoded at a time where nothing is trained."""
+BatchT = TypeVar("BatchT")
 
 CPU = torch.device("cpu")
 
 
 class Diverged(CheckFailed):
-    """The loss, or what the towers give, is no longer finite."""
+    """The loss, or what the model gives, is no longer finite."""
+
+
+class Trainable(ABC, Generic[BatchT, EpochT]):
+    """A model in training with its data and its objective; `settings` are plain values.
+
+    A run can be gone on with where `state` returns one.
+    """
+
+    settings: Mapping[str, Any]
+
+    @abstractmethod
+    def parameters(self) -> Iterable[Tensor]:
+        """The tensors that are optimised."""
+
+    def schedule(
+        self, optimizer: torch.optim.Optimizer
+    ) -> torch.optim.lr_scheduler.LRScheduler | None:
+        """The learning rate by step; None where it stays as it is."""
+        return None
+
+    @abstractmethod
+    def batches(self) -> Iterator[BatchT]:
+        """Draw the batches of an epoch."""
+
+    @abstractmethod
+    def terms(self, batch: BatchT) -> Terms:
+        """The loss of a batch."""
+
+    @abstractmethod
+    def validated(self, number: int, means: Means | None) -> EpochT:
+        """Measure held-out rows after epoch `number`, of which `means` are known (0: None).
+
+        Raises CimError where nothing can be measured before any training, Diverged afterwards.
+        """
+
+    @abstractmethod
+    def checkpoint(self, epoch: EpochT) -> dict[str, Any]:
+        """The model of this moment: tensors and plain values, as the loader's layouts read them."""
+
+    @abstractmethod
+    def page(self, history: Sequence[EpochT], stopped: str | None) -> str:
+        """The page of a run as one HTML document."""
+
+    def state(self) -> dict[str, Any] | None:
+        """All that changes in training but optimizer and torch's generators, for `restore`."""
+        return None
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state` returned."""
+        raise NotImplementedError
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's generators, and leave them in the end as they were."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 @dataclass(frozen=True)
-class Means:
-    """An epoch's means over its batches: the loss, its terms, and what was only watched."""
+class Run(Generic[EpochT]):
+    """A run that has ended: its folder, what was written there, and every epoch, start first."""
 
-    loss: float
-    terms: Mapping[str, float]
-    watched: Mapping[str, float]
+    folder: Path
+    files: tuple[Path, ...]
+    history: tuple[EpochT, ...]
+
+    @property
+    def best(self) -> EpochT:
+        """The epoch that `model.pth` holds."""
+        return best_epoch(self.history)
 
 
-@dataclass(eq=False)
-class Trainer:
-    """What changes while training, on one device; all randomness is torch's global generators."""
+class Trainer(Generic[BatchT, EpochT]):
+    """Trains a model into a folder: the best epoch, the last, the history and its page."""
 
-    towers: TwoTower
-    objective: Objective
-    optimizer: torch.optim.Optimizer
-    device: torch.device
-
-    @classmethod
-    def start(
-        cls,
-        towers: TwoTower,
-        objective: Objective,
+    def __init__(
+        self,
+        trainable: Trainable[BatchT, EpochT],
         optimisation: Optimisation,
+        folder: Path,
+        say: Say,
         device: torch.device = CPU,
-    ) -> Trainer:
-        """Optimise the towers and what the objective has of its own with AdamW."""
-        towers.to(device)
-        objective.to(device)
-        parameters = [*towers.parameters(), *objective.parameters()]
-        optimizer = torch.optim.AdamW(
-            parameters, lr=optimisation.learning_rate, weight_decay=optimisation.weight_decay
+    ) -> None:
+        self.trainable = trainable
+        self.epochs = optimisation.epochs
+        self.folder = folder
+        self.say = say
+        self.device = device
+        self.optimizer = torch.optim.AdamW(
+            list(trainable.parameters()),
+            lr=optimisation.learning_rate,
+            weight_decay=optimisation.weight_decay,
         )
-        return cls(towers, objective, optimizer, device)
+        self.schedule = trainable.schedule(self.optimizer)
+        self.history: list[EpochT] = []
 
-    def epoch(self, pairs: Pairs, size: int, per_class: int = 0) -> Means:
-        """Go once over the pairs in batches of `size`; raises Diverged at the first loss that is
-        not finite."""
-        self.towers.train()
-        self.objective.train()
+    def run(self, saved: Saved[EpochT] | None = None) -> Run[EpochT]:
+        """Train until the last epoch, from the start or after the last epoch of `saved`.
+
+        Raises Diverged where the loss stops being finite, with the epochs before it kept.
+        """
+        if saved is None:
+            self._finish_epoch(None, self.say)
+        else:
+            self._restore(saved)
+            self.say(f"going on after epoch {self.history[-1].number}")
+        while len(self.history) <= self.epochs:
+            try:
+                self._train_epoch()
+            except Diverged as error:
+                raise self._stopped(error) from None
+        # Once more, for the settings may ask for other epochs than those of the run that was cut
+        # off.
+        self._write_history(None)
+        names = [name for name in (BEST, LAST, HISTORY, PAGE) if (self.folder / name).exists()]
+        return Run(self.folder, tuple(self.folder / name for name in names), tuple(self.history))
+
+    def epoch(self) -> Means:
+        """Step once for each batch; raises Diverged at the first loss that is not finite."""
         count = 0
         total = 0.0
         sums: tuple[dict[str, float], dict[str, float]] = {}, {}
-        for rows in draw_batches(pairs, size, per_class):
-            batch = pairs.batch(rows).to(self.device)
-            terms = self.objective(*self.towers(batch.text, batch.video), batch)
+        for batch in self.trainable.batches():
+            terms = self.trainable.terms(batch)
             loss = terms.total
             if not math.isfinite(loss.item()):
                 raise self._diverged(f"the loss is {loss.item()}")
             self.optimizer.zero_grad()
             torch.autograd.backward(loss)
             self.optimizer.step()
+            if self.schedule is not None:
+                self.schedule.step()
             count += 1
             total += loss.item()
             for into, values in zip(sums, (terms.loss, terms.watched), strict=True):
@@ -88,69 +180,70 @@ class Trainer:
         means = [{name: value / count for name, value in one.items()} for one in sums]
         return Means(total / count, *means)
 
-    def validate(self, pairs: Pairs) -> tuple[FloatArray, dict[str, float]]:
-        """Return the objective's scores of all texts and videos, float64 [n, m], in eval mode.
-
-        Beside them are its watched figures of these pairs. Raises Diverged where a score is not
-        finite.
-        """
-        self.objective.eval()
-        with torch.no_grad():
-            sides = [_double(one) for one in encoded(self.towers, pairs.text, pairs.video)]
-            found = self.objective.scores(*sides).cpu().numpy()
-            watched = self.objective.watched(*sides)
-        if not np.isfinite(found).all():
-            raise self._diverged("a score is not finite")
-        return found, {name: value.item() for name, value in watched.items()}
-
     def _diverged(self, what: str) -> Diverged:
         if not self.optimizer.state:  # nothing is known of a parameter before the first step
             return Diverged(f"{what} before the first step; expected other data, start or options")
         return Diverged(f"training diverged: {what}; try a smaller learning rate")
 
-    def state(self) -> dict[str, Any]:
-        """All that goes on from here: weights, the optimizer's moments, the generators."""
+    def _train_epoch(self) -> None:
+        began = time.perf_counter()
+        means = self.epoch()
+
+        def timed(line: str) -> None:
+            self.say(f"{line}; {time.perf_counter() - began:.1f} s")
+
+        self._finish_epoch(means, timed)
+
+    def _finish_epoch(self, means: Means | None, say: Say) -> None:
+        """Validate, and write; what goes on from here comes last, so that a kill loses no more."""
+        epoch = self.trainable.validated(len(self.history), means)
+        self.history.append(epoch)
+        say(epoch.line(self.epochs))
+        checkpoint = self.trainable.checkpoint(epoch)
+        if best_epoch(self.history) is epoch:
+            replace_files(self.folder, {BEST: checkpoint_bytes(checkpoint)}, "the checkpoint")
+        self._write_history(None)
+        state = self._state()
+        if state is not None:
+            last = {
+                "settings": dict(self.trainable.settings),
+                "state": state,
+                "history": [epoch.to_json() for epoch in self.history],
+            }
+            content = {LAST: checkpoint_bytes({**checkpoint, RESUME: last})}
+            replace_files(self.folder, content, "the checkpoint")
+
+    def _state(self) -> dict[str, Any] | None:
+        own = self.trainable.state()
+        if own is None:
+            return None
         found = {
-            "towers": self.towers.state_dict(),
-            "objective": self.objective.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "generator": torch.get_rng_state(),
-        }
+            **own, "optimizer": self.optimizer.state_dict(), "generator": torch.get_rng_state()
+        }  # fmt: skip
         if self.device.type == "cuda":
             found["device_generator"] = torch.cuda.get_rng_state(self.device)
         return found
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state` returned."""
-        self.towers.load_state_dict(state["towers"])
-        self.objective.load_state_dict(state["objective"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        torch.set_rng_state(state["generator"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(state["device_generator"], self.device)
+    def _restore(self, saved: Saved[EpochT]) -> None:
+        with foreign(saved.file):
+            self.trainable.restore(saved.state)
+            self.optimizer.load_state_dict(saved.state["optimizer"])
+            torch.set_rng_state(saved.state["generator"])
+            if self.device.type == "cuda":
+                torch.cuda.set_rng_state(saved.state["device_generator"], self.device)
+        self.history += saved.history
 
+    def _write_history(self, stopped: str | None) -> None:
+        texts = {
+            HISTORY: history_text(self.trainable.settings, self.history, stopped),
+            PAGE: self.trainable.page(self.history, stopped),
+        }
+        files = {name: text.encode() for name, text in texts.items()}
+        replace_files(self.folder, files, "the history")
 
-def encoded(towers: TwoTower, text: Tensor, video: Tensor) -> tuple[Encoded, Encoded]:
-    """Return what the towers give for all rows, where they are, in eval mode, without gradients."""
-    towers.eval()
-    device = next(towers.parameters()).device
-    with torch.no_grad():
-        return (
-            _joined(_blocks(towers.text_tower, text, device)),
-            _joined(_blocks(towers.video_tower, video, device)),
-        )
-
-
-def _blocks(tower: Any, rows: Tensor, device: torch.device) -> Iterator[Encoded]:
-    starts = range(0, len(rows), ENCODED_ROWS)
-    return (tower(rows[start : start + ENCODED_ROWS].to(device)) for start in starts)
-
-
-def _joined(blocks: Iterator[Encoded]) -> Encoded:
-    mu, logvar = zip(*blocks, strict=True)
-    known = [one for one in logvar if one is not None]
-    return Encoded(torch.cat(mu), torch.cat(known) if known else None)
-
-
-def _double(given: Encoded) -> Encoded:
-    return Encoded(given.mu.double(), None if given.logvar is None else given.logvar.double())
+    def _stopped(self, error: Diverged) -> Diverged:
+        best = best_epoch(self.history).number
+        kept = f"{self.folder / BEST} keeps {f'epoch {best}' if best else 'the start'}"
+        text = f"epoch {len(self.history)}: {error}; {kept}, the best before"
+        self._write_history(text)
+        return Diverged(text)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -45,6 +46,20 @@ def trunks() -> TwoTower:
 def branches() -> TwoTower:
     torch.manual_seed(2)
     return TwoTower(TwoBranch(D, HIDDEN), TwoBranch(D, HIDDEN)).eval()
+
+
+@pytest.fixture
+def branch_content(branches: TwoTower, polynomial: Polynomial) -> dict[str, Any]:
+    """What the public code of layout two-branch saves: both projectors and their polynomial."""
+    coeff = torch.tensor(polynomial.coeff, dtype=torch.float64)
+    return {
+        "text_proj": branches.text_proj.state_dict(),
+        "video_proj": branches.video_proj.state_dict(),
+        "poly": {"degree": 4, "coeff": coeff, "bias": -1.0, "fit_logit": True},
+        "config": {"lr": 1e-4},
+        "epoch": 7,
+        "loss": 0.5,
+    }
 
 
 @pytest.fixture

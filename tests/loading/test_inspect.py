@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,8 +16,6 @@ from cimtool.base.errors import CimError
 from cimtool.hardware.shipped import targets_folder
 from cimtool.hardware.target import target_names
 from cimtool.loading.inspect import Facts, format_facts, inspect
-from cimtool.reference.surrogate import Polynomial
-from cimtool.training.models.two_branch import two_branch_checkpoint
 from cimtool.training.towers import TwoTower
 
 
@@ -28,9 +27,7 @@ def facts_of(path: Path) -> Facts:
     return facts
 
 
-def test_checkpoints(
-    tmp_path: Path, trunks: TwoTower, branches: TwoTower, polynomial: Polynomial
-) -> None:
+def test_checkpoints(tmp_path: Path, trunks: TwoTower, branch_content: dict[str, Any]) -> None:
     torch.save(trunks.state_dict(), tmp_path / "a.pth")
     facts = facts_of(tmp_path / "a.pth")
     assert (facts["kind"], facts["layout"]) == ("checkpoint", "trunk")
@@ -40,8 +37,7 @@ def test_checkpoints(
     assert text["dtype"] == "float32"
     save_file(trunks.state_dict(), tmp_path / "a.safetensors")
     assert facts_of(tmp_path / "a.safetensors")["layout"] == "trunk"
-    content = two_branch_checkpoint(branches, polynomial.coeff, -1.0, 4, {}, 1, 0.1)
-    torch.save(content, tmp_path / "b.pth")
+    torch.save(branch_content, tmp_path / "b.pth")
     facts = facts_of(tmp_path / "b.pth")
     assert (facts["layout"], facts["expects_unit_rows"]) == ("two-branch", True)
     assert facts["polynomial"]["degree"] == 4

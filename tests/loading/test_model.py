@@ -16,7 +16,6 @@ from cimtool.ir.program import Graph
 from cimtool.loading.model import Model, load_model
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import run
-from cimtool.training.models.two_branch import two_branch_checkpoint
 from cimtool.training.towers import TwoTower
 
 D = 5
@@ -82,10 +81,9 @@ def test_safetensors(tmp_path: Path, trunks: TwoTower, poly_file: Path) -> None:
 
 
 def test_two_branch_brings_its_polynomial_in_its_own_statistics(
-    tmp_path: Path, branches: TwoTower, polynomial: Polynomial
+    tmp_path: Path, branches: TwoTower, branch_content: dict[str, Any], polynomial: Polynomial
 ) -> None:
-    content = two_branch_checkpoint(branches, polynomial.coeff, -1.0, 4, {"lr": 1e-4}, 7, 0.5)
-    torch.save(content, tmp_path / "net.pth")
+    torch.save(branch_content, tmp_path / "net.pth")
     model = load_model(tmp_path / "net.pth", a=0.2, b=0.3)
     assert_same_as_torch(model, branches, unit=True)
     assert (model.layout, model.unit_rows, model.dimension) == ("two-branch", True, D)
@@ -125,10 +123,9 @@ def test_without_a_polynomial_the_way_out_is_named(tmp_path: Path, trunks: TwoTo
         load_model(tmp_path / "net.pth")
 
 
-def test_a_probability_stays_one(tmp_path: Path, branches: TwoTower) -> None:
-    content = two_branch_checkpoint(branches, [0.1, 0.2], -1.0, 1, {}, 1, 0.0)
-    content["poly"]["fit_logit"] = False
-    torch.save(content, tmp_path / "net.pth")
+def test_a_probability_stays_one(tmp_path: Path, branch_content: dict[str, Any]) -> None:
+    branch_content["poly"]["fit_logit"] = False
+    torch.save(branch_content, tmp_path / "net.pth")
     assert not load_model(tmp_path / "net.pth").head.polynomial.fit_logit
 
 

@@ -11,7 +11,7 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.training.job import Job, Wanted, make_job
+from cimtool.training.job import TrainingJob, TrainingOptions, make_job
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.optimisation import Optimisation
 
@@ -21,8 +21,8 @@ LABELLED = ROWS | {"labels": np.arange(80) % 4}
 POLY = '{"degree": 1, "coeff": [-0.1, 0.0], "bias": 0}'
 
 
-def job(rows: dict[str, Array] = ROWS, **wanted: Any) -> Job:
-    return make_job(rows, None, Wanted(**{"batch": 16, **wanted}))
+def job(rows: dict[str, Array] = ROWS, **wanted: Any) -> TrainingJob:
+    return make_job(rows, None, TrainingOptions(**{"batch": 16, **wanted}))
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def start(tmp_path: Path) -> Path:
 
 
 def test_what_is_not_said_is_the_losss_own(poly: Path) -> None:
-    usual = make_job(ROWS, None, Wanted())
+    usual = make_job(ROWS, None, TrainingOptions())
     assert (usual.model.name, usual.loss.name) == ("trunk", "info-nce")
-    on_poly = make_job(ROWS, None, Wanted(poly=poly))
+    on_poly = make_job(ROWS, None, TrainingOptions(poly=poly))
     assert on_poly.loss.name == "info-nce-poly"
     assert on_poly.optimisation == Optimisation(10, 64, 5e-6, 1e-4)
     assert on_poly.settings["loss.tau"] == 0.07
@@ -97,9 +97,9 @@ def test_a_polynomial_that_the_loss_has_no_use_for(poly: Path) -> None:
 
 def test_validation_and_held_out() -> None:
     with pytest.raises(CimError, match="held_out and validation are both given"):
-        make_job(ROWS, ROWS, Wanted(held_out=0.1, batch=16))
+        make_job(ROWS, ROWS, TrainingOptions(held_out=0.1, batch=16))
     other = {name: rows + 1 for name, rows in ROWS.items()}
-    assert len(make_job(ROWS, other, Wanted(batch=16)).held) == 80
+    assert len(make_job(ROWS, other, TrainingOptions(batch=16)).held) == 80
 
 
 def trained(path: Path, settings: Mapping[str, Any], **content: Any) -> Path:
@@ -125,13 +125,13 @@ def test_the_part_that_a_start_held_out_stays_held_out(tmp_path: Path) -> None:
 
 def test_a_start_that_was_trained_on_all_of_the_data(tmp_path: Path) -> None:
     other = {name: rows + 1 for name, rows in ROWS.items()}
-    before = make_job(ROWS, other, Wanted(batch=16))
+    before = make_job(ROWS, other, TrainingOptions(batch=16))
     start = trained(tmp_path / "start.pth", before.settings)
     with pytest.raises(CimError, match=r"start.pth: was trained on all of data, .* validation"):
         job(start=start)
-    assert len(make_job(ROWS, other, Wanted(batch=16, start=start)).held) == 80
+    assert len(make_job(ROWS, other, TrainingOptions(batch=16, start=start)).held) == 80
     with pytest.raises(CimError, match=r"start.pth was trained on it; expected unseen pairs"):
-        make_job(other, ROWS, Wanted(batch=16, start=start))
+        make_job(other, ROWS, TrainingOptions(batch=16, start=start))
 
 
 def test_a_start_with_a_polynomial_is_trained_on_it(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_items_of_one_modality_need_labels() -> None:
     with pytest.raises(CimError, match=r"embeddings: labels is missing, .* itself; expected rows"):
         job({"rows": TEXT})
     with pytest.raises(CimError, match=r"labels is missing, .* itself"):
-        make_job({"rows": TEXT, "labels": labels}, {"rows": TEXT + 1}, Wanted(batch=16))
+        make_job({"rows": TEXT, "labels": labels}, {"rows": TEXT + 1}, TrainingOptions(batch=16))
     assert job({"rows": TEXT, "labels": labels}).pairs.alone
 
 

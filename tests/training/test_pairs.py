@@ -29,14 +29,14 @@ def test_a_batch_has_each_texts_own_video() -> None:
 
 
 def test_aligned_rows_have_neither_items_nor_labels() -> None:
-    pairs = Pairs.aligned(*np.zeros((2, 5, 3), np.float32))
+    pairs = Pairs(*torch.zeros(2, 5, 3), torch.arange(5))
     batch = pairs.batch(torch.tensor([1]))
     assert (batch.items, batch.labels, pairs.classes) == (None, None, 0)
 
 
 def test_an_epoch_has_each_row_once_but_for_the_rest() -> None:
     torch.manual_seed(0)
-    pairs = Pairs.aligned(*np.zeros((2, 11, 3), np.float32))
+    pairs = Pairs(*torch.zeros(2, 11, 3), torch.arange(11))
     drawn = torch.cat(list(draw_batches(pairs, 4, 0))).tolist()
     assert len(drawn) == len(set(drawn)) == 8
 

@@ -14,14 +14,14 @@ import cimtool
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.files import PARTIAL
-from cimtool.training.run import Run
+from cimtool.training.projectors import ProjectorRun
 
 TEXT = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
 ROWS: dict[str, Array] = {"text": TEXT, "video": TEXT[:, :5]}
 OPTIONS = {"model.hidden": 8, "model.width": 4}
 
 
-def train(folder: Path, data: Any = ROWS, **more: Any) -> Run:
+def train(folder: Path, data: Any = ROWS, **more: Any) -> ProjectorRun:
     given = {"batch": 16, "epochs": 1, "options": OPTIONS, "resume": True, **more}
     return cimtool.train(data, folder, **given)
 

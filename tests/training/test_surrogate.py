@@ -36,10 +36,9 @@ def test_a_checkpoint_gives_back_what_it_was_given(tmp_path: Path) -> None:
 def test_a_measured_band_holds_all_pairs_of_a_model() -> None:
     torch.manual_seed(0)
     towers = TrunkModel(8, 4, logvar_start=0.0).build(6, 6)
-    text, video = np.random.default_rng(0).normal(size=(2, 30, 6)).astype(np.float32)
-    band = measured_band(towers, Pairs.aligned(text, video))
-    with torch.no_grad():
-        items = towers.eval()(torch.from_numpy(text), torch.from_numpy(video))
+    text, video = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 30, 6))).float()
+    band = measured_band(towers, Pairs(text, video, torch.arange(30)))
+    items = towers.encode(text, video)
     sides = [Gaussians(m.double().numpy(), v.double().exp().numpy()) for m, v in items]
     ed, vd = pair_statistics(*sides)
     np.testing.assert_allclose(band.ed, (ed.min(), ed.max()), rtol=1e-6)

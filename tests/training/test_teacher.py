@@ -16,7 +16,6 @@ from cimtool.training.teacher import (
     exact_labels,
     mixed_pairs,
     monte_carlo_labels,
-    teacher_labels,
 )
 
 COLUMNS = ("ed", "vd", "log_p", "log_1mp", "standard_error")
@@ -28,24 +27,32 @@ def pairs(n: int, d: int, s: float, spread: float) -> tuple[Gaussians, Gaussians
     return Gaussians(text, np.full((n, d), s)), Gaussians(video, np.full((n, d), s))
 
 
+def aligned(
+    text: Gaussians, video: Gaussians, sigmoid: Sigmoid | None = None, seed: int = 0
+) -> Labels:
+    """Labels of row i beside row i."""
+    rows = np.arange(len(text))
+    return monte_carlo_labels(text, video, (rows, rows), sigmoid or Sigmoid(), seed)
+
+
 def test_without_variance_the_label_is_the_distance_itself() -> None:
     text, video = pairs(5, 16, 0.0, 1.0)
     distance = np.square(text.mu - video.mu).sum(axis=1)
-    labels = teacher_labels(text, video, Sigmoid(a=0.3, b=2.0, K=3))
+    labels = aligned(text, video, Sigmoid(a=0.3, b=2.0, K=3))
     np.testing.assert_allclose(labels.logit, 2.0 - 0.3 * distance, rtol=1e-12)
     np.testing.assert_allclose(np.exp(labels.log_p) + np.exp(labels.log_1mp), 1.0)
 
 
 def test_labels_that_underflow_are_not_clipped() -> None:
     text, video = pairs(5, 16, 0.0, 100.0)
-    labels = teacher_labels(text, video, Sigmoid())
+    labels = aligned(text, video)
     np.testing.assert_allclose(labels.logit, -0.1 * labels.ed, rtol=1e-12)
     assert labels.logit.max() < -5000
 
 
 def test_labels_scatter_around_the_closed_form_beyond_one_block() -> None:
     text, video = pairs(600, 32, 0.05, 2.0)
-    labels = teacher_labels(text, video, Sigmoid(a=0.1, b=0.0, K=40))
+    labels = aligned(text, video, Sigmoid(a=0.1, b=0.0, K=40))
     delta2, s = np.square(text.mu - video.mu), text.s + video.s
     u = 0.1  # at these distances p is M(a), the first term of its series
     log_m = (-0.5 * np.log1p(2 * u * s) - u * delta2 / (1 + 2 * u * s)).sum(axis=1)
@@ -55,24 +62,25 @@ def test_labels_scatter_around_the_closed_form_beyond_one_block() -> None:
 
 
 def test_mixed_pairs_hold_the_share_of_right_ones() -> None:
-    text, video = mixed_pairs(1000, 4000, matched=0.25, seed=3)
+    right = np.arange(1000)
+    text, video = mixed_pairs(right, 1000, 4000, 0.25, seed=3)
     assert abs((text == video).mean() - 0.25) < 0.03
     assert len(np.unique(video[text != video])) > 500
-    np.testing.assert_array_equal(video, mixed_pairs(1000, 4000, matched=0.25, seed=3)[1])
+    np.testing.assert_array_equal(video, mixed_pairs(right, 1000, 4000, 0.25, seed=3)[1])
 
 
 def test_the_right_video_may_stand_in_another_row_of_a_larger_gallery() -> None:
     right = np.array([4, 0, 4])
-    text, video = mixed_pairs(3, 500, matched=1.0, right=right, videos=6)
+    text, video = mixed_pairs(right, 6, 500, 1.0, seed=0)
     np.testing.assert_array_equal(video, right[text])
-    _, others = mixed_pairs(3, 500, matched=0.0, right=right, videos=6)
+    _, others = mixed_pairs(right, 6, 500, 0.0, seed=0)
     assert set(others) == set(range(6))
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.1, 0.0), (0.5, 30.0), (5.0, 900.0)])
 def test_aligned_pairs_are_the_diagonal_of_the_reference(a: float, b: float) -> None:
     text, video = pairs(7, 24, 0.3, 1.0)
-    labels = teacher_labels(text, video, Sigmoid(a, b, K=5), seed=3)
+    labels = aligned(text, video, Sigmoid(a, b, K=5), seed=3)
     reference = monte_carlo(text, video, a, b, samples=5, seed=3)
     ed, vd = pair_statistics(text, video)
     wanted = (ed, vd, reference.log_p, reference.log_1mp, reference.standard_error_of_logit)
@@ -99,7 +107,7 @@ def test_bits_do_not_depend_on_threads_and_blocks(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, video = pairs(40, 48, 0.2, 1.0)
-    rows = mixed_pairs(40, 130, seed=2)
+    rows = mixed_pairs(np.arange(40), 40, 130, 0.5, seed=2)
     said: list[str] = []
 
     def labels() -> Labels:

@@ -1,97 +1,175 @@
+"""The loop: what is stepped, what is kept, and how it stops, on the smallest model there is."""
+
 from __future__ import annotations
 
-import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from cimtool.training.loss import Batch, Objective, Task, Terms
-from cimtool.training.losses.info_nce import InfoNce
-from cimtool.training.models.trunk import TrunkModel
+from cimtool.base.progress import silent
+from cimtool.training.history import Epoch, Means
+from cimtool.training.loss import Terms
 from cimtool.training.optimisation import Optimisation
-from cimtool.training.pairs import Pairs
-from cimtool.training.towers import Encoded
-from cimtool.training.trainer import ENCODED_ROWS, Diverged, Trainer, encoded
+from cimtool.training.saved import Saved
+from cimtool.training.trainer import Diverged, Run, Trainable, Trainer
+
+X = torch.linspace(-1, 1, 12)[:, None]
 
 
-class Classifier(Objective):
-    """An objective with a module of its own."""
+@dataclass(frozen=True)
+class Error(Epoch):
+    """The mean square error."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 2)
+    error: float
 
-    def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
-        wrong = nn.functional.cross_entropy(self.layer(text.mu), (batch.text[:, 0] > 0).long())
-        return Terms({"class": wrong, "size": 0.01 * video.mu.square().mean()}, {"half": wrong / 2})
+    @property
+    def merit(self) -> tuple[float]:
+        return (-self.error,)
 
-    def scores(self, text: Encoded, video: Encoded) -> Tensor:
-        return text.mu @ video.mu.T
-
-
-@pytest.fixture
-def pairs() -> Pairs:
-    text = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
-    return Pairs.aligned(text, text.copy())
+    @property
+    def measured(self) -> str:
+        return f"error {self.error:.2g}"
 
 
-def trainer(objective: Objective) -> Trainer:
-    torch.manual_seed(0)
-    return Trainer.start(TrunkModel(8, 4).build(6, 6), objective, Optimisation(learning_rate=1e-2))
+class Line(Trainable[Tensor, Error]):
+    """y = 3x + 1, learnt; `limit` is the largest weight of which it can be measured."""
+
+    settings: Mapping[str, Any] = {"seed": 0}
+
+    def __init__(self, limit: float = 1e9) -> None:
+        self.line = nn.Linear(1, 1)
+        nn.init.zeros_(self.line.weight)
+        nn.init.zeros_(self.line.bias)
+        self.limit = limit
+
+    def parameters(self) -> Iterator[Tensor]:
+        return self.line.parameters()
+
+    def batches(self) -> Iterator[Tensor]:
+        return iter(X.split(4))
+
+    def terms(self, batch: Tensor) -> Terms:
+        error = (self.line(batch) - 3 * batch - 1).square().mean()
+        return Terms({"error": error, "size": 0 * self.line.weight.sum()}, {"half": error / 2})
+
+    def validated(self, number: int, means: Means | None) -> Error:
+        if self.line.weight.item() > self.limit:
+            raise Diverged("the line is too steep")
+        with torch.no_grad():
+            return Error(number, None if means is None else means.loss, self.terms(X).total.item())
+
+    def checkpoint(self, epoch: Error) -> dict[str, Any]:
+        return {"weight": self.line.weight.item(), "epoch": epoch.number}
+
+    def page(self, history: Sequence[Error], stopped: str | None) -> str:
+        return f"{len(history)} epochs, {stopped}"
 
 
-def test_modules_of_an_objective_are_trained_and_saved(pairs: Pairs) -> None:
-    torch.manual_seed(1)
-    one = trainer(Classifier())
-    before = one.state()["objective"]["layer.weight"].clone()
-    means = [one.epoch(pairs, 16) for _ in range(8)]
-    assert not torch.equal(one.state()["objective"]["layer.weight"], before)
-    assert means[-1].terms["class"] < means[0].terms["class"]
-    for mean in means:
-        assert mean.loss == pytest.approx(sum(mean.terms.values()))
-        assert mean.watched["half"] == pytest.approx(mean.terms["class"] / 2)
+class Kept(Line):
+    """The same, which can be gone on with."""
+
+    def state(self) -> dict[str, Any]:
+        return {"line": self.line.state_dict()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.line.load_state_dict(state["line"])
 
 
-def test_a_restored_trainer_goes_on_alike(pairs: Pairs) -> None:
-    one, other = (trainer(InfoNce().objective(Task(6, 6, 4))) for _ in range(2))
-    one.epoch(pairs, 16)
-    other.restore(copy.deepcopy(one.state()))
-    state = torch.get_rng_state()
-    first = one.epoch(pairs, 16)
-    torch.set_rng_state(state)
-    assert other.epoch(pairs, 16) == first
+class Halved(Line):
+    """The same, whose learning rate is halved with each step."""
+
+    def schedule(
+        self, optimizer: torch.optim.Optimizer
+    ) -> torch.optim.lr_scheduler.LRScheduler | None:
+        return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
 
 
-def test_scores_that_are_not_finite(pairs: Pairs) -> None:
-    one = trainer(InfoNce().objective(Task(6, 6, 4)))
-    assert one.validate(pairs)[0].shape == (64, 64)
-    one.epoch(pairs, 16)
-    break_off(one)
-    with pytest.raises(Diverged, match="training diverged: a score is not finite; try a smaller"):
-        one.validate(pairs)
-    with pytest.raises(Diverged, match="training diverged: the loss is nan; try a smaller"):
-        one.epoch(pairs, 16)
+def trainer(line: Line, folder: Path, rate: float = 0.1, epochs: int = 3) -> Trainer[Tensor, Error]:
+    return Trainer(line, Optimisation(epochs, 4, rate), folder, silent)
 
 
-def test_before_the_first_step_the_learning_rate_is_not_to_blame(pairs: Pairs) -> None:
-    one = trainer(InfoNce().objective(Task(6, 6, 4)))
-    break_off(one)
-    with pytest.raises(Diverged, match=r"^the loss is nan before the first step; expected other"):
-        one.epoch(pairs, 16)
-    with pytest.raises(Diverged, match=r"^a score is not finite before the first step"):
-        one.validate(pairs)
+def names(run: Run[Error]) -> list[str]:
+    return [file.name for file in run.files]
 
 
-def break_off(one: Trainer) -> None:
+def test_the_best_epoch_is_kept_with_the_history_and_the_page(tmp_path: Path) -> None:
+    run = trainer(Line(), tmp_path).run()
+    errors = [epoch.error for epoch in run.history]
+    assert errors == sorted(errors, reverse=True)
+    assert run.best.number == 3
+    assert torch.load(tmp_path / "model.pth", weights_only=True)["epoch"] == 3
+    assert names(run) == ["model.pth", "history.json", "training.html"]
+    assert json.loads((tmp_path / "history.json").read_text()) == {
+        "settings": {"seed": 0},
+        "best_epoch": 3,
+        "stopped": None,
+        "epochs": [{"number": e.number, "loss": e.loss, "error": e.error} for e in run.history],
+    }
+    assert (tmp_path / "training.html").read_text() == "4 epochs, None"
+
+
+def test_an_epoch_that_is_worse_is_not_kept(tmp_path: Path) -> None:
+    run = trainer(Line(), tmp_path, rate=100.0, epochs=1).run()
+    assert run.best.number == 0
+    assert torch.load(tmp_path / "model.pth", weights_only=True) == {"weight": 0.0, "epoch": 0}
+
+
+def test_means_are_those_of_the_batches(tmp_path: Path) -> None:
+    line = Line()
     with torch.no_grad():
-        one.towers.text_proj.mu.bias.fill_(float("inf"))  # type: ignore[union-attr, operator]
+        found = [line.terms(batch).total.item() for batch in line.batches()]
+    means = trainer(line, tmp_path, rate=1e-12).epoch()
+    assert means.loss == pytest.approx(sum(found) / 3)
+    assert means.terms == {"error": means.loss, "size": 0.0}
+    assert means.watched == {"half": pytest.approx(means.loss / 2)}
 
 
-def test_rows_are_encoded_in_blocks() -> None:
-    towers = TrunkModel(8, 4).build(6, 5).eval()
-    text, video = torch.randn(ENCODED_ROWS + 3, 6), torch.randn(2, 5)
-    found, _ = encoded(towers, text, video)
-    torch.testing.assert_close(found.mu, towers.text_tower(text).mu)
-    assert found.gaussian[1].shape == (ENCODED_ROWS + 3, 4)
+def test_a_schedule_is_stepped_with_the_optimizer(tmp_path: Path) -> None:
+    one = trainer(Halved(), tmp_path)
+    one.epoch()
+    assert one.optimizer.param_groups[0]["lr"] == pytest.approx(0.1 / 2**3)
+
+
+def test_a_run_goes_on_from_its_state(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    whole = trainer(Kept(), tmp_path / "whole").run()
+    assert names(whole) == ["model.pth", "last.pth", "history.json", "training.html"]
+    torch.set_rng_state(state)
+    cut = trainer(Kept(), tmp_path / "cut", epochs=2).run()
+    last = torch.load(tmp_path / "cut" / "last.pth", weights_only=True)
+    saved = Saved(tmp_path / "cut" / "last.pth", last["resume"]["state"], cut.history)
+    again = trainer(Kept(), tmp_path / "cut").run(saved)
+    assert again.history == whole.history
+    for one, other in zip(whole.files, again.files, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_what_cannot_be_measured_any_more_stops_and_keeps_the_best(tmp_path: Path) -> None:
+    with pytest.raises(
+        Diverged, match=r"epoch 2: the line is too steep; .*model.pth keeps epoch 1"
+    ):
+        trainer(Line(limit=0.4), tmp_path).run()
+    history = json.loads((tmp_path / "history.json").read_text())
+    assert (history["best_epoch"], len(history["epochs"])) == (1, 2)
+    assert "keeps epoch 1, the best before" in history["stopped"]
+    assert "keeps epoch 1, the best before" in (tmp_path / "training.html").read_text()
+
+
+def test_before_the_first_step_the_learning_rate_is_not_to_blame(tmp_path: Path) -> None:
+    line = Line()
+    one = trainer(line, tmp_path)
+    nn.init.constant_(line.line.bias, float("inf"))
+    with pytest.raises(Diverged, match=r"^the loss is inf before the first step; expected other"):
+        one.epoch()
+    nn.init.zeros_(line.line.bias)
+    one.epoch()
+    nn.init.constant_(line.line.bias, float("inf"))
+    with pytest.raises(Diverged, match="training diverged: the loss is inf; try a smaller"):
+        one.epoch()

@@ -17,9 +17,9 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.reference.queries import LIMITS
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.loop import encode
-from cimtool.training.teacher import Sigmoid, mixed_pairs, teacher_labels
-from cimtool.training.towers import TwoTower
+from cimtool.training.items import gaussian_items
+from cimtool.training.teacher import Sigmoid
+from cimtool.training.teacher_file import make_teacher
 from cimtool.verification.references import References
 from cimtool.verification.render import terminal_text
 from cimtool.verification.report import VerificationFailed
@@ -174,11 +174,13 @@ def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embed
 
 def ridge_on_raw_features(module: torch.nn.Module, a: float) -> Polynomial:
     """Degree 4 on raw monomials of ed and vd, as the seed's code fits them: collinear."""
-    towers = TwoTower(module, module)
-    rows = pairs(256, seed=1)
-    text, video = encode(towers, rows["text"], rows["video"])
-    i, j = mixed_pairs(256, 4000)
-    labels = teacher_labels(text[i], video[j], Sigmoid(a, 0.0, 10))
+    gaussians = {}
+    for modality, rows in pairs(256, seed=1).items():
+        with torch.no_grad():
+            mu, logvar = module.eval()(torch.from_numpy(rows))
+        gaussians |= {f"{modality}_mu": mu.numpy(), f"{modality}_logvar": logvar.numpy()}
+    items = gaussian_items(gaussians)
+    labels = make_teacher(items, 4000, 0.5, "mc", Sigmoid(a, 0.0, 10)).labels
     statistics = np.stack([labels.ed, labels.vd], axis=1)
     assert labels.ed.std() < 0.01 * labels.ed.mean()
     features = PolynomialFeatures(4, include_bias=False).fit_transform(statistics)

@@ -7,16 +7,10 @@ compilation of the weights at the beginning of each epoch.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.dies import noise_of
+from cimtool.bundle.dies import NoiseOptions, noise_of
 from cimtool.deployment.compilation import calibration_rows, trained_model
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
@@ -25,34 +19,15 @@ from cimtool.loading.data import Data, read_data
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.compiled import Compiler
-from cimtool.training.hardware.loop import Epoch, FineTuning, fine_tuned
-from cimtool.training.hardware.parameters import tensor_keys, with_tensors
+from cimtool.training.hardware.page import CompiledEpoch
+from cimtool.training.hardware.parameters import tensor_keys
+from cimtool.training.hardware.training import FineTuningJob, HardwareTraining
+from cimtool.training.optimisation import Optimisation, check_seed
+from cimtool.training.saved import check_new
+from cimtool.training.trainer import Run, Trainer
 
-
-@dataclass(frozen=True)
-class DieNoise:
-    """Dies in the loop: of a noise model by name or file, None for the target's own, at a time."""
-
-    model: Path | str | None = None
-    time: str | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class FineTuned:
-    """The best weights as a checkpoint with the keys of that which they came from.
-
-    `history` holds the start and each epoch; `stopped` says why it ended early, if it did.
-    """
-
-    content: Mapping[str, Any]
-    history: tuple[Epoch, ...]
-    stopped: str | None
-
-    def to_bytes(self) -> bytes:
-        """The checkpoint as a file, which loads with `weights_only=True`."""
-        buffer = io.BytesIO()  # torch's own writer turns a full disk into a RuntimeError
-        torch.save(dict(self.content), buffer)
-        return buffer.getvalue()
+OPTIMISATION = Optimisation(epochs=5, batch=128, learning_rate=6e-5, weight_decay=0.0)
+"""The usual one; the learning rate falls as a cosine."""
 
 
 def fine_tune(
@@ -62,8 +37,10 @@ def fine_tune(
     data: Data,
     calibration: Data,
     target: str | Target = "ideal",
-    options: FineTuning | None = None,
-    noise: DieNoise | None = None,
+    output: Path,
+    optimisation: Optimisation = OPTIMISATION,
+    seed: int = 0,
+    noise: NoiseOptions | None = None,
     settings: Path | str | None = None,
     a: float | None = None,
     b: float | None = None,
@@ -71,14 +48,17 @@ def fine_tune(
     head: str | None = None,
     say: Say = silent,
     **flags: object,
-) -> FineTuned:
+) -> Run[CompiledEpoch]:
     """Fine-tune a checkpoint for a target, on rows of `data`; all else is as in `compile`.
 
     `calibration` should be what the result will be compiled with. Of each epoch's weights those
-    are kept whose compiled model has the least logit RMSE on held-out rows of `data`. The same
-    inputs and number of threads give the same weights. Raises CimError for any mistake.
+    are kept in the folder `output` whose compiled model has the least logit RMSE on held-out rows
+    of `data`; with `noise`, on dies of its model at its time. The same inputs and number of threads
+    give the same weights. Raises Diverged, with what is best kept, where the loss stops being
+    finite, and CimError for any mistake.
     """
-    options = options or FineTuning()
+    check_new(output, resumable=False)
+    check_seed(seed)
     chosen = target if isinstance(target, Target) else load_target(target)
     resolved = resolve(chosen, Path(settings) if settings else None, flags)
     named = Path(layer_map) if layer_map else None
@@ -87,20 +67,26 @@ def fine_tune(
     keys = tensor_keys(model, checkpoint.file)
     rows = read_data(data, model)
     ranges = calibration_rows(read_data(calibration, model), [])
-    conditions = _conditions(chosen, noise, options.seed)
-    compiler = Compiler(model.program, Job(resolved, *ranges, silent), conditions)
-    best = fine_tuned(compiler, rows, options, say)
-    new = {}
-    for modality, layers in best.weights.items():
-        for node, (weight, bias) in layers.items():
-            own = keys[modality][node]
-            new[own.weight] = weight
-            if own.bias is not None:
-                new[own.bias] = bias
-    return FineTuned(with_tensors(checkpoint.content, new), best.history, best.stopped)
+    compiler = Compiler(
+        model.program, Job(resolved, *ranges, silent), _conditions(chosen, noise, seed)
+    )
+    given = {name: value for name, value in flags.items() if value is not None}
+    facts = {
+        "start": str(projectors),
+        "hardware": target if isinstance(target, str) else target.name,
+        "epochs": optimisation.epochs,
+        "batch": optimisation.batch,
+        "learning_rate": optimisation.learning_rate,
+        "seed": seed,
+        **given,
+    }
+    if noise is not None:
+        facts |= {"noise": str(noise.model or "the target's"), "time": noise.time}
+    job = FineTuningJob(checkpoint, keys, compiler, rows, optimisation, seed, facts)
+    return Trainer(HardwareTraining(job), optimisation, output, say).run()
 
 
-def _conditions(target: Target, noise: DieNoise | None, seed: int) -> Conditions | None:
+def _conditions(target: Target, noise: NoiseOptions | None, seed: int) -> Conditions | None:
     """What the dies in the loop are drawn from; None without noise."""
     if noise is None:
         return None

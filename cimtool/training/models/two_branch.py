@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -77,31 +76,3 @@ class TwoBranchModel(Model, name="two-branch"):
         """The units of the perceptron of mu."""
         first = text.get("mu_proj.0.weight")
         return {} if first is None else {"hidden": first.shape[0]}
-
-
-def two_branch_checkpoint(
-    towers: TwoTower,
-    coeff: Sequence[float],
-    bias: float,
-    degree: int,
-    config: Mapping[str, Any],
-    epoch: int,
-    loss: float,
-) -> dict[str, Any]:
-    """Return what the public code of layout `two-branch` saves: both projectors and their `poly`.
-
-    Tensors and plain values only, so that `torch.load(weights_only=True)` reads the file.
-    """
-    return {
-        "text_proj": towers.text_proj.state_dict(),
-        "video_proj": towers.video_proj.state_dict(),
-        "poly": {
-            "degree": degree,
-            "coeff": torch.tensor(list(coeff), dtype=torch.float64),
-            "bias": bias,
-            "fit_logit": True,
-        },
-        "config": dict(config),
-        "epoch": epoch,
-        "loss": loss,
-    }

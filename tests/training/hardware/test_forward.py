@@ -10,7 +10,7 @@ from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.compiled import Compiler
 from cimtool.training.hardware.forward import forward
-from cimtool.training.hardware.loop import layer_tensors
+from cimtool.training.hardware.training import layer_tensors
 
 
 @pytest.mark.parametrize("model", ["small_trunk", "small_two_branch"])

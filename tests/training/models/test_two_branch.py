@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.training.models.two_branch import TwoBranch, TwoBranchModel, two_branch_checkpoint
-from cimtool.training.towers import TwoTower
+from cimtool.training.models.two_branch import TwoBranch, TwoBranchModel
 
 
 def test_two_branch_follows_its_layout() -> None:
@@ -33,17 +30,6 @@ def test_two_branch_starts_from_the_variances_that_are_asked_for() -> None:
     for start in (0.0, -4.0):
         _, logvar = TwoBranch(64, 128, logvar_start=start).eval()(x)
         assert abs(logvar.mean() - start) < 0.1
-
-
-def test_a_two_branch_checkpoint_loads_with_weights_only(tmp_path: Path) -> None:
-    towers = TwoTower(TwoBranch(6, 8), TwoBranch(6, 8))
-    saved = two_branch_checkpoint(towers, [0.1, -1 / 3], 0.5, 1, {"lr": 1e-4}, epoch=3, loss=0.25)
-    torch.save(saved, tmp_path / "model.pth")
-    loaded = torch.load(tmp_path / "model.pth", weights_only=True)
-    assert set(loaded) == {"text_proj", "video_proj", "poly", "config", "epoch", "loss"}
-    assert loaded["poly"]["coeff"].tolist() == [0.1, -1 / 3]
-    assert (loaded["poly"]["degree"], loaded["poly"]["bias"]) == (1, 0.5)
-    TwoBranch(6, 8).load_state_dict(loaded["text_proj"])
 
 
 def test_the_model_builds_what_its_options_say_and_reads_them_back() -> None:

@@ -1,4 +1,4 @@
-"""Runs into a folder: what they leave, how they go on after a kill, and how they stop."""
+"""Projectors in training: what a run leaves, how it goes on after a kill, and how it stops."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ import numpy as np
 import pytest
 import torch
 from playwright.sync_api import Page
+from torch import Tensor, nn
 
 import cimtool
 from cimtool.base.errors import CheckFailed, CimError
+from cimtool.base.progress import silent
 from cimtool.loading.model import load_model
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.history import recalls_of
-from cimtool.training.job import Wanted, make_job
-from cimtool.training.run import Run
+from cimtool.training.history import Means
+from cimtool.training.job import TrainingOptions, make_job
+from cimtool.training.loss import Batch, Objective, Terms
+from cimtool.training.projectors import ProjectorRun, ProjectorTraining
+from cimtool.training.recalls import recalls_of
+from cimtool.training.towers import Encoded
+from cimtool.training.trainer import Diverged, Trainer, seeded
 
 SMALL = {"model.hidden": 32, "model.width": 8}
 SETTINGS: dict[str, Any] = {"batch": 16, "learning_rate": 3e-3, "epochs": 4, "options": SMALL}
@@ -39,7 +45,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> ProjectorRun:
     return cimtool.train(data, tmp_path_factory.mktemp("run") / "whole", **SETTINGS)
 
 
@@ -47,7 +53,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_best_epoch_is_kept_with_its_history_and_page(whole: Run) -> None:
+def test_the_best_epoch_is_kept_with_its_history_and_page(whole: ProjectorRun) -> None:
     assert set(contents(whole.folder)) == {"model.pth", "last.pth", "history.json", "training.html"}
     history = json.loads((whole.folder / "history.json").read_text())
     assert [epoch["number"] for epoch in history["epochs"]] == [0, 1, 2, 3, 4]
@@ -65,7 +71,7 @@ def test_the_best_epoch_is_kept_with_its_history_and_page(whole: Run) -> None:
 
 
 def test_the_page_opens_in_a_browser_and_asks_for_nothing(
-    whole: Run, page: Page, events: list[str]
+    whole: ProjectorRun, page: Page, events: list[str]
 ) -> None:
     address = (whole.folder / "training.html").as_uri()
     page.goto(address)
@@ -74,7 +80,7 @@ def test_the_page_opens_in_a_browser_and_asks_for_nothing(
 
 
 def test_the_same_run_gives_the_same_bytes_and_leaves_the_random_state(
-    data: Path, whole: Run, tmp_path: Path
+    data: Path, whole: ProjectorRun, tmp_path: Path
 ) -> None:
     before = torch.get_rng_state()
     again = cimtool.train(data, tmp_path / "again", **SETTINGS)
@@ -95,7 +101,7 @@ cimtool.train(sys.argv[1], sys.argv[2], batch=16, learning_rate=3e-3, epochs=4, 
 
 
 def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
-    data: Path, whole: Run, tmp_path: Path
+    data: Path, whole: ProjectorRun, tmp_path: Path
 ) -> None:
     folder = tmp_path / "killed"
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
@@ -113,7 +119,9 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bytes(
     assert contents(folder) == contents(whole.folder)
 
 
-def test_more_epochs_go_on_from_the_last_one(data: Path, whole: Run, tmp_path: Path) -> None:
+def test_more_epochs_go_on_from_the_last_one(
+    data: Path, whole: ProjectorRun, tmp_path: Path
+) -> None:
     folder = tmp_path / "longer"
     cimtool.train(data, folder, **SETTINGS | {"epochs": 2}, resume=True)
     cimtool.train(data, folder, **SETTINGS, resume=True)
@@ -156,7 +164,7 @@ def test_epochs_are_ranked_as_the_deployed_polynomial_ranks(data: Path, tmp_path
     poly.write_text(json.dumps({"degree": 2, "coeff": coeff, "bias": 0.0, "domain": domain}))
     run = cimtool.train(data, tmp_path / "run", **SETTINGS, poly=poly)
     assert run.outgrew_polynomial
-    held = make_job(data, None, Wanted(batch=16, poly=poly)).held
+    held = make_job(data, None, TrainingOptions(batch=16, poly=poly)).held
     rows = {"text": held.text.numpy(), "video": held.video.numpy()}
     scores = Simulator(load_model(run.folder / "model.pth").program).scores(**rows)
     found = recalls_of(scores, held)
@@ -173,7 +181,7 @@ def test_texts_that_share_a_video_train(data: Path, tmp_path: Path) -> None:
 
 
 def test_trained_on_a_polynomial_it_compiles_alone(
-    small_trunk: DemoFiles, data: Path, whole: Run, tmp_path: Path
+    small_trunk: DemoFiles, data: Path, whole: ProjectorRun, tmp_path: Path
 ) -> None:
     model = whole.folder / "model.pth"
     teacher = cimtool.teacher(model, data, labels="exact", pairs=3000, matched=0.5)
@@ -228,7 +236,7 @@ def test_the_best_checkpoint_must_be_there_to_go_on(data: Path, tmp_path: Path) 
 
 
 def test_a_best_checkpoint_ahead_of_the_last_is_come_to_again(
-    data: Path, whole: Run, tmp_path: Path
+    data: Path, whole: ProjectorRun, tmp_path: Path
 ) -> None:
     assert whole.best.number == 4
     folder = tmp_path / "killed"
@@ -238,3 +246,46 @@ def test_a_best_checkpoint_ahead_of_the_last_is_come_to_again(
         cimtool.train(data, folder, **SETTINGS | {"epochs": 3}, resume=True)
     cimtool.train(data, folder, **SETTINGS, resume=True)
     assert contents(folder) == contents(whole.folder)
+
+
+class Classifier(Objective):
+    """An objective with a module of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 2)
+
+    def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
+        wrong = nn.functional.cross_entropy(self.layer(text.mu), (batch.text[:, 0] > 0).long())
+        return Terms({"class": wrong, "size": 0.01 * video.mu.square().mean()}, {"half": wrong / 2})
+
+    def scores(self, text: Encoded, video: Encoded) -> Tensor:
+        return text.mu @ video.mu.T
+
+
+def test_modules_of_an_objective_are_trained_and_saved(data: Path, tmp_path: Path) -> None:
+    job = make_job(data, None, TrainingOptions(**SETTINGS))
+    with seeded(0, job.device):
+        training = ProjectorTraining(job)
+        training.objective = Classifier()
+        before = training.objective.layer.weight.clone()
+        run = Trainer(training, job.optimisation, tmp_path, silent).run()
+    assert not torch.equal(training.objective.layer.weight, before)
+    saved = torch.load(tmp_path / "last.pth", weights_only=True)["resume"]["state"]["objective"]
+    assert torch.equal(saved["layer.weight"], training.objective.layer.weight)
+    _, first, *_, last = run.history
+    assert last.terms["class"] < first.terms["class"]
+    assert last.watched["half"] == pytest.approx(last.terms["class"] / 2)
+
+
+def test_scores_that_are_no_longer_finite(data: Path) -> None:
+    job = make_job(data, None, TrainingOptions(**SETTINGS))
+    with seeded(0, job.device):
+        training = ProjectorTraining(job)
+    training.validated(0, None)
+    with torch.no_grad():
+        training.towers.text_proj.mu.bias.fill_(float("inf"))  # type: ignore[union-attr, operator]
+    with pytest.raises(CimError, match="the model gives scores that are not finite before any"):
+        training.validated(0, None)
+    with pytest.raises(Diverged, match="training diverged: a score is not finite; try a smaller"):
+        training.validated(1, Means(1.0, {}, {}))

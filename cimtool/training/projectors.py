@@ -1,0 +1,222 @@
+"""Projectors in training: towers and an objective, ranked by the score that is deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cimtool.base.errors import ArgumentError, CimError, naming
+from cimtool.base.progress import Say
+from cimtool.ir.heads import Head
+from cimtool.loading.score import raw
+from cimtool.training.history import Means, RetrievalEpoch, best_epoch
+from cimtool.training.job import TrainingJob
+from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
+from cimtool.training.model import Model
+from cimtool.training.pairs import draw_batches
+from cimtool.training.recalls import recalls_of
+from cimtool.training.saved import check_new, config, read_saved
+from cimtool.training.surrogate import measured_band, unbounded
+from cimtool.training.towers import TwoTower
+from cimtool.training.train_page import train_page
+from cimtool.training.trainer import Diverged, Run, Trainable, Trainer, seeded
+
+OUTSIDE = 0.01
+"""Share of held-out pairs beyond the polynomial's band above which another is to be fitted."""
+
+
+@dataclass(frozen=True)
+class ProjectorRun(Run[RetrievalEpoch]):
+    """A run that has trained projectors.
+
+    `lacks_polynomial` says that the model's score is a polynomial, and that it has none yet;
+    `remarks` are on the data, the best epoch's polynomial, and the model's own on its last epoch.
+    """
+
+    lacks_polynomial: bool
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def outgrew_polynomial(self) -> bool:
+        """Whether too many of the best epoch's held-out pairs are beyond its polynomial's band."""
+        return _outside(self.history) > OUTSIDE
+
+
+def train_projectors(job: TrainingJob, folder: Path, resume: bool, say: Say) -> ProjectorRun:
+    """Train, and keep in `folder` the best and the last checkpoint, the history and its page.
+
+    With `resume` it goes on after the last epoch that `last.pth` has, or starts where there is
+    none, and comes to the same bytes as a run that was never cut off; the caller's random state is
+    left as it was. Raises Diverged where the loss stops being finite, with the epochs before it
+    kept, and CimError for a folder with another run.
+    """
+    saved = None
+    if resume:
+        saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
+    else:
+        check_new(folder, resumable=True)
+    with seeded(job.seed, job.device):
+        training = ProjectorTraining(job)
+        run = Trainer(training, job.optimisation, folder, say, job.device).run(saved)
+    remarks = (*job.remarks, *_outgrown(run.history), *training.remarks())
+    return ProjectorRun(folder, run.files, run.history, _lacks_polynomial(job), remarks)
+
+
+def _outside(history: Sequence[RetrievalEpoch]) -> float:
+    return best_epoch(history).watched.get(HELD_OUTSIDE, 0.0)
+
+
+def _outgrown(history: Sequence[RetrievalEpoch]) -> tuple[str, ...]:
+    share = _outside(history)
+    if share <= OUTSIDE:
+        return ()
+    return (
+        f"{share:.1%} of all held-out pairs lie beyond the band that the polynomial was fitted on: "
+        "the model has outgrown it, and needs another before it is compiled",
+    )
+
+
+def _lacks_polynomial(job: TrainingJob) -> bool:
+    head = job.loss.deployed().get("head", job.model.head)
+    return Head.named(head, "head").takes_polynomial and job.surrogate is None
+
+
+class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
+    """The towers and the objective of a job on its device, drawn from torch's generators."""
+
+    def __init__(self, job: TrainingJob) -> None:
+        self.job = job
+        self.settings = job.settings
+        with naming(job.files["data"]):
+            self.towers = _built(job.model, job.pairs.text.shape[1], job.pairs.video.shape[1])
+        if job.start is not None:
+            job.start.load(self.towers, job.model.name)
+        task = _task(job, self.towers)
+        with naming(job.files["data"]):
+            self.objective: Objective = job.loss.objective(task)
+        self.towers.to(job.device)
+        self.objective.to(job.device)
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Those of the towers, and what the objective has of its own."""
+        yield from self.towers.parameters()
+        yield from self.objective.parameters()
+
+    def batches(self) -> Iterator[Batch]:
+        """Draw batches of pairs from torch's generator."""
+        self.towers.train()
+        self.objective.train()
+        pairs = self.job.pairs
+        for rows in draw_batches(pairs, self.job.optimisation.batch, self.job.loss.per_class):
+            yield pairs.batch(rows).to(self.job.device)
+
+    def terms(self, batch: Batch) -> Terms:
+        """The objective's."""
+        terms: Terms = self.objective(*self.towers(batch.text, batch.video), batch)
+        return terms
+
+    def validated(self, number: int, means: Means | None) -> RetrievalEpoch:
+        """Rank all held-out pairs by the score that is deployed, in float64 and eval mode."""
+        held = self.job.held
+        self.objective.eval()
+        with torch.no_grad():
+            sides = [one.double() for one in self.towers.encode(held.text, held.video)]
+            scores = self.objective.scores(*sides).cpu().numpy()
+            watched = {name: x.item() for name, x in self.objective.watched(*sides).items()}
+        if not np.isfinite(scores).all():
+            if means is None:
+                raise _not_finite(self.job)
+            raise Diverged("training diverged: a score is not finite; try a smaller learning rate")
+        recalls = recalls_of(scores, held, self.job.loss.needs_labels)
+        if means is None:
+            return RetrievalEpoch(number, None, {}, watched, recalls)
+        watched = {**means.watched, **watched}
+        return RetrievalEpoch(number, means.loss, means.terms, watched, recalls)
+
+    def checkpoint(self, epoch: RetrievalEpoch) -> dict[str, Any]:
+        """Both projectors, what the score needs, and where they come from."""
+        job = self.job
+        found: dict[str, Any] = {
+            "text_proj": self.towers.text_proj.state_dict(),
+            "video_proj": self.towers.video_proj.state_dict(),
+            "head": job.model.head,
+            **job.model.deployed(),
+            **job.loss.deployed(),
+            "config": config(job.settings),
+            "epoch": epoch.number,
+            "loss": epoch.loss,
+        }
+        if job.surrogate is not None:
+            found["poly"] = job.surrogate.values()
+        return found
+
+    def page(self, history: Sequence[RetrievalEpoch], stopped: str | None) -> str:
+        """Recalls by epoch."""
+        title = f"{self.job.model.name} trained by {self.job.loss.name}"
+        return train_page(title, self.settings, history, stopped)
+
+    def state(self) -> dict[str, Any]:
+        """Towers and objective."""
+        return {"towers": self.towers.state_dict(), "objective": self.objective.state_dict()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state` returned."""
+        self.towers.load_state_dict(state["towers"])
+        self.objective.load_state_dict(state["objective"])
+
+    def remarks(self) -> tuple[str, ...]:
+        """The model's own, on its last epoch."""
+        return self.job.model.remarks(self.towers.cpu().eval(), self.job.held)
+
+
+def _built(model: Model, text: int, video: int) -> TwoTower:
+    try:
+        return model.build(text, video)
+    except (RuntimeError, MemoryError):  # torch's allocator has no error of its own
+        sizes = ", ".join(f"{name} {value}" for name, value in asdict(model).items())
+        raise CimError(
+            f'model "{model.name}" for rows of {text} and {video} numbers does not fit in memory; '
+            f"expected smaller options ({sizes})"
+        ) from None
+
+
+def _task(job: TrainingJob, towers: TwoTower) -> Task:
+    towers.eval()
+    with torch.no_grad():
+        dimension = towers.text_tower(job.pairs.text[:1]).mu.shape[1]
+    text, video = job.pairs.text.shape[1], job.pairs.video.shape[1]
+    projectors = nn.ModuleList([towers.text_proj, towers.video_proj])
+    weights = tuple(one for one in projectors.parameters() if one.ndim == 2)
+    task = Task(text, video, dimension, job.pairs.classes, weights=weights, decoder=towers.decoder)
+    if job.surrogate is None:
+        return task
+    divisors = job.layout.statistics(dimension)
+    polynomial = raw(job.surrogate.polynomial, divisors)
+    if job.surrogate.band is not None:
+        band = job.surrogate.band.scaled(*divisors)
+    elif job.start is not None:
+        with np.errstate(all="ignore"):
+            band = measured_band(towers, job.pairs)
+        if not np.isfinite([*band.ed, *band.beside]).all():
+            raise _not_finite(job)
+    else:
+        raise unbounded(job.surrogate)
+    return replace(task, polynomial=polynomial, band=band)
+
+
+def _not_finite(job: TrainingJob) -> CimError:
+    data, start = job.files["validation"] or job.files["data"], job.files["start"]
+    what = "the model" if start is None else start
+    sentence = (
+        f"{data}: {what} gives scores that are not finite before any training; expected smaller "
+        "numbers in its rows"
+    )
+    return (
+        CimError(sentence) if start is None else ArgumentError("{}, or another {start}", sentence)
+    )

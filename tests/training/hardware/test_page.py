@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from cimtool.training.hardware.page import CompiledEpoch, fine_tuning_page, headline
+from cimtool.training.history import best_epoch
+
+HISTORY = CompiledEpoch(0, None, 2.0), CompiledEpoch(1, 0.75, 0.5), CompiledEpoch(2, 0.5, 3.0)
+SETTINGS = {"start": "a <b>.pth", "hardware": "ideal", "seed": 0}
+
+
+def test_the_best_errs_least() -> None:
+    assert best_epoch(HISTORY).number == 1
+    assert HISTORY[0].line(2) == "start; held out compiled logit RMSE 2"
+    assert HISTORY[1].to_json() == {"number": 1, "loss": 0.75, "rmse": 0.5}
+
+
+def test_the_page_says_what_was_gained() -> None:
+    page = fine_tuning_page(SETTINGS, HISTORY, None)
+    assert "a &lt;b&gt;.pth fine-tuned for ideal" in page
+    assert "epoch 1: compiled logit RMSE 0.5 on held-out rows, 2 before" in page
+    assert page.count("<svg") == 2
+    stopped = fine_tuning_page(SETTINGS, HISTORY[:1], "epoch 1: the loss is nan")
+    assert "epoch 1: the loss is nan" in stopped
+    assert stopped.count("<svg") == 1
+
+
+def test_the_page_opens_in_a_browser_and_asks_for_nothing(
+    page: Page, events: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "training.html"
+    file.write_text(fine_tuning_page(SETTINGS, HISTORY, None))
+    page.goto(file.as_uri())
+    assert page.title() == "a <b>.pth fine-tuned for ideal"
+    assert events == [f"request {file.as_uri()}"]
+
+
+def test_a_start_that_no_epoch_betters_is_said() -> None:
+    found = headline((HISTORY[0], HISTORY[2]))
+    assert found.startswith("None of 2 epochs is better than the start, whose")
