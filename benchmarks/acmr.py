@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import cimtool
-from cimtool.loading.model import load_model
+from cimtool.loading.source import ModelSource
 from cimtool.reference.metrics import mean_average_precision
 from cimtool.simulation.simulator import Simulator
 
@@ -41,7 +41,7 @@ def figures(folder: Path, seed: int, epochs: int) -> dict[str, tuple[float, floa
             epochs=epochs, seed=seed, options={"model.width": 32},
         )  # fmt: skip
         projectors = run.folder / "model.pth"
-        program = load_model(projectors).program
+        program = ModelSource.of(projectors).load().program
         found = {"float": both_ways(Simulator(program).scores(text, image), labels)}
         for target in TARGETS:
             bundle = cimtool.compile(

@@ -26,7 +26,7 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.emit.runtime import Session
 from cimtool.loading.checkpoint import read_torch
 from cimtool.loading.embeddings import Embeddings, read_embeddings
-from cimtool.loading.model import load_model
+from cimtool.loading.source import ModelSource
 from cimtool.reference.queries import retrieval
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.cosine import all_cosines, cosine_gap
@@ -112,7 +112,7 @@ def run(
             options={"model.paired": paired},
         )
         last = trained.folder / LAST
-        program = load_model(last).program
+        program = ModelSource.of(last).load().program
         floats = figures(Simulator(program).scores(unseen["text"], unseen["video"]), right)
         leaked = paired_gap(last, unseen)
         yield {**name, "build": "float", **floats, "gap, paired": leaked, "differing": 0}

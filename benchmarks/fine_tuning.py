@@ -22,15 +22,17 @@ import numpy as np
 from accuracy import Case, clip_cases, demo_case
 from harness import parser, report, use_threads
 
-from cimtool.api import fine_tune, prepare
+from cimtool.api import prepare
 from cimtool.base.arrays import Array
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.deployment.compilation import Compilation
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.noise.spec import load_noise
+from cimtool.loading.source import ModelSource
 from cimtool.reference.queries import WAYS, figures, retrieval, retrieved, uncertainties
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.hardware.fine_tune import OPTIMISATION
+from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune
 from cimtool.training.saved import BEST
 
 TARGET = "isaac-rram-128"
@@ -112,20 +114,23 @@ def tuned_file(case: Case, data: Path, options: argparse.Namespace, folder: Path
     """The fine-tuned checkpoint: the one that is given, else a new one."""
     if options.tuned is not None:
         return Path(options.tuned)
+    noise = NoiseOptions(model=options.noise_model) if options.noise_in_loop else None
+    source = ModelSource.of(case.projectors, case.poly, **case.sigmoid)
+    configuration = Configuration.of(TARGET, None, build(options))
+    optimisation = OPTIMISATION.given(
+        epochs=options.epochs, batch=options.batch, learning_rate=options.learning_rate
+    )
     run = fine_tune(
-        case.projectors,
-        case.poly,
-        data=data,
-        calibration=case.calibration,
-        target=TARGET,
-        output=folder / f"tuned for {case.name}",
-        epochs=options.epochs,
-        batch=options.batch,
-        learning_rate=options.learning_rate,
+        source,
+        data,
+        case.calibration,
+        configuration,
+        folder / f"tuned for {case.name}",
+        settings=build(options),
+        optimisation=optimisation,
         seed=options.seed,
-        noise=NoiseOptions(model=options.noise_model) if options.noise_in_loop else None,
+        noise=noise,
         say=print,
-        **build(options),
     )
     return run.folder / BEST
 

@@ -17,11 +17,12 @@ from harness import parser, report, use_threads
 
 from cimtool.base.arrays import Array
 from cimtool.base.progress import silent
-from cimtool.deployment.compilation import calibration_rows, trained_model
+from cimtool.deployment.compilation import calibration_rows
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.program import Program
 from cimtool.loading.data import read_data
+from cimtool.loading.source import ModelSource
 from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.step import Job
 from cimtool.reference.metrics import top1_agreement
@@ -34,7 +35,7 @@ METHODS = (("minmax", "nearest"), ("minmax", "gptq"), ("mse", "nearest"), ("mse"
 def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
     """One row for each choice of bits and method; what calibrates alike is calibrated once."""
     text, video = case.unseen.text[:items], case.unseen.image[:items]
-    model = trained_model(case.projectors, case.poly, None, None, None, silent)
+    model = ModelSource.of(case.projectors, case.poly, **case.sigmoid).load()
     rows = calibration_rows(read_data(case.calibration, model), [])
     target = load_target(TARGET)
 

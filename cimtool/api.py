@@ -1,37 +1,35 @@
-"""The library: compile a model, load a bundle, encode, score and verify, with or without files."""
+"""The library: compile a model, load a bundle, encode, score and verify, with or without files.
+
+A function parses its arguments and calls one function of the room that does the work; rooms that
+few callers need are imported where they are called.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from cimtool.base.arrays import Array
-from cimtool.base.errors import Argument, ArgumentError
-from cimtool.base.files import check_output, sha256
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bundle import Gallery, check_place
+from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.estimate import estimate_bundle
 from cimtool.bundle.matcher import Matcher, load, open_bundle
-from cimtool.bundle.scores import best_scores, check_scores_file, hybrid_scores, write_scores
-from cimtool.deployment.compilation import (
-    Compilation,
-    compile,
-    prepare,
-    trained_model,
-)
-from cimtool.ir.program import MODALITIES
-from cimtool.loading.data import Data, files_of, read_data, read_text
-from cimtool.loading.modality import modality_file, modality_rows
-from cimtool.loading.model import projector_files
+from cimtool.bundle.simulate import simulate_bundle
+from cimtool.deployment.compilation import Compilation, compile_model
+from cimtool.hardware.configuration import Configuration
+from cimtool.loading.data import read_data
+from cimtool.loading.source import ModelOptions, ModelSource, split_options
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 
 if TYPE_CHECKING:
+    from cimtool.base.arrays import Array
     from cimtool.bundle.dies import NoiseOptions
     from cimtool.costs.estimate import Estimate
-    from cimtool.deployment.compilation import Projectors
-    from cimtool.deployment.programming import Programming
+    from cimtool.deployment.programming import ProgrammedBundle
     from cimtool.evaluation.run import Evaluation
     from cimtool.hardware.target import Target
+    from cimtool.loading.data import EmbeddingsLike, File
+    from cimtool.loading.source import Projectors
     from cimtool.reference.surrogate import Polynomial
     from cimtool.sweeps.grid import Grid
     from cimtool.sweeps.results import Sweep, TableFormat
@@ -69,11 +67,58 @@ __all__ = (
 )
 
 
-def simulate(
-    bundle: Path | str,
-    inputs: Data,
+def compile(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
     *,
-    output: Path | str | None = None,
+    calibration: EmbeddingsLike,
+    target: str | Target = "ideal",
+    output: File | None = None,
+    settings: File | None = None,
+    say: Say = silent,
+    **options: Any,
+) -> Bundle:
+    """Compile a model for a target and write its bundle; returns the bundle.
+
+    `projectors` is a checkpoint, two ONNX files or two torch modules, text first. `options` are
+    those of the model (`a`, `b`, `layer_map`, `head`) and settings by name (`weight_bits=6`), which
+    override the `settings` file, which overrides the target. The bundle goes to `output`, by
+    default `exports/<model>@<target>`. Raises CimError for any mistake.
+    """
+    compiled = prepare(
+        projectors,
+        poly,
+        calibration=calibration,
+        target=target,
+        settings=settings,
+        say=say,
+        **options,
+    )
+    return compiled.write(output, say)
+
+
+def prepare(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    calibration: EmbeddingsLike,
+    target: str | Target = "ideal",
+    settings: File | None = None,
+    say: Say = silent,
+    **options: Any,
+) -> Compilation:
+    """Compile as `compile` does, in memory: nothing is written."""
+    model, flags = split_options(options)
+    configuration = Configuration.of(target, settings, flags)
+    source = ModelSource.of(projectors, poly, **model)
+    return compile_model(source, calibration, configuration, say)
+
+
+def simulate(
+    bundle: File,
+    inputs: EmbeddingsLike,
+    *,
+    output: File | None = None,
     top: int | None = None,
     device: str | None = None,
     noise: NoiseOptions | None = None,
@@ -88,69 +133,18 @@ def simulate(
     each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
     where the right pairs are known, `trial_r1` [T, 2].
     """
-    if output is not None:
-        check_scores_file(Path(output))
-    matcher = load(bundle, device)
-    if noise is not None:
-        found = _of_dies(matcher, inputs, top, noise, say)
-    elif matcher.bundle.gallery is None:
-        found = _all_pairs(matcher, inputs, top, say)
-    else:
-        found = _against_gallery(matcher, matcher.bundle.gallery, inputs, top, say)
-    if output is not None:
-        write_scores(Path(output), found)
-    return found
-
-
-def _of_dies(
-    matcher: Matcher, inputs: Data, top: int | None, noise: NoiseOptions, say: Say
-) -> dict[str, Array]:
-    from cimtool.verification.noisy import simulate_trials
-    from cimtool.verification.run import check_gallery
-
-    if top is not None:
-        raise ArgumentError(
-            "{top} keeps the best of noise-free scores; expected it without {noise}"
-        )
-    read = read_data(inputs, matcher.bundle.model)
-    check_gallery(matcher.bundle, read)
-    return simulate_trials(matcher.bundle, matcher.simulator, read, noise, say)
-
-
-def _against_gallery(
-    matcher: Matcher, gallery: Gallery, inputs: Data, top: int | None, say: Say
-) -> dict[str, Array]:
-    rows = read_text(inputs, matcher.bundle.model)
-    say(f"encoding {len(rows)} texts")
-    text = matcher.simulator.encode("text", rows)
-    say(f"scoring {len(rows)} texts against {gallery.items} items in the memory")
-    if gallery.shortlist is not None:
-        items = matcher.bundle.gallery_features
-        return hybrid_scores(matcher.simulator, text, items, gallery.shortlist, top)
-    if top is None:
-        return {"scores": matcher.score(text)}
-    return best_scores(matcher.simulator, text, None, top)
-
-
-def _all_pairs(matcher: Matcher, inputs: Data, top: int | None, say: Say) -> dict[str, Array]:
-    read = read_data(inputs, matcher.bundle.model)
-    say(f"encoding {len(read.text)} texts and {len(read.video)} videos")
-    text, video = (matcher.simulator.encode(m, getattr(read, m)) for m in MODALITIES)
-    say(f"scoring {len(read.text)} x {len(read.video)} pairs")
-    if top is None:
-        return {"scores": matcher.score(text, video)}
-    return best_scores(matcher.simulator, text, video, top)
+    return simulate_bundle(bundle, inputs, output, top, device, noise, say)
 
 
 def program(
-    bundle: Path | str,
-    gallery: Data,
+    bundle: File,
+    gallery: EmbeddingsLike,
     *,
-    output: Path | str | None = None,
+    output: File | None = None,
     shortlist: int | None = None,
     chips: int | None = None,
     say: Say = silent,
-) -> Programming:
+) -> ProgrammedBundle:
     """Program a gallery's videos into the arrays of a bundle and write the bundle that holds them.
 
     Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
@@ -158,31 +152,20 @@ def program(
     fit on. Raises CimError for a bundle compiled with a digital score or programmed already, and a
     gallery that does not fit.
     """
-    from cimtool.deployment.programming import Source, check_programmable, program_bundle
+    from cimtool.deployment.programming import program_bundle
 
-    opened = open_bundle(bundle)
-    check_programmable(opened)
-    card, file = opened.model, modality_file(gallery, "video")
-    folder = opened.folder.with_name(f"{opened.name}+{file.stem if file else 'gallery'}")
-    folder = Path(output or folder)
-    check_place(folder)
-    rows = modality_rows(gallery, "video", card.video_width, card.name, card.unit_rows)
-    if file is None:
-        source = Source(rows, "arrays", hashlib.sha256(rows.tobytes()).hexdigest())
-    else:
-        source = Source(rows, file.name, sha256(file))
-    return program_bundle(opened, source, folder, shortlist, chips, say)
+    return program_bundle(open_bundle(bundle), gallery, output, shortlist, chips, say)
 
 
 def verify(
-    bundle: Path | str,
-    data: Data,
+    bundle: File,
+    data: EmbeddingsLike,
     *,
     reference: Kind = "exact",
-    samples: int | None = None,
+    samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
     max_drift: Mapping[str, float] | None = None,
-    report: Path | str | None = None,
+    report: File | None = None,
     noise: NoiseOptions | None = None,
     allow_calibration_rows: bool = False,
     say: Say = silent,
@@ -196,18 +179,17 @@ def verify(
     `report.md` into `report` (default: the bundle's folder). Raises CheckFailed where a bit differs
     or a metric is over its limit in `max_drift`.
     """
-    from cimtool.verification.references import DEFAULT_SAMPLES, References
+    from cimtool.verification.references import References
     from cimtool.verification.run import verify_bundle
 
-    references = References(reference, DEFAULT_SAMPLES if samples is None else samples, seed)
+    references = References(reference, samples, seed)
     opened = open_bundle(bundle)
-    read = read_data(data, opened.model)
     return verify_bundle(
         opened,
-        read,
+        read_data(data, opened.model),
         references,
-        max_drift or {},
-        Path(report) if report else opened.folder,
+        max_drift,
+        Path(report or bundle),
         say,
         noise,
         allow_calibration_rows,
@@ -215,11 +197,11 @@ def verify(
 
 
 def compare(
-    bundles: Sequence[Path | str],
-    data: Data,
+    bundles: Sequence[File],
+    data: EmbeddingsLike,
     *,
     reference: Kind = "exact",
-    samples: int | None = None,
+    samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
     allow_calibration_rows: bool = False,
     say: Say = silent,
@@ -229,19 +211,19 @@ def compare(
     Raises CheckFailed where a bit differs.
     """
     from cimtool.verification.compare import compare_bundles
-    from cimtool.verification.references import DEFAULT_SAMPLES, References
+    from cimtool.verification.references import References
 
-    references = References(reference, DEFAULT_SAMPLES if samples is None else samples, seed)
+    references = References(reference, samples, seed)
     opened = [open_bundle(bundle) for bundle in bundles]
     rows = [read_data(data, one.model) for one in opened]
     return compare_bundles(opened, rows, references, say, allow_calibration_rows)
 
 
 def cost(
-    bundle: Path | str,
+    bundle: File,
     *,
     gallery: int | None = None,
-    samples: int | None = None,
+    samples: int = DEFAULT_SAMPLES,
     operating_point: str | None = None,
 ) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
@@ -250,38 +232,18 @@ def cost(
     side (default: 10). Figures are the target's at `operating_point` (default: its
     first); CimError for one that it does not have.
     """
-    from cimtool.costs.estimate import estimate
-    from cimtool.verification.references import DEFAULT_SAMPLES
-
-    for name, value in (("gallery", gallery), ("samples", samples)):
-        if value is not None and value < 1:
-            raise ArgumentError("{} is {}; expected at least 1", Argument(name), value)
-    opened = open_bundle(bundle)
-    return estimate(
-        opened.program,
-        opened.settings,
-        opened.target,
-        samples=samples or DEFAULT_SAMPLES,
-        dimension=opened.model.dimension,
-        gallery=gallery,
-        shortlist=None if opened.gallery is None else opened.gallery.shortlist,
-        operating_point=operating_point,
-    )
+    return estimate_bundle(open_bundle(bundle), samples, gallery, operating_point)
 
 
 def sweep(
     projectors: Projectors,
-    poly: Path | str | Polynomial | None = None,
+    poly: File | Polynomial | None = None,
     *,
-    calibration: Data,
-    data: Data,
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
     grid: Grid,
     target: str | Target | None = None,
-    settings: Path | str | None = None,
-    a: float | None = None,
-    b: float | None = None,
-    layer_map: Path | str | None = None,
-    head: str | None = None,
+    settings: File | None = None,
     trials: int | None = None,
     times: Sequence[str] = (),
     seed: int = 0,
@@ -290,8 +252,9 @@ def sweep(
     dask: str | None = None,
     table: TableFormat = "csv",
     allow_calibration_rows: bool = False,
-    output: Path | str | None = None,
+    output: File | None = None,
     say: Say = silent,
+    **model: Unpack[ModelOptions],
 ) -> Sweep:
     """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
 
@@ -301,92 +264,51 @@ def sweep(
     `exports/<model>.sweep`), where points that an earlier run has done are not computed again.
     Raises PointsFailed (a CheckFailed) where points failed or none is within the `budget`.
     """
-    from cimtool.hardware.target import Target
-    from cimtool.sweeps.command import Sources
-    from cimtool.sweeps.grid import points, read_grid
-    from cimtool.sweeps.results import check_format
-    from cimtool.sweeps.run import Plan, check_evaluation, die_request, run_sweep
-    from cimtool.verification.limits import check_metrics
+    from cimtool.sweeps.run import die_request, make_plan, run_sweep
 
-    if jobs < 1:
-        raise ArgumentError("{jobs} is {}; expected at least 1", jobs)
     dies = die_request(trials, times, seed)
-    check_metrics("budget", budget or {})
-    check_format(table)
-    axes = read_grid(grid)
-    file = Path(settings) if settings else None
-    all_points = points(axes, target, file)
-    named = Path(layer_map) if layer_map else None
-    model = trained_model(projectors, poly, a, b, named, say, head)
-    rows = read_data(calibration, model)
-    read = read_data(data, model)
-    check_evaluation(model, rows, read, allow_calibration_rows)
-    files, sources = files_of(calibration), None
-    named_files = projector_files(projectors)
-    if named_files is not None and files and not isinstance(target, Target):
-        sources = Sources(named_files, poly, files, file, a, b, named, head)
-    plan = Plan(axes, all_points, dies, budget or {}, table, jobs, dask, sources)
-    place = Path(output) if output else Path("exports") / f"{model.name}.sweep"
-    return run_sweep(model, rows, read, plan, place, say)
+    plan = make_plan(grid, target, settings, dies, budget, table=table, jobs=jobs, dask=dask)
+    source = ModelSource.of(projectors, poly, **model)
+    return run_sweep(source, calibration, data, plan, allow_calibration_rows, output, say)
 
 
 def tune(
     projectors: Projectors,
-    poly: Path | str | Polynomial | None = None,
+    poly: File | Polynomial | None = None,
     *,
-    calibration: Data,
-    data: Data,
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
     target: str | Target,
     budget: Mapping[str, float],
     cost: CostName = "arrays",
-    settings: Path | str | None = None,
-    a: float | None = None,
-    b: float | None = None,
-    layer_map: Path | str | None = None,
-    head: str | None = None,
+    settings: File | None = None,
     allow_calibration_rows: bool = False,
-    output: Path | str | None = None,
+    output: File | None = None,
     say: Say = silent,
-    **flags: object,
+    **options: Any,
 ) -> Tuned:
     """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
 
-    Bits come off those that target, `settings` and `flags` say. They are chosen on every second
-    video of `data` with its texts; steps that miss the budget on the others are taken back. The
-    file goes to `output` (default `exports/<model>@<target>.settings.toml`). Raises CimError where
-    the highest bits miss the budget on either half.
+    Bits come off those that target, `settings` and `options` say, which are those of `compile`.
+    They are chosen on every second video of `data` with its texts; steps that miss the budget on
+    the others are taken back. The file goes to `output` (default
+    `exports/<model>@<target>.settings.toml`). Raises CimError where the highest bits miss the
+    budget on either half.
     """
-    from cimtool.base.toml_files import read_toml
-    from cimtool.hardware.settings import resolve
-    from cimtool.hardware.target import Target, load_target
-    from cimtool.sweeps.run import check_evaluation
-    from cimtool.tuning.run import Job, run_tune
-    from cimtool.verification.limits import check_metrics
+    from cimtool.tuning.run import TuningJob, run_tune
 
-    if not budget:
-        raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
-    check_metrics("budget", budget)
-    chosen = target if isinstance(target, Target) else load_target(target)
-    file = Path(settings) if settings else None
-    resolved = resolve(chosen, file, flags)
-    given = {name: value for name, value in flags.items() if value is not None}
-    given = (read_toml(file) if file else {}) | given
-    named = Path(layer_map) if layer_map else None
-    model = trained_model(projectors, poly, a, b, named, say, head)
-    place = Path(output or Path("exports") / f"{model.name}@{chosen.name}.settings.toml")
-    check_output(place, ".toml")
-    rows, read = read_data(calibration, model), read_data(data, model)
-    check_evaluation(model, rows, read, allow_calibration_rows)
-    job = Job(chosen, resolved, given, budget, cost)
-    return run_tune(model, rows, read, job, place, say)
+    model, flags = split_options(options)
+    job = TuningJob.of(target, settings, flags, budget, cost)
+    source = ModelSource.of(projectors, poly, **model)
+    return run_tune(source, calibration, data, job, allow_calibration_rows, output, say)
 
 
 def teacher(
-    projectors: Path | str | tuple[Path | str, Path | str] | None = None,
-    data: Data | None = None,
+    projectors: Projectors | None = None,
+    data: EmbeddingsLike | None = None,
     *,
-    gaussians: Path | str | Mapping[str, Array] | None = None,
-    layer_map: Path | str | None = None,
+    gaussians: File | Mapping[str, Array] | None = None,
+    layer_map: File | None = None,
     pairs: int = 300_000,
     matched: float = 0.9,
     labels: LabelKind = "mc",
@@ -394,55 +316,44 @@ def teacher(
     a: float = 0.1,
     b: float = 0.0,
     seed: int = 0,
-    output: Path | str | None = None,
+    output: File | None = None,
     say: Say = silent,
 ) -> Teacher:
     """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
 
-    Pairs are of `data` run through `projectors` (a checkpoint, two ONNX files), or of `gaussians`:
-    arrays `text_mu`, `text_logvar` [n, d], `video_mu`, `video_logvar` [m, d] by name or in an
-    `.npz`. Labels are Monte Carlo of `samples` a side (default: 10) or exact. Written to `output`
-    where it is given.
+    Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
+    [n, d], `video_mu`, `video_logvar` [m, d] by name or in an `.npz`. Labels are Monte Carlo of
+    `samples` a side (default: 10) or exact. Written to `output` where it is given.
     """
-    from cimtool.training.items import gaussian_items, model_items
-    from cimtool.training.teacher import Sigmoid
-    from cimtool.training.teacher_file import check_pairs, make_teacher, write_teacher
+    from cimtool.training.teach import teach
 
-    if (projectors is None) == (gaussians is None):
-        given = "neither is" if gaussians is None else "both are"
-        raise ArgumentError("{projectors} and {gaussians}: {} given; expected one of them", given)
-    if (projectors is None) != (data is None):
-        raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
-    if labels == "exact" and samples is not None:
-        raise ArgumentError("{samples} is given; exact labels have none ({labels} mc)")
-    sigmoid = Sigmoid(a, b, 10 if samples is None else samples)
-    check_pairs(pairs, matched, seed)
-    if output is not None:
-        check_output(Path(output), ".npz")
-    files = projector_files(projectors)
-    if files is not None and data is not None:
-        named = Path(layer_map) if layer_map else None
-        items = model_items(files, data, named, say)
-    else:
-        if layer_map is not None:
-            raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
-        items = gaussian_items(gaussians or {})
-    made = make_teacher(items, pairs, matched, labels, sigmoid, seed, say)
-    if output is not None:
-        write_teacher(made, Path(output))
-    return made
+    return teach(
+        projectors,
+        layer_map,
+        data,
+        gaussians,
+        pairs,
+        matched,
+        labels,
+        samples,
+        a,
+        b,
+        seed,
+        output,
+        say,
+    )
 
 
 def fit(
-    teacher: Path | str | Teacher,
+    teacher: File | Teacher,
     *,
     degree: int = 4,
     alpha: float = 1e-3,
     scale_ed: float | None = None,
     scale_vd: float | None = None,
     seed: int = 0,
-    output: Path | str | None = None,
-    report: Path | str | None = None,
+    output: File | None = None,
+    report: File | None = None,
     say: Say = silent,
 ) -> Fit:
     """Fit the polynomial that stands for a teacher's logits, and check it on held-out pairs.
@@ -450,28 +361,20 @@ def fit(
     ed and vd are divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With
     `output` the polynomial is written there, and its report into `report` (default: beside it).
     """
-    from cimtool.training.fit_page import write_fit
-    from cimtool.training.fit_teacher import fit_teacher
-    from cimtool.training.teacher_file import Teacher, read_teacher
+    from cimtool.training.fit_page import fit_file
 
-    if output is not None:
-        check_output(Path(output), ".json")
-    known = teacher if isinstance(teacher, Teacher) else read_teacher(Path(teacher))
-    found = fit_teacher(known, degree, alpha, scale_ed, scale_vd, seed, say)
-    if output is not None:
-        write_fit(found, Path(output), Path(report) if report else None)
-    return found
+    return fit_file(teacher, degree, alpha, scale_ed, scale_vd, seed, output, report, say)
 
 
 def train(
-    data: Data,
-    output: Path | str,
+    data: EmbeddingsLike,
+    output: File,
     *,
-    validation: Data | None = None,
+    validation: EmbeddingsLike | None = None,
     model: str | None = None,
     loss: str | None = None,
-    poly: Path | str | None = None,
-    start: Path | str | None = None,
+    poly: File | None = None,
+    start: File | None = None,
     epochs: int | None = None,
     batch: int | None = None,
     learning_rate: float | None = None,
@@ -512,87 +415,68 @@ def train(
 
 
 def fine_tune(
-    projectors: Path | str,
-    poly: Path | str | None = None,
+    projectors: File,
+    poly: File | None = None,
     *,
-    data: Data,
-    calibration: Data,
+    data: EmbeddingsLike,
+    calibration: EmbeddingsLike,
     target: str | Target,
-    output: Path | str,
+    output: File,
     epochs: int | None = None,
     batch: int | None = None,
     learning_rate: float | None = None,
     seed: int = 0,
     noise: NoiseOptions | None = None,
-    settings: Path | str | None = None,
-    a: float | None = None,
-    b: float | None = None,
-    layer_map: Path | str | None = None,
-    head: str | None = None,
+    settings: File | None = None,
     say: Say = silent,
-    **flags: object,
+    **options: Any,
 ) -> Run[CompiledEpoch]:
     """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
 
-    It learns to give its own float logits again once it is compiled, on rows of `data`; all else is
-    as in `compile`. With `noise` dies are in the loop. Kept is what errs least on held-out rows.
-    Raises Diverged (a CheckFailed), with that kept, where the loss stops being finite.
+    It learns to give its own float logits again once it is compiled, on rows of `data`; all else,
+    `options` too, is as in `compile`. With `noise` dies are in the loop. Kept is what errs least on
+    held-out rows. Raises Diverged (a CheckFailed), with that kept, where the loss stops being
+    finite.
     """
     from cimtool.training.hardware.fine_tune import OPTIMISATION
     from cimtool.training.hardware.fine_tune import fine_tune as fine_tuned
 
+    model, flags = split_options(options)
     return fine_tuned(
-        projectors,
-        poly,
-        data=data,
-        calibration=calibration,
-        target=target,
-        output=Path(output),
+        ModelSource.of(projectors, poly, **model),
+        data,
+        calibration,
+        Configuration.of(target, settings, flags),
+        Path(output),
+        settings=flags,
         optimisation=OPTIMISATION.given(epochs=epochs, batch=batch, learning_rate=learning_rate),
         seed=seed,
         noise=noise,
-        settings=settings,
-        a=a,
-        b=b,
-        layer_map=layer_map,
-        head=head,
         say=say,
-        **flags,
     )
 
 
 def evaluate(
-    data: Data,
+    data: EmbeddingsLike,
     *what: Projectors,
-    head: str | None = None,
-    poly: Path | str | None = None,
-    a: float | None = None,
-    b: float | None = None,
-    layer_map: Path | str | None = None,
+    poly: File | None = None,
     leave_one_out: bool = False,
     resamples: int = 1000,
     seed: int = 0,
     allow_calibration_rows: bool = False,
     say: Say = silent,
+    **model: Unpack[ModelOptions],
 ) -> Evaluation:
     """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
 
-    A bundle is the path of its folder; `head`, `poly`, `a`, `b` and `layer_map` are of projectors,
-    `head` also of the embeddings (cosine or euclidean). With `leave_one_out`, or where `data` are
-    items of one modality (`rows`), right is what has an item's label, the item itself left out.
-    Differences are to the first of several.
+    A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
+    `head`) are of projectors, `head` also of the embeddings (cosine or euclidean). With
+    `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
+    label, the item itself left out. Differences are to the first of several.
     """
     from cimtool.evaluation.run import check_sampling, evaluate_subjects
-    from cimtool.evaluation.subjects import Options, subjects_of
+    from cimtool.evaluation.subjects import subjects_of
 
     check_sampling(resamples, seed)
-    options = Options(
-        head,
-        Path(poly) if poly else None,
-        a,
-        b,
-        Path(layer_map) if layer_map else None,
-        allow_calibration_rows,
-    )
-    subjects = subjects_of(data, what, options, say)
+    subjects = subjects_of(data, what, poly, model, allow_calibration_rows, say)
     return evaluate_subjects(subjects, leave_one_out, resamples, seed, say)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import cimtool
-from cimtool.loading.model import load_model
+from cimtool.loading.source import ModelSource
 from cimtool.reference.metrics import mean_average_precision
 from cimtool.simulation.simulator import Simulator
 
@@ -63,7 +63,7 @@ def main(folder: Path, file: Path) -> None:
     projectors = run.folder / "model.pth"
     with np.load(test) as held:
         text, image, labels = held["text"], held["image"], held["label"]
-    scores = Simulator(load_model(projectors).program).scores(text, image)
+    scores = Simulator(ModelSource.of(projectors).load().program).scores(text, image)
     print(f"float: {both_ways(scores, labels)}")
 
     for target in TARGETS:

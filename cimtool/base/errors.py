@@ -58,6 +58,14 @@ class _Template(string.Formatter):
         return self.called(value) if isinstance(value, Argument) else value
 
 
+def kind_of(value: object) -> str:
+    """The type of a value, for a sentence; of a tuple, with those of its elements."""
+    kind = type(value).__name__
+    if not isinstance(value, tuple):
+        return kind
+    return f"{kind} ({', '.join(map(kind_of, value))})"
+
+
 @contextmanager
 def naming(file: object) -> Iterator[None]:
     """Puts the file before the sentence of an error that does not know where its values are from.

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.heads import Head
 from cimtool.ir.program import Program
+from cimtool.loading.model import Model
 from cimtool.passes.pipeline import Stage
 
 FORMAT_VERSION = 5
@@ -76,6 +77,11 @@ class ModelCard:
     video_width: int
     dimension: int
     warnings: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Model) -> ModelCard:
+        """The card of a trained model."""
+        return cls(**{field.name: getattr(model, field.name) for field in fields(cls)})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the manifest."""

@@ -37,10 +37,7 @@ def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:
     Raises CimError for less than one trial, a target without noise, a hybrid score's shortlist, and
     a time or a compensation that is not known.
     """
-    if not 1 <= options.trials <= MOST_TRIALS:
-        raise ArgumentError("{trials} is {}; expected 1 to {} dies", options.trials, MOST_TRIALS)
-    if options.seed < 0:
-        raise ArgumentError("{seed} is {}; expected a number of at least 0", options.seed)
+    check_trials(options.trials, options.seed)
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         raise CimError(
             f"{bundle.name}: its hybrid score has a shortlist; noise is simulated for digital and "
@@ -49,6 +46,14 @@ def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:
     noise = noise_of(bundle.target, options.model)
     seconds = noise.seconds(options.time)
     return Conditions(noise, seconds, options.compensation, options.seed)
+
+
+def check_trials(trials: int, seed: int) -> None:
+    """Raise CimError for less than one trial, more than MOST_TRIALS, or a seed below 0."""
+    if not 1 <= trials <= MOST_TRIALS:
+        raise ArgumentError("{trials} is {}; expected 1 to {} dies", trials, MOST_TRIALS)
+    if seed < 0:
+        raise ArgumentError("{seed} is {}; expected a number of at least 0", seed)
 
 
 def noise_of(target: Target, model: Path | str | None) -> Noise:

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, kind_of
 from cimtool.bundle.bundle import Bundle, read_bundle
-from cimtool.ir.program import MODALITIES
-from cimtool.loading.data import Data, read_data, read_text
+from cimtool.ir.program import MODALITIES, features_of
+from cimtool.ir.types import Type
+from cimtool.loading.data import EmbeddingsLike, read_data, read_rows
 from cimtool.loading.embeddings import checked_rows
-from cimtool.loading.features import checked_features, kind_of
 from cimtool.simulation.simulator import Simulator
 
 
@@ -66,18 +66,18 @@ class Matcher:
                     f"{self.bundle.name} holds its gallery in the memory; expected score(text) "
                     "without video features"
                 )
-            return self.simulator.score(checked_features("text", text, inputs), kind=np.float32)
-        queries = checked_features("text", text, inputs)
-        items = checked_features("video", {} if video is None else video, inputs)
+            return self.simulator.score(_checked_features("text", text, inputs), kind=np.float32)
+        queries = _checked_features("text", text, inputs)
+        items = _checked_features("video", {} if video is None else video, inputs)
         return self.simulator.score(queries, items, np.float32)
 
-    def scores(self, data: Data) -> Array:
+    def scores(self, data: EmbeddingsLike) -> Array:
         """`logit` float32 [n, m] of embeddings in any form that `compile` takes.
 
         Of a bundle with its whole score in the memory only texts are read.
         """
         if self.simulator.program.gallery_items is not None:
-            text = self.simulator.encode("text", read_text(data, self.bundle.model))
+            text = self.simulator.encode("text", read_rows(data, "text", self.bundle.model))
             return self.simulator.score(text, kind=np.float32)
         read = read_data(data, self.bundle.model)
         text, video = (self.simulator.encode(m, getattr(read, m)) for m in MODALITIES)
@@ -102,3 +102,50 @@ def open_bundle(folder: Path | str) -> Bundle:
     if not isinstance(folder, Path | str):
         raise CimError(f"a bundle is given as {kind_of(folder)}; expected the path of its folder")
     return read_bundle(Path(folder))
+
+
+def _checked_features(
+    modality: str, features: Mapping[str, Array], inputs: Mapping[str, Type]
+) -> dict[str, Array]:
+    """Return the features that the score takes of one modality: rows [n, d], self terms [n].
+
+    Any kind of integer is taken (the ONNX files return narrow ones) and returned as int64, in which
+    the score computes. `inputs` are the score's, by names such as `text.mu`. Raises CimError for a
+    feature that is missing, of another shape than the others demand, empty, not of integers, or
+    outside the range for which the score's sums are proved.
+    """
+    as_returned = f"as encode_{modality} returns them"
+    if not isinstance(features, Mapping):
+        raise CimError(
+            f"{modality} features are given as {kind_of(features)}; expected arrays by name, "
+            f"{as_returned}"
+        )
+    types = features_of(modality, inputs)
+    missing = [name for name in types if name not in features]
+    if missing:
+        held = ", ".join(map(str, list(features)[:8])) or "nothing"
+        raise CimError(
+            f"{modality} features: {missing[0]} is missing; they hold {held}; expected "
+            f"{', '.join(types)}"
+        )
+    checked = {name: np.asarray(features[name]) for name in types}
+    rows = checked["mu"].shape[:1]
+    for name, array in checked.items():
+        shape = (*rows, *types[name].shape[1:])
+        if array.shape != shape or array.size == 0 or array.dtype.kind not in "iu":
+            raise CimError(
+                f"{modality} features: {name} is {array.dtype} {list(array.shape)}; expected "
+                f"integers {list(shape)}, {as_returned}"
+            )
+        checked[name] = array.astype(np.int64)
+        _check_range(f"{modality} features: {name}", checked[name], types[name])
+    return checked
+
+
+def _check_range(where: str, values: Array, known: Type) -> None:
+    outside = (values < known.lo) | (values > known.hi)
+    if outside.any():
+        raise CimError(
+            f"{where} holds {values[outside][0]}; expected {int(known.lo.min())} to "
+            f"{int(known.hi.max())}, as this bundle encodes"
+        )

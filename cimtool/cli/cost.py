@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,24 +21,19 @@ from cimtool.costs.render import estimate_json, estimate_text
 @click.option(
     "--gallery", type=AtLeast(1), metavar="M", help="Items that a query is scored against."
 )
-@click.option("--samples", type=AtLeast(1), metavar="K", help="Of Monte Carlo, a side (10).")
+@click.option(
+    "--samples", type=AtLeast(1), metavar="K", default=10, show_default=True, help="Of Monte Carlo."
+)
 @click.option("--operating-point", metavar="NAME", help="Of the target's figures (its first).")
 @click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the files go (the bundle).")
 @click.pass_obj
-def command(
-    out: Output,
-    bundle: Path,
-    gallery: int | None,
-    samples: int | None,
-    operating_point: str | None,
-    output: Path | None,
-) -> None:
+def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -> None:
     """Say what a bundle takes of its target: arrays, time, energy and area.
 
     Uses the target's figures alone, those of one operating point. Where they do not cover all, a
     total is a lower bound. Writes cost.json and placement.svg.
     """
-    found = api.cost(bundle, gallery=gallery, samples=samples, operating_point=operating_point)
+    found = api.cost(bundle, **options)
     values = estimate_json(found, bundle.name)
     picture = placement_svg(found.placements, found.layout, f"{bundle.name} on {found.target.name}")
     texts = {"cost.json": json_text(values) + "\n", "placement.svg": picture}

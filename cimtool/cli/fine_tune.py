@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from cimtool import api
-from cimtool.cli.noise import noise_request
+from cimtool.base.errors import Argument, ArgumentError
+from cimtool.cli.noise import take_noise
 from cimtool.cli.options import FILE, Files, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
-from cimtool.hardware.keys import flag
 from cimtool.training.hardware.page import CompiledEpoch, headline
 from cimtool.training.trainer import Run
 
@@ -59,31 +59,30 @@ def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     plain = {name: given[name] for name in (*COMMON, *TRAINING)}
     hardware = {name: value for name, value in given.items() if name not in plain}
     if given["hardware"] is None:
-        stray, why = _first_given(hardware), "is about the hardware; expected --hardware with it"
+        for stray in _given(hardware):
+            raise ArgumentError("{} is about the hardware; expected {hardware} with it", stray)
     else:
-        stray, why = (
-            _first_given({name: plain[name] for name in TRAINING}),
-            ("is not for --hardware, which trains on the model's own logits; expected it without"),
-        )
-    if stray is not None:
-        option = {"options": "--set", "layer_map": "--map"}.get(stray, flag(stray))
-        raise click.UsageError(f"{option} {why}")
+        for stray in _given({name: plain[name] for name in TRAINING}):
+            raise ArgumentError(
+                "{} is not for {hardware}, which trains on the model's own logits; expected it "
+                "without",
+                stray,
+            )
     return plain, hardware
 
 
-def _first_given(options: dict[str, Any]) -> str | None:
-    return next((n for n, v in options.items() if v not in (None, False, ())), None)
+def _given(options: dict[str, Any]) -> list[Argument]:
+    return [Argument(name) for name, value in options.items() if value not in (None, False, ())]
 
 
 def fine_tune(
     out: Output, data: Files, output: Path, plain: dict[str, Any], own: dict[str, Any]
 ) -> None:
     """Fine-tune, and print the result."""
-    for name, value in (("--start", plain["start"]), ("--calibration", own["calibration"])):
+    for name, value in (("start", plain["start"]), ("calibration", own["calibration"])):
         if not value:
-            raise click.UsageError(f"{name} is missing; expected it with --hardware")
-    asked = {name: own.pop(name) for name in ("noise", "time", "noise_model")}
-    noise = noise_request(seed=plain["seed"], **asked)
+            raise ArgumentError("{} is missing; expected it with {hardware}", Argument(name))
+    noise = take_noise(own, plain["seed"])
     common = {name: plain[name] for name in COMMON if name != "start"}
     found = api.fine_tune(
         plain["start"],

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cimtool.base.errors import Argument, ArgumentError
 from cimtool.cli.group import OneOf
-from cimtool.hardware.keys import flag
 
 if TYPE_CHECKING:
     from cimtool.bundle.dies import NoiseOptions
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+OF_DIES = ("trials", "time", "compensation", "noise_model")
+"""Arguments that only go with `noise`."""
 
 
 def noise_options(function: FunctionT) -> FunctionT:
@@ -38,13 +42,17 @@ def noise_options(function: FunctionT) -> FunctionT:
     return function
 
 
-def noise_request(noise: bool, seed: int, **given: Any) -> NoiseOptions | None:
-    """What was asked of dies; None without --noise, a usage error where its options stand alone."""
-    given = {name: value for name, value in given.items() if value is not None}
+def take_noise(options: dict[str, Any], seed: int) -> NoiseOptions | None:
+    """Take what was asked of dies out of a command's options; None without --noise.
+
+    Raises CimError for an option that only goes with it.
+    """
+    noise = options.pop("noise")
+    given = {name: value for name in OF_DIES if (value := options.pop(name, None)) is not None}
     if not noise:
         if given:
-            option = flag(next(iter(given)))
-            raise click.UsageError(f"{option} is about dies; expected --noise with it")
+            stray = Argument(next(iter(given)))
+            raise ArgumentError("{} is about dies; expected {noise} with it", stray)
         return None
     from cimtool.bundle.dies import NoiseOptions
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cimtool.cli.group import FilePath, OneOf
+from cimtool.cli.group import AtLeast, FilePath, OneOf
 from cimtool.hardware.keys import flag
 from cimtool.hardware.settings import Overrides, setting_keys
 
@@ -118,15 +118,31 @@ def model_options(*names: str, required: bool = True) -> Callable[[FunctionT], F
     return add
 
 
-def reference_option(function: FunctionT) -> FunctionT:
-    """Add --reference: what drift is measured against."""
-    return click.option(
-        "--reference",
-        type=OneOf(["exact", "mc"]),
-        default="exact",
-        show_default=True,
-        help="What drift is measured against: the exact score, or mc, Monte Carlo.",
-    )(function)
+def reference_options(function: FunctionT) -> FunctionT:
+    """Add --reference, what drift is measured against, --samples and --seed."""
+    options = (
+        click.option(
+            "--reference",
+            type=OneOf(["exact", "mc"]),
+            default="exact",
+            show_default=True,
+            help="What drift is measured against: the exact score, or mc, Monte Carlo.",
+        ),
+        click.option(
+            "--samples",
+            type=AtLeast(2),
+            metavar="K",
+            default=10,
+            show_default=True,
+            help="Samples a side.",
+        ),
+        click.option(
+            "--seed", type=AtLeast(0), default=0, show_default=True, help="Of all that is drawn."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 def calibration_rows_option(function: FunctionT) -> FunctionT:

@@ -12,7 +12,7 @@ from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, Files, files_option
 from cimtool.cli.output import Output, converters_text
 from cimtool.costs.memory_use import MemoryUse, StoredMatrix
-from cimtool.deployment.programming import Accuracy, Programming
+from cimtool.deployment.programming import Accuracy, ProgrammedBundle
 from cimtool.report.formats import counted, whole
 from cimtool.report.table import Column, Table, make_table
 from cimtool.report.terminal import table_text
@@ -49,7 +49,7 @@ def command(
     out.result(found.to_json(), _text(found))
 
 
-def _text(found: Programming) -> str:
+def _text(found: ProgrammedBundle) -> str:
     gallery, use = found.gallery, found.use
     kind = (
         gallery.mapping if gallery.shortlist is None else f"hybrid, shortlist {gallery.shortlist}"

@@ -12,9 +12,10 @@ import click
 from cimtool import api
 from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Gallery, held_gallery
+from cimtool.bundle.trials import trial_sentences, trial_summary
 from cimtool.cli.group import AtLeast, Command
-from cimtool.cli.noise import noise_options, noise_request
-from cimtool.cli.options import FILE, Files, embeddings_option
+from cimtool.cli.noise import noise_options, take_noise
+from cimtool.cli.options import FILE, embeddings_option
 from cimtool.cli.output import Output
 
 
@@ -35,18 +36,7 @@ from cimtool.cli.output import Output
 @noise_options
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of the dies.")
 @click.pass_obj
-def command(
-    out: Output,
-    /,
-    bundle: Path,
-    inputs: Files,
-    output: Path,
-    top: int | None,
-    device: str | None,
-    noise: bool,
-    seed: int,
-    **of_dies: Any,
-) -> None:
+def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: Any) -> None:
     """Score texts against videos on the bit-accurate simulator.
 
     Writes `scores` float32 [texts, videos]; with --top `top_index` and `top_score` [texts, K], best
@@ -55,10 +45,8 @@ def command(
     `trial_scores` [dies, texts, videos], and it prints what the median die and the worst in twenty
     keep.
     """
-    asked = noise_request(noise, seed, **of_dies)
-    found = api.simulate(
-        bundle, inputs, output=output, top=top, device=device, noise=asked, say=out.say
-    )
+    noise = take_noise(options, seed)
+    found = api.simulate(bundle, output=output, noise=noise, say=out.say, **options)
     gallery = held_gallery(bundle)
     summary, lines = _of_dies(found)
     shapes = {name: list(array.shape) for name, array in found.items()}
@@ -79,8 +67,6 @@ def _of_dies(found: Mapping[str, Array]) -> tuple[dict[str, dict[str, float]] | 
     """What the median die keeps, and the worst in twenty: as numbers, and for a reader."""
     if "trial_scores" not in found:
         return None, []
-    from cimtool.verification.noisy import trial_sentences, trial_summary
-
     return trial_summary(found), list(trial_sentences(found))
 
 

@@ -9,15 +9,9 @@ import click
 
 from cimtool import api
 from cimtool.cli.checked import failures_shown, report_text
-from cimtool.cli.group import AtLeast, Command
-from cimtool.cli.noise import noise_options, noise_request
-from cimtool.cli.options import (
-    FILE,
-    Files,
-    calibration_rows_option,
-    embeddings_option,
-    reference_option,
-)
+from cimtool.cli.group import Command
+from cimtool.cli.noise import noise_options, take_noise
+from cimtool.cli.options import FILE, calibration_rows_option, embeddings_option, reference_options
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_limits
 from cimtool.verification.files import REPORT_FILES
@@ -26,11 +20,7 @@ from cimtool.verification.files import REPORT_FILES
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @embeddings_option("--data", "Embeddings to measure on")
-@reference_option
-@click.option("--samples", type=AtLeast(2), metavar="K", help="Samples a side (10).")
-@click.option(
-    "--seed", type=AtLeast(0), default=0, show_default=True, help="Of sampling, and of dies."
-)
+@reference_options
 @click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this.")
 @click.option("--report", type=FILE, metavar="DIR", help="Where the report goes (the bundle).")
 @calibration_rows_option
@@ -40,15 +30,9 @@ def command(
     out: Output,
     /,
     bundle: Path,
-    data: Files,
-    reference: str,
-    samples: int | None,
-    seed: int,
     max_drift: tuple[str, ...],
     report: Path | None,
-    allow_calibration_rows: bool,
-    noise: bool,
-    **of_dies: Any,
+    **options: Any,
 ) -> None:
     """Say what each stage cost, and check every implementation bit for bit.
 
@@ -56,18 +40,10 @@ def command(
     top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
     """
     limits = parse_limits("max_drift", max_drift)
+    noise = take_noise(options, options["seed"])
     written = [(report or bundle) / name for name in REPORT_FILES]
     with failures_shown(out, written):
         found = api.verify(
-            bundle,
-            data,
-            reference=reference,  # type: ignore[arg-type]  # OneOf checked it
-            samples=samples,
-            seed=seed,
-            max_drift=limits,
-            report=report,
-            noise=noise_request(noise, seed, **of_dies),
-            allow_calibration_rows=allow_calibration_rows,
-            say=out.say,
+            bundle, max_drift=limits, report=report, noise=noise, say=out.say, **options
         )
     out.result({**found.to_json(), "written": written}, report_text(found, out.width, written))

@@ -1,17 +1,14 @@
-"""Compile: a trained model and calibration data in, every stage of the program and a bundle out."""
+"""Compilation of a trained model: calibration data in, every stage and a bundle out."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
 
 from safetensors.numpy import save
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
@@ -23,29 +20,23 @@ from cimtool.bundle.bundle import (
     features_bytes,
     write_bundle,
 )
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.levels import level_notes
-from cimtool.hardware.settings import Settings, check_patterns, check_score_bits, resolve
-from cimtool.hardware.target import Target, load_target
+from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
+from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import as_inputs
 from cimtool.loading.calibration_rows import calibration_digests
-from cimtool.loading.data import Data, files_of, read_data
+from cimtool.loading.data import EmbeddingsLike, files_of, read_data
 from cimtool.loading.embeddings import Embeddings
-from cimtool.loading.features import kind_of
-from cimtool.loading.model import Model, load_model, projector_files
-from cimtool.loading.polynomial import read_polynomial
+from cimtool.loading.model import Model
 from cimtool.loading.score import statistics_note
+from cimtool.loading.source import ModelSource
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import SCORE_LAYERS
 from cimtool.passes.pipeline import Stage, compile_program
 from cimtool.passes.step import Job
-from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    Projectors = Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]
 
 CALIBRATION_ROWS = 4096
 """At most so many rows a modality are used for calibration: the first ones."""
@@ -71,28 +62,15 @@ class Compilation:
 
     @property
     def folder(self) -> Path:
-        """Where the bundle goes if nothing else is said."""
+        """The place of the bundle where no other is said."""
         return Path("exports") / f"{self.model.name}@{self.target.name}"
 
-    def write(self, folder: Path, say: Say = silent) -> Bundle:
-        """Emit the ONNX files and write the bundle, all or nothing."""
+    def write(self, output: Path | str | None = None, say: Say = silent) -> Bundle:
+        """Emit the ONNX files and write the bundle to `output` or `folder`, all or nothing."""
         from cimtool.emit.onnx import onnx_files
 
+        folder = Path(output or self.folder)
         say("emitting ONNX")
-        model = self.model
-        card = ModelCard(
-            name=model.name,
-            layout=model.layout,
-            head=model.head,
-            a=model.a,
-            b=model.b,
-            samples=model.samples,
-            unit_rows=model.unit_rows,
-            text_width=model.text_width,
-            video_width=model.video_width,
-            dimension=model.dimension,
-            warnings=model.warnings,
-        )
         stages = {stage.name: stage.program for stage in self.stages}
         onnx = onnx_files(self.stages[-1].program, stages["folded"])
         say(f"writing {folder}")
@@ -100,82 +78,45 @@ class Compilation:
         if self.queries:
             files[QUERIES] = features_bytes(self.queries)
         build = Build(
-            card, self.target, self.settings, self.stages, self.inputs, onnx, self.notes, files
+            ModelCard.of(self.model),
+            self.target,
+            self.settings,
+            self.stages,
+            self.inputs,
+            onnx,
+            self.notes,
+            files,
         )
         return write_bundle(folder, build)
 
 
-def compile(
-    projectors: Projectors,
-    poly: Path | str | Polynomial | None = None,
-    *,
-    calibration: Data,
-    target: str | Target = "ideal",
-    output: Path | str | None = None,
-    settings: Path | str | None = None,
-    a: float | None = None,
-    b: float | None = None,
-    layer_map: Path | str | None = None,
-    head: str | None = None,
-    say: Say = silent,
-    **flags: object,
-) -> Bundle:
-    """Compile a model for a target and write its bundle; returns the bundle.
-
-    `projectors` is a checkpoint, two ONNX files or two torch modules, text first; `flags` are
-    settings by name (`weight_bits=6`), which override the `settings` file, which overrides the
-    target. The bundle goes to `output`, by default `exports/<model>@<target>`. Raises CimError for
-    any mistake.
-    """
-    compilation = prepare(
-        projectors,
-        poly,
-        calibration=calibration,
-        target=target,
-        settings=settings,
-        a=a,
-        b=b,
-        layer_map=layer_map,
-        head=head,
-        say=say,
-        **flags,
-    )
-    return compilation.write(Path(output or compilation.folder), say)
-
-
-def prepare(
-    projectors: Projectors,
-    poly: Path | str | Polynomial | None = None,
-    *,
-    calibration: Data,
-    target: str | Target = "ideal",
-    settings: Path | str | None = None,
-    a: float | None = None,
-    b: float | None = None,
-    layer_map: Path | str | None = None,
-    head: str | None = None,
-    say: Say = silent,
-    **flags: object,
+def compile_model(
+    source: ModelSource, calibration: EmbeddingsLike, configuration: Configuration, say: Say
 ) -> Compilation:
-    """Compile as `compile` does, in memory: nothing is written."""
-    chosen = target if isinstance(target, Target) else load_target(target)
-    resolved = resolve(chosen, Path(settings) if settings else None, flags)
-    named = Path(layer_map) if layer_map else None
-    model = trained_model(projectors, poly, a, b, named, say, head)
-    check_patterns(resolved, [*layer_names(model), *SCORE_LAYERS[resolved.score_mapping]])
-    check_score_bits(resolved, layer_names(model))
+    """Compile a model in memory; CimError for what is missing, broken or does not fit."""
+    settings = configuration.settings
+    model = source.load(say)
+    check_patterns(settings, [*layer_names(model), *SCORE_LAYERS[settings.score_mapping]])
+    check_score_bits(settings, layer_names(model))
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
     rows = calibration_rows(data, notes)
-    job = Job(resolved, rows[0], rows[1], notes.append)
+    job = Job(settings, rows[0], rows[1], notes.append)
     stages = compile_program(model.program, job, say)
-    notes += level_notes(chosen, resolved, layer_names(model))
+    notes += level_notes(configuration.target, settings, layer_names(model))
     notes += _score_notes(model, stages)
+    queries = _queries(settings, stages, data, notes)
     files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
-    inputs = tuple((Path(name).name, digest) for name, digest in files)
-    queries = _queries(resolved, stages, data, notes)
-    digests = calibration_digests(*rows)
-    return Compilation(model, chosen, resolved, stages, tuple(notes), inputs, digests, queries)
+    return Compilation(
+        model,
+        configuration.target,
+        settings,
+        stages,
+        tuple(notes),
+        inputs=tuple((Path(name).name, digest) for name, digest in files),
+        calibration=calibration_digests(*rows),
+        queries=queries,
+    )
 
 
 def _queries(
@@ -201,49 +142,6 @@ def fit_rows(data: Embeddings) -> dict[str, Array]:
     if data.text_to_video is not None:
         rows["video"] = data.video[data.text_to_video[:FIT_ROWS]]
     return rows
-
-
-def trained_model(
-    projectors: Projectors,
-    poly: Path | str | Polynomial | None,
-    a: float | None,
-    b: float | None,
-    layer_map: Path | None,
-    say: Say,
-    head: str | None = None,
-) -> Model:
-    """The model of projectors in files or of torch modules; CimError for what makes none."""
-    _check_sigmoid(a, b)
-    if _are_modules(projectors):
-        from cimtool.loading.layer_map import read_layer_map
-        from cimtool.loading.modules import model_from_modules
-
-        trained = read_polynomial(Path(poly)) if isinstance(poly, Path | str) else poly
-        named = None if layer_map is None else read_layer_map(layer_map)
-        return model_from_modules(*projectors, trained, a, b, named, head=head)
-    files = projector_files(projectors)
-    if files is None:
-        raise CimError(
-            f"compile: projectors are given as {kind_of(projectors)}; expected a checkpoint, two "
-            "ONNX files or two torch modules"
-        )
-    say(f"loading {' and '.join(map(str, files)) if isinstance(files, tuple) else files}")
-    if isinstance(poly, Polynomial):
-        raise CimError("compile: a checkpoint file takes its polynomial from a file (poly=PATH)")
-    return load_model(files, Path(poly) if poly else None, a, b, layer_map, head)
-
-
-def _are_modules(projectors: object) -> TypeGuard[tuple[nn.Module, nn.Module]]:
-    """Whether projectors are given in memory, and not as files."""
-    return isinstance(projectors, tuple) and not any(isinstance(p, Path | str) for p in projectors)
-
-
-def _check_sigmoid(a: float | None, b: float | None) -> None:
-    for name, value in (("a", a), ("b", b)):
-        if value is not None and not math.isfinite(value):
-            raise ArgumentError("{} is {}; expected a finite number", Argument(name), value)
-    if a is not None and a <= 0:
-        raise ArgumentError("{a} is {}; expected a number above 0", a)
 
 
 def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:

@@ -1,17 +1,17 @@
-"""Program a bundle: a gallery goes into the arrays, and a new bundle answers queries against it."""
+"""Programming of a gallery: into the arrays of a bundle, and what a new bundle then answers."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
     CALIBRATION,
@@ -23,14 +23,17 @@ from cimtool.bundle.bundle import (
     Build,
     Bundle,
     Gallery,
+    check_place,
     features_bytes,
     write_bundle,
 )
+from cimtool.bundle.gallery import features_sha256
 from cimtool.bundle.scores import nearest_items
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
 from cimtool.ir.program import MODALITIES, Graph, Program, check, features_of
+from cimtool.loading.data import EmbeddingsLike, file_of, read_rows
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import Against
@@ -63,7 +66,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Programming:
+class ProgrammedBundle:
     """A programmed bundle and what a user must know of it."""
 
     bundle: Bundle
@@ -83,34 +86,30 @@ class Programming:
         }
 
 
-@dataclass(frozen=True)
-class Source:
-    """The video rows [M, width] of a gallery; name and SHA-256 of the file that they are from."""
-
-    video: Array
-    file: str
-    sha256: str
-
-
 def program_bundle(
     bundle: Bundle,
-    source: Source,
-    folder: Path,
+    items: EmbeddingsLike,
+    output: Path | str | None = None,
     shortlist: int | None = None,
     chips: int | None = None,
     say: Say = silent,
-) -> Programming:
-    """Write the bundle with a gallery in its arrays to `folder`.
+) -> ProgrammedBundle:
+    """Write the bundle with the videos of `items` in its arrays, by default beside it.
 
     `shortlist` replaces the setting; with `chips` the gallery must fit on so many. Raises CimError
     for a bundle that was compiled for a digital score or holds a gallery already, a shortlist that
     the gallery does not have, and a gallery that does not fit the chips, an accumulator or ONNX.
     """
     check_programmable(bundle)
-    length = _shortlist(bundle, len(source.video), shortlist)
+    file = file_of(items, "video")
+    name = f"{bundle.name}+{file.stem if file else 'gallery'}"
+    folder = Path(output) if output else bundle.folder.with_name(name)
+    check_place(folder)
+    rows = read_rows(items, "video", bundle.model)
+    length = _shortlist(bundle, len(rows), shortlist)
     before = Simulator(bundle.program)
-    say(f"encoding {len(source.video)} videos")
-    video = before.encode("video", source.video)
+    say(f"encoding {len(rows)} videos")
+    video = before.encode("video", rows)
     say("programming the gallery")
     graph = bundle.program.score if length is None else distance_graph(bundle.program.score)
     tiled = program_gallery(graph, video, bundle.settings)
@@ -129,15 +128,15 @@ def program_bundle(
     say("measuring accuracy")
     accuracy = _accuracy(before, Simulator(program), queries, video, length)
     gallery = Gallery(
-        source.file,
-        source.sha256,
-        len(source.video),
+        file.name if file else "arrays",
+        sha256(file) if file else hashlib.sha256(rows.tobytes()).hexdigest(),
+        len(rows),
         bundle.settings.score_mapping,
         length,
         features_sha256(video),
     )
     say(f"writing {folder}")
-    return Programming(
+    return ProgrammedBundle(
         write_bundle(folder, _build(bundle, program, gallery, video)), gallery, use, accuracy
     )
 
@@ -209,16 +208,6 @@ def _build(bundle: Bundle, program: Program, gallery: Gallery, video: Features) 
         files=files,
         gallery=gallery,
     )
-
-
-def features_sha256(features: Mapping[str, Array]) -> str:
-    """The SHA-256 of integer features, the same however they are stored."""
-    digest = hashlib.sha256()
-    for name in sorted(features):
-        values = np.ascontiguousarray(features[name], np.int64)
-        digest.update(f"{name}{values.shape}".encode())
-        digest.update(values.data)
-    return digest.hexdigest()
 
 
 def _check_onnx_size(graph: Graph) -> None:

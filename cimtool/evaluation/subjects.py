@@ -1,24 +1,25 @@
-"""What is evaluated: embeddings as they are, trained projectors in float, compiled bundles."""
+"""Subjects of an evaluation: raw embeddings, trained projectors in float, compiled bundles."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.progress import Say
+from cimtool.bundle.gallery import check_gallery
 from cimtool.bundle.matcher import open_bundle
-from cimtool.deployment.compilation import trained_model
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Builder, Program
 from cimtool.loading.calibration_rows import require_unseen
-from cimtool.loading.data import Data, embeddings_in, read_data
+from cimtool.loading.data import EmbeddingsLike, embeddings_in, read_data
 from cimtool.loading.embeddings import Embeddings, require_rivals
-from cimtool.verification.run import check_gallery
+from cimtool.loading.source import ModelOptions, ModelSource
 
 if TYPE_CHECKING:
-    from cimtool.deployment.compilation import Projectors
+    from cimtool.loading.source import Projectors
 
 RAW = "embeddings"
 """The name of embeddings that nothing projects."""
@@ -44,18 +45,6 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Options:
-    """What is said of the scores of trained projectors, and of raw embeddings (`head` alone)."""
-
-    head: str | None = None
-    poly: Path | None = None
-    a: float | None = None
-    b: float | None = None
-    layer_map: Path | None = None
-    seen_rows: bool = False
-
-
-@dataclass(frozen=True)
 class Untouched:
     """The tower of embeddings that nothing projects: `mu` is the row."""
 
@@ -67,27 +56,32 @@ class Untouched:
 
 
 def subjects_of(
-    data: Data, whats: tuple[Projectors, ...], options: Options, say: Say
+    data: EmbeddingsLike,
+    whats: tuple[Projectors, ...],
+    poly: Path | str | None,
+    options: ModelOptions,
+    seen_rows: bool,
+    say: Say,
 ) -> tuple[Subject, ...]:
     """Open what is evaluated, the raw embeddings where it is nothing; each on its own rows of data.
 
-    A folder is a bundle. Raises CimError, one sentence, for whatever is missing or does not fit.
+    A folder is a bundle; `poly` and `options` are of trained projectors, the head also of raw
+    embeddings. Raises CimError, one sentence, for whatever is missing or does not fit.
     """
-    _refuse_unused(whats, options)
+    _refuse_unused(whats, {"poly": poly, **options})
     if not whats:
-        return (raw_subject(embeddings_in(data), options.head or RAW_HEADS[0]),)
+        return (raw_subject(embeddings_in(data), options.get("head") or RAW_HEADS[0]),)
     return tuple(
-        bundle_subject(what, data, options.seen_rows)
+        bundle_subject(what, data, seen_rows)
         if isinstance(what, Path | str) and Path(what).is_dir()
-        else trained_subject(what, data, options, say)
+        else trained_subject(ModelSource.of(what, poly, **options), data, say)
         for what in whats
     )
 
 
-def _refuse_unused(whats: tuple[Projectors, ...], options: Options) -> None:
+def _refuse_unused(whats: tuple[Projectors, ...], options: Mapping[str, object]) -> None:
     """Raise CimError for an option that nothing evaluated has a use for."""
-    names = ("head", "poly", "a", "b", "layer_map")
-    given = [name for name in names if getattr(options, name) is not None]
+    given = [name for name, value in options.items() if value is not None]
     if not whats:
         given = [name for name in given if name != "head"]
     elif not all(isinstance(what, Path | str) and Path(what).is_dir() for what in whats):
@@ -132,11 +126,9 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
     return Subject(RAW, "embeddings", made, program, program, data)
 
 
-def trained_subject(what: Projectors, data: Data, options: Options, say: Say) -> Subject:
+def trained_subject(source: ModelSource, data: EmbeddingsLike, say: Say) -> Subject:
     """Trained projectors in float."""
-    model = trained_model(
-        what, options.poly, options.a, options.b, options.layer_map, say, options.head
-    )
+    model = source.load(say)
     rows = read_data(data, model)
     require_rivals(rows)
     return Subject(
@@ -144,7 +136,7 @@ def trained_subject(what: Projectors, data: Data, options: Options, say: Say) ->
     )
 
 
-def bundle_subject(folder: Path | str, data: Data, seen_rows: bool) -> Subject:
+def bundle_subject(folder: Path | str, data: EmbeddingsLike, seen_rows: bool) -> Subject:
     """A compiled bundle on the bit-accurate simulator; no row calibrated it unless `seen_rows`."""
     bundle = open_bundle(folder)
     card = bundle.model

@@ -1,4 +1,4 @@
-"""Which rows a bundle was calibrated on, so that none of them is evaluated unless asked for.
+"""Digests of the rows that a bundle was calibrated on: none is evaluated unless asked for.
 
 Rows are kept as digests: the first 8 bytes of the SHA-256 of a row's float32 bytes, as the model
 takes it (at unit norm where its layout expects that).

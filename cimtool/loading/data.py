@@ -7,38 +7,39 @@ from pathlib import Path
 from typing import Protocol
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, kind_of
+from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import (
     Embeddings,
     embeddings_of,
+    modality_of,
     read_embeddings,
-    require_width,
+    read_modality,
+    unit_rows,
     with_unit_rows,
 )
-from cimtool.loading.features import kind_of
-from cimtool.loading.modality import modality_rows
 
 File = Path | str
-Data = File | tuple[File, File] | Embeddings | Mapping[str, Array]
+EmbeddingsLike = File | tuple[File, File] | Embeddings | Mapping[str, Array]
 """Embeddings as a file, a pair of files (text first), as read, or as arrays by name."""
 
 
-class Expects(Protocol):
-    """What is known of the model that embeddings are for."""
+class InputSpec(Protocol):
+    """The embeddings that a model takes."""
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The model's name, for messages."""
         ...
 
     @property
     def text_width(self) -> int:
-        """Extent of a text row."""
+        """Extent of a text embedding."""
         ...
 
     @property
     def video_width(self) -> int:
-        """Extent of a video row."""
+        """Extent of a video embedding."""
         ...
 
     @property
@@ -47,14 +48,15 @@ class Expects(Protocol):
         ...
 
 
-def read_data(data: Data, model: Expects) -> Embeddings:
-    """Embeddings of any form, checked against the model's widths, unit rows where expected."""
+def read_data(data: EmbeddingsLike, model: InputSpec) -> Embeddings:
+    """Embeddings of any form as a model takes them; CimError where they do not fit."""
     read = embeddings_in(data)
-    require_width(read, model.text_width, model.video_width, model.name)
+    for modality in MODALITIES:
+        _require_width(getattr(read, modality), modality, model, read.file)
     return with_unit_rows(read) if model.unit_rows else read
 
 
-def embeddings_in(data: Data) -> Embeddings:
+def embeddings_in(data: EmbeddingsLike) -> Embeddings:
     """Embeddings of any form, whatever model they are for."""
     if isinstance(data, Embeddings):
         return data
@@ -63,12 +65,32 @@ def embeddings_in(data: Data) -> Embeddings:
     return read_embeddings(*files_of(data))
 
 
-def read_text(data: Data, model: Expects) -> Array:
-    """Text rows [n, width] of embeddings of any form, checked as `read_data` does."""
-    return modality_rows(data, "text", model.text_width, model.name, model.unit_rows)
+def read_rows(data: EmbeddingsLike, modality: str, model: InputSpec) -> Array:
+    """One modality's rows [n, width] as a model takes them; the other modality is not read.
+
+    Raises CimError where they are missing, are no embeddings, or of another width.
+    """
+    file = file_of(data, modality)
+    where = "embeddings" if file is None else str(file)
+    if isinstance(data, Embeddings):
+        rows: Array = getattr(data, modality)
+    elif isinstance(data, Mapping):
+        rows = modality_of(data, modality)
+    else:
+        rows = read_modality(Path(where), modality)
+    _require_width(rows, modality, model, where)
+    return unit_rows(rows, f"{where}: {modality}") if model.unit_rows else rows
 
 
-def files_of(data: Data) -> tuple[Path, ...]:
+def _require_width(rows: Array, modality: str, model: InputSpec, where: str) -> None:
+    width = model.text_width if modality == "text" else model.video_width
+    if rows.shape[1] != width:
+        raise CimError(
+            f"{where}: {modality} rows have {rows.shape[1]} numbers; {model.name} expects {width}"
+        )
+
+
+def files_of(data: EmbeddingsLike) -> tuple[Path, ...]:
     """The files that embeddings are read from; none where they are given as arrays."""
     if isinstance(data, Embeddings | Mapping):
         return ()
@@ -79,3 +101,9 @@ def files_of(data: Data) -> tuple[Path, ...]:
             "first) or arrays by name (text, video)"
         )
     return tuple(map(Path, files))
+
+
+def file_of(data: EmbeddingsLike, modality: str) -> Path | None:
+    """The file that one modality's rows are read from; None where they are given as arrays."""
+    files = files_of(data)
+    return None if not files else files[0] if modality == "text" else files[-1]

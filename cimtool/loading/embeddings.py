@@ -17,6 +17,9 @@ from cimtool.loading.npy import npz_names, read_npy, read_npz
 
 TEXT = ("text",)
 VIDEO = ("video", "image")
+NAMES = {"text": TEXT, "video": VIDEO}
+"""The names under which a file may hold a modality."""
+
 LABELS = ("labels", "label")
 TRUTH = ("text_to_video", "text_to_image")
 ALONE = "rows"
@@ -75,28 +78,28 @@ def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
     return embeddings_of({key: values[key] for key in KEYS if key in values}, str(path), held)
 
 
-def read_modality(path: Path, names: tuple[str, ...]) -> Array:
+def read_modality(path: Path, modality: str) -> Array:
     """Read one modality's rows, float32 [n, width], of a file that may hold others as well.
 
-    `names` are TEXT or VIDEO; a `.npy` holds these rows alone. Raises CimError as
-    `read_embeddings` does.
+    A `.npy` holds these rows alone. Raises CimError as `read_embeddings` does.
     """
     require_suffix(path, "embeddings", (".npy", ".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
-        values: Any = read_npz(path, (*names, ALONE))
-        return modality_of(values, names, str(path), npz_names(path))
+        values: Any = read_npz(path, (*NAMES[modality], ALONE))
+        return modality_of(values, modality, str(path), npz_names(path))
     values = _one(path)
-    return modality_of(values if isinstance(values, dict) else {names[0]: values}, names, str(path))
+    named = values if isinstance(values, dict) else {modality: values}
+    return modality_of(named, modality, str(path))
 
 
 def modality_of(
     values: Mapping[str, Any],
-    names: tuple[str, ...],
+    modality: str,
     where: str = "embeddings",
     held: list[str] | None = None,
 ) -> Array:
     """Take one modality's rows, float32 [n, width], of arrays by name; CimError as above."""
-    found = (ALONE,) if _is_alone(values) else names
+    found = (ALONE,) if _is_alone(values) else NAMES[modality]
     key = _one_of(values, found, where, list(values) if held is None else held)
     return _rows(values[key], where, key)
 
@@ -217,16 +220,6 @@ def _integers(value: Any, where: str, key: str, texts: int) -> IntArray:
             f"{where}: {key} has shape {list(array.shape)}; expected [{texts}], one per text"
         )
     return array.astype(np.int64)
-
-
-def require_width(embeddings: Embeddings, text: int, video: int, model: str) -> None:
-    """Raise CimError unless the rows are as wide as the inputs of the model called `model`."""
-    for key, rows, width in (("text", embeddings.text, text), ("video", embeddings.video, video)):
-        if rows.shape[1] != width:
-            raise CimError(
-                f"{embeddings.file}: {key} rows have {rows.shape[1]} numbers; {model} expects "
-                f"{width}"
-            )
 
 
 def require_rivals(embeddings: Embeddings) -> None:

@@ -6,29 +6,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import sha256
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program
-from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
-from cimtool.loading.layer_map import LayerMap, read_layer_map
+from cimtool.loading.checkpoint import Checkpoint
+from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.layouts import Layout, Projector, recognise
 from cimtool.loading.onnx_tower import read_onnx_tower
-from cimtool.loading.polynomial import read_polynomial
-from cimtool.loading.score import DEFAULT_HEAD, Score, Wanted, read_score
+from cimtool.loading.score import ScoreOptions, TrainedHead, read_score
 from cimtool.loading.weights import find_weights
-from cimtool.reference.surrogate import Polynomial
 
 ONNX_LAYOUT = "onnx"
 """The layout of projectors that are ONNX files: nothing is divided, rows are taken as they are."""
 
-ProjectorFiles = Path | tuple[Path, Path]
-"""A checkpoint, or two ONNX files, text first."""
-
 RUN_STEMS = ("model", "last")
 """What a training run calls its checkpoints, whatever it trained."""
-
-DISTANCE = Polynomial(degree=1, coeff=(-1.0, 0.0), bias=0.0)
-"""The score of a model that has no polynomial yet: -ed, in its layout's own statistics."""
 
 
 @dataclass(frozen=True)
@@ -73,55 +64,9 @@ def _width(graph: Graph, value: str) -> int:
     return int(graph.types[value].shape[1])
 
 
-def projector_files(given: object) -> ProjectorFiles | None:
-    """The files that projectors are given as; None where they are given as something else."""
-    match given:
-        case Path() | str():
-            return Path(given)
-        case (Path() | str() as text, Path() | str() as video):
-            return Path(text), Path(video)
-    return None
-
-
-def load_model(
-    projectors: ProjectorFiles,
-    poly: Path | None = None,
-    a: float | None = None,
-    b: float | None = None,
-    layer_map: Path | None = None,
-    head: str | None = None,
+def build_model(
+    checkpoint: Checkpoint, wanted: ScoreOptions, layer_map: LayerMap | None = None
 ) -> Model:
-    """Read projectors and their score; `head`, `a`, `b` and `poly` override what the files hold.
-
-    Raises CimError naming file and key for whatever is missing, broken or does not fit.
-    """
-    wanted = Wanted(head, None if poly is None else read_polynomial(poly), a, b)
-    model = _read_model(projectors, wanted, layer_map)
-    own = projectors if isinstance(projectors, tuple) else (projectors,)
-    read = [path for path in (*own, poly, layer_map) if path is not None]
-    return replace(model, files=tuple((str(path), sha256(path)) for path in read))
-
-
-def load_projectors(projectors: ProjectorFiles, layer_map: Path | None = None) -> Model:
-    """Read projectors and no polynomial: the model is scored by DISTANCE.
-
-    Raises CimError as `load_model` does.
-    """
-    return _read_model(projectors, Wanted(DEFAULT_HEAD, DISTANCE), layer_map)
-
-
-def _read_model(projectors: ProjectorFiles, wanted: Wanted, layer_map: Path | None) -> Model:
-    if not isinstance(projectors, tuple):
-        named = LayerMap() if layer_map is None else read_layer_map(layer_map)
-        return build_model(read_checkpoint(projectors), wanted, named)
-    if layer_map is not None:
-        raise CimError(
-            f"{layer_map}: a map names the layers of a checkpoint; expected none with ONNX files"
-        )
-    return build_onnx_model(*projectors, wanted)
-
-
-def build_model(checkpoint: Checkpoint, wanted: Wanted, layer_map: LayerMap | None = None) -> Model:
     """The model of a checkpoint's weights; `wanted` is what the caller says of its score.
 
     Raises CimError where no layout fits, the two modalities do not meet in one space, or the score
@@ -140,7 +85,7 @@ def model_name(file: Path) -> str:
     return file.parent.name or file.stem if file.stem in RUN_STEMS else file.stem
 
 
-def build_onnx_model(text: Path, video: Path, wanted: Wanted) -> Model:
+def build_onnx_model(text: Path, video: Path, wanted: ScoreOptions) -> Model:
     """The model of two ONNX files; `wanted` is what the caller says of its score.
 
     Raises CimError where a file is no projector, the two do not meet in one space, or the score
@@ -156,7 +101,7 @@ def _model(
     name: str,
     layout: str,
     towers: tuple[Projector, Projector],
-    score: Score,
+    score: TrainedHead,
     unit_rows: bool = False,
     divisors: tuple[float, float] = (1.0, 1.0),
 ) -> Model:

@@ -17,8 +17,7 @@ from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.layout import Layout
 from cimtool.loading.model import Model, build_model, read_towers
-from cimtool.loading.score import Wanted
-from cimtool.reference.surrogate import Polynomial
+from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run
 
 if TYPE_CHECKING:
@@ -32,19 +31,14 @@ PROBE_TOLERANCE = 1e-3
 def model_from_modules(
     text: nn.Module,
     video: nn.Module,
-    polynomial: Polynomial | None,
-    a: float | None = None,
-    b: float | None = None,
+    score: ScoreOptions,
     layer_map: LayerMap | None = None,
     name: str = "model",
-    head: str | None = None,
 ) -> Model:
     """The model of two torch modules that return (mu, logvar), or mu alone where that is all.
 
-    `a` and `b` override the polynomial's.
-
     Activations do not show in weights, so each module is run on a few rows and compared with what
-    was read. Raises CimError as `load_model` does, and where the module computes something else.
+    was read. Raises CimError as `build_model` does, and where the module computes something else.
     """
     modules = dict(zip(MODALITIES, (text, video), strict=True))
     state = {f"{key}_proj": _state(module, f"{name}: {key}") for key, module in modules.items()}
@@ -52,7 +46,7 @@ def model_from_modules(
     layout, towers = read_towers(checkpoint, layer_map)
     for (modality, module), tower in zip(modules.items(), towers, strict=True):
         _compare(layout, encoder(modality, tower), module, name)
-    return build_model(checkpoint, Wanted(head, polynomial, a, b), layer_map)
+    return build_model(checkpoint, score, layer_map)
 
 
 def _state(module: nn.Module, where: str) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
-from cimtool.ir.heads import Head, Known, Tower, has_variance
+from cimtool.ir.heads import Head, ScoreConstants, Tower, has_variance
 from cimtool.loading.layouts import Layout
 from cimtool.loading.polynomial import parse_polynomial
 from cimtool.reference.surrogate import Polynomial
@@ -26,7 +26,7 @@ DEFAULT_HEAD = "pcme-poly"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ScoreOptions:
     """What a caller says of the score; None leaves it to the file.
 
     `polynomial` is of the layout's own statistics: its scales divide what the layout has divided.
@@ -39,7 +39,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Score:
+class TrainedHead:
     """A head with its constants; the teacher's a, b and K where they are known."""
 
     head: Head
@@ -51,10 +51,10 @@ class Score:
 def read_score(
     file: str,
     content: Mapping[str, Any],
-    wanted: Wanted,
+    wanted: ScoreOptions,
     towers: tuple[Tower, Tower],
     divisors: tuple[float, float],
-) -> Score:
+) -> TrainedHead:
     """The score of towers read from a file whose values are `content`.
 
     `divisors` are what the layout divides ed and vd by before the polynomial. Raises CimError for a
@@ -63,18 +63,18 @@ def read_score(
     kind = _kind(file, content, wanted, towers)
     _refuse_others(kind, wanted)
     if not kind.is_sampled:
-        return Score(kind.trained(Known(file)))
+        return TrainedHead(kind.trained(ScoreConstants(file)))
     found = wanted.polynomial or _inner_polynomial(file, content)
     a, b = (
         _first(getattr(wanted, name), getattr(found, name, None), _number(file, content, name))
         for name in ("a", "b")
     )
-    known = Known(file, None if found is None else raw(found, divisors), a, b)
-    return Score(kind.trained(known), a, b, None if found is None else found.K)
+    known = ScoreConstants(file, None if found is None else raw(found, divisors), a, b)
+    return TrainedHead(kind.trained(known), a, b, None if found is None else found.K)
 
 
 def _kind(
-    file: str, content: Mapping[str, Any], wanted: Wanted, towers: tuple[Tower, Tower]
+    file: str, content: Mapping[str, Any], wanted: ScoreOptions, towers: tuple[Tower, Tower]
 ) -> type[Head]:
     if wanted.head is not None:
         return Head.named(wanted.head, Argument("head"))
@@ -92,7 +92,7 @@ def _kind(
     )
 
 
-def _refuse_others(kind: type[Head], wanted: Wanted) -> None:
+def _refuse_others(kind: type[Head], wanted: ScoreOptions) -> None:
     if wanted.polynomial is not None and not kind.takes_polynomial:
         raise ArgumentError(
             '{poly} is given, and head "{}" has no polynomial; expected none, or {head} {}',

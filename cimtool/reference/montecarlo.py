@@ -23,6 +23,10 @@ _VIDEO_POINTS = 20480
 _TEXT_POINTS = 320
 
 
+DEFAULT_SAMPLES = 10
+"""Samples a side where nothing else is said."""
+
+
 @dataclass(frozen=True, eq=False)
 class MonteCarlo:
     """Estimates for all pairs, each [n, m] float64."""
@@ -42,7 +46,7 @@ def monte_carlo(
     video: Gaussians,
     a: float,
     b: float,
-    samples: int = 10,
+    samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
     rows_t: IntArray | None = None,
     rows_v: IntArray | None = None,

@@ -17,12 +17,16 @@ from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.deployment.compilation import calibration_rows, fit_rows, layer_names
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.levels import level_notes
 from cimtool.hardware.noise.times import time_text
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.ir.program import MODALITIES, Program
-from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.calibration_rows import calibration_digests, require_unseen
+from cimtool.loading.data import EmbeddingsLike, read_data
+from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.loading.model import Model
+from cimtool.loading.source import ModelSource
 from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import SCORE_LAYERS, fit_gallery, program_gallery
@@ -30,7 +34,6 @@ from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.sweeps.grid import Build
 from cimtool.sweeps.references import SAMPLES, Yardstick
 
 MEDIAN, WORST = 50.0, 5.0
@@ -106,6 +109,26 @@ class Bench:
         return run_passes(rest, self._calibrated[key], job, silent)[-1].program
 
 
+def read_evaluation(
+    source: ModelSource,
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
+    seen_rows: bool,
+    say: Say,
+) -> tuple[Model, Embeddings, Embeddings]:
+    """Read a model, its calibration rows and the rows that it is evaluated on.
+
+    Raises CimError for data that rank nothing or (unless `seen_rows`) hold calibration rows.
+    """
+    model = source.load(say)
+    calibrating, evaluated = read_data(calibration, model), read_data(data, model)
+    require_rivals(evaluated)
+    if not seen_rows:
+        known = calibration_digests(*calibration_rows(calibrating, []))
+        require_unseen(known, evaluated, model.name)
+    return model, calibrating, evaluated
+
+
 def make_bench(
     model: Model,
     calibration: Embeddings,
@@ -131,7 +154,7 @@ def make_bench(
     )
 
 
-def measure(bench: Bench, build: Build) -> Outcome:
+def measure(bench: Bench, build: Configuration) -> Outcome:
     """Compile and measure one point; what goes wrong becomes its outcome, so that others go on."""
     try:
         return _measure(bench, build)
@@ -143,7 +166,7 @@ def measure(bench: Bench, build: Build) -> Outcome:
         return Outcome(f"a fault in cimtool itself ({type(error).__name__}: {error})")
 
 
-def _measure(bench: Bench, build: Build) -> Outcome:
+def _measure(bench: Bench, build: Configuration) -> Outcome:
     settings, notes = build.settings, list[str]()
     check_patterns(settings, [*bench.layers, *SCORE_LAYERS[settings.score_mapping]])
     check_score_bits(settings, bench.layers)
@@ -215,7 +238,7 @@ def cost_of(found: Estimate) -> dict[str, Any]:
 
 
 def _dies(
-    bench: Bench, request: DieRequest, program: Program, build: Build, notes: list[str]
+    bench: Bench, request: DieRequest, program: Program, build: Configuration, notes: list[str]
 ) -> tuple[Mapping[str, Any], ...]:
     """What dies keep at each time; a note and nothing for a target without noise."""
     noise = build.target.noise

@@ -11,7 +11,7 @@ from typing import Any
 
 from cimtool.base.toml_files import dotted, read_toml
 from cimtool.hardware.keys import flag
-from cimtool.loading.model import ProjectorFiles
+from cimtool.loading.source import ModelSource
 from cimtool.sweeps.grid import Point, Value, setting_flags, target_changes
 
 TARGET_FILE = "chosen-target.toml"
@@ -20,16 +20,11 @@ SETTINGS_FILE = "chosen-settings.toml"
 
 @dataclass(frozen=True)
 class Sources:
-    """What a sweep was made from, as its options name it: checkpoint, score, calibration."""
+    """The files that a sweep was made from, all of which a command line can name."""
 
-    projectors: ProjectorFiles
-    poly: object
+    model: ModelSource
     calibration: tuple[Path, ...]
     settings: Path | None
-    a: float | None
-    b: float | None
-    layer_map: Path | None
-    head: str | None = None
 
 
 def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, dict[str, str]]:
@@ -50,16 +45,15 @@ def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, 
         given = {} if settings is None else read_toml(settings)
         texts[SETTINGS_FILE] = toml_text(_with_layers(given, layers))
         settings = folder / SETTINGS_FILE
-    files = sources.projectors
-    projectors = files if isinstance(files, tuple) else (files,)
+    model = sources.model
     options: list[tuple[str, Any]] = [
-        *(("--projectors", file) for file in projectors),
-        ("--poly", sources.poly),
-        ("--head", sources.head),
+        *(("--projectors", file) for file in model.files),
+        ("--poly", model.poly),
+        ("--head", model.head),
         *(("--calibration", file) for file in sources.calibration),
-        ("--map", sources.layer_map),
-        ("--a", sources.a),
-        ("--b", sources.b),
+        ("--map", model.layer_map),
+        ("--a", model.a),
+        ("--b", model.b),
         ("--target", target),
         ("--settings", settings),
     ]

@@ -21,10 +21,10 @@ from cimtool.base.errors import CimError
 from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
 from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.deployment.compilation import calibration_rows, fit_rows
+from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.sweeps.bench import DieRequest, Outcome
-from cimtool.sweeps.grid import Build
 from cimtool.sweeps.references import Yardstick
 
 FORMAT_VERSION = 1
@@ -70,7 +70,7 @@ def _digest(*parts: bytes | Array) -> str:
     return digest.hexdigest()[:DIGEST_LETTERS]
 
 
-def point_digest(whose: Identity, build: Build, dies: DieRequest | None) -> str:
+def point_digest(whose: Identity, build: Configuration, dies: DieRequest | None) -> str:
     """What a point's file is named by: a digest of everything that decides its outcome."""
     values = [
         dict(whose),
@@ -115,7 +115,7 @@ class Folder:
             return None
         return None if outcome.error is not None else outcome
 
-    def keep(self, digest: str, build: Build, outcome: Outcome) -> None:
+    def keep(self, digest: str, build: Configuration, outcome: Outcome) -> None:
         """Write a point's file, all or nothing."""
         values = {
             "target": build.target.name,

@@ -19,7 +19,8 @@ import numpy as np
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest, unknown
 from cimtool.base.toml_files import check_value, dotted, leaves
-from cimtool.hardware.settings import LayerBits, Overrides, Settings, resolve
+from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.settings import LayerBits, Overrides, resolve
 from cimtool.hardware.target import Target, derived, load_target
 
 Value = int | float | str | bool
@@ -57,7 +58,7 @@ class Point:
 
     values: tuple[tuple[Key, Value], ...]
     base: str
-    build: Build | None
+    build: Configuration | None
     refusal: str = ""
 
     @property
@@ -72,14 +73,6 @@ class Point:
             return ""
         settings = self.build.settings
         return f"{self.base}, {settings.rows}x{settings.columns}"
-
-
-@dataclass(frozen=True)
-class Build:
-    """What a point compiles for."""
-
-    target: Target
-    settings: Settings
 
 
 def read_grid(grid: Grid) -> tuple[Axis, ...]:
@@ -233,7 +226,9 @@ def _point(
     try:
         changes = target_changes(values)
         target = derived(base, changes | {"name": derived_name(base, values)}) if changes else base
-        return Point(values, name, Build(target, resolve(target, file, setting_flags(values))))
+        return Point(
+            values, name, Configuration(target, resolve(target, file, setting_flags(values)))
+        )
     except CimError as error:
         return Point(values, name, None, str(error))
 

@@ -14,10 +14,10 @@ from cimtool.base.progress import Say
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.reference.metrics import Against, on_grid
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import compared, limit_metrics, once, retrieved
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.references import (
-    DEFAULT_SAMPLES,
     EXACT,
     References,
     reference_scores,

@@ -20,9 +20,9 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from cimtool import __version__
 from cimtool.base.compiled import thread_count
 from cimtool.base.errors import ArgumentError
+from cimtool.hardware.configuration import Configuration
 from cimtool.sweeps.bench import Bench, Outcome, measure
 from cimtool.sweeps.folder import SHARED
-from cimtool.sweeps.grid import Build
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -33,13 +33,15 @@ CONNECT_SECONDS = 5
 """How long a Dask scheduler may take to answer."""
 
 
-def here(bench: Bench, builds: Mapping[str, Build]) -> Outcomes:
+def here(bench: Bench, builds: Mapping[str, Configuration]) -> Outcomes:
     """One point after the other in this process, each with all cores."""
     for digest, build in builds.items():
         yield digest, measure(bench, build)
 
 
-def in_processes(bench: Bench, builds: Mapping[str, Build], jobs: int, place: Path) -> Outcomes:
+def in_processes(
+    bench: Bench, builds: Mapping[str, Configuration], jobs: int, place: Path
+) -> Outcomes:
     """Points side by side in `jobs` processes that share this one's cores.
 
     The bench goes through a file in `place` that all of them map. Raises CimError where a process
@@ -63,7 +65,7 @@ def in_processes(bench: Bench, builds: Mapping[str, Build], jobs: int, place: Pa
                 ) from error
 
 
-def _measured(file: Path, digest: str, build: Build) -> tuple[str, Outcome]:
+def _measured(file: Path, digest: str, build: Configuration) -> tuple[str, Outcome]:
     return digest, measure(_bench(file), build)
 
 
@@ -113,7 +115,9 @@ def connected(address: str) -> Client:
     return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
 
 
-def on_cluster(bench: Bench, builds: Mapping[str, Build], client: Client, address: str) -> Outcomes:
+def on_cluster(
+    bench: Bench, builds: Mapping[str, Configuration], client: Client, address: str
+) -> Outcomes:
     """Points on the workers of a Dask cluster, which get the bench over the network once each.
 
     Raises CimError where the workers cannot run cimtool.
@@ -143,11 +147,11 @@ def on_cluster(bench: Bench, builds: Mapping[str, Build], client: Client, addres
         yield digest, outcome
 
 
-def _answered(bench: Bench, digest: str, build: Build) -> tuple[str, str, Outcome]:
+def _answered(bench: Bench, digest: str, build: Configuration) -> tuple[str, str, Outcome]:
     return __version__, digest, measure(bench, build)
 
 
-Compute = Callable[[Bench, Mapping[str, Build]], Outcomes]
+Compute = Callable[[Bench, Mapping[str, Configuration]], Outcomes]
 
 
 @contextmanager

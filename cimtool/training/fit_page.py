@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.files import replace_texts
+from cimtool.base.files import check_output, replace_texts
+from cimtool.base.progress import Say
 from cimtool.reference.surrogate import exponents
 from cimtool.report.charts import Points, scatter
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.table import Column, Table, make_table
 from cimtool.training.fit import polynomial_text
-from cimtool.training.fit_teacher import GROUPS, Fit
+from cimtool.training.fit_teacher import GROUPS, Fit, fit_teacher
+from cimtool.training.teacher_file import Teacher, read_teacher
 
 PACKAGE = "cimtool.training"
 PAGE = "fit.html"
@@ -28,6 +30,27 @@ DRAWN = 1000
 def report_names(poly: Path) -> tuple[str, str]:
     """Return the names of the page and of its figures for the polynomial in `poly`."""
     return f"{poly.stem}.fit.html", f"{poly.stem}.fit.json"
+
+
+def fit_file(
+    teacher: Path | str | Teacher,
+    degree: int,
+    alpha: float,
+    scale_ed: float | None,
+    scale_vd: float | None,
+    seed: int,
+    output: Path | str | None,
+    report: Path | str | None,
+    say: Say,
+) -> Fit:
+    """Fit a teacher, of a file or as read; write the polynomial and its report to `output`."""
+    if output is not None:
+        check_output(Path(output), ".json")
+    known = teacher if isinstance(teacher, Teacher) else read_teacher(Path(teacher))
+    found = fit_teacher(known, degree, alpha, scale_ed, scale_vd, seed, say)
+    if output is not None:
+        write_fit(found, Path(output), Path(report) if report else None)
+    return found
 
 
 def write_fit(fit: Fit, poly: Path, report: Path | None = None) -> None:

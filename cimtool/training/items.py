@@ -13,10 +13,10 @@ from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 from cimtool.base.progress import Say
-from cimtool.loading.data import Data, File, read_data
+from cimtool.loading.data import EmbeddingsLike, File, read_data
 from cimtool.loading.embeddings import TRUTH
-from cimtool.loading.model import ProjectorFiles, load_projectors
 from cimtool.loading.npy import npz_names, read_npz
+from cimtool.loading.source import ModelSource
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
 from cimtool.training.teacher import Rows, mixed_pairs
@@ -86,13 +86,13 @@ class Items:
         return np.where(chosen, order[place], rows[0]), np.where(chosen, order[other], rows[1])
 
 
-def model_items(projectors: ProjectorFiles, data: Data, layer_map: Path | None, say: Say) -> Items:
+def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
     """Run projectors, as real numbers, on embeddings of any form.
 
     Raises CimError where file, layer map or embeddings are wrong, the embeddings do not say which
     video is right, or a variance is not finite.
     """
-    model = load_projectors(projectors, layer_map)
+    model = source.load_projectors()
     rows = read_data(data, model)
     right = rows.right
     say(f"encoding {len(rows.text)} texts and {len(rows.video)} videos")

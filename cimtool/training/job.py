@@ -13,7 +13,7 @@ import torch
 
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import sha256
-from cimtool.loading.data import Data, embeddings_in
+from cimtool.loading.data import EmbeddingsLike, embeddings_in
 from cimtool.loading.embeddings import Embeddings, with_unit_rows
 from cimtool.loading.layouts import Layout
 from cimtool.simulation.torch_device import device_of
@@ -77,7 +77,9 @@ class TrainingJob:
         return Layout.named(self.model.layout, "layout")
 
 
-def make_job(data: Data, validation: Data | None, wanted: TrainingOptions) -> TrainingJob:
+def make_job(
+    data: EmbeddingsLike, validation: EmbeddingsLike | None, wanted: TrainingOptions
+) -> TrainingJob:
     """Read what is asked for; CimError, one sentence, for whatever does not fit."""
     check_seed(wanted.seed)
     device = device_of(wanted.device)
@@ -202,7 +204,7 @@ def _loss(wanted: TrainingOptions, start: Start | None, options: Mapping[str, An
     return with_options(kind, "loss", name, options)
 
 
-def _rows(data: Data, unit: bool) -> Embeddings:
+def _rows(data: EmbeddingsLike, unit: bool) -> Embeddings:
     rows = embeddings_in(data)
     return with_unit_rows(rows) if unit else rows
 

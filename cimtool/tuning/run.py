@@ -10,23 +10,26 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import replace_texts
-from cimtool.base.progress import Say
+from cimtool.base.files import check_output, replace_texts
+from cimtool.base.progress import Say, silent
+from cimtool.base.toml_files import read_toml
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
+from cimtool.loading.data import EmbeddingsLike
 from cimtool.loading.embeddings import Embeddings
-from cimtool.loading.model import Model
-from cimtool.sweeps.bench import Bench, Outcome, make_bench, measure
+from cimtool.loading.source import ModelSource
+from cimtool.sweeps.bench import Bench, Outcome, make_bench, measure, read_evaluation
 from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text
-from cimtool.sweeps.grid import Build
 from cimtool.sweeps.references import reference_name, references
 from cimtool.tuning.knobs import ORDER, Bits, CostName, Hardware, Knob, check_cost
 from cimtool.tuning.search import Step, Walk, probe, walk
+from cimtool.verification.limits import check_metrics
 
 
 @dataclass(frozen=True)
-class Job:
+class TuningJob:
     """What is asked for: the hardware, the settings to start from, the budget, what to save.
 
     `given` are the settings as a file would say them; those of layers are added to it.
@@ -37,6 +40,27 @@ class Job:
     given: Mapping[str, Any]
     budget: Mapping[str, float]
     cost: CostName
+
+    def __post_init__(self) -> None:
+        if not self.budget:
+            example = "METRIC=VALUE, such as logit_rmse=0.2"
+            raise ArgumentError("{budget} is missing; expected {}", example)
+        check_metrics("budget", self.budget)
+
+    @classmethod
+    def of(
+        cls,
+        target: str | Target,
+        file: Path | str | None,
+        options: Mapping[str, object],
+        budget: Mapping[str, float],
+        cost: CostName,
+    ) -> TuningJob:
+        """The job of a target and of settings in a file and by name; CimError for any mistake."""
+        chosen = Configuration.of(target, file, options)
+        given = {name: value for name, value in options.items() if value is not None}
+        start = given if file is None else read_toml(Path(file)) | given
+        return cls(chosen.target, chosen.settings, start, budget, cost)
 
 
 @dataclass(frozen=True)
@@ -78,16 +102,27 @@ class Tuned:
 
 
 def run_tune(
-    model: Model, calibration: Embeddings, data: Embeddings, job: Job, file: Path, say: Say
+    source: ModelSource,
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
+    job: TuningJob,
+    seen_rows: bool = False,
+    output: Path | str | None = None,
+    say: Say = silent,
 ) -> Tuned:
-    """Choose the bits and write the settings file.
+    """Choose the bits and write the settings file, by default `exports/<model>@<target>...`.
 
     Bits are chosen on one half of the data; steps at the end of the way that miss the budget on the
-    other half are taken back. Raises CimError where the highest bits miss it on either.
+    other half are taken back. Raises CimError where the highest bits miss it on either, or rows of
+    `data` calibrated (unless `seen_rows`).
     """
-    half, other = halves(data)
+    model, rows, evaluated = read_evaluation(source, calibration, data, seen_rows, say)
+    name = f"{model.name}@{job.target.name}.settings.toml"
+    file = Path(output) if output else Path("exports") / name
+    check_output(file, ".toml")
+    half, other = halves(evaluated)
     found = references(model, half, say), references(model, other, say)
-    bench = make_bench(model, calibration, half, found[0], None, job.settings, say)
+    bench = make_bench(model, rows, half, found[0], None, job.settings, say)
     say("the highest bits")
     program = bench.compiled(job.settings, lambda line: None)
     hardware = Hardware.of(program, job.settings, job.target)
@@ -95,8 +130,8 @@ def run_tune(
     chosen_on = _Rows(bench, hardware)
     held_out = _Rows(replace(bench, data=other, references=found[1]), hardware)
     start = hardware.start
-    for rows in (chosen_on, held_out):
-        _require_start(job, rows(start), data)
+    for part in (chosen_on, held_out):
+        _require_start(job, part(start), evaluated)
     walking = Walk(hardware, ORDER[job.cost], probe(start, chosen_on, say), dict(start))
     steps = walk(walking, chosen_on, lambda one: keeps_budget(one, job.budget), say)
     say("held-out rows")
@@ -139,7 +174,7 @@ class _Rows:
         key = frozenset(bits.items())
         if key not in self.known:
             settings = self.hardware.with_bits(bits)
-            self.known[key] = measure(self.bench, Build(self.hardware.target, settings))
+            self.known[key] = measure(self.bench, Configuration(self.hardware.target, settings))
         return self.known[key]
 
 
@@ -152,7 +187,7 @@ def _places(start: Bits, steps: Sequence[Step]) -> list[Bits]:
     return places[::-1]
 
 
-def _require_start(job: Job, first: Outcome, data: Embeddings) -> None:
+def _require_start(job: TuningJob, first: Outcome, data: Embeddings) -> None:
     if first.error is not None:
         raise CimError(first.error)
     for name, most in job.budget.items():

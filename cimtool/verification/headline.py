@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.verification.drift import Row
-from cimtool.verification.references import DEFAULT_SAMPLES, Scatter
+from cimtool.verification.references import Scatter
 
 BROKEN_SURROGATE = 2.0
 """A surrogate so many times as far off as Monte Carlo is off by more than sampling explains.

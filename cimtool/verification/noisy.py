@@ -1,31 +1,29 @@
-"""What dies keep: scores of each die, and rows of the drift table for the median and the worst."""
+"""Dies in the drift table: a row for the median die and one for the worst in twenty."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.arrays import FloatArray
 from cimtool.base.progress import Say
 from cimtool.bundle.bundle import Bundle
-from cimtool.bundle.dies import NoiseOptions, conditions_of, dies
+from cimtool.bundle.dies import dies
+from cimtool.bundle.trials import MEDIAN, WORST, dies_text, readout_sentence
 from cimtool.hardware.noise.times import time_text
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
-from cimtool.reference.queries import Figures, figures, retrieval
+from cimtool.reference.queries import Figures, figures
 from cimtool.simulation.compensation import ReadoutCost
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Features, Simulator
-from cimtool.verification.drift import Row, Table, rmse, row_from
+from cimtool.verification.drift import Row, Table, row_from
 from cimtool.verification.evaluate import encode, real_means
-
-MEDIAN, WORST = 50.0, 5.0
-"""Percentiles over dies: of what is better when higher; of errors 50 and 100 - 5."""
 
 HIGHER_IS_BETTER = ("r1_", "r5_", "r10_", "map_", "cosine_gap", "top1", "spearman", "spread")
 """Parts of the names of figures of which the worst are the lowest."""
@@ -66,25 +64,13 @@ class Noisy:
     def sentences(self, compiled: Row, score: str) -> tuple[str, ...]:
         """What the chip keeps of the compiled model, and what compensation takes."""
         said = [
-            f"On {_dies(self.trials)} read {time_text(self.seconds)} after programming the median "
-            f"die {_kept(self.median, compiled)} and is {self.median.step_rmse or 0.0:.4g} "
+            f"On {dies_text(self.trials)} read {time_text(self.seconds)} after programming the "
+            f"median die {_kept(self.median, compiled)} and is {self.median.step_rmse or 0.0:.4g} "
             f"({score} RMSE) from the noise-free model; {self._worst}."
         ]
         if self.readout.products:
             said.append(f"{readout_sentence(self.compensation, self.readout)}.")
         return tuple(said)
-
-
-def readout_sentence(compensation: str, readout: ReadoutCost) -> str:
-    """What the readout of drift compensation takes."""
-    return (
-        f"Drift compensation ({compensation}) reads {readout.products} products of layers back on "
-        f"each die, {readout.conversions:,} conversions"
-    )
-
-
-def _dies(count: int) -> str:
-    return f"{count} {'die' if count == 1 else 'dies'}"
 
 
 def _kept(median: Row, compiled: Row) -> str:
@@ -165,61 +151,3 @@ def _scored(program: Program, data: Embeddings) -> tuple[dict[str, Features], Fl
     simulator = Simulator(program)
     features = encode(simulator, data)
     return features, simulator.score(features["text"], features["video"])
-
-
-def simulate_trials(
-    bundle: Bundle, perfect: Simulator, data: Embeddings, options: NoiseOptions, say: Say
-) -> dict[str, Array]:
-    """Noise-free `scores` [n, m] and those of dies: `trial_scores` [T, n, m], float32.
-
-    With `trial_rmse` [T], the root mean square difference of the two, and where the right pairs are
-    known `trial_r1` [T, 2], R@1 from text to video and back. Tells what compensation takes.
-    """
-    conditions = conditions_of(bundle, options)
-    features = encode(perfect, data)
-    scores = perfect.score(features["text"], features["video"], np.float32)
-    found: dict[str, Array] = {"scores": scores}
-    trials = np.empty((options.trials, *scores.shape), np.float32)
-    for index, die in enumerate(dies(bundle, conditions, options.trials)):
-        say(f"die {index + 1} of {options.trials}: encoding and scoring")
-        trials[index] = _scored(die.program, data)[1]
-        if index == 0 and die.readout.products:
-            say(readout_sentence(conditions.compensation, die.readout))
-    found["trial_scores"] = trials
-    found["trial_rmse"] = np.array([rmse(one, scores) for one in trials])
-    if data.text_to_video is not None:
-        both = [retrieval(one, data.text_to_video) for one in trials]
-        found["trial_r1"] = np.array([(one.text_to_video.r1, one.video_to_text.r1) for one in both])
-    return found
-
-
-def trial_summary(found: Mapping[str, Array]) -> dict[str, dict[str, float]]:
-    """Median and worst twentieth over dies of what `simulate_trials` returned, by metric."""
-    metrics = {"rmse": (found["trial_rmse"], 100 - WORST)}
-    if "trial_r1" in found:
-        names = ("r1_text_to_video", "r1_video_to_text")
-        metrics |= {n: (of, WORST) for n, of in zip(names, found["trial_r1"].T, strict=True)}
-    return {
-        name: {
-            "median": float(np.percentile(of_dies, MEDIAN)),
-            f"percentile_{worst:g}": float(np.percentile(of_dies, worst)),
-        }
-        for name, (of_dies, worst) in metrics.items()
-    }
-
-
-METRIC_NAMES = {
-    "rmse": "RMSE from the noise-free scores",
-    "r1_text_to_video": "R@1 text to video",
-    "r1_video_to_text": "R@1 video to text",
-}
-
-
-def trial_sentences(found: Mapping[str, Array]) -> tuple[str, ...]:
-    """The same for a reader, a line a metric."""
-    said = [f"{_dies(len(found['trial_scores']))}:"]
-    for name, values in trial_summary(found).items():
-        (_, median), (worst, value) = values.items()
-        percentile = f"{worst.removeprefix('percentile_')}th percentile"
-        said.append(f"  {METRIC_NAMES[name]}: median {median:.4g}, {percentile} {value:.4g}")
-    return tuple(said)

@@ -20,7 +20,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import Against, on_grid
-from cimtool.reference.montecarlo import monte_carlo
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES, monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -28,7 +28,6 @@ Kind = Literal["exact", "mc"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 EXACT = "exact"
-DEFAULT_SAMPLES = 10
 
 FLOOR_SEEDS = 5
 FLOOR_ITEMS = 256

@@ -10,14 +10,14 @@ import numpy as np
 
 from cimtool import __version__
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import SHORTLIST, Bundle
 from cimtool.bundle.dies import NoiseOptions, conditions_of
-from cimtool.costs.estimate import Estimate, estimate
+from cimtool.bundle.estimate import estimate_bundle
+from cimtool.bundle.gallery import check_gallery
 from cimtool.costs.picture import placement_svg
 from cimtool.costs.render import estimate_json
-from cimtool.deployment.programming import features_sha256, recall
+from cimtool.deployment.programming import recall
 from cimtool.emit.runtime import Session
 from cimtool.hardware.target import Target
 from cimtool.ir.heads import Head, Span
@@ -128,7 +128,7 @@ def measure(
     first = with_dies(first, noisy, rows[-1], score)
     say("counting saturation")
     lowered = next(stage for stage in bundle.stages if stage.name == "lowered")
-    estimate = _estimate(bundle, data, references.samples)
+    estimate = estimate_bundle(bundle, references.samples, len(data.video))
     return Report(
         bundle=bundle.name,
         model=bundle.model.name,
@@ -216,18 +216,6 @@ def pairs_alike(statistics: Mapping[str, Span]) -> bool:
 
 def _alike(head: Head, data: Embeddings) -> str:
     return f"{data.file}: all pairs have the same {' and '.join(head.statistics)}"
-
-
-def _estimate(bundle: Bundle, data: Embeddings, samples: int) -> Estimate:
-    return estimate(
-        bundle.program,
-        bundle.settings,
-        bundle.target,
-        samples=samples,
-        dimension=bundle.model.dimension,
-        gallery=len(data.video),
-        shortlist=None if bundle.gallery is None else bundle.gallery.shortlist,
-    )
 
 
 def _figures(target: Target) -> tuple[TargetFigure, ...]:
@@ -350,21 +338,6 @@ def _recall_note(shortlist: int, found: Evaluation) -> str:
         f"hybrid score: the scores above are the exact ones of all pairs; the shortlist of "
         f"{shortlist} holds the best item of {best:.1%} of the queries and {ten:.1%} of their best "
         "ten"
-    )
-
-
-def check_gallery(bundle: Bundle, data: Embeddings) -> None:
-    """Raise CimError where a bundle holds a gallery and the videos of `data` are not its items."""
-    gallery = bundle.gallery
-    if gallery is None:
-        return
-    if len(data.video) == gallery.items:
-        video = Simulator(bundle.program).encode("video", data.video)
-        if features_sha256(video) == gallery.features:
-            return
-    raise CimError(
-        f"{data.file}: its {len(data.video)} videos are not the gallery of {gallery.items} items "
-        f"that {bundle.name} holds ({gallery.file}); expected these rows in this order"
     )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cimtool import api
-from cimtool.loading.model import load_model
 from cimtool.loading.polynomial import read_polynomial
+from cimtool.loading.source import ModelSource
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.teacher_file import read_teacher
 
@@ -57,7 +57,7 @@ def test_compile_takes_the_fit(
     poly = tmp_path / "p.json"
     assert cimtool("fit", teacher, "-o", poly).status == 0
     assert cimtool(*compiling(small_trunk, tmp_path / "bundle", poly=poly)).status == 0
-    model = load_model(small_trunk.projectors, poly)
+    model = ModelSource.of(small_trunk.projectors, poly).load()
     assert (model.a, model.b, model.samples) == (0.1, 0, None)
 
 
@@ -72,7 +72,9 @@ def test_a_two_branch_model_scores_by_its_fit(
     found = cimtool("fit", file, "-o", poly, "--json").json
     assert found["divisors"] == {"ed": 16, "vd": 256}
     labels = read_teacher(file).labels
-    logits = load_model(files.projectors, poly).head.polynomial.evaluate(labels.ed, labels.vd)
+    logits = (
+        ModelSource.of(files.projectors, poly).load().head.polynomial.evaluate(labels.ed, labels.vd)
+    )
     assert np.sqrt(np.mean(np.square(logits - labels.logit))) < 0.01
 
 

@@ -19,7 +19,6 @@ from cimtool.loading.embeddings import (
     read_embeddings,
     read_modality,
     require_rivals,
-    require_width,
     unit_rows,
     with_unit_rows,
 )
@@ -114,13 +113,6 @@ def test_missing_arrays_name_what_is_there(tmp_path: Path) -> None:
     torch.save(torch.from_numpy(TEXT), tmp_path / "t.pt")
     with pytest.raises(CimError, match="expected a pair"):
         read_embeddings(tmp_path / "t.pt")
-
-
-def test_width() -> None:
-    found = embeddings_of({"text": TEXT, "video": VIDEO}, "f.npz")
-    require_width(found, 3, 2, "model.pth")
-    with pytest.raises(CimError, match=r"f\.npz: video rows have 2 numbers; model\.pth expects 5"):
-        require_width(found, 3, 5, "model.pth")
 
 
 def test_a_header_that_promises_too_much_is_refused_before_allocating(tmp_path: Path) -> None:
@@ -225,8 +217,8 @@ def test_items_of_one_modality_are_both_sides(tmp_path: Path) -> None:
     assert found.labels is not None
     assert found.labels.tolist() == [0, 1, 0, 1]
     assert with_unit_rows(found).alone
-    for names in (("text",), ("video", "image")):
-        np.testing.assert_array_equal(read_modality(file, names), found.text)
+    for modality in ("text", "video"):
+        np.testing.assert_array_equal(read_modality(file, modality), found.text)
 
 
 def test_rows_beside_text_and_video_are_an_array_like_any_other() -> None:

@@ -10,7 +10,7 @@ from torch import nn
 from cimtool.base.errors import CimError
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.layer_map import read_layer_map
-from cimtool.loading.model import load_model
+from cimtool.loading.source import ModelSource
 from cimtool.training.towers import TwoTower
 
 NAMES = {"trunk.0": "zz", "trunk.1": "norm_y", "trunk.3": "aa", "trunk.4": "norm_x"}
@@ -28,7 +28,7 @@ def renamed(module: nn.Module, names: dict[str, str]) -> dict[str, torch.Tensor]
 
 
 def constants(path: Path, poly: Path, layer_map: Path | None = None) -> list[bytes]:
-    program = load_model(path, poly, layer_map=layer_map).program
+    program = ModelSource.of(path, poly, layer_map=layer_map).load().program
     return [
         (value.weight if hasattr(value, "weight") else value.mean).tobytes()
         for graph in (program.text, program.video)
@@ -55,16 +55,18 @@ def test_a_map_names_heads_and_prefixes(tmp_path: Path, trunks: TwoTower, poly_f
     }
     torch.save(towers, tmp_path / "odd.pth")
     with pytest.raises(CimError, match=r"keys start with left, right; .*layer_map"):
-        load_model(tmp_path / "odd.pth", poly_file)
+        ModelSource.of(tmp_path / "odd.pth", poly_file).load()
     prefixes = '[text]\nprefix = "left"\n{}[video]\nprefix = "right.net."\n{}'
     file = tmp_path / "map.toml"
     file.write_text(prefixes.format("", ""))
     with pytest.raises(CimError, match=r"which Linear under left is mu cannot be told.*layer_map"):
-        load_model(tmp_path / "odd.pth", poly_file, layer_map=file)
+        ModelSource.of(tmp_path / "odd.pth", poly_file, layer_map=file).load()
     file.write_text(prefixes.format(HEAD_ROLES, HEAD_ROLES))
     wanted = constants(tmp_path / "plain.pth", poly_file)
     assert constants(tmp_path / "odd.pth", poly_file, file) == wanted
-    assert load_model(tmp_path / "odd.pth", poly_file, layer_map=file).files[2][0] == str(file)
+    assert ModelSource.of(tmp_path / "odd.pth", poly_file, layer_map=file).load().files[2][
+        0
+    ] == str(file)
 
 
 def square(towers: TwoTower) -> dict[str, torch.Tensor]:
@@ -89,7 +91,7 @@ def test_safetensors_lose_the_order_and_say_so(
     torch.save(state, tmp_path / "odd.pth")
     save_file(state, tmp_path / "odd.safetensors")
     with pytest.raises(CimError, match=r"order of the layers under text cannot be told.*layer_map"):
-        load_model(tmp_path / "odd.safetensors", poly_file)
+        ModelSource.of(tmp_path / "odd.safetensors", poly_file).load()
     (tmp_path / "map.toml").write_text("[text]\n" + ROLES)
     wanted = constants(tmp_path / "odd.pth", poly_file)
     assert constants(tmp_path / "odd.safetensors", poly_file, tmp_path / "map.toml") == wanted
@@ -114,7 +116,11 @@ def test_shapes_decide_where_they_can(tmp_path: Path, trunks: TwoTower, poly_fil
 def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Path) -> None:
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
     (tmp_path / "map.toml").write_text("[text]\neps = 1e-3\n")
-    program = load_model(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml").program
+    program = (
+        ModelSource.of(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml")
+        .load()
+        .program
+    )
     text, video = program.text.by_name["bn1"].op, program.video.by_name["bn1"].op
     assert isinstance(text, BatchNorm)
     assert isinstance(video, BatchNorm)
@@ -139,7 +145,7 @@ def test_mistakes_in_a_map(
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
     (tmp_path / "map.toml").write_text(text)
     with pytest.raises(CimError, match=message):
-        load_model(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml")
+        ModelSource.of(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml").load()
 
 
 def test_an_absent_map(tmp_path: Path) -> None:

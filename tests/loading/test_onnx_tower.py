@@ -20,8 +20,8 @@ from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Program
-from cimtool.loading.model import load_model, load_projectors
 from cimtool.loading.onnx_tower import read_onnx_tower
+from cimtool.loading.source import ModelSource
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.step import Job
 from cimtool.simulation.simulator import Simulator
@@ -60,7 +60,10 @@ def test_an_exported_trunk_folds_to_the_numbers_of_its_checkpoint(
 ) -> None:
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
     files = export_both(trunks, (6, 8), tmp_path)
-    models = load_model(tmp_path / "net.pth", poly_file), load_model(files, poly_file)
+    models = (
+        ModelSource.of(tmp_path / "net.pth", poly_file).load(),
+        ModelSource.of(files, poly_file).load(),
+    )
     assert (models[1].name, models[1].layout) == ("text-video", "onnx")
     assert [Path(file).name for file, _ in models[1].files] == [
         "text.onnx", "video.onnx", poly_file.name
@@ -82,7 +85,7 @@ def test_an_exported_two_branch_model_keeps_its_residual_and_norm(
 ) -> None:
     files = export_both(branches, (D, D), tmp_path)
     x = np.random.default_rng(0).normal(size=(7, D)).astype(np.float32)
-    found = Simulator(load_projectors(files).program).encode("text", x)
+    found = Simulator(ModelSource.of(files).load_projectors().program).encode("text", x)
     with torch.no_grad():
         mu, logvar = branches.text_proj(torch.from_numpy(x))
     np.testing.assert_allclose(found["mu"], mu, rtol=1e-5, atol=1e-6)
@@ -139,7 +142,7 @@ def rows() -> dict[str, np.ndarray]:
 def test_the_real_program_is_what_the_file_computes(
     by_hand: tuple[Path, Path], rows: dict[str, np.ndarray]
 ) -> None:
-    simulator = Simulator(load_projectors(by_hand).program)
+    simulator = Simulator(ModelSource.of(by_hand).load_projectors().program)
     for modality, file in zip(MODALITIES, by_hand, strict=True):
         session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
         mu, logvar = session.run(["mu", "logvar"], {"x": rows[modality]})
@@ -180,28 +183,28 @@ def test_two_projectors_meet_in_one_space(
     with pytest.raises(
         CimError, match=r"text\.onnx gives 5 dimensions and .*other\.onnx 6; expected the same"
     ):
-        load_model((by_hand[0], other), poly_file)
+        ModelSource.of((by_hand[0], other), poly_file).load()
 
 
 def test_what_two_files_lack_or_have_no_use_for(
     by_hand: tuple[Path, Path], poly_file: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(CimError, match=r"text\.onnx, .*video\.onnx: holds no polynomial; .*poly"):
-        load_model(by_hand)
+        ModelSource.of(by_hand).load()
     with pytest.raises(CimError, match=r"map\.toml: a map names the layers of a checkpoint"):
-        load_model(by_hand, poly_file, layer_map=tmp_path / "map.toml")
+        ModelSource.of(by_hand, poly_file, layer_map=tmp_path / "map.toml").load()
     with pytest.raises(
         CimError, match=r"text\.onnx: is one projector; expected a checkpoint of both"
     ):
-        load_model(by_hand[0], poly_file)
+        ModelSource.of(by_hand[0], poly_file).load()
 
 
 def test_points_need_a_head_that_takes_them(write_onnx: WriteOnnx, poly_file: Path) -> None:
     point = write_onnx([node("Tanh", ["x"], ["embedding"])], {}, outputs=("embedding",))
     with pytest.raises(CimError, match=r"give points without a variance, and no head is named"):
-        load_model((point, point), poly_file)
+        ModelSource.of((point, point), poly_file).load()
     with pytest.raises(CimError, match=r'head "pcme-poly" needs a variance'):
-        load_model((point, point), poly_file, head="pcme-poly")
+        ModelSource.of((point, point), poly_file, head="pcme-poly").load()
     x = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
-    program = load_model((point, point), head="cosine").program
+    program = ModelSource.of((point, point), head="cosine").load().program
     assert np.diag(Simulator(program).scores(x, x)) == pytest.approx(1)

@@ -18,9 +18,9 @@ from cimtool.ir.heads.euclidean import Euclidean
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import Builder
 from cimtool.ir.source import Exp
-from cimtool.loading.model import load_model
 from cimtool.loading.modules import model_from_modules
-from cimtool.loading.score import Wanted, read_score, statistics_note
+from cimtool.loading.score import ScoreOptions, read_score, statistics_note
+from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.towers import TwoTower
 
@@ -43,53 +43,57 @@ GAUSSIANS, POINTS = (Tower(), Tower()), (Tower(variance=False),) * 2
 
 
 def test_the_polynomial_given_goes_before_the_one_in_the_file() -> None:
-    found = read_score("f", {"poly": INNER}, Wanted(polynomial=POLYNOMIAL), GAUSSIANS, (2.0, 4.0))
+    found = read_score(
+        "f", {"poly": INNER}, ScoreOptions(polynomial=POLYNOMIAL), GAUSSIANS, (2.0, 4.0)
+    )
     assert found.head == PcmePoly(replace(POLYNOMIAL, scale_ed=2.0, scale_vd=4.0))
     assert (found.a, found.b, found.samples) == (0.1, 0.2, 9)
-    found = read_score("f", {"poly": INNER}, Wanted(a=0.7), GAUSSIANS, (1.0, 1.0))
+    found = read_score("f", {"poly": INNER}, ScoreOptions(a=0.7), GAUSSIANS, (1.0, 1.0))
     assert (found.a, found.b, found.samples) == (0.7, 0.4, None)
 
 
 @pytest.mark.parametrize(
     ("content", "wanted", "head"),
     [
-        ({"head": "csd", "a": 0.5, "b": np.array([-1.0])}, Wanted(), Csd(0.5, -1.0)),
-        ({"head": "csd", "a": 0.5, "b": 1}, Wanted(b=3.0), Csd(0.5, 3.0)),
-        ({"poly": INNER}, Wanted("csd"), Csd(0.3, 0.4)),
-        ({"head": "csd"}, Wanted("euclidean"), Euclidean()),
-        ({"head": "cosine", "poly": INNER}, Wanted(), Cosine()),
-        ({"head": {"weight": np.eye(2)}, "poly": INNER}, Wanted("cosine"), Cosine()),
+        ({"head": "csd", "a": 0.5, "b": np.array([-1.0])}, ScoreOptions(), Csd(0.5, -1.0)),
+        ({"head": "csd", "a": 0.5, "b": 1}, ScoreOptions(b=3.0), Csd(0.5, 3.0)),
+        ({"poly": INNER}, ScoreOptions("csd"), Csd(0.3, 0.4)),
+        ({"head": "csd"}, ScoreOptions("euclidean"), Euclidean()),
+        ({"head": "cosine", "poly": INNER}, ScoreOptions(), Cosine()),
+        ({"head": {"weight": np.eye(2)}, "poly": INNER}, ScoreOptions("cosine"), Cosine()),
     ],
 )
 def test_a_head_is_named_by_the_caller_or_the_file(
-    content: dict[str, Any], wanted: Wanted, head: object
+    content: dict[str, Any], wanted: ScoreOptions, head: object
 ) -> None:
     assert read_score("f", content, wanted, GAUSSIANS, (1.0, 1.0)).head == head
 
 
 def test_only_a_sampled_score_has_a_teacher() -> None:
-    found = read_score("f", {"poly": INNER, "head": "cosine"}, Wanted(), GAUSSIANS, (1.0, 1.0))
+    found = read_score(
+        "f", {"poly": INNER, "head": "cosine"}, ScoreOptions(), GAUSSIANS, (1.0, 1.0)
+    )
     assert (found.a, found.b, found.samples) == (None, None, None)
 
 
 @pytest.mark.parametrize(
     ("content", "wanted", "towers", "said"),
     [
-        ({}, Wanted("cosin"), GAUSSIANS, r'head "cosin" is not known: .*did you mean "cosine"'),
-        ({"head": "dot"}, Wanted(), GAUSSIANS, r'f\.pth: head "dot" is not known: cosine, csd'),
-        ({}, Wanted(), POINTS, r"f\.pth: its projectors give points without a variance, and no "
-         r"head is named; expected head cosine or euclidean"),
-        ({}, Wanted(), GAUSSIANS, r"f\.pth: holds no polynomial"),
-        ({}, Wanted("csd", a=0.1), GAUSSIANS, r"f\.pth: does not say a and b"),
-        ({}, Wanted("cosine", POLYNOMIAL), GAUSSIANS, r'poly is given, and head "cosine" has no'),
-        ({}, Wanted("csd", POLYNOMIAL), GAUSSIANS, r'poly is given, and head "csd" has no'),
-        ({}, Wanted("euclidean", b=0.0), POINTS, r"b is given, and the score of head"),
-        ({"a": -1.0}, Wanted("csd", b=0.0), GAUSSIANS, r"f\.pth: a is -1\.0; expected a number ab"),
-        ({"b": np.nan}, Wanted("csd", a=1.0), GAUSSIANS, r"f\.pth: b is nan; expected a finite"),
+        ({}, ScoreOptions("cosin"), GAUSSIANS, r'head "cosin" is not known: .*mean "cosine"'),
+        ({"head": "dot"}, ScoreOptions(), GAUSSIANS, r'f\.pth: head "dot" is not known: cosine'),
+        ({}, ScoreOptions(), POINTS, r"f\.pth: its projectors give points without a variance, and "
+         r"no head is named; expected head cosine or euclidean"),
+        ({}, ScoreOptions(), GAUSSIANS, r"f\.pth: holds no polynomial"),
+        ({}, ScoreOptions("csd", a=0.1), GAUSSIANS, r"f\.pth: does not say a and b"),
+        ({}, ScoreOptions("cosine", POLYNOMIAL), GAUSSIANS, r'poly is given, and head "cosine"'),
+        ({}, ScoreOptions("csd", POLYNOMIAL), GAUSSIANS, r'poly is given, and head "csd" has no'),
+        ({}, ScoreOptions("euclidean", b=0.0), POINTS, r"b is given, and the score of head"),
+        ({"a": -1.0}, ScoreOptions("csd", b=0.0), GAUSSIANS, r"f\.pth: a is -1\.0; expected a num"),
+        ({"b": np.nan}, ScoreOptions("csd", a=1.0), GAUSSIANS, r"f\.pth: b is nan; expected a fin"),
     ],
 )  # fmt: skip
 def test_one_sentence_says_what_does_not_fit(
-    content: dict[str, Any], wanted: Wanted, towers: tuple[Tower, Tower], said: str
+    content: dict[str, Any], wanted: ScoreOptions, towers: tuple[Tower, Tower], said: str
 ) -> None:
     with pytest.raises(CimError, match=said) as raised:
         read_score("f.pth", content, wanted, towers, (1.0, 1.0))
@@ -98,22 +102,24 @@ def test_one_sentence_says_what_does_not_fit(
 
 def test_a_checkpoint_names_its_head(tmp_path: Path, trunks: TwoTower) -> None:
     torch.save({**trunks.state_dict(), "head": "cosine"}, tmp_path / "net.pth")
-    model = load_model(tmp_path / "net.pth")
+    model = ModelSource.of(tmp_path / "net.pth").load()
     assert (model.head, model.layout, list(model.program.text.outputs)) == (
         Cosine(),
         "trunk",
         ["mu"],
     )
-    assert load_model(tmp_path / "net.pth", head="euclidean").head == Euclidean()
+    assert ModelSource.of(tmp_path / "net.pth", head="euclidean").load().head == Euclidean()
 
 
 def test_modules_of_a_head_without_a_polynomial(trunks: TwoTower) -> None:
-    model = model_from_modules(trunks.text_proj, trunks.video_proj, None, head="euclidean")
+    model = model_from_modules(trunks.text_proj, trunks.video_proj, ScoreOptions(head="euclidean"))
     assert model.head == Euclidean()
-    model = model_from_modules(trunks.text_proj, trunks.video_proj, None, 0.5, 0.25, head="csd")
+    model = model_from_modules(
+        trunks.text_proj, trunks.video_proj, ScoreOptions(a=0.5, b=0.25, head="csd")
+    )
     assert (model.head, model.a, model.b) == (Csd(0.5, 0.25), 0.5, 0.25)
     with pytest.raises(CimError, match="model: holds no polynomial; give one with poly"):
-        model_from_modules(trunks.text_proj, trunks.video_proj, None)
+        model_from_modules(trunks.text_proj, trunks.video_proj, ScoreOptions())
 
 
 def test_a_layout_says_what_its_polynomials_are_of() -> None:

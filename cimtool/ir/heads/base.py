@@ -35,7 +35,7 @@ class Tower(Protocol):
 
 
 @dataclass(frozen=True)
-class Known:
+class ScoreConstants:
     """What files and options say of a score; a head takes of it what it needs.
 
     `polynomial` takes raw ed and vd; None where there is none. `a` and `b` are the teacher's.
@@ -67,7 +67,7 @@ class Head(Named):
     """What to do where the float score itself is far off."""
 
     @classmethod
-    def trained(cls, known: Known) -> Self:
+    def trained(cls, known: ScoreConstants) -> Self:
         """The head with its constants; CimError naming what is missing."""
         return cls()
 

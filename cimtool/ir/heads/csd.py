@@ -11,7 +11,7 @@ from typing import Self
 
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import Mul, Store, Sum
-from cimtool.ir.heads.base import Head, Known, distance, plus
+from cimtool.ir.heads.base import Head, ScoreConstants, distance, plus
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.scores import DistanceScore
 from cimtool.ir.types import Type
@@ -31,7 +31,7 @@ class Csd(Head, name="csd"):
     remedy = "fit a polynomial (`cimtool fit`)"
 
     @classmethod
-    def trained(cls, known: Known) -> Self:
+    def trained(cls, known: ScoreConstants) -> Self:
         """The head of the teacher's a and b; CimError where one is not known."""
         if known.a is None or known.b is None:
             raise ArgumentError(

@@ -20,7 +20,7 @@ from typing import Any, Self
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum
-from cimtool.ir.heads.base import Head, Known, Span, plus
+from cimtool.ir.heads.base import Head, ScoreConstants, Span, plus
 from cimtool.ir.program import MODALITIES, Builder, Graph
 from cimtool.ir.source import PolynomialScore
 from cimtool.ir.types import Type
@@ -41,7 +41,7 @@ class PcmePoly(Head, name="pcme-poly"):
     remedy = "fit another polynomial"
 
     @classmethod
-    def trained(cls, known: Known) -> Self:
+    def trained(cls, known: ScoreConstants) -> Self:
         """The head of the polynomial that is known; CimError naming `cimtool fit` where none is."""
         if known.polynomial is None:
             raise ArgumentError(

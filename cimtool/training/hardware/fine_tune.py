@@ -7,15 +7,19 @@ compilation of the weights at the beginning of each epoch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import NoiseOptions, noise_of
-from cimtool.deployment.compilation import calibration_rows, trained_model
-from cimtool.hardware.settings import resolve
-from cimtool.hardware.target import Target, load_target
+from cimtool.deployment.compilation import calibration_rows
+from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.target import Target
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.data import Data, read_data
+from cimtool.loading.data import EmbeddingsLike, read_data
+from cimtool.loading.source import ModelSource
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.compiled import Compiler
@@ -31,54 +35,45 @@ OPTIMISATION = Optimisation(epochs=5, batch=128, learning_rate=6e-5, weight_deca
 
 
 def fine_tune(
-    projectors: Path | str,
-    poly: Path | str | None = None,
-    *,
-    data: Data,
-    calibration: Data,
-    target: str | Target = "ideal",
+    source: ModelSource,
+    data: EmbeddingsLike,
+    calibration: EmbeddingsLike,
+    configuration: Configuration,
     output: Path,
+    *,
+    settings: Mapping[str, object] = MappingProxyType({}),
     optimisation: Optimisation = OPTIMISATION,
     seed: int = 0,
     noise: NoiseOptions | None = None,
-    settings: Path | str | None = None,
-    a: float | None = None,
-    b: float | None = None,
-    layer_map: Path | str | None = None,
-    head: str | None = None,
     say: Say = silent,
-    **flags: object,
 ) -> Run[CompiledEpoch]:
-    """Fine-tune a checkpoint for a target, on rows of `data`; all else is as in `compile`.
+    """Fine-tune a checkpoint for a target, on rows of `data`.
 
-    `calibration` should be what the result will be compiled with. Of each epoch's weights those
-    are kept in the folder `output` whose compiled model has the least logit RMSE on held-out rows
-    of `data`; with `noise`, on dies of its model at its time. The same inputs and number of threads
-    give the same weights. Raises Diverged, with what is best kept, where the loss stops being
-    finite, and CimError for any mistake.
+    `calibration` should be what the result will be compiled with, and `settings` are those given by
+    name. Of each epoch's weights those are kept in the folder `output` whose compiled model has the
+    least logit RMSE on held-out rows of `data`; with `noise`, on dies of its model at its time. The
+    same inputs and number of threads give the same weights. Raises Diverged, with what is best
+    kept, where the loss stops being finite, and CimError for any mistake.
     """
     check_new(output, resumable=False)
     check_seed(seed)
-    chosen = target if isinstance(target, Target) else load_target(target)
-    resolved = resolve(chosen, Path(settings) if settings else None, flags)
-    named = Path(layer_map) if layer_map else None
-    model = trained_model(Path(projectors), poly, a, b, named, say, head)
-    checkpoint = read_checkpoint(Path(projectors))
+    if not isinstance(source.projectors, Path):
+        raise CimError(f"{source}: only a checkpoint can be fine-tuned; expected one file")
+    model = source.load(say)
+    checkpoint = read_checkpoint(source.projectors)
     keys = tensor_keys(model, checkpoint.file)
     rows = read_data(data, model)
     ranges = calibration_rows(read_data(calibration, model), [])
-    compiler = Compiler(
-        model.program, Job(resolved, *ranges, silent), _conditions(chosen, noise, seed)
-    )
-    given = {name: value for name, value in flags.items() if value is not None}
+    conditions = _conditions(configuration.target, noise, seed)
+    compiler = Compiler(model.program, Job(configuration.settings, *ranges, silent), conditions)
     facts = {
-        "start": str(projectors),
-        "hardware": target if isinstance(target, str) else target.name,
+        "start": str(source),
+        "hardware": configuration.target.name,
         "epochs": optimisation.epochs,
         "batch": optimisation.batch,
         "learning_rate": optimisation.learning_rate,
         "seed": seed,
-        **given,
+        **{name: value for name, value in settings.items() if value is not None},
     }
     if noise is not None:
         facts |= {"noise": str(noise.model or "the target's"), "time": noise.time}

@@ -17,7 +17,8 @@ from cimtool.ir.heads import encoder
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.inspect import describe_checkpoint, inspect
 from cimtool.loading.layer_map import LayerMap, ModalityMap
-from cimtool.loading.model import load_model, read_towers
+from cimtool.loading.model import read_towers
+from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator, run
 from cimtool.training.models.cross_attention import CrossAttention
 
@@ -131,7 +132,7 @@ def test_paired_training_is_told_everywhere(saved: Saved, tmp_path: Path) -> Non
     leak = "trained with partners as contexts (paired), which leaks the right answer"
     (told,) = inspect(path)["warnings"]
     assert told.startswith(leak)
-    assert load_model(path).warnings == (told,)
+    assert ModelSource.of(path).load().warnings == (told,)
     bundle = api.compile(
         path, calibration=embeddings(64, 0), target="ideal", output=tmp_path / "bundle"
     )
@@ -145,7 +146,7 @@ def test_training_on_own_rows_is_no_cause_to_warn(saved: Saved) -> None:
     assert facts["layout"] == "cross-attention"
     parameters = 4 * WIDTH**2 + 4 * WIDTH + 2 * WIDTH
     assert facts["text"]["parameters"] == parameters
-    assert load_model(saved()).warnings == ()
+    assert ModelSource.of(saved()).load().warnings == ()
 
 
 def test_modules_in_memory_keep_their_epsilon(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from cimtool.base.errors import CimError
 from cimtool.ir.heads import encoder
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.layer_map import LayerMap, ModalityMap, read_layer_map
-from cimtool.loading.model import load_model, read_towers
+from cimtool.loading.model import read_towers
 from cimtool.loading.modules import model_from_modules
+from cimtool.loading.score import ScoreOptions
+from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import run
 from cimtool.training.perceptron import perceptron
 
@@ -114,7 +116,7 @@ def test_a_file_is_read_with_its_head(tmp_path: Path) -> None:
     state = {"text_proj": module.state_dict(), "video_proj": module.state_dict()}
     values = {"activation": "tanh", "output_activation": "tanh", "head": "euclidean"}
     torch.save({**state, **values}, tmp_path / "m.pth")
-    model = load_model(tmp_path / "m.pth")
+    model = ModelSource.of(tmp_path / "m.pth").load()
     assert (model.layout, model.head.name, model.dimension) == ("perceptron", "euclidean", D)
     kinds = [node.op.name for node in model.program.text.nodes[:4]]
     assert kinds == ["mvm", "tanh", "mvm", "tanh"]
@@ -170,10 +172,14 @@ def test_a_mistake_in_the_map_names_the_map(tmp_path: Path) -> None:
 
 def test_modules_in_memory_are_compared_with_what_was_said() -> None:
     modules = [perceptron((WIDTH, HIDDEN, D), "tanh", "none") for _ in range(2)]
-    model = model_from_modules(*modules, None, layer_map=said(activation="tanh"), head="euclidean")
+    model = model_from_modules(
+        *modules, ScoreOptions(head="euclidean"), layer_map=said(activation="tanh")
+    )
     assert model.layout == "perceptron"
     with pytest.raises(CimError, match='weights of layout "perceptron" but computes another mu'):
-        model_from_modules(*modules, None, layer_map=said(activation="relu"), head="euclidean")
+        model_from_modules(
+            *modules, ScoreOptions(head="euclidean"), layer_map=said(activation="relu")
+        )
 
 
 def test_layers_that_do_not_chain() -> None:

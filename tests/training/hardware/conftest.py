@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from cimtool.base.progress import silent
-from cimtool.deployment.compilation import trained_model
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.loading.data import read_data
+from cimtool.loading.source import ModelSource
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.training.demo_data import DemoFiles
@@ -25,7 +25,7 @@ def make_compiler(
     """The compiler of a small model for 4 bits on `isaac-rram-128`."""
     settings = resolve(load_target("isaac-rram-128"), None, BITS | flags)
     poly = files.poly if files.poly.exists() else None
-    model = trained_model(files.projectors, poly, None, None, None, silent)
+    model = ModelSource.of(files.projectors, poly).load()
     data = read_data(files.calibration, model)
     return Compiler(model.program, Job(settings, data.text, data.video, silent), conditions)
 

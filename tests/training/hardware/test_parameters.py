@@ -10,13 +10,13 @@ import torch
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.loading.checkpoint import read_checkpoint, read_torch
-from cimtool.loading.model import load_projectors
+from cimtool.loading.source import ModelSource
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.parameters import tensor_keys, with_tensors
 
 
 def keys(projectors: Path) -> dict[str, dict[str, TensorKeys]]:
-    return tensor_keys(load_projectors(projectors), str(projectors))
+    return tensor_keys(ModelSource.of(projectors).load_projectors(), str(projectors))
 
 
 def test_the_layers_of_a_trunk_are_found(small_trunk: DemoFiles) -> None:
@@ -49,7 +49,7 @@ def test_a_layer_without_a_bias_has_no_key_for_one(small_trunk: DemoFiles, tmp_p
 
 
 def test_a_layer_made_of_several_tensors_is_refused(small_two_branch: DemoFiles) -> None:
-    model = load_projectors(small_two_branch.projectors)
+    model = ModelSource.of(small_two_branch.projectors).load_projectors()
     nodes = [
         replace(node, op=Mvm(node.op.weight, node.op.bias)) if isinstance(node.op, Mvm) else node
         for node in model.program.text.nodes

@@ -10,7 +10,8 @@ from cimtool.base.errors import CimError
 from cimtool.ir.heads import encoder
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import LayerMap
-from cimtool.loading.model import load_model, read_towers
+from cimtool.loading.model import read_towers
+from cimtool.loading.source import ModelSource
 from cimtool.loading.weights import find_weights
 from cimtool.simulation.simulator import run
 from cimtool.training.models.variational_autoencoder import VariationalAutoencoder
@@ -35,7 +36,7 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str
     options = VariationalAutoencoder.options_of(text.arrays, text.arrays)
     assert options == {"hidden": hidden, "width": 5}
     assert VariationalAutoencoder.options_of({}, {}) == {}
-    loaded = load_model(tmp_path / "m.pth")
+    loaded = ModelSource.of(tmp_path / "m.pth").load()
     assert loaded.head.name == "csd"
     assert (loaded.a, loaded.b) == (0.5, 0.0)
 

@@ -1,0 +1,144 @@
+"""Where a trained model comes from: its projectors and their score, as a caller gives them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
+from cimtool.base.files import sha256
+from cimtool.base.progress import Say, silent
+from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.layer_map import LayerMap, read_layer_map
+from cimtool.loading.model import Model, build_model, build_onnx_model
+from cimtool.loading.modules import model_from_modules
+from cimtool.loading.polynomial import read_polynomial
+from cimtool.loading.score import DEFAULT_HEAD, ScoreOptions
+from cimtool.reference.surrogate import Polynomial
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    Projectors = Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]
+
+DISTANCE = Polynomial(degree=1, coeff=(-1.0, 0.0), bias=0.0)
+"""The score of a model that has no polynomial yet: -ed, in its layout's own statistics."""
+
+
+class ModelOptions(TypedDict, total=False):
+    """What else may be said of projectors and their polynomial: fields of ModelSource."""
+
+    a: float | None
+    b: float | None
+    layer_map: Path | str | None
+    head: str | None
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A checkpoint, two ONNX files or two torch modules, text first, and what is said of them.
+
+    `poly` is a polynomial's file, with modules also a Polynomial; `a` and `b` are the teacher's and
+    `head` a score function, in place of what the files hold; the file `layer_map` names the layers
+    of a checkpoint. Raises CimError for what makes no model, whatever the files hold.
+    """
+
+    projectors: Path | tuple[Path, Path] | tuple[nn.Module, nn.Module]
+    poly: Path | Polynomial | None = None
+    a: float | None = None
+    b: float | None = None
+    layer_map: Path | None = None
+    head: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("a", self.a), ("b", self.b)):
+            if value is not None and not math.isfinite(value):
+                raise ArgumentError("{} is {}; expected a finite number", Argument(name), value)
+        if self.a is not None and self.a <= 0:
+            raise ArgumentError("{a} is {}; expected a number above 0", self.a)
+        if self.files and isinstance(self.poly, Polynomial):
+            raise CimError("a checkpoint file takes its polynomial from a file (poly=PATH)")
+        if len(self.files) == 2 and self.layer_map is not None:
+            raise CimError(
+                f"{self.layer_map}: a map names the layers of a checkpoint; expected none with "
+                "ONNX files"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        projectors: Projectors,
+        poly: Path | str | Polynomial | None = None,
+        *,
+        a: float | None = None,
+        b: float | None = None,
+        layer_map: Path | str | None = None,
+        head: str | None = None,
+    ) -> ModelSource:
+        """The source of a caller's arguments, in which paths may be texts."""
+        named = None if layer_map is None else Path(layer_map)
+        trained = Path(poly) if isinstance(poly, str) else poly
+        return cls(_projectors(projectors), trained, a, b, named, head)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of the projectors; none of modules."""
+        given = self.projectors if isinstance(self.projectors, tuple) else (self.projectors,)
+        return tuple(one for one in given if isinstance(one, Path))
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.files)) or "torch modules"
+
+    def load(self, say: Say = silent) -> Model:
+        """Read the model; CimError naming file and key of what is missing, broken or unfit."""
+        poly = read_polynomial(self.poly) if isinstance(self.poly, Path) else self.poly
+        return self._read(ScoreOptions(self.head, poly, self.a, self.b), say)
+
+    def load_projectors(self, say: Say = silent) -> Model:
+        """Read the projectors and no polynomial: the model is scored by DISTANCE."""
+        return self._read(ScoreOptions(DEFAULT_HEAD, DISTANCE), say)
+
+    def _read(self, score: ScoreOptions, say: Say) -> Model:
+        layer_map = LayerMap() if self.layer_map is None else read_layer_map(self.layer_map)
+        if self.files:
+            say(f"loading {self}")
+        match self.projectors:
+            case Path() as file:
+                model = build_model(read_checkpoint(file), score, layer_map)
+            case (Path() as text, Path() as video):
+                model = build_onnx_model(text, video, score)
+            case (text, video):
+                return model_from_modules(text, video, score, layer_map)
+        read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
+        return replace(model, files=tuple((str(path), sha256(path)) for path in read))
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[ModelOptions, dict[str, Any]]:
+    """Those of a caller's options that are of the model, and the others."""
+    own, others = ModelOptions(), {}
+    for name, value in options.items():
+        if name in ModelOptions.__annotations__:
+            own[name] = value  # type: ignore[literal-required]
+        else:
+            others[name] = value
+    return own, others
+
+
+def _projectors(
+    given: object,
+) -> Path | tuple[Path, Path] | tuple[nn.Module, nn.Module]:
+    match given:
+        case Path() | str():
+            return Path(given)
+        case (Path() | str() as text, Path() | str() as video):
+            return Path(text), Path(video)
+        case (text, video) if hasattr(text, "state_dict") and hasattr(video, "state_dict"):
+            modules: tuple[Any, Any] = text, video
+            return modules
+    raise ArgumentError(
+        "{projectors} are given as {}; expected a checkpoint, two ONNX files or two torch modules",
+        kind_of(given),
+    )
