@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import cimtool
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.base.progress import silent
+from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.history import Means

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import cimtool
+from cimtool.api import prepare
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.deployment.compilation import prepare
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
