@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.plugins import load_plugins, registered
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -48,7 +49,8 @@ def register_modules(package: str, path: Iterable[str]) -> None:
 class Named:
     """Base of a family: `class Base(Named)`, then `class A(Base, name="a")` registers itself.
 
-    A subclass without a name is a base within the family.
+    A subclass without a name is a base within the family. A name that is not known is looked for in
+    the plug-ins.
     """
 
     name: ClassVar[str]
@@ -64,10 +66,18 @@ class Named:
             raise TypeError(f"two classes of one family are named {name!r}")
         cls.name = name
         cls.family[name] = cls
+        registered(cls.__module__, lambda: cls.family.pop(name))
+
+    @classmethod
+    def knows(cls, name: str) -> bool:
+        """Whether a class of the family has that name, one of a plug-in if no other."""
+        if name not in cls.family:
+            load_plugins()
+        return name in cls.family
 
     @classmethod
     def named(cls, name: str, what: str) -> type[Self]:
         """Return the class registered as `name`; `what` says in an error what the name is of."""
-        if name not in cls.family:
+        if not cls.knows(name):
             raise unknown(what, name, cls.family)
         return cls.family[name]

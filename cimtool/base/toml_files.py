@@ -15,6 +15,7 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_sc
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import Named, nearest
+from cimtool.base.plugins import load_plugins
 
 Location = tuple[int | str, ...]
 
@@ -45,6 +46,8 @@ class _NameOf:
 
     def check(self, name: str) -> str:
         """Return a known name; an error that says nothing, as its table says what is allowed."""
+        if name not in self.names():
+            load_plugins()
         if name not in self.names():
             raise PydanticCustomError("unknown_name", "unknown name")
         return name

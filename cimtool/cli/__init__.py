@@ -11,6 +11,7 @@ import click
 
 from cimtool import __version__
 from cimtool.base.errors import CimError
+from cimtool.base.plugins import broken_plugins
 from cimtool.cli.group import LazyGroup, Refusal
 
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
@@ -77,6 +78,9 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # the outermost frame: nothing above could say it better
         what = f"{type(error).__name__}: {error}"
         return _complain(f"a fault in cimtool itself; --debug shows where ({what})", FAULT)
+    finally:
+        for sentence in broken_plugins():
+            click.echo(f"cimtool: warning: {sentence}", err=True)
 
 
 def _complain(sentence: str, status: int) -> int:

@@ -8,17 +8,18 @@ import click
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
-from cimtool.cli.group import Command, OneOf
+from cimtool.cli.group import Command, NameOf
 from cimtool.cli.options import FILE, Files, embeddings_option
 from cimtool.cli.output import Output
-from cimtool.emit.export import FORMATS, export_bundle
+from cimtool.emit.export import export_bundle
+from cimtool.emit.exporters import Exporter
 from cimtool.emit.testvectors import Request
 
 
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @click.option(
-    "--format", "format_name", type=OneOf(list(FORMATS)), required=True, help=", ".join(FORMATS)
+    "--format", "format_name", type=NameOf(Exporter), required=True, help="What they are for."
 )
 @click.option("-o", "--output", type=FILE, metavar="DIR", required=True, help="Where they go.")
 @click.option("--layers", metavar="PATTERN", help="Test vectors of these layers (default: all).")

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from cimtool.base.errors import CimError
-from cimtool.base.named import nearest, unknown
+from cimtool.base.named import Named, nearest, unknown
+from cimtool.base.plugins import load_plugins
 from cimtool.cli.output import Output
 
 
@@ -137,4 +138,25 @@ class OneOf(click.Choice[str]):
         if value not in self.choices:
             known = ", ".join(self.choices)
             self.fail(f'"{value}" is not one of {known}{nearest(value, self.choices)}', param, ctx)
+        return str(value)
+
+
+class NameOf(click.ParamType[str]):
+    """The name of a class of a family, one of a plug-in too; the help lists all of them."""
+
+    name = "name"
+
+    def __init__(self, family: type[Named]):
+        self.family = family
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Return all names, those of plug-ins as well."""
+        load_plugins()
+        return f"[{'|'.join(self.family.family)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return `value` if it is a name; BadParameter with the nearest otherwise."""
+        if not self.family.knows(value):
+            known = self.family.family
+            self.fail(f'"{value}" is not one of {", ".join(known)}{nearest(value, known)}')
         return str(value)

@@ -6,11 +6,13 @@ from dataclasses import asdict
 
 import click
 
+from cimtool.base.errors import CimError
 from cimtool.cli.group import Command, Group
 from cimtool.cli.output import Output
 from cimtool.costs.published import check_published
 from cimtool.hardware.describe import describe
-from cimtool.hardware.target import load_target, target_names
+from cimtool.hardware.shipped import OWN
+from cimtool.hardware.target import load_target, origin_of, target_names, target_origins
 
 
 @click.group(cls=Group)
@@ -21,11 +23,22 @@ def command() -> None:
 @command.command("list", cls=Command)
 @click.pass_obj
 def list_(out: Output) -> None:
-    """List the targets that come with cimtool."""
-    targets = [load_target(name) for name in target_names()]
-    rows = [{"name": one.name, "class": one.class_, "title": one.title} for one in targets]
-    width = max(len(one.name) for one in targets)
-    lines = [f"{one.name:<{width}}  {one.class_:<9}  {one.title}" for one in targets]
+    """List the targets that come with cimtool and with plug-ins."""
+    rows = []
+    for name, origin in sorted(target_origins().items()):
+        try:
+            one = load_target(name)
+        except CimError as error:
+            if origin == OWN:
+                raise
+            click.echo(f"cimtool: warning: {origin}: {error}", err=True)
+        else:
+            rows.append({"name": name, "class": one.class_, "origin": origin, "title": one.title})
+    widths = {key: max(len(row[key]) for row in rows) for key in ("name", "class", "origin")}
+    lines = [
+        "  ".join((*(f"{row[key]:<{width}}" for key, width in widths.items()), row["title"]))
+        for row in rows
+    ]
     out.result({"targets": rows}, "\n".join(lines))
 
 
@@ -35,14 +48,15 @@ def list_(out: Output) -> None:
 def show(out: Output, target: str) -> None:
     """Show every value of a target, and every figure with its source."""
     loaded = load_target(target)
-    out.result(loaded.to_json(), describe(loaded))
+    origin = origin_of(target)
+    out.result(loaded.to_json() | {"origin": origin}, f"{describe(loaded)}\n\nfrom {origin}")
 
 
 @command.command(cls=Command)
 @click.argument("files", metavar="[NAME|FILE]...", nargs=-1)
 @click.pass_obj
 def check(out: Output, files: tuple[str, ...]) -> None:
-    """Check targets (all shipped ones): the first that is not valid ends with status 2.
+    """Check targets (all known ones): the first that is not valid ends with status 2.
 
     Throughput, efficiency and density are recomputed from geometry and the other figures of their
     operating point, and must agree within 2%. Figures of different conditions are refused.

@@ -11,7 +11,7 @@ Whoever walks an array reads the law's data and never asks for a converter's nam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Protocol, Self
@@ -20,6 +20,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.named import Named
+from cimtool.base.toml_files import name_of
 from cimtool.ir.format import Rounding, adc, adc_limits
 
 THRESHOLD_BITS = 4
@@ -144,6 +145,9 @@ class ConverterKeys(Protocol):
     @property
     def transfer(self) -> Sequence[float] | None: ...
 
+    @property
+    def adc_parameters(self) -> Mapping[str, int | float | str] | None: ...
+
 
 @dataclass(frozen=True)
 class Converter(Named):
@@ -156,7 +160,10 @@ class Converter(Named):
 
     @classmethod
     def of(cls, keys: ConverterKeys) -> Self:
-        """The converter that the keys of a layer describe."""
+        """The converter that the keys of a layer describe.
+
+        Raises ValueError, which names a key and its value, where they describe none.
+        """
         raise NotImplementedError
 
     def law(self, signed: bool) -> Law | None:
@@ -191,7 +198,8 @@ class Formula(Converter, name="formula"):
     @classmethod
     def of(cls, keys: ConverterKeys) -> Self:
         assert keys.adc_bits is not None
-        assert keys.rounding is not None
+        if keys.rounding is None:
+            raise ValueError('adc_kind = "formula": expected rounding with it')
         return cls(keys.adc_bits, keys.rounding)
 
     def law(self, signed: bool) -> UniformLaw:
@@ -213,7 +221,8 @@ class Measured(Converter, name="measured"):
     @classmethod
     def of(cls, keys: ConverterKeys) -> Self:
         assert keys.adc_bits is not None
-        assert keys.transfer is not None
+        if keys.transfer is None:
+            raise ValueError('adc_kind = "measured": expected transfer with it')
         return cls(keys.adc_bits, measured_thresholds(keys.transfer))
 
     def law(self, signed: bool) -> StaircaseLaw:
@@ -230,3 +239,7 @@ def threshold_shifts(step: int) -> tuple[int, int]:
 def measured_thresholds(transfer: Sequence[float]) -> tuple[int, ...]:
     """Round thresholds in codes to the 1/16 of a code in which the contract counts them."""
     return tuple(int(np.floor(t * (1 << THRESHOLD_BITS) + 0.5)) for t in transfer)
+
+
+ConverterKind = name_of(Converter)
+"""The name of a converter, in a validated table."""

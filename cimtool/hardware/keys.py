@@ -16,7 +16,7 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from cimtool.base.toml_files import Table
-from cimtool.hardware.converters import Converter
+from cimtool.hardware.converters import Converter, ConverterKind
 from cimtool.hardware.crossbar import (
     AdcOn,
     Crossbar,
@@ -42,6 +42,10 @@ OrUnlimited = Field(description="an integer of at least 1 (leave the key out for
 OnOffRatio = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(ge=-(1 << 20), le=1 << 20, allow_inf_nan=False)]
 Thresholds = Annotated[tuple[Threshold, ...] | None, Field(strict=False)]
+Parameters = Annotated[
+    dict[str, int | float | str] | None,
+    Field(strict=False, description="a table of numbers and texts"),
+]
 Pairs = Literal["columns", "rows"]
 Calibrator = Literal["minmax", "percentile", "mse"]
 WeightRounding = Literal["nearest", "gptq"]
@@ -114,6 +118,17 @@ class Keys(Table):
         default=None,
         setting="",
     )
+    adc_kind: ConverterKind | None = key(
+        "The converter's kind; left out, it follows from its bits and its rounding or transfer.",
+        "adc.kind",
+        default=None,
+    )
+    adc_parameters: Parameters = key(
+        "What a converter of this kind needs beside its bits.",
+        "adc.parameters",
+        default=None,
+        setting="",
+    )
     adc_on: AdcOn = key(
         "What is converted: the difference of a pair, or each polarity.",
         "adc.on",
@@ -178,8 +193,8 @@ class Keys(Table):
 
     @property
     def converter(self) -> Converter:
-        """The converter of a column sum: none, a measured one, or one with a formula."""
-        kind = "formula" if self.transfer is None else "measured"
+        """The converter of a column sum: none, of a kind, a measured one, or one with a formula."""
+        kind = self.adc_kind or ("formula" if self.transfer is None else "measured")
         kind = "lossless" if self.adc_bits is None else kind
         return Converter.named(kind, "converter").of(self)
 

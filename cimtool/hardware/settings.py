@@ -14,7 +14,7 @@ from cimtool.base.named import nearest
 from cimtool.base.toml_files import Location, Table, dotted, read_toml, validated
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Key, Keys, decided, key, key_of, optional_keys
-from cimtool.hardware.target import Target, check_transfer
+from cimtool.hardware.target import Target, check_converter
 
 
 @optional_keys(lambda key: key.per_layer)
@@ -96,7 +96,7 @@ class Settings(Keys):
         """Raise ValueError where no array can be as these settings say."""
         check_array(self)
         check_meaning(self)
-        check_transfer(self.transfer, self.adc_bits)
+        check_converter(self)
         across = self.columns_per_weight + self.unit_columns
         if self.columns is not None and self.columns < across:
             raise ValueError(
@@ -155,6 +155,8 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
             LayerSettings(pattern=pattern, **bits.model_dump())
             for pattern, bits in overrides.layers.items()
         ]
+    if values["adc_kind"] != target.keys.adc_kind:
+        values["adc_parameters"] = None  # those of the target's own kind
     sources = f'target "{target.name}"' + (f" with {file}" if file else "")
     return validated(Settings, values | {"layers": layers}, f"settings for {sources}")
 

@@ -13,7 +13,6 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cimtool.base.errors import CimError
-from cimtool.base.named import unknown
 from cimtool.base.toml_files import Table, read_toml, validated
 from cimtool.hardware.converters import measured_thresholds
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
@@ -27,7 +26,7 @@ from cimtool.hardware.geometry import (
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import KEYS, Keys, decided, in_table
 from cimtool.hardware.noise.spec import Noise
-from cimtool.hardware.shipped import targets_folder
+from cimtool.hardware.shipped import OWN, known_file, known_files, targets_folder
 
 
 @in_table("input")
@@ -53,6 +52,15 @@ class AdcSpec(Table):
 @in_table("accumulator")
 class AccumulatorSpec(Table):
     """The signed width within which every sum's proved range must lie."""
+
+
+def check_converter(keys: Keys) -> None:
+    """Raise ValueError where no converter is as the keys say."""
+    check_transfer(keys.transfer, keys.adc_bits)
+    if keys.adc_parameters is not None and keys.adc_kind is None:
+        raise ValueError("adc_parameters are of a kind of converter: expected adc_kind with them")
+    for signed in (False, True):
+        keys.converter.law(signed)
 
 
 def check_transfer(transfer: Sequence[float] | None, adc_bits: int | None) -> None:
@@ -103,12 +111,13 @@ class Target(Table):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         keys = self.keys
-        if self.adc is not None and (keys.rounding is None) == (keys.transfer is None):
+        by_formula = self.adc is not None and keys.adc_kind is None
+        if by_formula and (keys.rounding is None) == (keys.transfer is None):
             raise ValueError(
                 "adc: expected either rounding or transfer (a measured table), one of them"
             )
         try:
-            check_transfer(keys.transfer, keys.adc_bits)
+            check_converter(keys)
         except ValueError as error:
             raise ValueError(f"adc: {error}") from None
         check_cells(self.array, keys)
@@ -181,25 +190,39 @@ class Target(Table):
         return validated(cls, values, where)
 
 
+def target_origins() -> dict[str, str]:
+    """Where each target comes from, by name: `cimtool`, or a plug-in's package and version."""
+    return {name: origin for name, (_, origin) in known_files().items()}
+
+
+def origin_of(name_or_path: str) -> str:
+    """Where a target comes from: a name's origin, or the file itself."""
+    if _is_path(name_or_path) or (targets_folder() / f"{name_or_path}.toml").is_file():
+        return name_or_path if _is_path(name_or_path) else OWN
+    return target_origins()[name_or_path]
+
+
 def target_names() -> list[str]:
-    """Return the names of the shipped targets, sorted."""
-    return sorted(file.stem for file in targets_folder().glob("*.toml"))
+    """Return the names of the targets of cimtool and of plug-ins, sorted."""
+    return sorted(target_origins())
 
 
 def load_target(name_or_path: str | Path) -> Target:
-    """Load a shipped target by name, or a file by path (it has a separator or ends in .toml).
+    """Load a target by name, or a file by path (it has a separator or ends in .toml).
 
     CimError for an unknown name (with the nearest), a missing file, or a file that is not valid.
     """
     return _load(_target_file(str(name_or_path), Path(), "target"), ())[0]
 
 
+def _is_path(name_or_path: str) -> bool:
+    return name_or_path.endswith(".toml") or "/" in name_or_path or os.sep in name_or_path
+
+
 def _target_file(name_or_path: str, folder: Path, what: str) -> Path:
-    if name_or_path.endswith(".toml") or "/" in name_or_path or os.sep in name_or_path:
+    if _is_path(name_or_path):
         return folder / name_or_path
-    if name_or_path not in target_names():
-        raise unknown(what, name_or_path, target_names())
-    return targets_folder() / f"{name_or_path}.toml"
+    return known_file(name_or_path, what)
 
 
 def _load(file: Path, above: tuple[Path, ...]) -> tuple[Target, dict[str, Any]]:

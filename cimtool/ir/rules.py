@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
+from cimtool.base.plugins import registered
 from cimtool.ir.op import Level, Op, operations_at
 
 AnyRule = TypeVar("AnyRule", bound=Callable[..., Any])
@@ -32,13 +34,14 @@ class Rules(Generic[AnyRule]):
                 if kind in self._rules:
                     raise TypeError(f"{self.name} has two rules for {kind.__name__}")
                 self._rules[kind] = rule
+                registered(rule.__module__, partial(self._rules.pop, kind))
             return rule
 
         return register
 
     def of(self, op: Op) -> AnyRule:
         """The rule for an operation; TypeError where there is none."""
-        rule = self._find(type(op))
+        rule = self.find(type(op))
         if rule is None:
             raise TypeError(f"{self.name} has no rule for operation {op.name}")
         return rule
@@ -46,7 +49,8 @@ class Rules(Generic[AnyRule]):
     def missing(self) -> list[str]:
         """The operations of claimed levels that have no rule, sorted by name."""
         claimed = {op for level in self.levels for op in operations_at(level)}
-        return sorted(op.name for op in claimed if self._find(op) is None)
+        return sorted(op.name for op in claimed if self.find(op) is None)
 
-    def _find(self, kind: type[Op]) -> AnyRule | None:
+    def find(self, kind: type[Op]) -> AnyRule | None:
+        """The rule for a class of operations, or that of its base; None where there is none."""
         return next((self._rules[base] for base in kind.__mro__ if base in self._rules), None)

@@ -16,7 +16,6 @@ from pydantic import (
 )
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.named import unknown
 from cimtool.base.toml_files import Table, read_toml, validated
 from cimtool.hardware.noise.converter_errors import Adc
 from cimtool.hardware.noise.drift import Drift, Flicker
@@ -26,7 +25,7 @@ from cimtool.hardware.noise.programming import Programming
 from cimtool.hardware.noise.read import Read
 from cimtool.hardware.noise.stuck import Stuck
 from cimtool.hardware.noise.times import parse_time
-from cimtool.hardware.shipped import targets_folder
+from cimtool.hardware.shipped import known_file, known_files
 
 
 class Noise(Table):
@@ -56,15 +55,16 @@ class Noise(Table):
         """Read the tables of mechanisms that other packages brought."""
         if not isinstance(values, Mapping):
             return values
-        names = [k for k in values if k in NonIdeality.family and k not in cls.model_fields]
+        others = (key for key in values if key not in (*cls.model_fields, "preset"))
+        names = [key for key in others if NonIdeality.knows(key)]
         if not names:
             return values
         try:
             kinds = ((name, NonIdeality.named(name, "noise")) for name in names)
-            others = {name: validated(kind, values[name], name) for name, kind in kinds}
+            tables = {name: validated(kind, values[name], name) for name, kind in kinds}
         except CimError as error:
             raise ValueError(str(error)) from None
-        return {k: v for k, v in values.items() if k not in names} | {"others": others}
+        return {k: v for k, v in values.items() if k not in names} | {"others": tables}
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -132,25 +132,22 @@ class Noise(Table):
         return seconds
 
 
-def presets_folder() -> Path:
-    """The folder of shipped noise models, beside the targets."""
-    return targets_folder() / "noise"
+PRESETS = "noise"
+"""The folder of noise models beside the targets."""
 
 
 def preset_names() -> list[str]:
-    """The names of the shipped noise models, sorted."""
-    return sorted(file.stem for file in presets_folder().glob("*.toml"))
+    """The names of the noise models of cimtool and of plug-ins, sorted."""
+    return sorted(known_files(PRESETS))
 
 
 def preset_values(name: str) -> dict[str, Any]:
-    """What a shipped noise model's file says; CimError for an unknown name, with the nearest."""
-    if name not in preset_names():
-        raise unknown("noise model", name, preset_names())
-    return read_toml(presets_folder() / f"{name}.toml")
+    """What a noise model's file says; CimError for an unknown name, with the nearest."""
+    return read_toml(known_file(name, "noise model", PRESETS))
 
 
 def load_noise(name_or_path: str | Path) -> Noise:
-    """Load a shipped noise model by name, or a file by path (it has a separator or ends in .toml).
+    """Load a noise model by name, or a file by path (it has a separator or ends in .toml).
 
     CimError for an unknown name (with the nearest), a missing file, or a file that is not valid.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cimtool.base.errors import CimError
 from cimtool.base.named import nearest, register_modules
+from cimtool.base.plugins import load_plugins
 from cimtool.loading.layout import Layout, Projector
 from cimtool.loading.weights import Weights
 
@@ -36,9 +37,10 @@ def recognise(text: Weights, video: Weights) -> type[Layout]:
 
 
 def _recognised(weights: Weights) -> type[Layout]:
-    found: list[type[Layout]] = [
-        layout for layout in Layout.family.values() if layout.recognises(weights)
-    ]
+    found = _recognising(weights)
+    if not found:
+        load_plugins()
+        found = _recognising(weights)
     if len(found) == 1:
         return found[0]
     if found:
@@ -49,3 +51,7 @@ def _recognised(weights: Weights) -> type[Layout]:
         f"{weights.file}: {weights.prefix} is of no known layout (its layers: "
         f"{', '.join(weights.layers[:8])}); expected {known}"
     )
+
+
+def _recognising(weights: Weights) -> list[type[Layout]]:
+    return [layout for layout in Layout.family.values() if layout.recognises(weights)]

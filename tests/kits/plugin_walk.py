@@ -1,0 +1,128 @@
+"""The command line and random layers with a plug-in, in a process of their own.
+
+    python plugin_walk.py FOLDER
+
+writes `walk.json`: what each command printed and ended with, and which layers were compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from cimtool.base.arrays import Array
+from cimtool.cli import run as command_line
+from cimtool.emit.onnx import file_bytes, onnx_model
+from cimtool.emit.runtime import Session
+from cimtool.hardware.keys import Keys
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import resolve
+from cimtool.hardware.stored import StoredWeights
+from cimtool.hardware.target import load_target
+from cimtool.ir.integer import Quantize
+from cimtool.ir.program import Builder
+from cimtool.ir.types import real
+from cimtool.simulation.simulator import Runner, run
+
+WIDTH, HIDDEN, D = 16, 20, 8
+LAYERS = 6
+
+
+def main(folder: Path) -> None:
+    """Make a model and its data, walk, compare, and write down what came."""
+    make_model(np.random.default_rng(3), folder)
+    bundle, data = str(folder / "bundle"), str(folder / "eval.npz")
+    compile_it = [
+        *("compile", "--projectors", str(folder / "hard.safetensors")),
+        *("--head", "gaussian-kernel", "--calibration", str(folder / "calibration.npz")),
+        *("--target", "acme-ternary", "-o", bundle),
+    ]
+    export_it = ["export", bundle, "-o", str(folder / "cells"), "--format"]
+    commands = {
+        "list": ["targets", "list"],
+        "show": ["targets", "show", "acme-ladder"],
+        "check": ["targets", "check", "acme-ternary", "acme-ladder"],
+        "compile": compile_it,
+        "misspelt": [*compile_it, "--encoding", "ternery"],
+        "refused": [*compile_it, "--adc-bits", "8"],
+        "simulate": ["simulate", bundle, "--inputs", data, "-o", str(folder / "scores.npz")],
+        "verify": ["verify", bundle, "--data", data, "--noise", "--trials", "2"],
+        "cost": ["cost", bundle],
+        "export": [*export_it, "acme-cells"],
+        "unknown format": [*export_it, "acme-cell"],
+    }
+    walked: dict[str, Any] = {name: printed(command) for name, command in commands.items()}
+    walked["layers"] = {name: compare(name) for name in ("acme-ternary", "acme-ladder")}
+    (folder / "walk.json").write_text(json.dumps(walked), "utf-8")
+
+
+def make_model(rng: np.random.Generator, folder: Path) -> None:
+    """A checkpoint of the plug-in's layout, rows to calibrate on and rows to measure on."""
+    state: dict[str, Array] = {}
+    for name, shape in {"cells_in": (HIDDEN, WIDTH), "cells_out": (D, HIDDEN)}.items():
+        weight = rng.normal(0, 0.25, shape)
+        for modality in ("text", "video"):
+            moved = weight + rng.normal(0, 0.01, shape)
+            state[f"{modality}_proj.{name}.weight"] = moved.astype(np.float32)
+            state[f"{modality}_proj.{name}.bias"] = rng.normal(0, 0.1, shape[0]).astype(np.float32)
+    save_file(state, folder / "hard.safetensors")
+    for name, count in (("calibration", 64), ("eval", 24)):
+        text = rng.normal(size=(count, WIDTH)).astype(np.float32)
+        video = (text + rng.normal(0, 0.1, text.shape)).astype(np.float32)
+        np.savez(folder / f"{name}.npz", text=text, video=video)
+
+
+def printed(command: list[str]) -> dict[str, Any]:
+    """The status of a command, and what it prints with --json where it succeeds."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = command_line([*command, "--json"])
+    return {"status": status, "out": out.getvalue(), "err": err.getvalue()}
+
+
+def compare(target: str) -> int:
+    """Compare all walkers of random layers on a target's arrays; count outputs that are rounded."""
+    rng, moved = np.random.default_rng(11), 0
+    keys = resolve(load_target(target), None, {})
+    for _ in range(LAYERS):
+        layer, (lo, hi) = random_layer(rng, keys)
+        builder = Builder("text", {"x": real(("n", len(layer.weight)))})
+        codes = builder.add("x.codes", Quantize(np.ones(()), lo, hi), "x")
+        graph = builder.graph({"sums": builder.add("fc", layer, codes)})
+        x = rng.integers(lo, hi, (5, len(layer.weight)), endpoint=True).astype(np.float32)
+        expected = run(graph, {"x": x})["sums"]
+        onnx = Session(file_bytes(onnx_model(graph))).run({"x": x})
+        fast, torch = (Runner(graph, device=device).run({"x": x}) for device in (None, "cpu"))
+        for found in (onnx, fast, torch):
+            np.testing.assert_array_equal(found["sums"], expected)
+        exact = x.astype(np.int64) @ layer.weight + layer.bias
+        moved += int((expected != exact).sum())
+        plain = CrossbarMvm(layer.stored, layer.bias, layer.scale, (None,) * len(layer.steps))
+        np.testing.assert_array_equal(plain.run(x.astype(np.int64)), exact)
+    return moved
+
+
+def random_layer(rng: np.random.Generator, keys: Keys) -> tuple[CrossbarMvm, tuple[int, int]]:
+    """A layer of any weights that the code holds, some at their limits, and its inputs' limits."""
+    rows, columns, bits = int(rng.integers(1, 80)), 3, keys.weight_bits
+    code = keys.input_code(real(("n", rows), -1.0, 1.0))
+    inputs = type(code)(keys.input_bits, keys.dac_bits)
+    crossbar = keys.crossbar(inputs)
+    top = 1 << bits - 1
+    weight = rng.integers(1 - top, top, (rows, columns))
+    weight[rng.random(weight.shape) < 0.3] = top - 1
+    steps = tuple(int(step) for step in rng.integers(0, 4, crossbar.slices))
+    bias = rng.integers(-100, 100, columns)
+    stored = StoredWeights(weight, crossbar)
+    return CrossbarMvm(stored, bias, np.ones(columns), steps), inputs.limits(inputs.bits)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
