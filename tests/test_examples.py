@@ -114,8 +114,8 @@ def test_train_on_a_polynomial(
     name = "train_on_a_polynomial.py"
     demo = DemoFiles.under(tmp_path / "cache")
     demo.projectors.parent.mkdir(parents=True)
-    for name, file in vars(demo).items():
-        shutil.copy(getattr(small_trunk, name), file)
+    for field, file in vars(demo).items():
+        shutil.copy(getattr(small_trunk, field), file)
     monkeypatch.setattr(sys, "argv", [name, str(tmp_path), str(demo.poly.parent)])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     printed = capsys.readouterr().out

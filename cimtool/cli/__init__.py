@@ -17,7 +17,7 @@ from cimtool.cli.group import LazyGroup, Refusal
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
 # its summary here is the first sentence of its help.
 COMMANDS = {
-    "demo": "Walk the whole way on real data that needs no download.",
+    "demo": "Go the whole way on real data that needs no download.",
     "compile": "Compile trained projectors and their polynomial for a target.",
     "program": "Write a gallery into the arrays, for a score in the memory.",
     "simulate": "Score texts against videos on the bit-accurate simulator.",

@@ -86,7 +86,7 @@ def test_a_teacher_of_clipped_probabilities(cimtool: Run, tmp_path: Path) -> Non
     assert ran.status == 0
     clipped = int((ed > 10 * np.log(1e6)).sum())
     assert f"* warning: {clipped} labels ({clipped / 400:.1%}) are probabilities clipped" in ran.out
-    assert "a and b are not in the file; give `compile` --a and --b" in ran.out
+    assert "a and b are not in the file; give them to `cimtool compile`" in ran.out
     fitted = read_polynomial(tmp_path / "p.json")
     np.testing.assert_allclose(fitted.evaluate(ed, np.sin(ed)), -0.1 * ed, atol=0.1)
 

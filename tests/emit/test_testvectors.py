@@ -128,10 +128,10 @@ def test_requantised_taps_are_values_of_the_program(
 def test_what_the_layout_says_is_enough_for_shift_and_add(exported: Exported) -> None:
     """With the layout alone: codes to sums of row groups, for offset-flip on signed inputs."""
     for name, known in exported.layout["layers"].items():
-        assert known["crossbar"]["encoding"] == "offset-flip"
+        assert known["crossbar"]["weights"]["name"] == "offset-flip"
         codes, digits = exported[f"{name}.codes"], exported[f"{name}.digits"]
         flipped = exported[f"{name}.flipped"]
-        width, most = known["columns"], (1 << known["crossbar"]["cell_bits"]) - 1
+        width, most = known["columns"], (1 << known["crossbar"]["weights"]["cell_bits"]) - 1
         for r, (start, stop) in enumerate(known["row_groups"]):
             total = np.zeros((len(codes), width), np.int64)
             for c, cycle in enumerate(known["cycles"]):
@@ -140,7 +140,7 @@ def test_what_the_layout_says_is_enough_for_shift_and_add(exported: Exported) ->
                     value = codes[:, r, c, k * width : (k + 1) * width] << (cut["step"] or 0)
                     value = np.where(flipped[r, k], most * ones - value, value)
                     total += cycle["sign"] * cut["sign"] * value << cycle["shift"] + cut["shift"]
-                half = known["crossbar"]["weight_bits"] - 1 + cycle["shift"]
+                half = known["crossbar"]["weights"]["bits"] - 1 + cycle["shift"]
                 total -= cycle["sign"] * ones << half
             np.testing.assert_array_equal(exported[f"{name}.shift_add"][:, r], total)
 

@@ -254,7 +254,7 @@ def test_no_comparable_cost_names_no_point(sweep_small: RunSweep, tmp_path: Path
         "limits": {"logit_rmse": 100.0}, "point": None, "cheapest_by": None, "within": 2,
         "command": None,
     }  # fmt: skip
-    assert "2 points within logit_rmse=100: none is named, for no cost" in sweep_text(found, str)
+    assert "2 points within logit_rmse=100: none is named, for no cost" in sweep_text(found)
 
 
 def test_calibration_rows_are_not_evaluated(

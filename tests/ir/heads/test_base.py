@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.ir.heads import Head, Known, assemble, has_variance
+from cimtool.ir.heads import Head, ScoreConstants, assemble, has_variance
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.euclidean import Euclidean
@@ -68,13 +68,13 @@ def test_a_tower_says_whether_it_has_a_variance(towers: SimpleNamespace) -> None
 
 
 def test_heads_take_what_is_known_and_say_what_is_not() -> None:
-    assert PcmePoly.trained(Known("f.pth", POLYNOMIAL)).polynomial == POLYNOMIAL
-    assert Csd.trained(Known("f.pth", None, 0.5, -1.0)) == Csd(0.5, -1.0)
-    assert Cosine.trained(Known("f.pth", POLYNOMIAL)) == Cosine()
+    assert PcmePoly.trained(ScoreConstants("f.pth", POLYNOMIAL)).polynomial == POLYNOMIAL
+    assert Csd.trained(ScoreConstants("f.pth", None, 0.5, -1.0)) == Csd(0.5, -1.0)
+    assert Cosine.trained(ScoreConstants("f.pth", POLYNOMIAL)) == Cosine()
     with pytest.raises(CimError, match=r"f\.pth: holds no polynomial; .*poly.*`cimtool fit`"):
-        PcmePoly.trained(Known("f.pth", None, 0.5, 1.0))
+        PcmePoly.trained(ScoreConstants("f.pth", None, 0.5, 1.0))
     with pytest.raises(CimError, match=r'f\.pth: does not say a and b, which head "csd" needs'):
-        Csd.trained(Known("f.pth", POLYNOMIAL, 0.5, None))
+        Csd.trained(ScoreConstants("f.pth", POLYNOMIAL, 0.5, None))
 
 
 def test_which_scores_are_logits() -> None:
