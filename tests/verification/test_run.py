@@ -180,7 +180,7 @@ def ridge_on_raw_features(module: torch.nn.Module, a: float) -> Polynomial:
             mu, logvar = module.eval()(torch.from_numpy(rows))
         gaussians |= {f"{modality}_mu": mu.numpy(), f"{modality}_logvar": logvar.numpy()}
     items = gaussian_items(gaussians)
-    labels = make_teacher(items, 4000, 0.5, "mc", Sigmoid(a, 0.0, 10)).labels
+    labels = make_teacher(items, 4000, 0.5, "mc", Sigmoid(a, 0.0, 10), 2).labels
     statistics = np.stack([labels.ed, labels.vd], axis=1)
     assert labels.ed.std() < 0.01 * labels.ed.mean()
     features = PolynomialFeatures(4, include_bias=False).fit_transform(statistics)
