@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from cimtool.reference.surrogate import Polynomial
     from cimtool.sweeps.grid import Grid
     from cimtool.sweeps.results import Sweep, TableFormat
-    from cimtool.training.fit_teacher import Fit
+    from cimtool.training.fit import Fit
     from cimtool.training.hardware.page import CompiledEpoch
     from cimtool.training.projectors import ProjectorRun
-    from cimtool.training.teacher_file import Kind as LabelKind
-    from cimtool.training.teacher_file import Teacher
+    from cimtool.training.teacher_file import LabelKind, Teacher
     from cimtool.training.trainer import Run
     from cimtool.tuning.knobs import CostName
     from cimtool.tuning.run import Tuned

@@ -124,7 +124,7 @@ def _cached(finished: Path, step: Say) -> DemoFiles:
 
 
 def _inputs(settings: DemoSettings, sources: Sequence[Path]) -> dict[str, object]:
-    """What decides the artefacts, by which they are kept."""
+    """Plain values that decide the artefacts, whose digest names their folder."""
     packages = {name: importlib.metadata.version(name) for name in DISTRIBUTIONS}
     return {
         "format": FORMAT,

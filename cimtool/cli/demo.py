@@ -17,7 +17,7 @@ from cimtool.verification.files import REPORT_FILES
 from cimtool.verification.render import terminal_text
 
 BY_HAND = Path("by-hand")
-"""Where the commands that are printed put what they make."""
+"""Folder of what the printed commands make."""
 
 
 @click.command(cls=Command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.base.named import nearest
 from cimtool.loading.checkpoint import require_file
 
 _BROKEN = (ValueError, EOFError, KeyError, SyntaxError, NotImplementedError, RuntimeError)
@@ -63,6 +64,14 @@ def npz_names(path: Path) -> list[str]:
         raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
     except zipfile.BadZipFile:
         raise CimError(f"{path}: is truncated, corrupt, or not an .npz file") from None
+
+
+def missing_array(where: str, name: str, held: Sequence[str]) -> CimError:
+    """Build the error for an array that a file or a mapping lacks; `held` are those it has."""
+    return CimError(
+        f"{where}: {name} is missing; it holds {', '.join(held[:8]) or 'nothing'}"
+        f"{nearest(name, held)}"
+    )
 
 
 def _read(stream: IO[bytes], size: int, where: str) -> Array:

@@ -1,1 +1,1 @@
-"""What makes the artefacts: corpus, features, projectors, teacher and fitted polynomial."""
+"""Training: projectors, teachers, fitted polynomials, and the demo's data."""

@@ -1,4 +1,4 @@
-"""Where pairs lie in the plane of ed and vd: a narrow band around a line."""
+"""The place of pairs in the plane of ed and vd: a narrow band around a line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Band:
         slope = float(centred @ (vd - vd.mean())) / square if square else 0.0
         start = float(vd.mean() - slope * ed.mean())
         beside = vd - (start + slope * ed)
-        return cls(_range(ed), start, slope, _range(beside))
+        return cls(extent(ed), start, slope, extent(beside))
 
     def scaled(self, ed: float, vd: float) -> Band:
         """The band of ed and vd times these factors."""
@@ -58,7 +58,8 @@ class Band:
         return cls(ed, *line, beside)
 
 
-def _range(values: FloatArray) -> Range:
+def extent(values: FloatArray) -> Range:
+    """The least and the largest of values."""
     return float(values.min()), float(values.max())
 
 

@@ -1,10 +1,12 @@
-"""What several losses share: symmetric InfoNCE on a batch's scores, and the variances' prior."""
+"""Terms of several losses: symmetric InfoNCE on a batch's scores, and the variances' prior."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from cimtool.training.towers import Encoded
 
 
 def info_nce(logits: Tensor, temperature: float, items: Tensor | None = None) -> Tensor:
@@ -22,13 +24,10 @@ def info_nce(logits: Tensor, temperature: float, items: Tensor | None = None) ->
     return functional.cross_entropy(scaled, right) + functional.cross_entropy(scaled.T, right)
 
 
-def variance_regulariser(
-    mu_t: Tensor, logvar_t: Tensor, mu_v: Tensor, logvar_v: Tensor, weight: float
-) -> Tensor:
+def variance_regulariser(text: Encoded, video: Encoded, weight: float) -> Tensor:
     """Return `weight / (2 n d) sum(mu^2 + s - log s - 1)` over both modalities: a KL to N(0, 1)."""
-    rows, width = mu_t.shape
     total = sum(
         (mu.square() + logvar.exp() - logvar - 1.0).sum()
-        for mu, logvar in ((mu_t, logvar_t), (mu_v, logvar_v))
+        for mu, logvar in (text.gaussian, video.gaussian)
     )
-    return torch.as_tensor(total) * (weight / (2 * rows * width))
+    return torch.as_tensor(total) * (weight / (2 * text.mu.numel()))

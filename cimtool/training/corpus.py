@@ -27,7 +27,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, order=True)
 class Pair:
-    """What a function's docstring says (`text`) and its arguments and body (`code`)."""
+    """The first paragraph of a function's docstring (`text`), its arguments and body (`code`)."""
 
     text: str
     code: str

@@ -13,7 +13,7 @@ from cimtool.training.loss import Batch, Objective, Terms
 from cimtool.training.towers import Encoded
 
 HEAD: Mapping[str, Any] = {"head": "cosine"}
-"""What a loss on cosines says of its deployment."""
+"""The deployment of a loss on cosines."""
 
 
 def all_cosines(text: Tensor, video: Tensor) -> Tensor:

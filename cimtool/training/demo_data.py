@@ -15,7 +15,7 @@ from cimtool.training.corpus import Pair
 from cimtool.training.features import Features
 
 SEED = 0
-"""Of the split and of the maps to embeddings."""
+"""Seed of the split and of the maps to embeddings."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,6 @@ def _embedded(documents: Sequence[str], width: int, eval_rows: int) -> Array:
 
 
 def _seen(rows: Array, eval_rows: int) -> BoolArray:
-    """Of the rows behind the first `eval_rows`, those that are one of these."""
+    """Mask of the rows behind the first `eval_rows`: those that equal one of these."""
     digests = row_digests(rows)
     return np.isin(digests[eval_rows:], digests[:eval_rows])

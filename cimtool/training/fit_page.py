@@ -1,4 +1,4 @@
-"""What a fit leaves beside the polynomial: a page with errors and a picture, and the figures."""
+"""The report of a fit: a page with errors and a picture, and the figures as JSON."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cimtool.report.charts import Points, scatter
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.table import Column, Table, make_table
-from cimtool.training.fit import polynomial_text
-from cimtool.training.fit_teacher import GROUPS, Fit, fit_teacher
+from cimtool.training.fit import GROUPS, Fit, fit_teacher
+from cimtool.training.ridge import polynomial_text
 from cimtool.training.teacher_file import Teacher, read_teacher
 
 PACKAGE = "cimtool.training"
@@ -119,7 +119,7 @@ def fit_page(fit: Fit) -> str:
 
 
 def facts(fit: Fit) -> list[tuple[str, str]]:
-    """How it was fitted, as names and texts."""
+    """The settings and the domain of a fit, as names and texts."""
     teacher, polynomial = fit.teacher, fit.polynomial
     made = {"mc": "Monte Carlo", "exact": "exact", None: "not known how"}[teacher.kind]
     known = {"a": teacher.a, "b": teacher.b, "K": teacher.K}

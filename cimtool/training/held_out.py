@@ -1,4 +1,4 @@
-"""Which pairs are trained on and which only validate: another file's, or a part held out."""
+"""Pairs to train on and pairs that only validate: another file's, or a part held out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class Split:
-    """What holds out a part: its share of the videos, and the seed that they are drawn by."""
+    """A part that is held out: its share of the videos, and the seed that they are drawn by."""
 
     share: float
     seed: int

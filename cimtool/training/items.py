@@ -1,4 +1,4 @@
-"""What a teacher draws its pairs from: both modalities' Gaussians, and which video is right."""
+"""Items that a teacher draws pairs from: Gaussians of both modalities, and the right videos."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import numpy as np
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.named import nearest
 from cimtool.base.progress import Say
 from cimtool.loading.data import EmbeddingsLike, File, read_data
 from cimtool.loading.embeddings import TRUTH
-from cimtool.loading.npy import npz_names, read_npz
+from cimtool.loading.npy import missing_array, npz_names, read_npz
 from cimtool.loading.source import ModelSource
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
@@ -54,7 +53,7 @@ class Items:
         return self._of_a_class(rows, matched, seed) if self.alone and matched else rows
 
     def matched(self, rows: Rows) -> BoolArray:
-        """Say of each pair, [n], whether it is a right one: never an item with itself."""
+        """Mask [n] of the right pairs: never an item with itself."""
         text, video = rows
         if not self.alone:
             return np.equal(self.right[text], video)
@@ -132,10 +131,7 @@ def gaussian_items(gaussians: File | Mapping[str, Array]) -> Items:
         where, values, held = str(path), read_npz(path, names), npz_names(path)
     for name in ARRAYS:
         if name not in values:
-            raise CimError(
-                f"{where}: {name} is missing; it holds {', '.join(held[:8]) or 'nothing'}"
-                f"{nearest(name, held)}"
-            )
+            raise missing_array(where, name, held)
     text, video = (_gaussians(values, m, where) for m in ("text", "video"))
     if text.d != video.d:
         raise CimError(

@@ -13,6 +13,7 @@ import torch
 
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import sha256
+from cimtool.ir.heads import Head
 from cimtool.loading.data import EmbeddingsLike, embeddings_in
 from cimtool.loading.embeddings import Embeddings, with_unit_rows
 from cimtool.loading.layouts import Layout
@@ -32,7 +33,7 @@ MODEL = "trunk"
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What a caller asks for; None leaves it to the loss, to `start`, or to what is usual.
+    """The options of a training; None leaves one to the loss, to `start`, or to what is usual.
 
     `options` are fields of the model and the loss by `model.<field>` and `loss.<field>`.
     """
@@ -53,7 +54,7 @@ class TrainingOptions:
 
 @dataclass(frozen=True, eq=False)
 class TrainingJob:
-    """What is trained on what; `settings` are plain values that decide every byte of the result.
+    """A model, a loss and their data; the plain `settings` decide every byte of the result.
 
     `files` names what `settings` holds a digest of: data, validation, poly and start.
     """
@@ -75,6 +76,11 @@ class TrainingJob:
     def layout(self) -> type[Layout]:
         """The layout that the model is saved in."""
         return Layout.named(self.model.layout, "layout")
+
+    @property
+    def head(self) -> type[Head]:
+        """The head that the model is deployed with."""
+        return Head.named(self.loss.deployed().get("head", self.model.head), "head")
 
 
 def make_job(
@@ -227,7 +233,7 @@ def _parts(
 
 
 def _part(wanted: TrainingOptions, start: Start | None, digest: str) -> Split:
-    """What is held out: that of the run that made `start` on the same data, else what is wanted.
+    """The part that the run that made `start` held out of the same data, else the one wanted.
 
     Of any other part that run has seen most pairs.
     """

@@ -15,7 +15,7 @@ from cimtool.training.towers import Encoded
 
 @dataclass(frozen=True)
 class Prices:
-    """What the terms beside the constraints weigh."""
+    """Weights of the terms beside the constraints."""
 
     reconstruction: float
     kl: float
@@ -88,11 +88,7 @@ class Constraints(Objective):
 
     def scores(self, text: Encoded, video: Encoded) -> Tensor:
         """Return minus the expected squared distance of all pairs, [n, m]: -ed, or of points."""
-        return -all_pairs_ed(text.mu, _variance(text), video.mu, _variance(video))
-
-
-def _variance(given: Encoded) -> Tensor:
-    return torch.zeros_like(given.mu) if given.logvar is None else given.logvar.exp()
+        return -all_pairs_ed(*text.moments, *video.moments)
 
 
 def same_class(labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""What a loss is to training: named hyperparameters that make an objective for a task."""
+"""Base of the losses: named hyperparameters that make an objective for a task."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Task:
-    """What an objective is made for: widths of the rows and of `mu`, classes (0: no labels).
+    """The task of an objective: widths of the rows and of `mu`, classes (0: no labels).
 
     `polynomial` takes raw ed and vd; it means something within `band`. Both are None where no
     polynomial is given. `weights` are the projectors' matrices and `decoder` makes rows of points

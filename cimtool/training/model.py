@@ -1,4 +1,4 @@
-"""What a model is to training: a class that builds two towers and knows how they are deployed."""
+"""Base of the models: classes that build two towers and know how they are deployed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Model(Named):
     head: ClassVar[str] = "pcme-poly"
     """The head that the model is deployed with."""
     has_variance: ClassVar[bool] = True
-    """Whether the towers give `logvar` beside `mu`."""
+    """True where the towers give `logvar` beside `mu`."""
     one_modality: ClassVar[bool] = False
-    """Whether both towers are one encoder of items, so that data are of one modality."""
+    """True where both towers are one encoder of items, so that data are of one modality."""
 
     def deployed(self) -> Mapping[str, Any]:
         """Plain values that the layout needs beside the weights, such as an activation."""

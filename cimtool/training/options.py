@@ -79,7 +79,7 @@ READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "bool": (_flag, "true or false"),
     "str": (str, "a text"),
 }
-"""How a field of a type is read, and what is expected of it."""
+"""Reader of a field by its type, and the values that it takes in words."""
 
 
 def whole(name: str, value: Any, low: int) -> None:

@@ -56,12 +56,12 @@ class Pairs:
 
     @property
     def shared(self) -> bool:
-        """Whether some texts share a video."""
+        """True where some texts share a video."""
         return len(self.video) < len(self.text)
 
     @property
     def classes(self) -> int:
-        """How many classes there are; 0 where they are not known."""
+        """Number of classes; 0 where they are not known."""
         return 0 if self.labels is None else int(self.labels.max()) + 1
 
     def batch(self, rows: Tensor) -> Batch:

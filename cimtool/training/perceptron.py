@@ -15,7 +15,7 @@ ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
     "leaky-relu": nn.LeakyReLU,
     "none": nn.Identity,
 }
-"""What may stand behind a layer, as a checkpoint names it."""
+"""Activations by the names that checkpoints give them."""
 
 
 def perceptron(widths: Sequence[int], activation: str, last: str) -> nn.Sequential:

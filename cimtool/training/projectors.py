@@ -13,14 +13,12 @@ from torch import Tensor, nn
 
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.progress import Say
-from cimtool.ir.heads import Head
 from cimtool.loading.score import raw
-from cimtool.training.history import Means, RetrievalEpoch, best_epoch
+from cimtool.training.history import Means, RetrievalEpoch, recalls_of
 from cimtool.training.job import TrainingJob
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import Model
 from cimtool.training.pairs import draw_batches
-from cimtool.training.recalls import recalls_of
 from cimtool.training.saved import check_new, config, read_saved
 from cimtool.training.surrogate import measured_band, unbounded
 from cimtool.training.towers import TwoTower
@@ -36,16 +34,13 @@ class ProjectorRun(Run[RetrievalEpoch]):
     """A run that has trained projectors.
 
     `lacks_polynomial` says that the model's score is a polynomial, and that it has none yet;
-    `remarks` are on the data, the best epoch's polynomial, and the model's own on its last epoch.
+    `outgrew_polynomial` that too many held-out pairs of the best epoch are beyond its band.
+    `remarks` are on the data, that polynomial, and the model's own on its last epoch.
     """
 
     lacks_polynomial: bool
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def outgrew_polynomial(self) -> bool:
-        """Whether too many of the best epoch's held-out pairs are beyond its polynomial's band."""
-        return _outside(self.history) > OUTSIDE
+    outgrew_polynomial: bool
+    remarks: tuple[str, ...]
 
 
 def train_projectors(job: TrainingJob, folder: Path, resume: bool, say: Say) -> ProjectorRun:
@@ -64,27 +59,19 @@ def train_projectors(job: TrainingJob, folder: Path, resume: bool, say: Say) -> 
     with seeded(job.seed, job.device):
         training = ProjectorTraining(job)
         run = Trainer(training, job.optimisation, folder, say, job.device).run(saved)
-    remarks = (*job.remarks, *_outgrown(run.history), *training.remarks())
-    return ProjectorRun(folder, run.files, run.history, _lacks_polynomial(job), remarks)
-
-
-def _outside(history: Sequence[RetrievalEpoch]) -> float:
-    return best_epoch(history).watched.get(HELD_OUTSIDE, 0.0)
-
-
-def _outgrown(history: Sequence[RetrievalEpoch]) -> tuple[str, ...]:
-    share = _outside(history)
-    if share <= OUTSIDE:
-        return ()
-    return (
+    share = run.best.watched.get(HELD_OUTSIDE, 0.0)
+    outgrown = (
         f"{share:.1%} of all held-out pairs lie beyond the band that the polynomial was fitted on: "
-        "the model has outgrown it, and needs another before it is compiled",
+        "the model has outgrown it, and needs another before it is compiled"
     )
-
-
-def _lacks_polynomial(job: TrainingJob) -> bool:
-    head = job.loss.deployed().get("head", job.model.head)
-    return Head.named(head, "head").takes_polynomial and job.surrogate is None
+    return ProjectorRun(
+        run.folder,
+        run.files,
+        run.history,
+        lacks_polynomial=job.head.takes_polynomial and job.surrogate is None,
+        outgrew_polynomial=share > OUTSIDE,
+        remarks=(*job.remarks, *([outgrown] if share > OUTSIDE else []), *training.remarks()),
+    )
 
 
 class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):

@@ -53,7 +53,7 @@ class SafePolynomial(nn.Module):
         return self._inside(ed, self._beside(ed, vd))
 
     def _beside(self, ed: Tensor, vd: Tensor) -> Tensor:
-        """How far vd lies beside the band's line."""
+        """Distance of vd from the band's line."""
         return vd - (self.band.start + self.band.slope * ed)
 
     def _inside(self, ed: Tensor, beside: Tensor) -> Tensor:

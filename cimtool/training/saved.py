@@ -20,12 +20,12 @@ from cimtool.training.history import EpochT, best_epoch
 
 BEST, LAST, HISTORY, PAGE = "model.pth", "last.pth", "history.json", "training.html"
 RESUME = "resume"
-"""What `last.pth` holds beside the checkpoint."""
+"""Key of `last.pth` that holds the state of the run beside the checkpoint."""
 
 
 @dataclass(frozen=True, eq=False)
 class Saved(Generic[EpochT]):
-    """What `last.pth` goes on from: the trainer's state after the last epoch of the history."""
+    """The trainer's state after the last epoch of the history, as `last.pth` holds it."""
 
     file: Path
     state: Mapping[str, Any]

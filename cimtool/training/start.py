@@ -44,11 +44,11 @@ class Start:
         return found if isinstance(found, Mapping) else {}
 
     def trained_on(self, digest: str) -> bool:
-        """Whether that run trained on the data with this digest, or on a part of them."""
+        """True where that run trained on the data with this digest, or on a part of them."""
         return self.config.get("data") == digest
 
     def split(self, digest: str) -> Split | None:
-        """How that run held out a part of the data with this digest; None if it had other data.
+        """The part of the data with this digest that run held out; None if it had other data.
 
         Raises CimError where it trained on all of them.
         """

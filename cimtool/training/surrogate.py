@@ -30,7 +30,7 @@ class Surrogate:
     where: str
 
     def values(self) -> dict[str, Any]:
-        """What a checkpoint holds of it: tensors and plain values."""
+        """Tensors and plain values for a checkpoint."""
         one = self.polynomial
         known = {
             "degree": one.degree,
@@ -63,8 +63,7 @@ def measured_band(towers: TwoTower, pairs: Pairs) -> Band:
     """The band of raw ed and vd over all pairs of the first texts and their videos."""
     rows = pairs.batch(torch.arange(min(len(pairs), BAND_TEXTS)))
     text, video = towers.encode(rows.text, rows.video)
-    (mu_t, logvar_t), (mu_v, logvar_v) = text.gaussian, video.gaussian
-    sides = [x.double() for x in (mu_t, logvar_t.exp(), mu_v, logvar_v.exp())]
+    sides = [x.double() for x in (*text.moments, *video.moments)]
     ed, vd = (f(*sides).flatten().numpy() for f in (all_pairs_ed, all_pairs_vd))
     return Band.of(ed, vd)
 

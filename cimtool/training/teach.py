@@ -15,7 +15,13 @@ from cimtool.loading.source import ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.items import gaussian_items, model_items
 from cimtool.training.teacher import Sigmoid
-from cimtool.training.teacher_file import Kind, Teacher, check_pairs, make_teacher, write_teacher
+from cimtool.training.teacher_file import (
+    LabelKind,
+    Teacher,
+    check_pairs,
+    make_teacher,
+    write_teacher,
+)
 
 if TYPE_CHECKING:
     from cimtool.loading.source import Projectors
@@ -28,7 +34,7 @@ def teach(
     gaussians: File | Mapping[str, Array] | None,
     pairs: int,
     matched: float,
-    labels: Kind,
+    labels: LabelKind,
     samples: int | None,
     a: float,
     b: float,

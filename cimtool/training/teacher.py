@@ -24,7 +24,7 @@ AT_ONCE = 16
 REPORTED = 1 << 14
 
 COLUMNS = ("ed", "vd", "log_p", "log_1mp", "standard_error")
-"""What is computed for each pair, in the order of `Labels`."""
+"""Values of each pair, in the order of `Labels`."""
 
 Rows = tuple[IntArray, IntArray]
 """The text row and the video row of each pair, both [n]."""
@@ -32,7 +32,7 @@ Rows = tuple[IntArray, IntArray]
 
 @dataclass(frozen=True)
 class Sigmoid:
-    """What the teacher computes: `E[sigmoid(b - a D)]` from `K` samples a side.
+    """The teacher's probability `E[sigmoid(b - a D)]`, from `K` samples a side.
 
     Raises CimError where a is not above 0, a or b is not finite, or K is below 2: one sample has no
     standard error.

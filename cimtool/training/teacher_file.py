@@ -14,16 +14,16 @@ from scipy.special import log_expit, logit
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import CimError, naming
 from cimtool.base.files import replace_files
-from cimtool.base.named import nearest, unknown
+from cimtool.base.named import unknown
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import require_suffix
-from cimtool.loading.npy import npz_names, read_npz
+from cimtool.loading.npy import missing_array, npz_names, read_npz
 from cimtool.training.items import Items
 from cimtool.training.options import whole
 from cimtool.training.teacher import Labels, Sigmoid, exact_labels, monte_carlo_labels
 
-Kind = Literal["mc", "exact"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+LabelKind = Literal["mc", "exact"]
+LABEL_KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
 
 COLUMNS = ("ed", "vd", "y", "log_p", "log_1mp", "standard_error", "text", "video", "matched")
 """Arrays of a teacher's file that have a value a pair, [n]."""
@@ -32,7 +32,7 @@ NUMBERS = ("a", "b", "scale_ed", "scale_vd")
 INTEGERS = ("K", "seed")
 
 LOG_TOLERANCE = 1e-4
-"""How far log_p, log_1mp and y may contradict each other before a file is refused."""
+"""Tolerance within which log_p, log_1mp and y of a file must agree."""
 
 CLIP = 1.05e-6
 """A probability this near 0 or 1 counts as clipped: at 1e-6, as float32 may have rounded it."""
@@ -50,7 +50,7 @@ class Teacher:
     """
 
     labels: Labels
-    kind: Kind | None = None
+    kind: LabelKind | None = None
     a: float | None = None
     b: float | None = None
     K: int | None = None
@@ -78,7 +78,7 @@ def check_pairs(pairs: int, matched: float, seed: int) -> None:
 
 
 def make_teacher(
-    items: Items, pairs: int, matched: float, kind: Kind, sigmoid: Sigmoid, seed: int = 0,
+    items: Items, pairs: int, matched: float, kind: LabelKind, sigmoid: Sigmoid, seed: int = 0,
     say: Say = silent,
 ) -> Teacher:  # fmt: skip
     """Draw `pairs` pairs of items, a share `matched` of them right ones, and label them.
@@ -87,8 +87,8 @@ def make_teacher(
     statistics or labels are not finite, or whose exact probability is not reached.
     """
     check_pairs(pairs, matched, seed)
-    if kind not in KINDS:
-        raise unknown("labels", kind, KINDS)
+    if kind not in LABEL_KINDS:
+        raise unknown("labels", kind, LABEL_KINDS)
     text, video = items.text, items.video
     rows = items.drawn(pairs, matched, seed)
     say(f"labelling {pairs:,} pairs of {len(text)} texts and {len(video)} videos")
@@ -139,13 +139,9 @@ def read_teacher(path: Path) -> Teacher:
     where = str(path)
     require_suffix(path, "a teacher", (".npz",))
     values = read_npz(path, (*COLUMNS, *NUMBERS, *INTEGERS, "labels"))
-    held = npz_names(path)
     for name in ("ed", "vd", "y"):
         if name not in values:
-            raise CimError(
-                f"{where}: {name} is missing; it holds {', '.join(held[:8]) or 'nothing'}"
-                f"{nearest(name, held)}"
-            )
+            raise missing_array(where, name, npz_names(path))
     columns = {name: _column(values[name], where, name) for name in COLUMNS if name in values}
     for name, column in columns.items():
         if len(column) != len(columns["ed"]):
@@ -160,7 +156,7 @@ def read_teacher(path: Path) -> Teacher:
     kind = str(values.get("labels", ""))
     return Teacher(
         labels.of(kept),
-        kind=kind if kind in KINDS else None,
+        kind=kind if kind in LABEL_KINDS else None,
         a=numbers.get("a"),
         b=numbers.get("b"),
         K=_integer(values, where, "K") or None,
@@ -227,7 +223,7 @@ def _rows(
 
 
 def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:
-    """Whether nothing but `y` is there to tell, and all of it lies in [0, 1]."""
+    """True where a file has no log-probabilities and all of `y` lies in [0, 1]."""
     if "log_p" in columns:
         return False
     y = columns["y"]

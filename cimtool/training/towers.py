@@ -26,6 +26,11 @@ class Encoded(NamedTuple):
             raise CimError("the model has no variance; expected one that has")
         return self.mu, self.logvar
 
+    @property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Means and variances [n, d]; points have none, so 0."""
+        return self.mu, torch.zeros_like(self.mu) if self.logvar is None else self.logvar.exp()
+
     def double(self) -> Encoded:
         """The same numbers in float64."""
         return Encoded(self.mu.double(), None if self.logvar is None else self.logvar.double())

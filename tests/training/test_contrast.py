@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from cimtool.training.contrast import info_nce, variance_regulariser
+from cimtool.training.towers import Encoded
 
 
 def gaussians(seed: int, rows: int, width: int) -> tuple[Tensor, Tensor]:
@@ -30,11 +31,10 @@ def test_variance_regulariser_is_the_written_formula_and_zero_at_the_prior() -> 
     mu_v, s_v = gaussians(6, 4, 7)
     total = (mu_t**2 + s_t - s_t.log() + mu_v**2 + s_v - s_v.log()).sum() - 2 * 4 * 7
     expected = 0.001 / (2 * 4 * 7) * total
-    torch.testing.assert_close(
-        variance_regulariser(mu_t, s_t.log(), mu_v, s_v.log(), 0.001), expected
-    )
-    prior = torch.zeros(4, 7)
-    assert variance_regulariser(prior, prior, prior, prior, 1.0).item() == pytest.approx(0.0)
+    text, video = Encoded(mu_t, s_t.log()), Encoded(mu_v, s_v.log())
+    torch.testing.assert_close(variance_regulariser(text, video, 0.001), expected)
+    prior = Encoded(torch.zeros(4, 7), torch.zeros(4, 7))
+    assert variance_regulariser(prior, prior, 1.0).item() == pytest.approx(0.0)
 
 
 def test_a_video_of_several_texts_is_no_wrong_item_of_theirs() -> None:

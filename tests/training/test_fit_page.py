@@ -12,6 +12,7 @@ from playwright.sync_api import Page
 
 from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import read_polynomial
+from cimtool.training.fit import Fit, fit_teacher
 from cimtool.training.fit_page import (
     DRAWN,
     error_table,
@@ -20,7 +21,6 @@ from cimtool.training.fit_page import (
     headline,
     write_fit,
 )
-from cimtool.training.fit_teacher import Fit, fit_teacher
 from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
 

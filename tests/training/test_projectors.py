@@ -22,11 +22,10 @@ from cimtool.base.progress import silent
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.history import Means
+from cimtool.training.history import Means, recalls_of
 from cimtool.training.job import TrainingOptions, make_job
 from cimtool.training.loss import Batch, Objective, Terms
 from cimtool.training.projectors import ProjectorRun, ProjectorTraining
-from cimtool.training.recalls import recalls_of
 from cimtool.training.towers import Encoded
 from cimtool.training.trainer import Diverged, Trainer, seeded
 

@@ -9,9 +9,9 @@ from cimtool.loading.polynomial import parse_polynomial
 from cimtool.reference.statistics import Gaussians, pair_statistics
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band
-from cimtool.training.fit import polynomial_text
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.pairs import Pairs
+from cimtool.training.ridge import polynomial_text
 from cimtool.training.surrogate import Surrogate, measured_band, read_surrogate, surrogate_of
 
 POLY = Polynomial(1, (-0.1, 0.005), 0.5, 32.0, 4.0, True, 0.1, 0.0, 10)

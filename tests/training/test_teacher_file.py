@@ -16,7 +16,7 @@ from cimtool.training.items import Items, gaussian_items
 from cimtool.training.teacher import Sigmoid
 from cimtool.training.teacher_file import (
     COLUMNS,
-    Kind,
+    LabelKind,
     Teacher,
     make_teacher,
     read_teacher,
@@ -34,12 +34,12 @@ def items() -> Items:
     return replace(gaussian_items(given), right=np.arange(20)[::-1], scale_ed=12.0, scale_vd=144.0)
 
 
-def made(items: Items, kind: Kind = "mc", seed: int = 7, matched: float = 0.5) -> Teacher:
+def made(items: Items, kind: LabelKind = "mc", seed: int = 7, matched: float = 0.5) -> Teacher:
     return make_teacher(items, 60, matched, kind, Sigmoid(0.2, 1.5, 4), seed)
 
 
 @pytest.mark.parametrize("kind", ["mc", "exact"])
-def test_a_written_teacher_reads_back(items: Items, kind: Kind, tmp_path: Path) -> None:
+def test_a_written_teacher_reads_back(items: Items, kind: LabelKind, tmp_path: Path) -> None:
     teacher = made(items, kind)
     write_teacher(teacher, tmp_path / "t.npz")
     found = read_teacher(tmp_path / "t.npz")
@@ -203,7 +203,7 @@ def test_numbers_out_of_range_are_refused(
     ],
 )
 def test_an_overflow_is_one_sentence_of_file_and_rows(
-    kind: Kind, size: float, sentence: str, items: Items
+    kind: LabelKind, size: float, sentence: str, items: Items
 ) -> None:
     mu, s = items.text.mu.copy(), items.text.s.copy()
     mu[3] *= size

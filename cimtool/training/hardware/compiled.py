@@ -17,7 +17,7 @@ from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.noise import layer_errors
-from cimtool.training.hardware.plan import Errors, GraphPlan, plan_graph
+from cimtool.training.hardware.plan import GraphPlan, LayerErrors, plan_graph
 
 Weights = Mapping[str, tuple[Array, Array]]
 """Weights [N, K] and biases [N] of a graph's layers, by node."""
@@ -57,7 +57,7 @@ class Compiler:
         }
         return Compiled(last, plans)
 
-    def _errors(self, layer: str, op: CrossbarMvm) -> Errors:
+    def _errors(self, layer: str, op: CrossbarMvm) -> LayerErrors:
         ratio = self.job.settings.of_layer(layer).on_off_ratio
         return layer_errors(op, self.conditions, ratio)
 

@@ -82,7 +82,7 @@ def fine_tune(
 
 
 def _conditions(target: Target, noise: NoiseOptions | None, seed: int) -> Conditions | None:
-    """What the dies in the loop are drawn from; None without noise."""
+    """The conditions of the dies in the loop; None without noise."""
     if noise is None:
         return None
     model = noise_of(target, noise.model)

@@ -1,4 +1,4 @@
-"""What a noise model makes of integer weights and of their sums, as moments to draw from."""
+"""Errors of integer weights and of their sums under a noise model, as moments to draw from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Devices, Die
 from cimtool.hardware.stored import StoredWeights
 from cimtool.simulation.die_program import Conditions
-from cimtool.training.hardware.plan import PERFECT, Errors, tensor
+from cimtool.training.hardware.plan import PERFECT, LayerErrors, tensor
 
 SAMPLES = 4096
 """Devices that are drawn for each digit to know their mean error and its variance."""
@@ -18,8 +18,8 @@ SAMPLES = 4096
 
 def layer_errors(
     op: CrossbarMvm, conditions: Conditions | None, on_off_ratio: float | None
-) -> Errors:
-    """How a layer errs: its converters alone, or on dies of the conditions its cells as well.
+) -> LayerErrors:
+    """Errors of a layer: of its converters alone, or on dies of the conditions of its cells too.
 
     Programming, drift, 1/f and read noise are drawn as independent normal errors of each weight;
     stuck cells, wires and converters' own errors are not. A conversion rounds by an error of
@@ -27,12 +27,12 @@ def layer_errors(
     """
     steps = op.steps
     if conditions is None:
-        return PERFECT if op.exact else Errors(None, _rounding(op, steps))
+        return PERFECT if op.exact else LayerErrors(None, _rounding(op, steps))
     if op.crossbar.law is not None:
         steps = tuple(step or 0 for step in steps)  # a lossless converter rounds noise
     mean, variance = _digit_errors(conditions, op.crossbar, on_off_ratio)
     off, spread = _weight_errors(op.stored, mean, variance)
-    return Errors((tensor(off.T), tensor(spread.T)), _rounding(op, steps))
+    return LayerErrors((tensor(off.T), tensor(spread.T)), _rounding(op, steps))
 
 
 def _digit_errors(

@@ -16,7 +16,7 @@ from cimtool.loading.model import Model
 
 
 def tensor_keys(model: Model, file: str) -> dict[str, dict[str, TensorKeys]]:
-    """Where the checkpoint `file` of a model holds each layer, by modality and node.
+    """The tensors of the checkpoint `file` that a model's layers are, by modality and node.
 
     Raises CimError for a layer that is not one tensor of the file.
     """

@@ -1,4 +1,4 @@
-"""What a compilation decided, in the form in which training repeats it on changing weights."""
+"""The decisions of a compilation, as training repeats them on changing weights."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from cimtool.training.hardware.straight_through import Rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Errors:
-    """How a layer's arrays err, in units of integer weights and of their sums.
+class LayerErrors:
+    """Errors of a layer's arrays, in units of integer weights and of their sums.
 
     `weights` are the mean and the deviation [N, K] of each weight's error, None on perfect arrays;
     `sums` is the deviation of each sum's.
@@ -33,14 +33,14 @@ class Errors:
     sums: float
 
 
-PERFECT = Errors(None, 0.0)
-ErrorsOf = Callable[[str, CrossbarMvm], Errors]
+PERFECT = LayerErrors(None, 0.0)
+LayerErrorsOf = Callable[[str, CrossbarMvm], LayerErrors]
 """The errors of the layer of a name, as it lies on crossbars."""
 
 
 @dataclass(frozen=True, eq=False)
 class LayerPlan:
-    """How a layer is deployed: trained weights times `gain` [N, 1], biases times it plus `offset`.
+    """A layer as deployed: trained weights times `gain` [N, 1], biases times it plus `offset`.
 
     That is batch normalisation, the common mean and bias correction; `largest` is the largest
     integer weight.
@@ -49,7 +49,7 @@ class LayerPlan:
     gain: Tensor
     offset: Tensor
     largest: int
-    errors: Errors
+    errors: LayerErrors
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class GraphPlan:
 
 
 def plan_graph(
-    stages: Mapping[str, Stage], name: str, settings: Settings, errors_of: ErrorsOf
+    stages: Mapping[str, Stage], name: str, settings: Settings, errors_of: LayerErrorsOf
 ) -> GraphPlan:
     """The plan of one graph (`text`, `video` or `score`) from all stages of a compilation."""
     trained, lowered, quantized = (
@@ -89,7 +89,7 @@ def _rounding(quantized: Graph, name: str) -> Rounding:
     return Rounding(op.lo, op.hi, tensor(op.scale), isinstance(op, Quantize))
 
 
-def _layer(trained: Graph, name: str, rounded: Mvm, largest: int, errors: Errors) -> LayerPlan:
+def _layer(trained: Graph, name: str, rounded: Mvm, largest: int, errors: LayerErrors) -> LayerPlan:
     before, gain = trained.by_name[name].op, folded_gain(trained, name)
     assert isinstance(before, Mvm)
     assert rounded.scale is not None
@@ -99,7 +99,7 @@ def _layer(trained: Graph, name: str, rounded: Mvm, largest: int, errors: Errors
 
 
 def folded_gain(trained: Graph, name: str) -> Array:
-    """What folding multiplies each output [N] of a layer by: its batch normalisation, else 1."""
+    """Factor [N] by which folding multiplies each output of a layer: its BatchNorm's, else 1."""
     readers = [node.op for node in trained.nodes if name in node.inputs]
     layer = trained.by_name[name].op
     assert isinstance(layer, Mvm)

@@ -16,7 +16,7 @@ def rounded(x: Tensor, half_even: bool = False) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Rounding:
-    """How a value is stored: integers from `lo` to `hi` of `scale` (a scalar or one a channel).
+    """The format of a stored value: integers from `lo` to `hi` of `scale` (one, or one a channel).
 
     A value beyond the limits is clipped and has no gradient.
     """

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import ArgumentError, CimError
@@ -19,7 +20,6 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.compiled import Compiled, Compiler, Weights, rmse
 from cimtool.training.hardware.forward import forward
-from cimtool.training.hardware.objective import distillation
 from cimtool.training.hardware.page import CompiledEpoch, fine_tuning_page
 from cimtool.training.hardware.parameters import with_tensors
 from cimtool.training.hardware.plan import tensor
@@ -154,6 +154,24 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
             for modality, rows in zip(MODALITIES, (text, video), strict=True)
         )
         return self.teacher.score(queries, items)
+
+
+def distillation(logits: Tensor, wanted: Tensor) -> Tensor:
+    """Return how far logits [n, m] are from those wanted, as the sum of two parts.
+
+    log(1 + e / v), e the mean square difference and v the variance of all logits wanted; and the
+    divergence in nats of the softmax over a text's videos from the one wanted, plus that over a
+    video's texts, each a mean. The logarithm keeps an error that all logits share, which ranks
+    nothing and may be many times their spread, from outweighing the rankings.
+    """
+    squares = functional.mse_loss(logits, wanted) / wanted.var(correction=0)
+    ways = (logits, wanted), (logits.T, wanted.T)
+    return torch.log1p(squares) + sum((_divergence(*way) for way in ways), torch.zeros(()))
+
+
+def _divergence(logits: Tensor, wanted: Tensor) -> Tensor:
+    found, target = (x.log_softmax(dim=1) for x in (logits, wanted))
+    return functional.kl_div(found, target, reduction="batchmean", log_target=True)
 
 
 def split_rows(data: Embeddings, rng: np.random.Generator) -> tuple[IntArray, IntArray, IntArray]:

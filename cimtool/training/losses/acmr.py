@@ -9,6 +9,7 @@ minimises L_adv; through a reversed gradient the projectors maximise it, so one 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,7 +23,6 @@ from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
 from cimtool.training.optimisation import Optimisation
 from cimtool.training.options import not_negative, positive
 from cimtool.training.pairwise import all_pairs_ed
-from cimtool.training.reversal import reverse_gradient, rising_strength
 from cimtool.training.towers import Encoded
 
 TINY = 1e-12
@@ -57,7 +57,7 @@ class Acmr(Loss, name="acmr"):
         not_negative(self, "alpha", "beta", "regularisation", "wrong", "reversal")
 
     def deployed(self) -> Mapping[str, Any]:
-        """What it ranks by is the distance of points."""
+        """The head that ranks by the distance of points."""
         return {"head": "euclidean"}
 
     def objective(self, task: Task) -> Objective:
@@ -115,6 +115,22 @@ class _AcmrObjective(Objective):
     def _strength(self) -> float:
         progress = min(1.0, self.steps.item() / self.options.ramp)
         return self.options.reversal * rising_strength(progress)
+
+
+def reverse_gradient(x: Tensor, strength: float) -> Tensor:
+    """Return `x` as it is; its gradient comes back times `-strength`."""
+    unchanged = x.view_as(x)
+    if unchanged.requires_grad:
+        unchanged.register_hook(lambda g: -strength * g)  # type: ignore[no-untyped-call]
+    return unchanged
+
+
+def rising_strength(progress: float) -> float:
+    """`2 / (1 + exp(-10 p)) - 1`, from 0 at p = 0 to nearly 1 at p = 1 (Ganin and Lempitsky 2015).
+
+    A classifier that has learnt nothing yet has nothing to hide from.
+    """
+    return 2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0
 
 
 def invariance(text: Tensor, video: Tensor, labels: Tensor, margin: float, wrong: float) -> Tensor:

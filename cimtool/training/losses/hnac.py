@@ -5,45 +5,35 @@ A caption that fits another video as well is no wrong answer; the loss presses i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from cimtool.base.errors import CimError
 from cimtool.training.contrast import info_nce
-from cimtool.training.cosine import HEAD, CosineObjective
-from cimtool.training.loss import Loss, Objective, Task
-from cimtool.training.optimisation import Optimisation
+from cimtool.training.cosine import CosineObjective
+from cimtool.training.loss import Objective, Task
+from cimtool.training.losses.clip import Clip
 from cimtool.training.options import positive
 
 
 @dataclass(frozen=True)
-class Hnac(Loss, name="hnac"):
+class Hnac(Clip, name="hnac"):
     """`-log(e^(c_ii/tau) / (e^(c_ii/tau) + sum_j w_ij e^(c_ij/tau)))`, the mean of both ways.
 
     A wrong pair of cosine c weighs `w = 1 - share sigmoid(slope c)`, through which no gradient
     goes; the right pair is not weighted.
     """
 
-    optimisation: ClassVar[Optimisation] = Optimisation(
-        epochs=20, batch=64, learning_rate=2e-5, weight_decay=0.02
-    )
-
-    tau: float = 0.07
     share: float = 0.5
     slope: float = 5.0
 
     def __post_init__(self) -> None:
-        positive(self, "tau", "slope")
+        super().__post_init__()
+        positive(self, "slope")
         if not 0 <= self.share < 1:
             raise CimError(f"loss.share is {self.share:g}; expected 0 or more, and below 1")
-
-    def deployed(self) -> Mapping[str, Any]:
-        """The head that ranks as the loss does."""
-        return HEAD
 
     def objective(self, task: Task) -> Objective:
         """Return the objective, which has no parameters."""

@@ -44,15 +44,9 @@ class _InfoNceObjective(Objective):
         self.options = options
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
-        logits = self.scores(text, video)
-        gaussians = *text.gaussian, *video.gaussian
-        return Terms(
-            {
-                "info_nce": info_nce(logits, self.options.tau, batch.items),
-                "variance": variance_regulariser(*gaussians, self.options.variance),
-            }
-        )
+        contrast = info_nce(self.scores(text, video), self.options.tau, batch.items)
+        regulariser = variance_regulariser(text, video, self.options.variance)
+        return Terms({"info_nce": contrast, "variance": regulariser})
 
     def scores(self, text: Encoded, video: Encoded) -> Tensor:
-        (mu_t, logvar_t), (mu_v, logvar_v) = text.gaussian, video.gaussian
-        return -self.options.a * all_pairs_ed(mu_t, logvar_t.exp(), mu_v, logvar_v.exp())
+        return -self.options.a * all_pairs_ed(*text.moments, *video.moments)

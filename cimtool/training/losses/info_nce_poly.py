@@ -53,11 +53,9 @@ class _PolynomialObjective(Objective):
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
         logits, outside = self.polynomial(*_statistics(text, video))
-        gaussians = *text.gaussian, *video.gaussian
-        terms = {
-            "info_nce": info_nce(logits, self.options.tau, batch.items),
-            "variance": variance_regulariser(*gaussians, self.options.variance),
-        }
+        contrast = info_nce(logits, self.options.tau, batch.items)
+        regulariser = variance_regulariser(text, video, self.options.variance)
+        terms = {"info_nce": contrast, "variance": regulariser}
         return Terms(terms, {"outside": outside.float().mean()})
 
     def scores(self, text: Encoded, video: Encoded) -> Tensor:
@@ -71,6 +69,5 @@ class _PolynomialObjective(Objective):
 
 def _statistics(text: Encoded, video: Encoded) -> tuple[Tensor, Tensor]:
     """ed and vd of all pairs, both [n, m]."""
-    (mu_t, logvar_t), (mu_v, logvar_v) = text.gaussian, video.gaussian
-    pairs = mu_t, logvar_t.exp(), mu_v, logvar_v.exp()
+    pairs = *text.moments, *video.moments
     return all_pairs_ed(*pairs), all_pairs_vd(*pairs)

@@ -68,7 +68,7 @@ class CrossAttentionModel(Model, name="cross-attention"):
         positive(self, "heads")
 
     def deployed(self) -> Mapping[str, Any]:
-        """Whether contexts were partners, of which the layout warns."""
+        """The flag for partners as contexts, of which the layout warns."""
         return {"paired": self.paired}
 
     def build(self, text: int, video: int) -> TwoTower:

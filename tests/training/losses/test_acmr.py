@@ -11,8 +11,7 @@ from torch import nn
 import cimtool
 from cimtool.base.errors import CimError
 from cimtool.training.loss import Batch, Objective, Task
-from cimtool.training.losses.acmr import Acmr, invariance
-from cimtool.training.reversal import rising_strength
+from cimtool.training.losses.acmr import Acmr, invariance, rising_strength
 from cimtool.training.towers import Encoded
 
 N, D, CLASSES = 9, 4, 3

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from cimtool.training.reversal import reverse_gradient, rising_strength
+from cimtool.training.losses.acmr import reverse_gradient, rising_strength
 
 
 def test_values_pass_and_gradients_turn_round() -> None:
