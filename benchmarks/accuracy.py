@@ -30,7 +30,7 @@ from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.saved import BEST
 from cimtool.training.teacher_file import Teacher
-from cimtool.verification.drift import Row, Table, truth_of
+from cimtool.verification.drift import DriftTable, StageRow, truth_of
 from cimtool.verification.headline import points_text
 
 TARGET = "isaac-rram-128"
@@ -180,7 +180,7 @@ def measured(case: Case) -> Iterator[dict[str, Any]]:
     inputs = {"text": pairs.text, "video": pairs.image}
     features = {m: stages["trained"].encode(m, x) for m, x in inputs.items()}
     items = [Gaussians(own["mu"], own["s"]) for own in features.values()]
-    table = Table(
+    table = DriftTable(
         truth_of(pairs.right, None, len(pairs.image)), exact(*items, model.a, model.b).logit
     )
     table.add_reference("exact")
@@ -193,7 +193,7 @@ def measured(case: Case) -> Iterator[dict[str, Any]]:
         yield row(case, one)
 
 
-def row(case: Case, one: Row) -> dict[str, Any]:
+def row(case: Case, one: StageRow) -> dict[str, Any]:
     """What one way to score loses against the exact reference."""
     drift, found, lost = one.drift, one.retrieval, one.losses["r1_loss"]
     assert drift is not None

@@ -49,7 +49,7 @@ def figures(folder: Path, seed: int, epochs: int) -> dict[str, tuple[float, floa
             )
             # Some images of the set stand in both parts.
             report = cimtool.verify(bundle.folder, test, allow_calibration_rows=True)
-            differing = sum(one.differing for one in report.bits)
+            differing = sum(one.differing for one in report.checks.bits)
             if differing:
                 raise SystemExit(f"{target}: {differing} values differ")
             found[target] = both_ways(cimtool.load(bundle.folder).scores(test), labels)

@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 
 import cimtool
 from cimtool.emit.runtime import Session
-from cimtool.verification.bits import compare_implementations
+from cimtool.verification.bits import compare_outputs, outputs_of
 
 MODELS = {
     "autoencoder": ("euclidean",),
@@ -50,8 +50,11 @@ def differing(folder: Path, rows: np.ndarray) -> int:
     own = matcher.encode_text(rows), matcher.encode_video(rows)
     other = tuple(Session(folder / f"{name}.onnx").encode(rows) for name in ("text", "video"))
     scores = matcher.score(*own), Session(folder / "score.onnx").score(*other)
-    text, video = zip(own, other, strict=True)
-    counts = compare_implementations("ONNX Runtime", text, video, scores)
+    simulated, onnx = (
+        outputs_of({"text": features[0], "video": features[1]}, logits)
+        for features, logits in zip((own, other), scores, strict=True)
+    )
+    counts = compare_outputs("ONNX Runtime", simulated, onnx)
     return sum(count.differing for count in counts)
 
 

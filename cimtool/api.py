@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cimtool.tuning.knobs import CostName
     from cimtool.tuning.run import Tuned
     from cimtool.verification.compare import Comparison
-    from cimtool.verification.references import Kind
+    from cimtool.verification.references import ReferenceKind
     from cimtool.verification.report import Report
 
 __all__ = (
@@ -160,7 +160,7 @@ def verify(
     bundle: File,
     data: EmbeddingsLike,
     *,
-    reference: Kind = "exact",
+    reference: ReferenceKind = "exact",
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
     max_drift: Mapping[str, float] | None = None,
@@ -199,7 +199,7 @@ def compare(
     bundles: Sequence[File],
     data: EmbeddingsLike,
     *,
-    reference: Kind = "exact",
+    reference: ReferenceKind = "exact",
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
     allow_calibration_rows: bool = False,

@@ -59,7 +59,7 @@ def main(folder: Path) -> None:
     with np.load(test) as held:
         few = {name: held[name][:50] for name in ("rows", "labels")}
     report = cimtool.verify(bundle.folder, few)
-    print(f"values that differ: {sum(one.differing for one in report.bits)}")
+    print(f"values that differ: {sum(one.differing for one in report.checks.bits)}")
 
 
 if __name__ == "__main__":

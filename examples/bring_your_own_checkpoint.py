@@ -84,7 +84,7 @@ def main(folder: Path) -> None:
     report = cimtool.verify(bundle.folder, folder / "evaluation.npz")
     for sentence in report.headline.sentences:
         print(sentence)
-    differing = sum(one.differing for one in report.bits)
+    differing = sum(one.differing for one in report.checks.bits)
     print(f"values that differ between implementations: {differing}")
     print(f"the whole report: {bundle.folder / 'report.html'}")
 

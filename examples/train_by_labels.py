@@ -72,7 +72,7 @@ def main(folder: Path, file: Path) -> None:
         )
         # Some images of the set stand in both parts.
         report = cimtool.verify(bundle.folder, test, allow_calibration_rows=True)
-        differing = sum(one.differing for one in report.bits)
+        differing = sum(one.differing for one in report.checks.bits)
         scores = cimtool.load(bundle.folder).scores(test)
         print(f"{target}: {both_ways(scores, labels)}; values that differ: {differing}")
 

@@ -54,7 +54,7 @@ def main(folder: Path, demo: Path) -> None:
     report = cimtool.verify(bundle.folder, unseen)
     for sentence in report.headline.sentences:
         print(sentence)
-    print(f"values that differ: {sum(one.differing for one in report.bits)}")
+    print(f"values that differ: {sum(one.differing for one in report.checks.bits)}")
 
 
 def newest_demo() -> Path:

@@ -210,7 +210,7 @@ def test_verify_and_compare_take_arrays(small_bundle: Path, small_trunk: DemoFil
     data = arrays(small_trunk.eval)
     found = api.compare([small_bundle, small_bundle], data, samples=4)
     report = api.verify(small_bundle, data, samples=4)
-    assert [one.metrics for one in found.reports] == [report.metrics] * 2
+    assert [one.checks.metrics for one in found.reports] == [report.checks.metrics] * 2
     with pytest.raises(CheckFailed, match="r1_loss is"):
         api.verify(small_bundle, data, samples=4, max_drift={"r1_loss": -1.0})
 
@@ -223,8 +223,8 @@ def test_many_texts_to_one_video(small_bundle: Path, small_trunk: DemoFiles) -> 
         "text_to_image": np.arange(40) // 5,
     }
     report = api.verify(small_bundle, inputs)
-    assert (report.data.texts, report.data.videos) == (40, 8)
-    assert not report.failed
+    assert (report.subject.data.texts, report.subject.data.videos) == (40, 8)
+    assert not report.failures
 
 
 def test_a_checkpoint_takes_its_polynomial_from_a_file(small_trunk: DemoFiles) -> None:

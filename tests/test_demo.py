@@ -139,7 +139,7 @@ def test_the_demo_leaves_a_bundle_scores_and_a_report(
     assert found.bundle == tmp_path / "out" / "demo@isaac-rram-128"
     assert (found.bundle / "report.html").is_file()
     assert found.scores.is_file()
-    assert not found.report.failed
+    assert not found.report.failures
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "demo@isaac-rram-128",
         "demo@isaac-rram-128.scores.npz",

@@ -27,9 +27,9 @@ def compiled(target: str, files: DemoFiles, folder: Path, **choices: object) -> 
 def differing(bundle: Path, files: DemoFiles, folder: Path) -> list[object]:
     report = api.verify(bundle, files.eval, report=folder)
     assert {"ONNX Runtime", "the NumPy reference"} <= {
-        count.implementation for count in report.bits
+        count.implementation for count in report.checks.bits
     }
-    return [count for count in report.bits if count.differing]
+    return [count for count in report.checks.bits if count.differing]
 
 
 @pytest.mark.parametrize("target", target_names())

@@ -103,25 +103,31 @@ def reports(compiled: Compiled) -> dict[str, Report]:
 @each_head
 def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> None:
     report = reports[head]
-    assert not report.failed
-    assert sum(count.differing for count in report.bits) == 0
-    names = [row.stage for row in report.rows]
+    assert not report.failures
+    assert sum(count.differing for count in report.checks.bits) == 0
+    names = [row.stage for row in report.drift.rows]
     if head == "csd":
         assert names[:4] == ["exact", "Monte Carlo (K=10)", "csd", "folded"]
-        assert (report.score, report.reference.name) == ("logit", "exact")
-        assert report.scatter is not None
-        assert report.rows[2].drift is not None
+        assert (report.drift.score, report.drift.reference.name) == ("logit", "exact")
+        assert report.drift.scatter is not None
+        assert report.drift.rows[2].drift is not None
     else:
         surrogate = {"cosine": "cosine", "euclidean": "euclidean score"}[head]
         assert names[:2] == [surrogate, "folded"], "rows that cannot be known are left out"
-        assert (report.score, report.reference.name, report.scatter) == ("score", surrogate, None)
+        assert (report.drift.score, report.drift.reference.name, report.drift.scatter) == (
+            "score",
+            surrogate,
+            None,
+        )
         assert f"(score RMSE) from the float {surrogate}" in report.headline.sentences[0]
         assert report.notes[0] == (
             f'head "{head}" has no sampled score, exact or Monte Carlo, so drift is measured '
             f"against the float {surrogate}"
         )
-    assert "polynomial" not in json.dumps([report.notes, report.headline.sentences, report.advice])
-    statistics = {domain.statistic for domain in report.domains}
+    assert "polynomial" not in json.dumps(
+        [report.notes, report.headline.sentences, report.causes.advice]
+    )
+    statistics = {domain.statistic for domain in report.saturation.domains}
     assert statistics == {"cosine" if head == "cosine" else "ed"}
 
 
@@ -180,9 +186,9 @@ def test_points_compile_and_verify(points: tuple[Path, Path], head: str, tmp_pat
         output=tmp_path / "bundle",
     )  # fmt: skip
     report = api.verify(bundle.folder, rows("trunk", 40, 7), report=tmp_path / "report")
-    assert sum(count.differing for count in report.bits) == 0
+    assert sum(count.differing for count in report.checks.bits) == 0
     page = (tmp_path / "report" / "report.html").read_text("utf-8")
-    assert report.surrogate in page
+    assert report.drift.surrogate in page
     assert "polynomial" not in page
 
 

@@ -17,7 +17,7 @@ from cimtool.hardware.target import target_names
 from cimtool.ir.program import MODALITIES
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.models import Model
-from cimtool.verification.bits import compare_implementations, compare_with_reference, failures
+from cimtool.verification.bits import compare_outputs, count_against_reference, failures, outputs_of
 
 WIDTH, ROWS, CLASSES = 12, 96, 4
 ONE_MODALITY = ("autoencoder", "variational-autoencoder")
@@ -104,9 +104,9 @@ def test_no_value_differs(model: str, target: str, trained: Trained) -> None:
     files = onnx_files(program, compilation.stages[1].program)
     text, video = (Session(files[f"{m}.onnx"]).encode(rows[m]) for m in MODALITIES)
     scores = Session(files["score.onnx"]).score(text, video)
-    counts = compare_implementations(
-        "ONNX Runtime", (features["text"], text), (features["video"], video), (logits, scores)
-    )
-    counts += compare_with_reference(program, rows, features, logits)
+    simulated = outputs_of(features, logits)
+    found = outputs_of({"text": text, "video": video}, scores)
+    counts = compare_outputs("ONNX Runtime", simulated, found)
+    counts += count_against_reference(program, rows, simulated)
     assert failures(counts) == ()
     assert sum(count.compared for count in counts) > ROWS * ROWS

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.montecarlo import MonteCarlo
-from cimtool.costs.totals import Cost, Quantity
+from cimtool.costs.totals import Cost
 from cimtool.hardware.placement import Layout
 from cimtool.report.formats import (
+    AREAS,
     ENERGIES,
     NOT_GIVEN,
     TIMES,
     counted,
     coverage,
-    scaled,
     whole,
 )
-from cimtool.report.table import Column, Table, make_table
+from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.report.terminal import table_text
 
-
-def quantity_text(quantity: Quantity, text: Callable[[float], str]) -> str:
-    """A quantity with `>` before a lower bound, or "not given"."""
-    if quantity.value is None:
-        return NOT_GIVEN
-    return f"{'> ' if quantity.lower_bound else ''}{text(quantity.value)}"
-
-
-def time_text(quantity: Quantity) -> str:
-    """A quantity in ns."""
-    return quantity_text(quantity, lambda value: scaled(value, TIMES))
-
-
-def energy_text(quantity: Quantity) -> str:
-    """A quantity in pJ."""
-    return quantity_text(quantity, lambda value: scaled(value, ENERGIES))
+Facts = Iterator[tuple[str, str]]
+"""Names and what they are."""
 
 
 def estimate_text(found: Estimate, name: str) -> str:
@@ -72,25 +58,25 @@ def layer_table(found: Estimate) -> Table:
         Column("cycles", whole),
         Column("conversions", whole),
         Column("latency", whole),
-        Column("energy", whole),
+        Column("energy", whole, "> marks a lower bound: some of its parts have no figure"),
     )
     costs = found.layers
     rows = [
         (
             one.layer,
-            f"{one.rows} x {one.columns}",
-            one.arrays if one.shares is None else "shared",
+            Cell(f"{one.rows} x {one.columns}", one.macs),
+            one.arrays if one.shares is None else Cell("shared", 0),
             one.utilisation,
             cost.macs,
             cost.drive_cycles,
             cost.conversions,
-            time_text(cost.latency),
-            energy_text(cost.energy),
+            cost.latency.cell(TIMES),
+            cost.energy.cell(ENERGIES),
         )
         for one in found.placements
         for cost in [costs[one.layer]]
     ]
-    return make_table("Layers", columns, rows)
+    return make_table("One product of each layer", columns, rows)
 
 
 def layout_lines(plan: Layout) -> list[str]:
@@ -117,8 +103,61 @@ def layout_lines(plan: Layout) -> list[str]:
     return lines
 
 
+def fit_sentence(plan: Layout) -> str:
+    """Whether a program fits on a chip, on several, or in rounds on one."""
+    arrays, on_chip = counted(plan.arrays, "array"), plan.chip.arrays
+    if plan.chips is None or on_chip is None:
+        return arrays
+    if not plan.resident:
+        return f"In rounds: {counted(plan.loads, 'load')} of one chip"
+    if plan.chips == 1:
+        return f"On one chip: {arrays} of {on_chip:,}"
+    return f"On {counted(plan.chips, 'chip')} of {counted(on_chip, 'array')}"
+
+
+def fit_facts(plan: Layout) -> Facts:
+    """How much of chips is filled, or how often one is loaded, and the macros and cores."""
+    if plan.chips_filled is None or plan.chips is None:
+        yield "chips", f"{NOT_GIVEN}: the target does not say how large one is"
+    elif plan.resident:
+        filled = plan.chips_filled / plan.chips
+        yield "chips filled", f"{filled:.1%} ({plan.chips_filled:.4g} of a chip)"
+    else:
+        yield "a chip holds", f"1/{plan.chips_filled:.4g} of the weights"
+        loads = [f"{graph} {count:,}" for graph, count in plan.rounds.items()]
+        yield "loads an inference", ", ".join(loads)
+    yield "in", f"{counted(plan.macros, 'macro')}, {counted(plan.cores, 'core')}"
+
+
+def use_facts(found: Estimate) -> Facts:
+    """The cells of its arrays that a program uses, where they are, and their area."""
+    stored = [place for place in found.placements if place.shares is None]
+    cells = sum(place.arrays * place.cells_per_array for place in stored)
+    used = sum(place.cells for place in stored) / cells if cells else 0.0
+    yield "cells used", f"{used:.1%} of those in its arrays"
+    yield from fit_facts(found.layout)
+    yield "area", found.area.text(AREAS)
+
+
+def query_facts(found: Estimate, query: Cost) -> Facts:
+    """The gallery, how much of a query's energy is known, its conversions, the operating point."""
+    point = found.rates.point
+    yield "gallery", counted(found.gallery or 0, "item")
+    yield "energy known for", f"{coverage(query.coverage)} of its operations"
+    yield "conversions", f"{query.conversions:,}"
+    yield "operating point", NOT_GIVEN if point is None else point.name
+
+
+def missing_sentences(query: Cost) -> Iterator[str]:
+    """What the energy and the latency of a query leave out."""
+    missing: dict[tuple[str, ...], list[str]] = {}
+    for name, quantity in (("energy", query.energy), ("latency", query.latency)):
+        missing.setdefault(quantity.missing, []).append(name)
+    return (f"{' and '.join(of)}: without {', '.join(p)}" for p, of in missing.items() if p)
+
+
 def _area_line(found: Estimate) -> str:
-    area = quantity_text(found.area, lambda value: f"{value:.4g} mm2")
+    area = found.area.text(AREAS)
     if found.area.value is not None and found.area.lower_bound:
         area += f" (a lower bound: without {', '.join(found.area.missing)})"
     return f"area: {area}"
@@ -135,7 +174,7 @@ def totals(found: Estimate) -> dict[str, Cost]:
 def total_table(found: Estimate) -> Table:
     """The operations, time and energy of a text, a video and a query."""
     costs = totals(found)
-    rows: dict[str, Callable[[Cost], str | int]] = {
+    rows: dict[str, Callable[[Cost], Content]] = {
         "MACs in arrays": lambda c: c.macs,
         "drive cycles": lambda c: c.drive_cycles,
         "conversions": lambda c: c.conversions,
@@ -144,14 +183,14 @@ def total_table(found: Estimate) -> Table:
         "digital additions": lambda c: c.digital.additions,
         "digital shifts, limits": lambda c: c.digital.shifts + c.digital.limits,
         "cells written": lambda c: c.cells_written,
-        "latency": lambda c: time_text(c.latency),
-        "energy": lambda c: energy_text(c.energy),
+        "latency": lambda c: c.latency.cell(TIMES),
+        "energy": lambda c: c.energy.cell(ENERGIES),
         "energy known for": lambda c: f"{coverage(c.coverage)} of operations",
         "this energy is": _standing,
     }
     columns = [Column(""), *(Column(name, whole) for name in costs)]
     contents = [(name, *map(figure, costs.values())) for name, figure in rows.items()]
-    return make_table("Totals", columns, contents)
+    return make_table("Totals of a text, a video and a query", columns, contents, sortable=False)
 
 
 def _standing(cost: Cost) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from cimtool.costs.operations import Operations
+from cimtool.report.formats import NOT_GIVEN, Units, scaled
+from cimtool.report.table import Cell
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,16 @@ class Quantity:
     def lower_bound(self) -> bool:
         """Whether parts are missing."""
         return bool(self.missing)
+
+    def text(self, units: Units) -> str:
+        """The sum in one of `units`, `>` before a lower bound, or "not given"."""
+        if self.value is None:
+            return NOT_GIVEN
+        return f"{'> ' if self.lower_bound else ''}{scaled(self.value, units)}"
+
+    def cell(self, units: Units) -> Cell:
+        """The same in a table."""
+        return Cell(self.text(units), math.nan if self.value is None else self.value)
 
     def __add__(self, other: Quantity) -> Quantity:
         known = [q.value for q in (self, other) if q.value is not None]

@@ -36,7 +36,7 @@ from cimtool.ir.program import MODALITIES, Graph, Program, check, features_of
 from cimtool.loading.data import EmbeddingsLike, file_of, read_rows
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.pipeline import Stage
-from cimtool.reference.metrics import Against
+from cimtool.reference.metrics import ReferenceScores
 from cimtool.simulation.simulator import Features, Simulator
 
 DEFAULT_SHORTLIST = 100
@@ -255,7 +255,9 @@ def _accuracy(
         return Accuracy(len(exact), None, None, *held)
     scores = programmed.score(queries)
     rmse = float(np.sqrt(np.mean((scores - exact) ** 2)))
-    return Accuracy(len(exact), rmse, float(Against(exact).same_best(scores)[0].mean()), None, None)
+    return Accuracy(
+        len(exact), rmse, float(ReferenceScores(exact).same_best(scores)[0].mean()), None, None
+    )
 
 
 def recall(

@@ -14,7 +14,6 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say
 from cimtool.evaluation.ranking import check_truth, found_by_label, found_by_pairs
 from cimtool.evaluation.subjects import Subject
-from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change, Interval, Samples
 from cimtool.reference.metrics import common_mean, settle
 from cimtool.reference.queries import (
@@ -28,9 +27,9 @@ from cimtool.reference.queries import (
 from cimtool.report.formats import numbered
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import GAP_DECIMALS
-from cimtool.verification.evaluate import encode, real_means
+from cimtool.verification.notes import all_equal, few_queries, unused_labels
 from cimtool.verification.references import trained_features, within_float64
-from cimtool.verification.run import all_equal, few_queries
+from cimtool.verification.stages import encode, real_means
 
 FORMAT_VERSION = 1
 
@@ -120,7 +119,7 @@ def evaluate_subjects(
         resamples,
         seed,
         _scores(names, subjects, found, clusters, resamples, seed),
-        (*notes, *few_queries(*counts), *_without_labels(data, found[0])),
+        (*notes, *few_queries(*counts), *unused_labels(data, "precision" in found[0].text)),
     )
 
 
@@ -209,13 +208,6 @@ def _differences(found: Uncertainty) -> dict[str, Change]:
             flipped = Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
             result[name] = loss if "_rank_" in name else flipped
     return result
-
-
-def _without_labels(data: Embeddings, queries: Queries) -> list[str]:
-    """A sentence where labels are known and are no use."""
-    if data.labels is None or "precision" in queries.text:
-        return []
-    return ["mAP is left out: texts of one video have different labels"]
 
 
 def _count(ranks: FloatArray) -> int:

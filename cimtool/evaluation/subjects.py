@@ -45,7 +45,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Untouched:
+class IdentityTower:
     """The tower of embeddings that nothing projects: `mu` is the row."""
 
     width: int
@@ -122,7 +122,7 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
                 key,
             )
     made = kind()
-    program = assemble(Untouched(text), Untouched(video), made)
+    program = assemble(IdentityTower(text), IdentityTower(video), made)
     return Subject(RAW, "embeddings", made, program, program, data)
 
 

@@ -159,7 +159,7 @@ def _unit_rows(rows: Array) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Drift:
+class ScoreDrift:
     """How far scores are from a reference. Queries are texts unless said otherwise."""
 
     logit_rmse: float
@@ -193,7 +193,7 @@ def spreads(scores: Array) -> FloatArray:
     return found
 
 
-class Against:
+class ReferenceScores:
     """A reference [n, m] made ready: what others are compared with, query by query."""
 
     def __init__(self, scores: Array):
@@ -274,6 +274,6 @@ def _centred_ranks(rows: Array) -> FloatArray:
 def top1_agreement(scores: Array, reference: Array) -> float:
     """Return the share of queries with the same best item in both [n, m], the worse of both ways.
 
-    As `Against.same_best` counts it.
+    As `ReferenceScores.same_best` counts it.
     """
-    return min(float(one.mean()) for one in Against(reference).same_best(scores))
+    return min(float(one.mean()) for one in ReferenceScores(reference).same_best(scores))

@@ -22,10 +22,10 @@ from cimtool.reference.bootstrap import (
     resamples,
 )
 from cimtool.reference.metrics import (
-    Against,
-    Drift,
     Recall,
+    ReferenceScores,
     Retrieval,
+    ScoreDrift,
     best_ranks,
     ranks,
 )
@@ -65,7 +65,7 @@ def retrieved(scores: Array, text_to_video: IntArray) -> Queries:
     )
 
 
-def compared(scores: Array, reference: Against) -> Queries:
+def compared(scores: Array, reference: ReferenceScores) -> Queries:
     """How far each query's scores are from the reference's."""
     difference = scores - reference.scores
     mean = difference.mean(axis=1)
@@ -88,8 +88,8 @@ def compared(scores: Array, reference: Against) -> Queries:
 def figures(queries: Queries, samples: Samples) -> Figures:
     """Every figure that the queries allow, in each resample; the names are those of a report.
 
-    `r1_text_to_video`, ... `median_rank_*`, `map_*`, `cosine_gap`, the fields of `Drift`, and of
-    named other matrices `<name>_rmse` and `<name>_top1`.
+    `r1_text_to_video`, ... `median_rank_*`, `map_*`, `cosine_gap`, the fields of `ScoreDrift`, and
+    of named other matrices `<name>_rmse` and `<name>_top1`.
     """
     found: Figures = {}
     sides = (queries.text, samples.text), (queries.video, samples.video)
@@ -158,9 +158,9 @@ def once(queries: Queries) -> dict[str, float]:
     return {name: float(value[0]) for name, value in found.items()}
 
 
-def drift_of(values: Mapping[str, float]) -> Drift:
+def drift_of(values: Mapping[str, float]) -> ScoreDrift:
     """The drift among figures."""
-    return Drift(**{name: values[name] for name in Drift.__dataclass_fields__})
+    return ScoreDrift(**{name: values[name] for name in ScoreDrift.__dataclass_fields__})
 
 
 def retrieval_of(values: Mapping[str, float], queries: Queries) -> Retrieval:
@@ -179,9 +179,9 @@ def retrieval(scores: Array, text_to_video: IntArray) -> Retrieval:
     return retrieval_of(once(queries), queries)
 
 
-def drift(scores: Array, reference: Array) -> Drift:
+def drift(scores: Array, reference: Array) -> ScoreDrift:
     """Compare `scores` with `reference`, both [n, m], in float64."""
-    return drift_of(once(compared(scores.astype(np.float64), Against(reference))))
+    return drift_of(once(compared(scores.astype(np.float64), ReferenceScores(reference))))
 
 
 def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:

@@ -20,6 +20,8 @@ TIMES: Units = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns"))
 ENERGIES: Units = ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1, "pJ"))
 """Units of energy by the pJ in each."""
 
+AREAS: Units = ((1, "mm2"),)
+
 
 def number(value: float) -> str:
     """Four digits after the point or in all, exponents for what would vanish."""

@@ -13,7 +13,7 @@ from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.progress import Say
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.reference.metrics import Against, on_grid
+from cimtool.reference.metrics import ReferenceScores, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import compared, limit_metrics, once, retrieved
 from cimtool.simulation.simulator import Simulator
@@ -45,9 +45,9 @@ class Yardstick:
     right: IntArray
 
     @cached_property
-    def against(self) -> Against:
+    def against(self) -> ReferenceScores:
         """The reference made ready for comparisons."""
-        return Against(self.scores)
+        return ReferenceScores(self.scores)
 
     @cached_property
     def figures(self) -> dict[str, float]:

@@ -1,27 +1,20 @@
-"""What a reader asks of a report first, in words: fit, dearest step, clipping, cost, certainty."""
+"""The sentences of a report, the same in terminal, Markdown and HTML; the first answers first."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from cimtool.reference.bootstrap import Change
-from cimtool.report.formats import (
-    ENERGIES,
-    NOT_GIVEN,
-    TIMES,
-    counted,
-    coverage,
-    percent,
-    percent_range,
-    scaled,
-)
+from cimtool.reference.queries import WAY_NAMES
+from cimtool.report.formats import counted, percent, percent_range
+from cimtool.verification.bits import REFERENCE_ROWS
+from cimtool.verification.headline import equal_text
 from cimtool.verification.layers import worst_clipping
+from cimtool.verification.margins import SIGMAS
 from cimtool.verification.report import Report
-
-Facts = tuple[tuple[str, str], ...]
-"""Names and what they are."""
 
 STATUSES = {
     "confirmed": "read in their source",
@@ -30,6 +23,18 @@ STATUSES = {
 }
 """How sure a figure of a target is, and what that means."""
 
+MODEL_OF = {
+    "bit-exact": "bit-exact to the hardware",
+    "nominal": "bit-exact to the noise-free model: the target's weights are analog",
+}
+
+
+def measured_on(report: Report) -> str:
+    """The data and the reference of the figures."""
+    data = report.subject.data
+    reference = report.drift.reference.name
+    return f"{data.texts} texts x {data.videos} videos of {data.file}, against {reference}"
+
 
 def survival_sentence(report: Report) -> str:
     """Whether the compiled model keeps the reference's R@1."""
@@ -37,7 +42,7 @@ def survival_sentence(report: Report) -> str:
     if loss is None:
         return "The loss of R@1 is not known"
     points = _points(loss)
-    if report.noisy:
+    if report.drift.noisy:
         return f"{_of_dies(report)}; noise-free {points}"
     if loss.low > 0:
         return f"It loses R@1, more than other queries could explain: {points}"
@@ -48,7 +53,8 @@ def survival_sentence(report: Report) -> str:
 
 def _of_dies(report: Report) -> str:
     """What the dies lose of R@1 at the time that costs them most."""
-    worst = max((one.median for one in report.noisy), key=lambda row: row.losses["r1_loss"].value)
+    medians = (one.median for one in report.drift.noisy)
+    worst = max(medians, key=lambda row: row.losses["r1_loss"].value)
     loss = worst.losses["r1_loss"]
     does = "loses R@1 more than other queries could explain" if loss.low > 0 else "may lose R@1"
     return f"On a chip ({worst.stage}) it {does}: {_points(loss)}"
@@ -60,16 +66,17 @@ def _points(loss: Change) -> str:
 
 def verdict(report: Report) -> str:
     """What the checks found, in a word or two; without limits only bits were checked."""
-    if report.failed:
+    if report.failures:
         return f"{counted(len(report.failures), 'check')} failed"
-    if not report.limits:
+    if not report.checks.limits:
         return "bits agree, no limit was set"
-    return "all checks hold" + (", of the noise-free model" if report.noisy else "")
+    return "all checks hold" + (", of the noise-free model" if report.drift.noisy else "")
 
 
 def die_sentences(report: Report) -> tuple[str, ...]:
     """What dies keep of the compiled model, each sentence once."""
-    said = [s for one in report.noisy for s in one.sentences(report.final, report.score)]
+    drift = report.drift
+    said = [s for one in drift.noisy for s in one.sentences(drift.final, drift.score)]
     return tuple(dict.fromkeys(said))
 
 
@@ -79,93 +86,12 @@ def other_sentences(report: Report) -> tuple[str, ...]:
     return tuple(one for one in report.headline.sentences if one not in said)
 
 
-def fit_sentence(report: Report) -> str:
-    """Whether the model fits on a chip, on several, or in rounds on one."""
-    plan = report.cost["layout"]
-    arrays, on_chip = counted(plan["arrays"], "array"), plan["chip"]["arrays"]
-    if plan["chips"] is None or on_chip is None:
-        return arrays
-    if not plan["resident"]:
-        return f"In rounds: {counted(plan['loads'], 'load')} of one chip"
-    if plan["chips"] == 1:
-        return f"On one chip: {arrays} of {on_chip:,}"
-    return f"On {counted(plan['chips'], 'chip')} of {counted(on_chip, 'array')}"
-
-
-def fit_facts(report: Report) -> Facts:
-    """Arrays, chips or rounds, and how much of them is used."""
-    plan = report.cost["layout"]
-    facts = [("cells used", f"{_used(report):.1%} of those in its arrays")]
-    if plan["chips_filled"] is None:
-        facts.append(("chips", f"{NOT_GIVEN}: the target does not say how large one is"))
-    elif plan["resident"]:
-        filled = plan["chips_filled"] / plan["chips"]
-        facts.append(("chips filled", f"{filled:.1%} ({plan['chips_filled']:.4g} of a chip)"))
-    else:
-        facts.append(("a chip holds", f"1/{plan['chips_filled']:.4g} of the weights"))
-        loads = [f"{graph} {count:,}" for graph, count in plan["rounds"].items()]
-        facts.append(("loads an inference", ", ".join(loads)))
-    places = f"{counted(plan['macros'], 'macro')}, {counted(plan['cores'], 'core')}"
-    return (*facts, ("in", places), ("area", _quantity(report.cost["area_mm2"], _area)))
-
-
-def _used(report: Report) -> float:
-    """Cells that hold weights by cells of the arrays that they are in."""
-    own = [layer for layer in report.cost["layers"] if layer["shares"] is None]
-    cells = sum(layer["arrays"] * layer["cells_per_array"] for layer in own)
-    return float(sum(layer["cells"] for layer in own) / cells) if cells else 0.0
-
-
-def _area(value: float) -> str:
-    return f"{value:.4g} mm2"
-
-
-def _quantity(quantity: Mapping[str, Any], form: Callable[[float], str]) -> str:
-    """A quantity of the cost, `>` before a lower bound, or "not given"."""
-    if quantity["value"] is None:
-        return NOT_GIVEN
-    return f"{'> ' if quantity['lower_bound'] else ''}{form(quantity['value'])}"
-
-
-def energy(cost: Mapping[str, Any]) -> str:
-    """The energy of a text, a video or a query."""
-    return _quantity(cost["energy_pj"], lambda value: scaled(value, ENERGIES))
-
-
-def latency(cost: Mapping[str, Any]) -> str:
-    """The latency of a text, a video or a query."""
-    return _quantity(cost["latency_ns"], lambda value: scaled(value, TIMES))
-
-
-def query_facts(report: Report) -> Facts:
-    """Energy and latency of a query, how much of it is known, and against how many items."""
-    query = report.cost["query"]
-    return (
-        ("gallery", counted(report.cost["gallery"], "item")),
-        ("energy known for", f"{coverage(query['coverage'])} of its operations"),
-        ("conversions", f"{query['conversions']:,}"),
-        ("operating point", _point(report.cost["operating_point"])),
-    )
-
-
-def _point(point: Mapping[str, Any] | None) -> str:
-    return NOT_GIVEN if point is None else str(point["name"])
-
-
-def missing_sentences(report: Report) -> tuple[str, ...]:
-    """What the energy and the latency of a query leave out."""
-    missing: dict[str, list[str]] = {}
-    for name, key in (("energy", "energy_pj"), ("latency", "latency_ns")):
-        parts = ", ".join(report.cost["query"][key]["missing"])
-        missing.setdefault(parts, []).append(name)
-    return tuple(f"{' and '.join(of)}: without {parts}" for parts, of in missing.items() if parts)
-
-
 def clipping_sentence(report: Report) -> str:
     """Where converters clip most, by layer and slice."""
-    if not any(column.step is not None for one in report.layers for column in one.converters):
+    layers = report.causes.layers
+    if not any(column.step is not None for one in layers for column in one.converters):
         return "No converter clips or rounds: all conversions are lossless."
-    worst = worst_clipping(report.layers)
+    worst = worst_clipping(layers)
     if worst is None:
         return "No column sum that was looked at is clipped."
     layer, column = worst
@@ -177,7 +103,8 @@ def clipping_sentence(report: Report) -> str:
 
 def noisiest_sentence(report: Report) -> str | None:
     """The layer whose own weights and converters make most noise; None where none do."""
-    known = [(one.own_sqnr_db, one.layer) for one in report.layers if one.own_sqnr_db is not None]
+    layers = report.causes.layers
+    known = [(one.own_sqnr_db, one.layer) for one in layers if one.own_sqnr_db is not None]
     if not known:
         return None
     decibels, layer = min(known)
@@ -187,20 +114,34 @@ def noisiest_sentence(report: Report) -> str | None:
     )
 
 
+def clipped_sentence(report: Report) -> str | None:
+    """The stored value that is clipped most often."""
+    worst = max(report.saturation.stored, key=lambda one: one.clipped, default=None)
+    if worst is None:
+        return None
+    if not worst.clipped:
+        return "stored values: none is clipped"
+    return (
+        f"stored values: at most {worst.clipped:.3%} of one are clipped ({worst.value}, "
+        f"{worst.bits} bits)"
+    )
+
+
 def unmodelled(report: Report) -> tuple[str, ...]:
     """What the target says that it does not model, and noise where no dies were drawn."""
-    if report.noisy:
-        return report.unmodelled
-    return (*report.unmodelled, "noise: no dies were drawn, all figures are of perfect arrays")
+    said = report.estimate.target.unmodelled
+    if report.drift.noisy:
+        return said
+    return (*said, "noise: no dies were drawn, all figures are of perfect arrays")
 
 
-def figures_by_status(report: Report) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """Each status, what it means and the quantities that have it."""
-    found = []
-    for status, meaning in STATUSES.items():
-        names = dict.fromkeys(one.quantity for one in report.figures if one.status == status)
-        found.append((status, meaning, tuple(names)))
-    return tuple(found)
+def figures_by_status(report: Report) -> dict[str, list[str]]:
+    """The quantities of the target's figures by how sure they are."""
+    figures = report.estimate.target.figures
+    return {
+        status: list(dict.fromkeys(one.quantity for one in figures if one.status == status))
+        for status in STATUSES
+    }
 
 
 def other_notes(report: Report) -> tuple[str, ...]:
@@ -208,22 +149,81 @@ def other_notes(report: Report) -> tuple[str, ...]:
     return tuple(note for note in report.notes if not note.startswith("not modelled: "))
 
 
-def pair_facts(report: Report) -> Facts:
+def pair_facts(report: Report) -> Iterator[tuple[str, str]]:
     """What the picture of scores shows, in numbers; the largest difference is of all pairs."""
-    pairs, drift = report.pairs, report.final.drift
+    pairs, drift = report.drift.pairs, report.drift.final.drift
     right = sum(pairs.right)
-    facts = [("pairs drawn", f"{right:,} right, {len(pairs.right) - right:,} wrong")]
+    yield "pairs drawn", f"{right:,} right, {len(pairs.right) - right:,} wrong"
+    both = list(zip(pairs.reference, pairs.compiled, pairs.right, strict=True))
     for name, kind in (("right", True), ("wrong", False)):
-        errors = [
-            (compiled - reference) ** 2
-            for reference, compiled, one in zip(
-                pairs.reference, pairs.compiled, pairs.right, strict=True
-            )
-            if one == kind
-        ]
-        if errors:
-            facts.append((f"RMSE, {name}", f"{math.sqrt(sum(errors) / len(errors)):.4g}"))
+        squares = [(compiled - reference) ** 2 for reference, compiled, of in both if of == kind]
+        if squares:
+            yield f"RMSE, {name}", f"{math.sqrt(sum(squares) / len(squares)):.4g}"
     if drift is not None:
-        facts.append(("bias, all pairs", f"{drift.bias:.4g}"))
-        facts.append(("largest difference", f"{drift.max_abs:.4g}"))
-    return tuple(facts)
+        yield "bias, all pairs", f"{drift.bias:.4g}"
+        yield "largest difference", f"{drift.max_abs:.4g}"
+
+
+def floor_sentence(report: Report) -> str | None:
+    """How far Monte Carlo itself is off, the measure of what a drift is worth."""
+    scatter, equal = report.drift.scatter, report.headline.equal_samples
+    if scatter is None:
+        return None
+    said = (
+        f"Monte Carlo at K={scatter.samples} has a standard error of {scatter.standard_error:.4g} "
+        f"({report.drift.score}, root mean square over pairs, by formula)"
+    )
+    if scatter.floor is not None:
+        floor = scatter.floor
+        said += (
+            f"; on {floor.texts} texts x {floor.videos} videos {floor.seeds} seeds are "
+            f"{floor.rmse:.4g} ± {floor.rmse_spread:.2g} from the exact score, with a top-1 "
+            f"agreement of {floor.top1_agreement:.1%}"
+        )
+    if equal is not None:
+        said += f"; beside the compiled model it {equal_text(equal)}"
+    return f"{said}."
+
+
+def margin_sentences(report: Report) -> tuple[str, ...]:
+    """The share of queries that the error cannot decide, both ways."""
+    return tuple(
+        f"{WAY_NAMES[one.way]}: the right item leads by more than {SIGMAS:g} sigma of the "
+        f"error in {one.leads:.1%} of the queries and trails by more in {one.trails:.1%}; the "
+        f"error may decide {one.open:.1%}"
+        for one in report.drift.margins
+    )
+
+
+def domain_sentences(report: Report) -> tuple[str, ...]:
+    """How many pairs leave the domain of the compiled score, where any do."""
+    domains = report.saturation.domains
+    if domains and not any(d.outside for d in domains):
+        return ("no pair is outside the domain of the compiled score",)
+    return tuple(
+        f"{d.stage}: {d.statistic} in [{d.lo:.4g}, {d.hi:.4g}]: {d.outside:.3%} of the pairs are "
+        f"outside and saturate, {d.right_outside} of {d.right} right ones"
+        for d in domains
+        if d.outside
+    )
+
+
+def limit_sentences(report: Report) -> tuple[str, ...]:
+    """Each limit and whether it is kept."""
+    return tuple(
+        f"{'kept' if one.kept else 'EXCEEDED'}: {one.metric} {one.value:.6g}, limit {one.limit:g}"
+        for one in report.checks.limits
+    )
+
+
+def fidelity(report: Report) -> str:
+    """What bit for bit means on this target."""
+    of = MODEL_OF[report.subject.fidelity]
+    return f"{of} (reference on {REFERENCE_ROWS} rows, ONNX Runtime on all)"
+
+
+def setting_text(value: Any) -> str:
+    """A setting as a reader knows it; no converter and no limit of an array are `none`."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)

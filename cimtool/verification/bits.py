@@ -11,8 +11,10 @@ from threadpoolctl import threadpool_limits
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed
-from cimtool.ir.program import MODALITIES, Program
-from cimtool.simulation.simulator import Simulator
+from cimtool.bundle.bundle import SHORTLIST, Bundle
+from cimtool.emit.runtime import Session
+from cimtool.ir.program import MODALITIES, Program, as_inputs, features_of
+from cimtool.simulation.simulator import Features, Simulator
 
 REFERENCE_ROWS = 32
 """Rows of each modality on which the readable NumPy reference is compared."""
@@ -21,8 +23,10 @@ REFERENCE_PAIRS = 1 << 12
 """Pairs on which it is compared where the items lie in the memory, each slice in each cycle."""
 
 REFERENCE = "the NumPy reference"
+ONNX = "ONNX Runtime"
 
-Features = Mapping[str, Array]
+Outputs = Mapping[str, Array]
+"""Values by output: `text.mu`, ..., `logit`."""
 
 
 @dataclass(frozen=True)
@@ -70,65 +74,94 @@ def count_differences(implementation: str, output: str, simulated: Array, other:
     )
 
 
-def count_features(
-    implementation: str, modality: str, simulated: Features, other: Features
-) -> list[BitCount]:
-    """Compare the features of one modality; CheckFailed where an output is missing."""
+def compare_outputs(
+    implementation: str, simulated: Outputs, other: Outputs
+) -> tuple[BitCount, ...]:
+    """Compare all outputs by name; CheckFailed where one is missing."""
     if set(simulated) != set(other):
         raise CheckFailed(
-            f"{modality}: the simulator gives {', '.join(simulated)} and {implementation} "
-            f"{', '.join(other)}"
+            f"the simulator gives {', '.join(simulated)} and {implementation} {', '.join(other)}"
         )
-    return [
-        count_differences(implementation, f"{modality}.{name}", values, other[name])
+    return tuple(
+        count_differences(implementation, name, values, other[name])
         for name, values in simulated.items()
-    ]
+    )
 
 
-def compare_implementations(
-    implementation: str,
-    text: tuple[Features, Features],
-    video: tuple[Features, Features],
-    logits: tuple[Array, Array],
-) -> tuple[BitCount, ...]:
-    """Compare (simulator's, other's) features of both modalities and their logits [n, m]."""
-    counts = []
-    for modality, (simulated, other) in zip(MODALITIES, (text, video), strict=True):
-        counts += count_features(implementation, modality, simulated, other)
-    return (*counts, count_differences(implementation, "logit", *logits))
+def outputs_of(features: Mapping[str, Features], logits: Array) -> dict[str, Array]:
+    """Features of both modalities and logits [n, m] by the names that a count has."""
+    named = {k: v for m in MODALITIES for k, v in as_inputs(m, features[m]).items()}
+    return {**named, "logit": logits}
 
 
-def compare_with_reference(
-    program: Program, rows: Mapping[str, Array], features: Mapping[str, Features], logits: Array
-) -> tuple[BitCount, ...]:
-    """Compare the simulator's results with the readable NumPy operations on the first rows.
+def count_against_onnx(
+    bundle: Bundle, rows: Mapping[str, Array], simulator: Simulator, simulated: Outputs
+) -> tuple[tuple[BitCount, ...], dict[str, Features], Array]:
+    """Compare the bundle's ONNX files with the simulator; also their features and logits.
 
-    `rows` are embeddings by modality, `features` and `logits` [n, m] what the simulator made of
-    them.
+    `rows` are embeddings by modality.
     """
-    queries = REFERENCE_ROWS if program.gallery_items is None else few_rows(program.gallery_items)
+    features: dict[str, Features] = {
+        m: Session(bundle.folder / f"{m}.onnx").encode(rows[m]) for m in MODALITIES
+    }
+    scorer = Session(bundle.folder / "score.onnx")
+    logits = scorer.score(features["text"], features["video"])
+    counts = compare_outputs(ONNX, simulated, outputs_of(features, logits))
+    if bundle.program.shortlist is not None:
+        counts += _compare_shortlist(bundle, simulator, simulated, features["text"])
+    return counts, features, logits
+
+
+def _compare_shortlist(
+    bundle: Bundle, simulator: Simulator, simulated: Outputs, onnx_text: Features
+) -> tuple[BitCount, ...]:
+    """Compare the `ed` of all pairs by which items are shortlisted."""
+    text = features_of("text", simulated)
+    found = np.concatenate([ed for _, ed in simulator.iter_distances(text)])
+    onnx = Session(bundle.folder / SHORTLIST).distances(onnx_text, found.shape[1])
+    few = few_rows(found.shape[1])
+    first = {name: value[:few] for name, value in text.items()}
+    (_, readable), *_ = Simulator(bundle.program, fast=False).iter_distances(first)
+    return (
+        count_differences(ONNX, "shortlist.ed", found, onnx),
+        count_differences(REFERENCE, "shortlist.ed", found[: len(readable)], readable),
+    )
+
+
+def count_against_reference(
+    program: Program, rows: Mapping[str, Array], simulated: Outputs
+) -> tuple[BitCount, ...]:
+    """Compare the simulator's outputs with the readable NumPy operations on the first rows.
+
+    `rows` are embeddings by modality.
+    """
+    held = program.gallery_items
+    queries, items = (REFERENCE_ROWS, REFERENCE_ROWS) if held is None else (few_rows(held), held)
     readable = Simulator(program, fast=False)
     # Many small products: a thread of BLAS for each modality, not a pool that waits for its others.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(len(MODALITIES)) as pool:
         jobs = {m: pool.submit(readable.encode, m, rows[m][:REFERENCE_ROWS]) for m in MODALITIES}
-    found = {modality: job.result() for modality, job in jobs.items()}
-    first = {
-        m: {name: values[:REFERENCE_ROWS] for name, values in features[m].items()}
-        for m in MODALITIES
-    }
-    items = REFERENCE_ROWS if program.gallery_items is None else None
-    few = {name: values[:queries] for name, values in found["text"].items()}
-    return compare_implementations(
-        REFERENCE,
-        (first["text"], found["text"]),
-        (first["video"], found["video"]),
-        (logits[:queries, :items], readable.score(few, found["video"])),
-    )
+    features = {modality: job.result() for modality, job in jobs.items()}
+    few = {name: values[:queries] for name, values in features["text"].items()}
+    logits = readable.score(few, features["video"])
+    first = {name: values[:REFERENCE_ROWS] for name, values in simulated.items()}
+    first["logit"] = simulated["logit"][:queries, :items]
+    return compare_outputs(REFERENCE, first, outputs_of(features, logits))
 
 
 def few_rows(items: int) -> int:
     """Queries of the NumPy reference against so many items in the memory: fewer for many."""
     return max(1, min(REFERENCE_ROWS, REFERENCE_PAIRS // items))
+
+
+def bit_sentences(counts: Sequence[BitCount]) -> tuple[str, ...]:
+    """One sentence for each implementation compared with the simulator."""
+    found = []
+    for name in dict.fromkeys(count.implementation for count in counts):
+        own = [count for count in counts if count.implementation == name]
+        differing, compared = sum(one.differing for one in own), sum(one.compared for one in own)
+        found.append(f"{differing} of {compared:,} values differ between the simulator and {name}")
+    return tuple(found)
 
 
 def failures(counts: Sequence[BitCount]) -> tuple[str, ...]:

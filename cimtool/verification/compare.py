@@ -14,11 +14,11 @@ from cimtool.reference.queries import RECALLS, WAY_NAMES
 from cimtool.report.formats import number, numbered, percent
 from cimtool.report.table import Column, Content, make_table
 from cimtool.report.terminal import table_text, wrapped
+from cimtool.verification.answers import setting_text
 from cimtool.verification.references import References
 from cimtool.verification.render import WIDTH
 from cimtool.verification.report import FORMAT_VERSION, Report, VerificationFailed
 from cimtool.verification.run import measure
-from cimtool.verification.sentences import setting_text
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Comparison:
     @property
     def names(self) -> tuple[str, ...]:
         """The bundles' names, numbered where two are the same."""
-        return numbered([report.bundle for report in self.reports])
+        return numbered([report.subject.bundle for report in self.reports])
 
     @property
     def differing(self) -> dict[str, tuple[str, ...]]:
@@ -69,7 +69,7 @@ def compare_bundles(
     reports = []
     for bundle, rows in zip(bundles, each, strict=True):
         report = measure(bundle, rows, references, {}, _prefixed(say, bundle.name), None, seen_rows)
-        if report.failed:
+        if report.failures:
             raise VerificationFailed(report)
         reports.append(report)
     return Comparison(tuple(reports))
@@ -80,9 +80,9 @@ def _prefixed(say: Say, name: str) -> Say:
 
 
 def _decided(report: Report) -> dict[str, str]:
-    values = {"model": report.model, "score": report.surrogate, "target": report.target}
-    values |= report.settings
-    return {name: setting_text(value) for name, value in values.items()}
+    subject = report.subject
+    values = {"model": subject.model, "score": report.drift.surrogate, "target": subject.target}
+    return {name: setting_text(value) for name, value in {**values, **subject.settings}.items()}
 
 
 def comparison_text(found: Comparison, width: int = WIDTH) -> str:
@@ -104,12 +104,12 @@ def _settings(found: Comparison) -> Rows:
 
 def _steps(found: Comparison) -> Rows:
     """RMSE that each step adds, from the float score on."""
-    surrogates = " or ".join(dict.fromkeys(report.surrogate for report in found.reports))
-    each = [
-        {surrogates if row.stage == report.surrogate else row.stage: row.step_rmse for row in rows}
-        for report in found.reports
-        if (rows := report.compiled_rows)
-    ]
+    surrogates = " or ".join(dict.fromkeys(report.drift.surrogate for report in found.reports))
+    each = []
+    for report in found.reports:
+        trained, *others = report.drift.compiled_rows
+        steps = {surrogates: trained.step_rmse}
+        each.append(steps | {row.stage: row.step_rmse for row in others})
     longest = max(each, key=lambda one: len(one))
     return [(f"step: {name}", *(one.get(name) for one in each)) for name in longest]
 
@@ -124,19 +124,21 @@ def _figures(report: Report) -> dict[str, Content]:
     shares = {
         "% of float spread": report.headline.relative_rmse,
         "top-1 % vs float": report.headline.top1_agreement,
-        **{f"R@{k} loss, points": report.metrics[f"r{k}_loss"] for k in RECALLS},
+        **{f"R@{k} loss, points": report.checks.metrics[f"r{k}_loss"] for k in RECALLS},
     }
     for way, name in WAY_NAMES.items():
-        shares[f"R@1 {name}"] = getattr(getattr(report.final.retrieval, way, None), "r1", None)
+        shares[f"R@1 {name}"] = getattr(
+            getattr(report.drift.final.retrieval, way, None), "r1", None
+        )
     return {
-        "RMSE": report.metrics["logit_rmse"],
+        "RMSE": report.checks.metrics["logit_rmse"],
         "RMSE vs float": report.headline.compiled_rmse,
         **{label: None if share is None else percent(share) for label, share in shares.items()},
     }
 
 
 def _notes(found: Comparison) -> list[str]:
-    names = {report.reference.name for report in found.reports}
+    names = {report.drift.reference.name for report in found.reports}
     notes = [f"RMSE and losses are against {' or '.join(sorted(names))}."]
     for name, report in zip(found.names, found.reports, strict=True):
         notes += [f"{name}: {note}" for note in report.notes]

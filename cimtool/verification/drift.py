@@ -11,9 +11,9 @@ import numpy as np
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.metrics import (
-    Against,
-    Drift,
+    ReferenceScores,
     Retrieval,
+    ScoreDrift,
     average_precisions,
     common_mean,
     cosine_gaps,
@@ -71,7 +71,7 @@ class MeanPrecision:
 
 
 @dataclass(frozen=True)
-class Row:
+class StageRow:
     """One stage of the table; None is a figure not known, or of a row compared with itself.
 
     `spread` is the mean over queries of the standard deviation of the row's own scores within a
@@ -82,7 +82,7 @@ class Row:
     """
 
     stage: str
-    drift: Drift | None = None
+    drift: ScoreDrift | None = None
     spread: float | None = None
     float_rmse: float | None = None
     float_top1: float | None = None
@@ -95,16 +95,16 @@ class Row:
     losses: Mapping[str, Change] = field(default_factory=dict)
 
 
-def row_of(stage: str, queries: Queries) -> Row:
+def row_of(stage: str, queries: Queries) -> StageRow:
     """The row of a stage from what its queries got."""
     return row_from(stage, once(queries), queries)
 
 
-def row_from(stage: str, values: Mapping[str, float], queries: Queries) -> Row:
+def row_from(stage: str, values: Mapping[str, float], queries: Queries) -> StageRow:
     """The row of a stage from its figures; `queries` say how many there are of each kind."""
     maps = [values.get(f"map_{way}") for way in ("text_to_video", "video_to_text")]
     gap = values.get("cosine_gap")
-    return Row(
+    return StageRow(
         stage,
         drift=drift_of(values) if "logit_rmse" in values else None,
         spread=values.get("own_spread"),
@@ -137,7 +137,7 @@ def rmse(scores: Array, other: Array) -> float:
     return float(np.sqrt(np.mean(difference * difference)))
 
 
-class Table:
+class DriftTable:
     """Collects rows stage by stage and holds five matrices [n, m], the references' two with them.
 
     Measuring a row takes about two more, whatever comes with it.
@@ -146,13 +146,13 @@ class Table:
 
     def __init__(self, truth: Truth, reference: FloatArray | None):
         self.truth = truth
-        self.rows: list[Row] = []
+        self.rows: list[StageRow] = []
         self.queries: list[Queries] = []
         self._videos = 0
-        self._reference = None if reference is None else Against(reference)
-        self._float: Against | None = None
-        self._monte_carlo: Against | None = None
-        self._before: Against | None = self._reference
+        self._reference = None if reference is None else ReferenceScores(reference)
+        self._float: ReferenceScores | None = None
+        self._monte_carlo: ReferenceScores | None = None
+        self._before: ReferenceScores | None = self._reference
         self._mean: FloatArray | None = None
 
     @property
@@ -165,7 +165,7 @@ class Table:
 
     def add_unknown(self, stage: str) -> None:
         """Append the row of a score that cannot be computed."""
-        self._append(Row(stage), Queries())
+        self._append(StageRow(stage), Queries())
 
     def add_reference(self, stage: str) -> None:
         """Append the reference's own row."""
@@ -179,7 +179,7 @@ class Table:
         queries = self._retrieved(scores)
         if self._reference is not None:
             queries = queries.merged(compared(scores, self._reference))
-        self._monte_carlo = Against(scores)
+        self._monte_carlo = ReferenceScores(scores)
         self._append(row_of(stage, queries), queries)
 
     def add(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> None:
@@ -190,11 +190,11 @@ class Table:
         scores = on_grid(scores)
         queries = self.measured(scores, text_mu, video_mu)
         self._append(row_of(stage, queries), queries)
-        self._before = Against(scores)
+        self._before = ReferenceScores(scores)
         if self._float is None:
             self._float = self._before
 
-    def _append(self, row: Row, queries: Queries) -> None:
+    def _append(self, row: StageRow, queries: Queries) -> None:
         self.rows.append(row)
         self.queries.append(queries)
 
@@ -233,7 +233,7 @@ class Table:
         offset = self._mean - mean
         return cosine_gaps(text + offset, video + offset, self.truth.text_to_video)
 
-    def finished(self, seed: int) -> tuple[Row, ...]:
+    def finished(self, seed: int) -> tuple[StageRow, ...]:
         """The rows with the intervals of their figures."""
         found = self.uncertainties([partial(figures, one) for one in self.queries], seed)
         return tuple(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
-from cimtool.verification.drift import Row
+from cimtool.verification.drift import StageRow
+from cimtool.verification.noisy import Noisy
 from cimtool.verification.references import Scatter
 
 BROKEN_SURROGATE = 2.0
@@ -48,7 +49,7 @@ class Headline:
 
 
 def headline(
-    rows: Sequence[Row],
+    rows: Sequence[StageRow],
     reference: str,
     scatter: Scatter | None,
     score: str,
@@ -88,7 +89,9 @@ def headline(
     return _said(found, rows, scatter, score, trained)
 
 
-def _dearest(rows: Sequence[Row], start: int, reference: str, exact: bool) -> tuple[str, Row]:
+def _dearest(
+    rows: Sequence[StageRow], start: int, reference: str, exact: bool
+) -> tuple[str, StageRow]:
     """The step that adds most and what stands before it; the surrogate's own where it is known."""
     steps = [(rows[i - 1].stage, rows[i]) for i in range(start + 1, len(rows))]
     if exact:
@@ -96,7 +99,7 @@ def _dearest(rows: Sequence[Row], start: int, reference: str, exact: bool) -> tu
     return max(steps, key=lambda step: step[1].step_rmse or 0.0)
 
 
-def _equal_samples(compiled: Row, scatter: Scatter | None) -> float | None:
+def _equal_samples(compiled: StageRow, scatter: Scatter | None) -> float | None:
     """K at which Monte Carlo's mean square error, which falls as 1/K, is the compiled model's."""
     if scatter is None or compiled.drift is None:
         return None
@@ -107,8 +110,29 @@ def _equal_samples(compiled: Row, scatter: Scatter | None) -> float | None:
     return scatter.samples * (own / error) ** 2 if error > 0 else None
 
 
+def with_dies(found: Headline, noisy: Sequence[Noisy], compiled: StageRow, score: str) -> Headline:
+    """The headline with what dies keep of the compiled model, where any were drawn.
+
+    Their noise is the cause where it adds more to the median die than any step does, and the
+    surrogate is not broken.
+    """
+    if not noisy:
+        return found
+    said = [sentence for one in noisy for sentence in one.sentences(compiled, score)]
+    worst = max((one.median for one in noisy), key=lambda row: row.step_rmse or 0.0)
+    rmse = worst.step_rmse or 0.0
+    if rmse > found.cause_rmse and not found.surrogate_broken:
+        said.insert(0, f"Noise of the devices adds more than any step: RMSE {rmse:.4g}.")
+        found = replace(found, cause=worst.stage, cause_before=compiled.stage, cause_rmse=rmse)
+    return replace(found, sentences=(*found.sentences, *dict.fromkeys(said)))
+
+
 def _said(
-    found: Headline, rows: Sequence[Row], scatter: Scatter | None, score: str, trained: Row
+    found: Headline,
+    rows: Sequence[StageRow],
+    scatter: Scatter | None,
+    score: str,
+    trained: StageRow,
 ) -> Headline:
     sentences = []
     if scatter is not None and scatter.rmse is not None:
@@ -126,10 +150,10 @@ def _said(
     sentences += _of_steps(found, trained.stage)
     if found.r1_loss is not None:
         sentences.append(_of_recall(found.r1_loss))
-    return Headline(**{**vars(found), "sentences": tuple(sentences)})
+    return replace(found, sentences=tuple(sentences))
 
 
-def _of_exact(found: Headline, rows: Sequence[Row], scatter: Scatter, score: str) -> list[str]:
+def _of_exact(found: Headline, rows: Sequence[StageRow], scatter: Scatter, score: str) -> list[str]:
     """The compiled model beside Monte Carlo, both against the exact score."""
     compiled = rows[-1].drift
     if compiled is None or scatter.rmse is None or scatter.top1_agreement is None:
@@ -162,7 +186,7 @@ def equal_text(samples: float) -> str:
     return f"would err as much at about K={float(f'{samples:.2g}'):,.0f}"
 
 
-def _of_scatter(found: Headline, scatter: Scatter, trained: Row) -> list[str]:
+def _of_scatter(found: Headline, scatter: Scatter, trained: StageRow) -> list[str]:
     """What Monte Carlo's scatter says of a drift; no comfort where it hides the scores.
 
     Where the scores of a query do not differ at all, more samples would not make them.
@@ -223,7 +247,7 @@ def points_text(loss: Change) -> str:
 
 
 def surrogate_faults(
-    surrogate: Row, scatter: Scatter | None, score: str, jitter: float
+    surrogate: StageRow, scatter: Scatter | None, score: str, jitter: float
 ) -> tuple[str, ...]:
     """What is wrong with the surrogate itself, before any hardware, a sentence each.
 
@@ -265,6 +289,6 @@ def surrogate_faults(
     return tuple(faults)
 
 
-def amplifies(surrogate: Row, jitter: float) -> bool:
+def amplifies(surrogate: StageRow, jitter: float) -> bool:
     """Whether small errors of ed and vd move it by more than the scores of a query differ."""
     return surrogate.drift is not None and jitter > surrogate.drift.spread > 0

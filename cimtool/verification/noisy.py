@@ -22,8 +22,8 @@ from cimtool.reference.queries import Figures, figures
 from cimtool.simulation.compensation import ReadoutCost
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Features, Simulator
-from cimtool.verification.drift import Row, Table, row_from
-from cimtool.verification.evaluate import encode, real_means
+from cimtool.verification.drift import DriftTable, StageRow, row_from
+from cimtool.verification.stages import encode, real_means
 
 HIGHER_IS_BETTER = ("r1_", "r5_", "r10_", "map_", "cosine_gap", "top1", "spearman", "spread")
 """Parts of the names of figures of which the worst are the lowest."""
@@ -45,12 +45,12 @@ class Noisy:
     seconds: float
     compensation: str
     readout: ReadoutCost
-    median: Row
-    worst: Row
+    median: StageRow
+    worst: StageRow
     percentile: float
 
     @property
-    def rows(self) -> tuple[Row, Row]:
+    def rows(self) -> tuple[StageRow, StageRow]:
         """The rows of the drift table."""
         return self.median, self.worst
 
@@ -61,7 +61,7 @@ class Noisy:
             return f"the worst of them is {error} off"
         return f"one die in twenty is worse than {error}"
 
-    def sentences(self, compiled: Row, score: str) -> tuple[str, ...]:
+    def sentences(self, compiled: StageRow, score: str) -> tuple[str, ...]:
         """What the chip keeps of the compiled model, and what compensation takes."""
         said = [
             f"On {dies_text(self.trials)} read {time_text(self.seconds)} after programming the "
@@ -73,7 +73,7 @@ class Noisy:
         return tuple(said)
 
 
-def _kept(median: Row, compiled: Row) -> str:
+def _kept(median: StageRow, compiled: StageRow) -> str:
     """How much of the compiled model's R@1 the median die keeps, both ways together."""
     now, was = _r1(median), _r1(compiled)
     if was <= 0:
@@ -84,7 +84,7 @@ def _kept(median: Row, compiled: Row) -> str:
     )
 
 
-def _r1(row: Row) -> float:
+def _r1(row: StageRow) -> float:
     found = row.retrieval
     return 0.0 if found is None else (found.text_to_video.r1 + found.video_to_text.r1) / 2
 
@@ -115,7 +115,7 @@ def measure_dies(
     conditions: Conditions,
     trials: int,
     data: Embeddings,
-    table: Table,
+    table: DriftTable,
     seed: int,
     say: Say,
 ) -> Noisy:

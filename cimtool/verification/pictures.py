@@ -20,26 +20,27 @@ from cimtool.report.charts import (
 )
 from cimtool.report.formats import number, percent
 from cimtool.report.svg import percent_tick
-from cimtool.verification.drift import Row
+from cimtool.verification.drift import StageRow
+from cimtool.verification.drift_findings import DriftFindings
 from cimtool.verification.layers import ColumnSums
-from cimtool.verification.report import Report
+from cimtool.verification.sensitivity import Sensitivity
 
 MOST_PARTS = 12
 """Parts in the picture of the sensitivity, those that leave least error first."""
 
 
-def survival_chart(report: Report) -> str:
+def survival_chart(drift: DriftFindings) -> str:
     """R@1 both ways of the reference, the surrogate, the compiled model and dies."""
     shown = [
         Whisker(row.stage, tuple(_r1(row, way) for way in WAYS), row.stage == "compiled model")
-        for row in report.survivors
+        for row in drift.survivors
     ]
     return whiskers(
         shown, list(WAY_NAMES.values()), "R@1 and its interval, stage by stage", percent_tick
     )
 
 
-def _r1(row: Row, way: str) -> ErrorBar | None:
+def _r1(row: StageRow, way: str) -> ErrorBar | None:
     if row.retrieval is None:
         return None
     value, found = getattr(row.retrieval, way).r1, row.intervals.get(f"r1_{way}")
@@ -47,51 +48,51 @@ def _r1(row: Row, way: str) -> ErrorBar | None:
     return ErrorBar(value, low, high)
 
 
-def budget_chart(report: Report) -> str:
+def budget_chart(drift: DriftFindings) -> str:
     """Mean square errors, which add where errors are independent, up to the compiled model's.
 
     What is left over closes the sum: steps that err alike, or against each other.
     """
     terms = [
-        Term(row.stage, row.step_rmse**2, number(row.step_rmse), row.stage == report.headline.cause)
-        for row in report.compiled_rows
+        Term(row.stage, row.step_rmse**2, number(row.step_rmse), row.stage == drift.headline.cause)
+        for row in drift.compiled_rows
         if row.step_rmse is not None
     ]
-    total = total_rmse(report) ** 2
+    total = total_rmse(drift) ** 2
     rest = total - sum(term.amount for term in terms)
     if abs(rest) > 1e-3 * max(total, *(term.amount for term in terms)):
         name = "steps that err alike" if rest > 0 else "steps that cancel"
         terms.append(Term(name, rest, f"{rest:+.1g}"))
     last = Term("compiled model", total, number(math.sqrt(total)), True)
-    label = f"Mean square {report.score} error of each step, up to {last.text} RMSE in all"
-    return waterfall(terms, last, label, title=f"mean square {report.score} error")
+    label = f"Mean square {drift.score} error of each step, up to {last.text} RMSE in all"
+    return waterfall(terms, last, label, title=f"mean square {drift.score} error")
 
 
-def total_rmse(report: Report) -> float:
+def total_rmse(drift: DriftFindings) -> float:
     """The compiled model's RMSE from the reference, or from the float score where it is that."""
-    drift = report.final.drift
-    return (report.final.float_rmse or 0.0) if drift is None else drift.logit_rmse
+    final = drift.final
+    return (final.float_rmse or 0.0) if final.drift is None else final.drift.logit_rmse
 
 
-def pairs_chart(report: Report) -> str:
+def pairs_chart(drift: DriftFindings) -> str:
     """Compiled scores of a sample of pairs against the reference's."""
-    pairs = report.pairs
+    pairs = drift.pairs
     both = list(zip(pairs.reference, pairs.compiled, pairs.right, strict=True))
     groups = [
         Points(name, [(x, y) for x, y, right in both if right == kind])
         for name, kind in (("right pairs", True), ("wrong pairs", False))
     ]
-    of = report.reference.name
-    label = f"Compiled {report.score} of {len(both)} pairs against that of {of}"
-    return scatter(groups, f"{report.score}, {of}", f"{report.score}, compiled", label)
+    of = drift.reference.name
+    label = f"Compiled {drift.score} of {len(both)} pairs against that of {of}"
+    return scatter(groups, f"{drift.score}, {of}", f"{drift.score}, compiled", label)
 
 
-def recall_chart(report: Report, way: str) -> str:
+def recall_chart(drift: DriftFindings, way: str) -> str:
     """R@1 of reference, float score and compiled model against the size of the gallery."""
-    found = [one for one in report.curves if one.way == way and one.k == 1]
+    found = [one for one in drift.curves if one.way == way and one.k == 1]
     lines = [
         Points(
-            "compiled model" if one.stage == report.final.stage else one.stage,
+            "compiled model" if one.stage == drift.final.stage else one.stage,
             list(zip(one.sizes, one.recall, strict=True)),
         )
         for one in found
@@ -100,12 +101,11 @@ def recall_chart(report: Report, way: str) -> str:
     return curves(lines, "items in the gallery", f"R@1, {WAY_NAMES[way]}", label)
 
 
-def sensitivity_chart(report: Report) -> str:
+def sensitivity_chart(found: Sensitivity, score: str) -> str:
     """The error of each part alone, and how much goes where it is left in real numbers."""
-    found = report.sensitivity
     parts = sorted(found.parts, key=lambda part: part.left_float_rmse)[:MOST_PARTS]
     rows = [Bar(part.part, (part.alone_rmse, found.rmse - part.left_float_rmse)) for part in parts]
-    label = f"RMSE of the {report.score} by part: {found.costliest} is the costliest"
+    label = f"RMSE of the {score} by part: {found.costliest} is the costliest"
     return bars(rows, ("alone in integers", "goes when left float"), label, number)
 
 

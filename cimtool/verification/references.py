@@ -19,13 +19,13 @@ from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.reference.exact import exact
-from cimtool.reference.metrics import Against, on_grid
+from cimtool.reference.metrics import ReferenceScores, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES, monte_carlo
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import Features, Simulator
 
-Kind = Literal["exact", "mc"]
-KINDS: tuple[str, ...] = get_args(Kind)
+ReferenceKind = Literal["exact", "mc"]
+KINDS: tuple[str, ...] = get_args(ReferenceKind)
 
 EXACT = "exact"
 
@@ -72,7 +72,7 @@ class Scatter:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class TeacherScores:
     """The references' scores [n, m]; `exact` is None where it was not asked for."""
 
     exact: FloatArray | None
@@ -88,11 +88,11 @@ class References:
     where a and b turn out not to be known.
     """
 
-    kind: Kind = "exact"
+    kind: ReferenceKind = "exact"
     samples: int = DEFAULT_SAMPLES
     seed: int = 0
     _key: tuple[object, ...] = field(default=(), init=False)
-    _known: Known | None = field(default=None, init=False)
+    _known: TeacherScores | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -114,7 +114,7 @@ class References:
 
     def of(
         self, text: Gaussians, video: Gaussians, model: ModelCard | Model, say: Say
-    ) -> Known | None:
+    ) -> TeacherScores | None:
         """The references' scores; None where a or b is not known.
 
         Scores are logits, or probabilities for a head that predicts those.
@@ -130,7 +130,7 @@ class References:
 
     def _compute(
         self, text: Gaussians, video: Gaussians, a: float, b: float, fit_logit: bool, say: Say
-    ) -> Known:
+    ) -> TeacherScores:
         pairs = f"{len(text)} x {len(video)} pairs"
         say(f"{self.monte_carlo_name}: {pairs}")
         sampled, error = self._sampled(text, video, a, b, fit_logit, self.seed)
@@ -138,23 +138,25 @@ class References:
         sampled = on_grid(sampled)
         del error  # as large as the scores
         if self.kind == "mc":
-            return Known(None, sampled, Scatter(self.samples, standard_error))
+            return TeacherScores(None, sampled, Scatter(self.samples, standard_error))
         say(f"{EXACT} score: {pairs}")
         found = exact(text, video, a, b, say)
         scores = on_grid(found.logit if fit_logit else np.exp(found.log_p))
         del found
-        against = Against(scores)
+        against = ReferenceScores(scores)
         rmse = float(np.sqrt(against.squares(sampled).mean()))
         top1 = min(float(one.mean()) for one in against.same_best(sampled))
         few = scores[:FLOOR_ITEMS, :FLOOR_ITEMS]
         floor = self._floor(text[:FLOOR_ITEMS], video[:FLOOR_ITEMS], few, a, b, fit_logit)
-        return Known(scores, sampled, Scatter(self.samples, standard_error, rmse, top1, floor))
+        return TeacherScores(
+            scores, sampled, Scatter(self.samples, standard_error, rmse, top1, floor)
+        )
 
     def _floor(
         self, text: Gaussians, video: Gaussians, scores: FloatArray, a: float, b: float,
         fit_logit: bool,
     ) -> Floor:  # fmt: skip
-        against = Against(scores)
+        against = ReferenceScores(scores)
         rmses, agreements = [], []
         for seed in range(self.seed, self.seed + FLOOR_SEEDS):
             sampled, _ = self._sampled(text, video, a, b, fit_logit, seed)
@@ -222,7 +224,7 @@ def reference_scores(
     features: Mapping[str, Features],
     data: Embeddings,
     say: Say,
-) -> Known | None:
+) -> TeacherScores | None:
     """The references' scores of what the trained program makes of `data`, its `features`.
 
     None where the head has no sampled score, or a or b is not known.

@@ -5,34 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from cimtool.base.errors import CheckFailed
-from cimtool.verification.bits import BitCount, failures
-from cimtool.verification.drift import Row
+from cimtool.costs.estimate import Estimate
+from cimtool.costs.render import estimate_json
+from cimtool.verification.causes import Causes
+from cimtool.verification.checks import Checks
+from cimtool.verification.drift_findings import DriftFindings
 from cimtool.verification.headline import Headline
-from cimtool.verification.layers import LayerFinding
-from cimtool.verification.limits import Limit
-from cimtool.verification.margins import Margin, PairSample, RecallCurve
-from cimtool.verification.noisy import Noisy
-from cimtool.verification.references import Reference, Scatter
-from cimtool.verification.saturation import Domain, Stored
-from cimtool.verification.sensitivity import Sensitivity
+from cimtool.verification.saturation import Saturation
+from cimtool.verification.subject import Subject
 
 FORMAT_VERSION = 3
 DIGITS = 6
 """Significant digits of the numbers in `report.json`: what every machine agrees on."""
-
-
-@dataclass(frozen=True)
-class DataCard:
-    """What was measured on."""
-
-    file: str
-    texts: int
-    videos: int
-    labelled: bool
 
 
 @dataclass(frozen=True)
@@ -48,89 +36,55 @@ class TargetFigure:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What `verify` found of one bundle; `rows` end with the ONNX files.
+class CostCard:
+    """The cost in the JSON: what `cimtool cost` says of a query against the videos as gallery."""
 
-    `score` says what is compared, `logit` or `score` (where the head predicts none); `surrogate` is
-    the stage of its float score, the trained program before any pass; `scatter` is
-    Monte Carlo's own, None where a and b are not known. `bits` count the values that differ
-    between implementations; `noisy` are dies at one time each; `advice` says which setting to
-    change next. `cost` is what `cimtool cost` says of a query against the videos as gallery,
-    `placement` its picture (not in the JSON); `notes` are sentences a reader should see.
-    """
-
-    bundle: str
-    model: str
-    target: str
-    fidelity: str
-    score: str
-    surrogate: str
-    data: DataCard
-    seed: int
-    reference: Reference
-    scatter: Scatter | None
-    headline: Headline
-    rows: tuple[Row, ...]
-    noisy: tuple[Noisy, ...]
-    margins: tuple[Margin, ...]
-    curves: tuple[RecallCurve, ...]
-    pairs: PairSample
-    bits: tuple[BitCount, ...]
-    domains: tuple[Domain, ...]
-    stored: tuple[Stored, ...]
-    layers: tuple[LayerFinding, ...]
-    sensitivity: Sensitivity
-    advice: tuple[str, ...]
-    metrics: Mapping[str, float]
-    limits: tuple[Limit, ...]
-    notes: tuple[str, ...]
     unmodelled: tuple[str, ...]
     cost: Mapping[str, Any]
     figures: tuple[TargetFigure, ...]
-    settings: Mapping[str, Any]
-    provenance: Mapping[str, Any]
-    placement: str
+
+
+def cost_card(estimate: Estimate, bundle: str) -> CostCard:
+    """What an estimate says, and on what it rests."""
+    target, names = estimate.target, [field.name for field in fields(TargetFigure)]
+    figures = (TargetFigure(*(getattr(f, name) for name in names)) for f in target.figures)
+    return CostCard(target.unmodelled, estimate_json(estimate, bundle), tuple(figures))
+
+
+RECORDS = (Subject, DriftFindings, Checks, Saturation, Causes, CostCard)
+"""The records whose fields make the JSON of a report, beside its notes."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `verify` found of one bundle; `notes` are sentences a reader should see."""
+
+    subject: Subject
+    drift: DriftFindings
+    checks: Checks
+    saturation: Saturation
+    causes: Causes
+    estimate: Estimate
+    notes: tuple[str, ...]
 
     @property
-    def shown(self) -> tuple[Row, ...]:
-        """The rows of the drift table: the stages, then what dies keep where any were drawn."""
-        return (*self.rows, *(row for one in self.noisy for row in one.rows))
-
-    @property
-    def compiled_rows(self) -> tuple[Row, ...]:
-        """The rows of the stages, from the float score on."""
-        names = [row.stage for row in self.rows]
-        return self.rows[names.index(self.surrogate) :]
-
-    @property
-    def survivors(self) -> tuple[Row, ...]:
-        """The rows that tell survival: reference, surrogate, compiled model, dies."""
-        start = [row for row in self.rows if row.stage in (self.reference.name, self.surrogate)]
-        compiled = replace(self.final, stage="compiled model")
-        return (*start, compiled, *(row for one in self.noisy for row in one.rows))
-
-    @property
-    def final(self) -> Row:
-        """The row of the compiled model, as its ONNX files compute it."""
-        return self.rows[-1]
+    def headline(self) -> Headline:
+        """The compiled model's drift in figures and sentences."""
+        return self.drift.headline
 
     @property
     def failures(self) -> tuple[str, ...]:
         """One sentence for each check that did not hold."""
-        return (*failures(self.bits), *(one.sentence() for one in self.limits if not one.kept))
-
-    @property
-    def failed(self) -> bool:
-        """Whether any check did not hold."""
-        return bool(self.failures)
+        return self.checks.failures
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, numbers at 6 significant digits, infinities and unknowns as None."""
-        values: dict[str, Any] = {"format_version": FORMAT_VERSION, **plain(self)}
-        del values["placement"]
-        values["passed"] = not self.failed
-        values["failures"] = list(self.failures)
-        return values
+        records = [self.subject, self.drift, self.checks, self.saturation, self.causes]
+        values: dict[str, Any] = {"format_version": FORMAT_VERSION}
+        for record in (*records, cost_card(self.estimate, self.subject.bundle)):
+            values |= plain(record)
+        values |= {"notes": list(self.notes), "passed": not self.failures}
+        return {**values, "failures": list(self.failures)}
 
     def json_text(self) -> str:
         """The text of `report.json`: the same findings, the same bytes."""

@@ -60,6 +60,14 @@ class Stored:
     clipped: float
 
 
+@dataclass(frozen=True)
+class Saturation:
+    """Pairs outside the domain of the score, and stored values that their format clips."""
+
+    domains: tuple[Domain, ...]
+    stored: tuple[Stored, ...]
+
+
 def domains(
     simulator: Simulator,
     stage: str,

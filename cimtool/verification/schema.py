@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import make_dataclass
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from cimtool.verification.report import FORMAT_VERSION, Report
+from cimtool.verification.report import FORMAT_VERSION, RECORDS, Report
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -15,7 +16,7 @@ NUMBER = {"type": ["number", "null"]}
 """A number at 6 significant digits; null where it is not finite or not known."""
 
 DERIVED: dict[str, dict[str, Any]] = {
-    "Drift": {"relative_rmse": NUMBER, "relative_centred_rmse": NUMBER},
+    "ScoreDrift": {"relative_rmse": NUMBER, "relative_centred_rmse": NUMBER},
     "Change": {"is_real": {"type": "boolean"}},
     "Limit": {"kept": {"type": "boolean"}},
 }
@@ -24,12 +25,13 @@ DERIVED: dict[str, dict[str, Any]] = {
 
 def report_schema() -> dict[str, Any]:
     """The schema (draft 2020-12) of what `Report.to_json` gives."""
-    found = TypeAdapter(Report).json_schema(mode="serialization")
+    hints = [hint for record in RECORDS for hint in get_type_hints(record).items()]
+    fields = [*hints, ("notes", tuple[str, ...])]
+    flat = make_dataclass("Flat", fields, namespace={"__doc__": Report.__doc__})
+    found = TypeAdapter(flat).json_schema(mode="serialization")
     definitions = found.pop("$defs")
     for name, more in DERIVED.items():
         _add(definitions[name], more)
-    del found["properties"]["placement"]
-    found["required"].remove("placement")
     _add(
         found,
         {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
 from cimtool.reference.queries import RECALLS, WAY_NAMES, WAYS
 from cimtool.report.formats import (
@@ -17,16 +17,17 @@ from cimtool.report.formats import (
     whole,
 )
 from cimtool.report.table import Cell, Column, Content, Table, make_table
-from cimtool.verification.answers import energy, latency
-from cimtool.verification.drift import Row
+from cimtool.verification.causes import Causes
+from cimtool.verification.drift import StageRow
+from cimtool.verification.drift_findings import DriftFindings
 from cimtool.verification.layers import LAYER_ROWS, SUM_ROWS, ColumnSums, LayerFinding
 from cimtool.verification.pictures import sums_picture
-from cimtool.verification.report import Report
+from cimtool.verification.saturation import Saturation
 
 ARROWS = {"text_to_video": "t>v", "video_to_text": "v>t"}
 
 
-def survival_table(report: Report) -> Table:
+def survival_table(drift: DriftFindings) -> Table:
     """R@1 both ways and the loss, with intervals."""
     help_ = "queries whose right item is the best, %; in brackets where 95% of resamples lie"
     columns = (
@@ -40,14 +41,14 @@ def survival_table(report: Report) -> Table:
         ),
     )
     rows = [
-        (row.stage, *(_share(row, "r1", way, True) for way in WAYS), _loss(row, report))
-        for row in report.survivors
+        (row.stage, *(_share(row, "r1", way, True) for way in WAYS), _loss(row, drift))
+        for row in drift.survivors
     ]
-    styles = [_style(row, report) for row in report.survivors]
+    styles = [_style(row, drift) for row in drift.survivors]
     return make_table("R@1 in percent, with 95% intervals", columns, rows, styles, sortable=False)
 
 
-def _share(row: Row, figure: str, way: str, with_interval: bool) -> Content:
+def _share(row: StageRow, figure: str, way: str, with_interval: bool) -> Content:
     """A share of a row's retrieval: `r1`, `r5`, `r10` or `map`."""
     found = row.mean_precision if figure == "map" else row.retrieval
     if found is None:
@@ -59,28 +60,28 @@ def _share(row: Row, figure: str, way: str, with_interval: bool) -> Content:
     return Cell(percent(value), value, note)
 
 
-def _loss(row: Row, report: Report) -> Content:
+def _loss(row: StageRow, drift: DriftFindings) -> Content:
     loss = row.losses.get("r1_loss")
-    if loss is None or row.stage == report.reference.name:
+    if loss is None or row.stage == drift.reference.name:
         return None
     return Cell(percent(loss.value), loss.value, percent_range(loss.low, loss.high))
 
 
-def _style(row: Row, report: Report) -> str:
-    compiled = row.stage in (report.final.stage, "compiled model")
-    cause = row.stage == report.headline.cause
+def _style(row: StageRow, drift: DriftFindings) -> str:
+    compiled = row.stage in (drift.final.stage, "compiled model")
+    cause = row.stage == drift.headline.cause
     return " ".join(["result"] * compiled + ["cause"] * cause)
 
 
-def drift_table(report: Report) -> Table:
+def drift_table(drift: DriftFindings) -> Table:
     """The drift of every stage; shares in percent."""
-    against, surrogate = report.reference.name, report.surrogate
+    against, surrogate = drift.reference.name, drift.surrogate
     columns = (
         Column("stage"),
         Column(
             "RMSE",
             number,
-            f"root mean square difference of the {report.score} from {against}; "
+            f"root mean square difference of the {drift.score} from {against}; "
             "± is that reference's own standard error, where it is sampled",
         ),
         Column(
@@ -124,50 +125,50 @@ def drift_table(report: Report) -> Table:
     return make_table(
         f"Drift from {against}, stage by stage",
         columns,
-        [_drift_cells(row, report) for row in report.shown],
-        [_style(row, report) for row in report.shown],
+        [_drift_cells(row, drift) for row in drift.shown],
+        [_style(row, drift) for row in drift.shown],
     )
 
 
-def _drift_cells(row: Row, report: Report) -> Sequence[Content]:
-    def drift(figure: str) -> float | None:
+def _drift_cells(row: StageRow, drift: DriftFindings) -> Sequence[Content]:
+    def off(figure: str) -> float | None:
         return getattr(row.drift, figure, None)
 
     step: Content = row.step_rmse
-    if row.step_rmse is not None and row.stage == report.headline.cause:
+    if row.step_rmse is not None and row.stage == drift.headline.cause:
         step = Cell(f"{number(row.step_rmse)} *", row.step_rmse)
     return (
         row.stage,
-        _rmse(row, report),
-        drift("centred_rmse"),
-        drift("relative_rmse"),
-        drift("bias"),
-        drift("max_abs"),
+        _rmse(row, drift),
+        off("centred_rmse"),
+        off("relative_rmse"),
+        off("bias"),
+        off("max_abs"),
         step,
         row.monte_carlo_rmse,
         row.float_rmse,
-        drift("top1_agreement"),
+        off("top1_agreement"),
         row.float_top1,
-        drift("spearman"),
+        off("spearman"),
     )
 
 
-def _rmse(row: Row, report: Report) -> Content:
+def _rmse(row: StageRow, drift: DriftFindings) -> Content:
     """The RMSE; the scatter of Monte Carlo in its own row; what is not known by these words."""
-    scatter = report.scatter
+    scatter = drift.scatter
     if row.drift is not None:
         return row.drift.logit_rmse
     if row.retrieval is None:
         return Cell(NOT_KNOWN, math.nan)
-    if row.stage != report.reference.name or scatter is None or scatter.rmse:
+    if row.stage != drift.reference.name or scatter is None or scatter.rmse:
         return None
     return Cell(f"±{number(scatter.standard_error)}", math.nan)
 
 
-def retrieval_table(report: Report, intervals: bool = False) -> Table:
+def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
     """How well every stage retrieves, with `intervals` where they are known."""
-    maps = report.final.mean_precision is not None
-    gaps = report.final.cosine_gap is not None
+    maps = drift.final.mean_precision is not None
+    gaps = drift.final.cosine_gap is not None
     columns = [Column("stage")]
     for arrow in ARROWS.values():
         columns += [
@@ -179,7 +180,7 @@ def retrieval_table(report: Report, intervals: bool = False) -> Table:
     columns += [Column(f"{arrow}\nmAP", percent) for arrow in ARROWS.values() if maps]
     columns += [Column("cosine\ngap", number, essential=False)] * gaps
     rows = []
-    for row in report.shown:
+    for row in drift.shown:
         cells: list[Content] = [row.stage]
         for way in WAYS:
             cells += [_share(row, f"r{k}", way, intervals) for k in RECALLS]
@@ -190,11 +191,11 @@ def retrieval_table(report: Report, intervals: bool = False) -> Table:
         "Retrieval in percent (rank: the median), t>v text to video, v>t video to text",
         columns,
         rows,
-        [_style(row, report) for row in report.shown],
+        [_style(row, drift) for row in drift.shown],
     )
 
 
-def layer_table(report: Report) -> Table:
+def layer_table(causes: Causes) -> Table:
     """Every layer, its worst column and a picture of its column sums."""
     columns = (
         Column("layer"),
@@ -226,7 +227,7 @@ def layer_table(report: Report) -> Table:
     return make_table(
         f"On up to {LAYER_ROWS} rows of each modality, column sums on the first {SUM_ROWS} of them",
         columns,
-        [_layer_cells(one, index) for index, one in enumerate(report.layers)],
+        [_layer_cells(one, index) for index, one in enumerate(causes.layers)],
     )
 
 
@@ -258,7 +259,7 @@ def _clipped(column: ColumnSums) -> Cell:
     return Cell(fine_percent(column.clipped), column.clipped, style=style)
 
 
-def column_table(report: Report) -> Table:
+def column_table(causes: Causes) -> Table:
     """Every slice of every layer."""
     columns = (
         Column("layer"),
@@ -283,15 +284,15 @@ def column_table(report: Report) -> Table:
             column.lowest,
             column.highest,
         )
-        for one in report.layers
+        for one in causes.layers
         for column in one.converters
     ]
     return make_table("Column sums by layer and slice", columns, rows)
 
 
-def sensitivity_table(report: Report) -> Table:
+def sensitivity_table(causes: Causes) -> Table:
     """Every part alone in integers, and every part left in real numbers."""
-    found = report.sensitivity
+    found = causes.sensitivity
     columns = (
         Column("part"),
         Column("kind"),
@@ -310,14 +311,14 @@ def sensitivity_table(report: Report) -> Table:
     )
 
 
-def margin_table(report: Report) -> Table:
+def margin_table(drift: DriftFindings) -> Table:
     """Who leads or trails by more than the error."""
     columns = (
         Column("queries"),
         Column(
             "sigma",
             number,
-            f"standard deviation of the error of a difference of two {report.score}s",
+            f"standard deviation of the error of a difference of two {drift.score}s",
         ),
         Column(
             "leads",
@@ -329,14 +330,14 @@ def margin_table(report: Report) -> Table:
         Column("trails", percent, "trails by more than 3 sigma: lost before the error", unit="%"),
     )
     rows = [
-        (WAY_NAMES[one.way], one.sigma, one.leads, one.open, one.trails) for one in report.margins
+        (WAY_NAMES[one.way], one.sigma, one.leads, one.open, one.trails) for one in drift.margins
     ]
     return make_table("The right item's lead in the reference", columns, rows)
 
 
-def curve_table(report: Report, way: str) -> Table:
+def curve_table(drift: DriftFindings, way: str) -> Table:
     """R@K against the size of the gallery."""
-    found = [one for one in report.curves if one.way == way]
+    found = [one for one in drift.curves if one.way == way]
     columns = [Column("gallery", whole)]
     columns += [Column(f"{one.stage}, R@{one.k}", percent) for one in found]
     sizes = found[0].sizes if found else ()
@@ -344,7 +345,7 @@ def curve_table(report: Report, way: str) -> Table:
     return make_table(f"R@K {WAY_NAMES[way]} by gallery, in percent", columns, rows)
 
 
-def domain_table(report: Report) -> Table:
+def domain_table(saturation: Saturation) -> Table:
     """Pairs outside the domain of the compiled score."""
     columns = (
         Column("stage"),
@@ -367,7 +368,7 @@ def domain_table(report: Report) -> Table:
                 style="bad" if one.right_outside else "",
             ),
         )
-        for one in report.domains
+        for one in saturation.domains
     ]
     return make_table("Pairs against the domain that calibration fixed", columns, rows)
 
@@ -376,7 +377,7 @@ def _span(lo: float, hi: float) -> Cell:
     return Cell(f"{lo:.4g} to {hi:.4g}", hi - lo)
 
 
-def stored_table(report: Report) -> Table:
+def stored_table(saturation: Saturation) -> Table:
     """How often each stored value of the projectors is clipped by its format."""
     columns = (
         Column("value"),
@@ -384,11 +385,11 @@ def stored_table(report: Report) -> Table:
         Column("bits", whole),
         Column("clipped", fine_percent, unit="%"),
     )
-    rows = [tuple(vars(one).values()) for one in report.stored]
+    rows = [tuple(vars(one).values()) for one in saturation.stored]
     return make_table("Stored values and how often their format clips them", columns, rows)
 
 
-def figure_table(report: Report) -> Table:
+def figure_table(target: Target) -> Table:
     """The figures of the target that costs rest on."""
     columns = (
         Column("figure"),
@@ -405,48 +406,6 @@ def figure_table(report: Report) -> Table:
             one.status,
             Cell(one.source, style="long"),
         )
-        for one in report.figures
+        for one in target.figures
     ]
     return make_table("Figures of the target", columns, rows)
-
-
-def cost_table(report: Report) -> Table:
-    """Totals of a text, a video and a query, and every layer, lower bounds marked `>`."""
-    columns = (
-        Column("part"),
-        Column("arrays", whole),
-        Column("cells used", percent, unit="%"),
-        Column("MACs in arrays", whole),
-        Column("conversions", whole),
-        Column("latency", whole),
-        Column("energy", whole, "> marks a lower bound: some of its parts have no figure"),
-    )
-    cost = report.cost
-    layers = [
-        (one["layer"], one["arrays"], one["utilisation"], *_totals(one["cost"]))
-        for one in cost["layers"]
-    ]
-    totals = {
-        "one text": cost["text"],
-        "one video": cost["video"],
-        f"a query x {cost['gallery']:,}": cost["query"],
-    }
-    return make_table(
-        "Cost of layers, texts, videos and a query",
-        columns,
-        [*layers, *((name, None, None, *_totals(total)) for name, total in totals.items())],
-        [""] * len(layers) + ["result"] * len(totals),
-    )
-
-
-def _totals(cost: Mapping[str, Any]) -> Sequence[Content]:
-    return (
-        cost["macs"],
-        cost["conversions"],
-        Cell(latency(cost), _sortable(cost["latency_ns"]["value"])),
-        Cell(energy(cost), _sortable(cost["energy_pj"]["value"])),
-    )
-
-
-def _sortable(value: float | None) -> float:
-    return math.nan if value is None else value

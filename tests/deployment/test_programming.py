@@ -124,14 +124,14 @@ def test_accuracy_is_that_on_the_queries(made: SimpleNamespace) -> None:
 def test_verify_finds_no_differing_bit(made: SimpleNamespace, which: str) -> None:
     folder = getattr(made, which).bundle.folder
     report = api.verify(folder, made.files.eval, samples=2)
-    assert not report.failed
-    stages = [row.stage for row in report.rows]
+    assert not report.failures
+    stages = [row.stage for row in report.drift.rows]
     assert (IN_MEMORY in stages) == (which == "in_memory")
     if which == "in_memory":
         assert stages[-3:] == ["converters fitted", IN_MEMORY, "ONNX Runtime"]
-        assert report.rows[-2].step_rmse > 0
+        assert report.drift.rows[-2].step_rmse > 0
     else:
-        outputs = [one.output for one in report.bits]
+        outputs = [one.output for one in report.checks.bits]
         assert outputs.count("shortlist.ed") == 2
         assert any(note.startswith("hybrid score: ") for note in report.notes)
 

@@ -65,9 +65,13 @@ def test_figures_are_those_of_verify(
 ) -> None:
     found = cimtool.evaluate(labelled, small_trunk.projectors, small_bundle, poly=small_trunk.poly)
     trained, compiled = found.scores
-    assert (trained.kind, compiled.kind, compiled.name) == ("float", "compiled", report.bundle)
-    same_as(next(row for row in report.rows if row.stage == report.surrogate), trained)
-    same_as(report.final, compiled)
+    assert (trained.kind, compiled.kind, compiled.name) == (
+        "float",
+        "compiled",
+        report.subject.bundle,
+    )
+    same_as(next(row for row in report.drift.rows if row.stage == report.drift.surrogate), trained)
+    same_as(report.drift.final, compiled)
     assert "only 40 texts are queries: below 200, R@1 means little" in found.notes
 
 
@@ -145,10 +149,10 @@ def test_a_gallery_in_the_memory(small_trunk: DemoFiles, tmp_path: Path, mapping
     held = cimtool.program(bundle.folder, small_trunk.eval).bundle.folder
     report = cimtool.verify(held, small_trunk.eval, report=tmp_path / "report")
     (score,) = cimtool.evaluate(small_trunk.eval, held).scores
-    assert report.final.retrieval is not None
+    assert report.drift.final.retrieval is not None
     for way in WAYS:
-        assert score.figures[f"r1_{way}"] == getattr(report.final.retrieval, way).r1
-    assert score.figures["cosine_gap"] == report.final.cosine_gap
+        assert score.figures[f"r1_{way}"] == getattr(report.drift.final.retrieval, way).r1
+    assert score.figures["cosine_gap"] == report.drift.final.cosine_gap
     first = {name: values[:-1] for name, values in np.load(small_trunk.eval).items()}
     with pytest.raises(CimError, match="39 videos are not the gallery of 40 items"):
         cimtool.evaluate(first, held)
@@ -210,4 +214,4 @@ def test_rows_that_cannot_be_normalised_are_named(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report = cimtool.verify(bundle.folder, huge)
-    assert sum(count.differing for count in report.bits) == 0
+    assert sum(count.differing for count in report.checks.bits) == 0

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from cimtool.base.errors import CimError
 from cimtool.reference import metrics
 from cimtool.reference.metrics import (
-    Against,
+    ReferenceScores,
     best_ranks,
     cosine_gaps,
     mean_average_precision,
@@ -128,9 +128,9 @@ def test_top1_agreement_by_brute_force(case, seed):
 
 def test_a_tie_at_the_top_is_disagreement_unless_the_reference_has_it():
     sharp, tied = np.array([[3.0, 1.0, 0.0]]), np.array([[3.0, 3.0, 0.0]])
-    assert Against(sharp).same_best(tied)[0] == 0
-    assert Against(tied).same_best(sharp)[0] == 0
-    assert Against(tied).same_best(tied * 2)[0] == 1
+    assert ReferenceScores(sharp).same_best(tied)[0] == 0
+    assert ReferenceScores(tied).same_best(sharp)[0] == 0
+    assert ReferenceScores(tied).same_best(tied * 2)[0] == 1
 
 
 @given(tied_scores(), st.integers(0, 99))
@@ -142,7 +142,7 @@ def test_spearman_as_scipy_has_it(case, seed):
         spearmanr(x, y).statistic if len(x) > 1 else 0.0
         for x, y in zip(scores, reference, strict=True)
     ]
-    found = Against(reference).spearman(scores.astype(float))
+    found = ReferenceScores(reference).spearman(scores.astype(float))
     assert found == pytest.approx(np.nan_to_num(expected), abs=1e-12)
 
 
@@ -163,9 +163,9 @@ def test_on_the_grid_a_last_bit_is_no_difference():
 def test_the_blocks_of_ranks_change_nothing(monkeypatch):
     rng = np.random.default_rng(0)
     scores, reference = rng.integers(0, 5, (2, 7, 9)).astype(float)
-    whole = Against(reference).spearman(scores)
+    whole = ReferenceScores(reference).spearman(scores)
     monkeypatch.setattr(metrics, "RANKED", 20)
-    np.testing.assert_array_equal(Against(reference).spearman(scores), whole)
+    np.testing.assert_array_equal(ReferenceScores(reference).spearman(scores), whole)
 
 
 def test_equal_scores_have_no_spread_whatever_rounds():

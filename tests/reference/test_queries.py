@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from cimtool.reference.bootstrap import Draws, Samples
-from cimtool.reference.metrics import Against, ranks
+from cimtool.reference.metrics import ReferenceScores, ranks
 from cimtool.reference.queries import (
     LIMITS,
     WAYS,
@@ -96,7 +96,7 @@ def test_limit_metrics_are_the_worse_of_both_directions():
     scores = reference.copy()
     scores[:, 0] = 2.0  # all texts now choose video 0, whose texts are all as good
     right = np.arange(4)
-    own = retrieved(scores, right).merged(compared(scores, Against(reference)))
+    own = retrieved(scores, right).merged(compared(scores, ReferenceScores(reference)))
     found = limit_metrics(once(own), once(retrieved(reference, right)))
     assert tuple(found) == LIMITS
     assert found["logit_rmse"] == pytest.approx(math.sqrt((1 + 3 * 4) / 16))
@@ -111,7 +111,7 @@ def noisy_rows(n=60, m=40, noise=0.3):
     reference = rng.normal(size=(n, m)) + 2.0 * (right[:, None] == np.arange(m))
     scores = reference + noise * rng.normal(size=(n, m))
     best = retrieved(reference, right)
-    own = retrieved(scores, right).merged(compared(scores, Against(reference)))
+    own = retrieved(scores, right).merged(compared(scores, ReferenceScores(reference)))
     return best, own, right, reference, scores
 
 

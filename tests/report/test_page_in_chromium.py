@@ -41,13 +41,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 @pytest.fixture(scope="module")
 def address(report: Report, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a page whose names are hostile."""
+    subject = replace(report.subject, bundle=HOSTILE, model=HOSTILE)
     hostile = replace(
         report,
-        bundle=HOSTILE,
-        model=HOSTILE,
-        data=replace(report.data, file=HOSTILE),
+        subject=replace(subject, data=replace(subject.data, file=HOSTILE)),
+        causes=replace(report.causes, advice=(HOSTILE,)),
         notes=(HOSTILE,),
-        advice=(HOSTILE,),
     )
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(html(hostile))
@@ -85,7 +84,7 @@ def test_the_pictures_are_there(page: Page, address: str, report: Report) -> Non
         "all => all.map(svg => { const box = svg.getBoundingClientRect();"
         " return [box.width, box.height, svg.getAttribute('aria-label').length] })"
     )
-    columns = sum(len(layer.converters) for layer in report.layers)
+    columns = sum(len(layer.converters) for layer in report.causes.layers)
     assert len(sizes) == 6 + columns
     assert all(min(size) > 10 for size in sizes)
     image = page.locator("img").evaluate("i => [i.complete, i.naturalWidth, i.alt.length]")

@@ -197,7 +197,7 @@ def test_trained_on_a_polynomial_it_compiles_alone(
         output=tmp_path / "bundle",
     )  # fmt: skip
     report = cimtool.verify(bundle.folder, data, allow_calibration_rows=True)
-    assert sum(one.differing for one in report.bits) == 0
+    assert sum(one.differing for one in report.checks.bits) == 0
     on = cimtool.train(data, tmp_path / "on", **settings | {"start": run.folder / "model.pth"},
                        loss="info-nce-poly")  # fmt: skip
     assert on.history[0].recalls == run.best.recalls

@@ -93,6 +93,21 @@ def data() -> Embeddings:
     return embeddings_of(pairs(40, seed=7), "pairs")
 
 
+def changed(report: Report, **values: Any) -> Report:
+    """The report with other values, each in the record that has a field of its name."""
+    for record in ("subject", "drift", "checks", "saturation", "causes"):
+        held = getattr(report, record)
+        own = {name: value for name, value in values.items() if name in held.__dataclass_fields__}
+        report = replace(report, **{record: replace(held, **own)})
+    return report
+
+
+def of_target(report: Report, **values: Any) -> Report:
+    """The report of a target with other values."""
+    target = report.estimate.target.model_copy(update=values)
+    return replace(report, estimate=replace(report.estimate, target=target))
+
+
 def rewritten(bundle: Bundle, folder: Path) -> Bundle:
     """The same bundle at another place, where its files may be changed."""
     folder.mkdir()

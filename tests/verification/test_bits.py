@@ -5,10 +5,10 @@ import pytest
 
 from cimtool.base.errors import CheckFailed
 from cimtool.verification.bits import (
-    compare_implementations,
+    compare_outputs,
     count_differences,
-    count_features,
     failures,
+    outputs_of,
 )
 
 
@@ -50,14 +50,18 @@ def test_another_shape_fails() -> None:
 
 
 def test_a_missing_output_fails() -> None:
-    with pytest.raises(CheckFailed, match="video: the simulator gives mu, s and x mu"):
-        count_features("x", "video", {"mu": np.zeros(2), "s": np.zeros(2)}, {"mu": np.zeros(2)})
+    with pytest.raises(CheckFailed, match=r"gives video\.mu, video\.s and x video\.mu"):
+        compare_outputs("x", dict.fromkeys(("video.mu", "video.s"), np.zeros(2)),
+                        {"video.mu": np.zeros(2)})  # fmt: skip
 
 
 def test_all_outputs_of_both_sides_are_compared() -> None:
     one, two = {"mu": np.zeros((2, 3))}, {"mu": np.ones((4, 3))}
-    counts = compare_implementations("x", (one, one), (two, one | {"mu": np.zeros((4, 3))}),
-                                     (np.zeros((2, 4)), np.zeros((2, 4))))  # fmt: skip
+    simulated = outputs_of({"text": one, "video": two}, np.zeros((2, 4)))
+    other = {"mu": np.zeros((4, 3))}
+    counts = compare_outputs(
+        "x", simulated, outputs_of({"text": one, "video": other}, np.zeros((2, 4)))
+    )
     assert [(c.output, c.compared, c.differing) for c in counts] == [
         ("text.mu", 6, 0),
         ("video.mu", 12, 12),

@@ -29,7 +29,7 @@ def test_only_what_differs_is_listed(found: Comparison) -> None:
 def test_fewer_bits_drift_more(found: Comparison) -> None:
     fine, coarse = (report.headline.compiled_rmse for report in found.reports)
     assert coarse > 1.5 * fine
-    assert found.reports[0].rows[:3] == found.reports[1].rows[:3]
+    assert found.reports[0].drift.rows[:3] == found.reports[1].drift.rows[:3]
 
 
 def test_one_trained_model_is_sampled_once(found: Comparison, told: list[str]) -> None:
@@ -44,7 +44,7 @@ def test_the_table_has_a_column_a_bundle(found: Comparison) -> None:
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
     assert lines["weight_bits"][-2:] == ["8", "4"]
     assert lines["step: quantized"][-2:] == [
-        f"{report.rows[5].step_rmse:.4f}" for report in found.reports
+        f"{report.drift.rows[5].step_rmse:.4f}" for report in found.reports
     ]
     assert "step: ONNX Runtime" in lines
     assert "small" in text
@@ -59,7 +59,7 @@ def test_two_heads_stand_side_by_side(
     assert found.differing == {"score": ("polynomial", "cosine")}
     text = comparison_text(found)
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
-    first, second = (report.compiled_rows for report in found.reports)
+    first, second = (report.drift.compiled_rows for report in found.reports)
     assert lines["step: polynomial or cosine"][-2:] == [f"{first[0].step_rmse:.4f}", "-"]
     assert lines["step: quantized"][-2:] == [f"{rows[3].step_rmse:.4f}" for rows in (first, second)]
 

@@ -3,15 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.verification.drift import Row, Table, precision_queries, truth_of
+from cimtool.verification.drift import DriftTable, StageRow, precision_queries, truth_of
 
 RIGHT = np.arange(3)
 POLY = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0], [1.0, 0.0, 4.0]])
 MU = np.eye(3)
 
 
-def table(reference: np.ndarray | None) -> Table:
-    found = Table(truth_of(RIGHT, None, 3), reference)
+def table(reference: np.ndarray | None) -> DriftTable:
+    found = DriftTable(truth_of(RIGHT, None, 3), reference)
     if reference is None:
         found.add_unknown("exact")
     else:
@@ -57,7 +57,7 @@ def test_without_a_teacher_the_polynomial_is_the_reference() -> None:
     found.add("polynomial", POLY, MU, MU)
     found.add("quantized", POLY - 0.25, MU, MU)
     unknown, polynomial, quantized = found.rows
-    assert unknown == Row("exact")
+    assert unknown == StageRow("exact")
     assert (polynomial.drift, polynomial.step_rmse) == (None, None)
     assert quantized.drift is not None
     assert quantized.drift.bias == pytest.approx(-0.25)
@@ -66,7 +66,7 @@ def test_without_a_teacher_the_polynomial_is_the_reference() -> None:
 def test_rounding_of_one_machine_makes_no_rank() -> None:
     # Two equal videos, whose scores a matrix product gives a last bit apart.
     scores = np.array([[1.0, np.nextafter(1.0, 2)], [0.5, 0.0]])
-    found = Table(truth_of(np.array([1, 0]), None, 2), None)
+    found = DriftTable(truth_of(np.array([1, 0]), None, 2), None)
     found.add("polynomial", scores, np.eye(2), np.eye(2))
     (row,) = found.rows
     assert row.retrieval is not None
@@ -87,14 +87,14 @@ def test_a_common_shift_of_the_means_is_no_change_of_the_cosine_gap() -> None:
 
 def test_identical_rows_have_a_gap_of_nothing() -> None:
     same = np.tile(np.random.default_rng(0).normal(size=12), (33, 1))
-    found = Table(truth_of(np.arange(33), None, 33), None)
+    found = DriftTable(truth_of(np.arange(33), None, 33), None)
     found.add("polynomial", np.eye(33), same, same)
     found.add("folded", np.eye(33), same - 0.3, same - 0.3)
     assert [str(row.cosine_gap) for row in found.rows] == ["0.0", "0.0"]
 
 
 def test_one_video_has_no_cosine_gap() -> None:
-    found = Table(truth_of(np.zeros(2, np.int64), None, 1), None)
+    found = DriftTable(truth_of(np.zeros(2, np.int64), None, 1), None)
     found.add("polynomial", np.ones((2, 1)), np.ones((2, 3)), np.ones((1, 3)))
     assert found.rows[0].cosine_gap is None
 

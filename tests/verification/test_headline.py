@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.metrics import Drift
-from cimtool.verification.drift import Row
+from cimtool.reference.metrics import ScoreDrift
+from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import equal_text, headline, surrogate_faults
 from cimtool.verification.references import Scatter
 
@@ -15,29 +15,31 @@ SAMPLED = Scatter(10, 0.2)
 EXACT = Scatter(10, 0.2, rmse=0.25, top1_agreement=0.8)
 
 
-def off(rmse: float) -> Drift:
-    return Drift(rmse, rmse, 0.0, rmse, 2.0, 0.9, 0.99)
+def off(rmse: float) -> ScoreDrift:
+    return ScoreDrift(rmse, rmse, 0.0, rmse, 2.0, 0.9, 0.99)
 
 
-def rows(surrogate: float, quantized: float, converters: float) -> list[Row]:
+def rows(surrogate: float, quantized: float, converters: float) -> list[StageRow]:
     """The rows after the references, the last being 0.4 from the reference."""
     return [
-        Row("polynomial", off(surrogate), spread=1.5, step_rmse=surrogate),
-        Row("quantized", off(0.3), 1.5, quantized, 0.95, step_rmse=quantized),
-        Row("converters fitted", off(0.4), 1.5, 0.15, 0.9, step_rmse=converters),
-        Row("ONNX Runtime", off(0.4), 1.5, 0.15, 0.9, step_rmse=0.0),
+        StageRow("polynomial", off(surrogate), spread=1.5, step_rmse=surrogate),
+        StageRow("quantized", off(0.3), 1.5, quantized, 0.95, step_rmse=quantized),
+        StageRow("converters fitted", off(0.4), 1.5, 0.15, 0.9, step_rmse=converters),
+        StageRow("ONNX Runtime", off(0.4), 1.5, 0.15, 0.9, step_rmse=0.0),
     ]
 
 
-def against_samples(table: list[Row], scatter: Scatter | None = SAMPLED, score: str = "logit"):  # type: ignore[no-untyped-def]
+def against_samples(table: list[StageRow], scatter: Scatter | None = SAMPLED, score: str = "logit"):  # type: ignore[no-untyped-def]
     faults = surrogate_faults(table[0], scatter, score, 0.0)
-    return headline([Row(MONTE_CARLO), *table], MONTE_CARLO, scatter, score, faults, "polynomial")
+    return headline(
+        [StageRow(MONTE_CARLO), *table], MONTE_CARLO, scatter, score, faults, "polynomial"
+    )
 
 
-def against_exact(table: list[Row], scatter: Scatter = EXACT):  # type: ignore[no-untyped-def]
+def against_exact(table: list[StageRow], scatter: Scatter = EXACT):  # type: ignore[no-untyped-def]
     faults = surrogate_faults(table[0], scatter, "logit", 0.0)
     return headline(
-        [Row("exact"), Row(MONTE_CARLO), *table],
+        [StageRow("exact"), StageRow(MONTE_CARLO), *table],
         "exact",
         scatter,
         "logit",
@@ -131,7 +133,7 @@ def test_a_scatter_above_the_spread_is_no_comfort() -> None:
 
 def test_scores_that_do_not_differ_ask_for_no_samples() -> None:
     table = rows(0.2, 0.1, 0.1)
-    table[0] = Row("polynomial", off(0.2), spread=0.0)
+    table[0] = StageRow("polynomial", off(0.2), spread=0.0)
     found = against_samples(table)
     assert found.relative_rmse is None
     assert "within the scatter" in found.sentences[1]
@@ -212,7 +214,7 @@ def test_a_surrogate_that_amplifies_is_the_cause_of_what_comes_after() -> None:
     (said,) = faults(0.1, EXACT, jitter=40.0)
     assert "where ed or vd is 0.1% of its range off, its logit changes by 40, more than" in said
     table = rows(0.1, 900.0, 0.0)
-    found = headline([Row("exact"), *table], "exact", EXACT, "logit", (said,), "polynomial")
+    found = headline([StageRow("exact"), *table], "exact", EXACT, "logit", (said,), "polynomial")
     assert (found.cause, found.surrogate_broken) == ("polynomial", True)
 
 

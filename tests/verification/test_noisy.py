@@ -16,9 +16,10 @@ from cimtool.bundle.dies import NoiseOptions
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.queries import Queries, figures
 from cimtool.verification.answers import survival_sentence, verdict
+from cimtool.verification.causes import next_change
+from cimtool.verification.headline import with_dies
 from cimtool.verification.noisy import over_dies
 from cimtool.verification.render import markdown, terminal_text
-from cimtool.verification.run import _advice, with_dies
 from cimtool.verification.sensitivity import advice
 
 DIES = NoiseOptions(trials=4, time="1h")
@@ -73,14 +74,15 @@ def test_errors_are_bad_when_high_and_recall_when_low() -> None:
 
 def test_the_report_has_a_row_of_the_median_die_and_one_of_the_worst(report: object) -> None:
     found = report.found  # type: ignore[attr-defined]
-    assert [one.stage for one in found.shown[-2:]] == ["noisy 1 h, median", "noisy 1 h, worst"]
-    assert found.rows[-1].stage == "ONNX Runtime"
-    median, worst = found.noisy[-1].rows
+    shown = [one.stage for one in found.drift.shown]
+    assert shown[-2:] == ["noisy 1 h, median", "noisy 1 h, worst"]
+    assert found.drift.rows[-1].stage == "ONNX Runtime"
+    median, worst = found.drift.noisy[-1].rows
     assert worst.intervals["logit_rmse"].holds(worst.drift.logit_rmse)
     assert median.losses["r1_loss"].value >= 0
     assert worst.step_rmse >= median.step_rmse > 0
     assert worst.drift.logit_rmse >= median.drift.logit_rmse
-    assert found.final.stage == "ONNX Runtime"
+    assert found.drift.final.stage == "ONNX Runtime"
 
 
 def test_every_form_of_the_report_shows_them(report: object) -> None:
@@ -105,7 +107,8 @@ def test_the_headline_says_what_the_chip_keeps(report: object) -> None:
 
 def test_what_the_dies_lose_is_said_first(report: object) -> None:
     found = report.found  # type: ignore[attr-defined]
-    worst = max((one.median for one in found.noisy), key=lambda row: row.losses["r1_loss"].value)
+    medians = (one.median for one in found.drift.noisy)
+    worst = max(medians, key=lambda row: row.losses["r1_loss"].value)
     assert survival_sentence(found).startswith(f"On a chip ({worst.stage}) it ")
     assert f"{100 * worst.losses['r1_loss'].value:.1f} [" in survival_sentence(found)
     assert verdict(found) == "bits agree, no limit was set"
@@ -113,19 +116,21 @@ def test_what_the_dies_lose_is_said_first(report: object) -> None:
 
 def test_noise_that_adds_more_than_any_step_is_the_cause(report: object) -> None:
     found = report.found  # type: ignore[attr-defined]
+    dies, final = found.drift.noisy, found.drift.final
     first = replace(found.headline, cause="quantized", cause_rmse=0.0, surrogate_broken=False)
-    noisy = with_dies(first, found.noisy, found.final, "logit")
-    late = found.noisy[-1].median
+    noisy = with_dies(first, dies, final, "logit")
+    late = dies[-1].median
     assert (noisy.cause, noisy.cause_before) == (late.stage, "ONNX Runtime")
     assert noisy.cause_rmse == late.step_rmse
     assert f"Noise of the devices adds more than any step: RMSE {late.step_rmse:.4g}." in (
         noisy.sentences
     )
-    (said,) = _advice(HEAD, noisy, found.sensitivity, found.noisy)
+    parts = found.causes.sensitivity
+    said = next_change(HEAD, replace(found.drift, headline=noisy), parts)
     assert "try another compensation than none" in said
-    quiet = with_dies(replace(first, cause_rmse=1e9), found.noisy, found.final, "logit")
+    quiet = with_dies(replace(first, cause_rmse=1e9), dies, final, "logit")
     assert quiet.cause == "quantized"
-    broken = with_dies(replace(first, surrogate_broken=True), found.noisy, found.final, "logit")
+    broken = with_dies(replace(first, surrogate_broken=True), dies, final, "logit")
     assert broken.cause == "quantized"
 
 
@@ -136,23 +141,28 @@ def test_a_surrogate_is_advised_on_where_it_dominates(report: object) -> None:
         compiled_rmse=0.09,
     )  # fmt: skip
     fit = "fit another polynomial: no setting of the hardware mends the surrogate"
-    assert _advice(HEAD, tie, found.sensitivity, ()) == (advice(found.sensitivity),)
-    assert _advice(HEAD, replace(tie, surrogate_rmse=0.19), found.sensitivity, ()) == (fit,)
-    assert _advice(HEAD, replace(tie, surrogate_broken=True), found.sensitivity, ()) == (fit,)
+    parts = found.causes.sensitivity
+    for changed, said in (
+        (tie, advice(parts)),
+        (replace(tie, surrogate_rmse=0.19), fit),
+        (replace(tie, surrogate_broken=True), fit),
+    ):
+        drift = replace(found.drift, headline=changed, noisy=())
+        assert next_change(HEAD, drift, parts) == said
 
 
 def test_of_few_dies_the_worst_is_told_and_of_many_the_worst_twentieth(report: object) -> None:
-    one = report.found.noisy[-1]  # type: ignore[attr-defined]
-    (few,) = one.sentences(report.found.final, "logit")  # type: ignore[attr-defined]
+    one = report.found.drift.noisy[-1]  # type: ignore[attr-defined]
+    (few,) = one.sentences(report.found.drift.final, "logit")  # type: ignore[attr-defined]
     assert "; the worst of them is " in few
-    (many,) = replace(one, trials=20, percentile=5.0).sentences(report.found.final, "logit")  # type: ignore[attr-defined]
+    (many,) = replace(one, trials=20, percentile=5.0).sentences(report.found.drift.final, "logit")  # type: ignore[attr-defined]
     assert "one die in twenty is worse than" in many
 
 
 def test_limits_are_of_the_noise_free_model(analog: object, data: object, report: object) -> None:
     plain = api.verify(analog.folder, data, samples=4, report=report.folder)  # type: ignore[attr-defined,arg-type]
-    assert plain.metrics == report.found.metrics  # type: ignore[attr-defined]
-    assert plain.noisy == ()
+    assert plain.checks.metrics == report.found.checks.metrics  # type: ignore[attr-defined]
+    assert plain.drift.noisy == ()
 
 
 def test_scores_of_dies_are_written_beside_the_noise_free_ones(

@@ -4,11 +4,14 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+from cimtool.costs.picture import placement_svg
 from cimtool.report.formats import number
 from cimtool.report.page import picture_url
 from cimtool.verification.margins import PairSample
 from cimtool.verification.page import html
 from cimtool.verification.report import Report
+
+from .conftest import changed, of_target
 
 
 class Page(HTMLParser):
@@ -39,8 +42,8 @@ def cards(text: str) -> dict[str, str]:
 def test_the_page_needs_nothing_else(report: Report) -> None:
     page = Page(html(report))
     assert not [s for s in page.sources if not s.startswith(("#", "data:"))]
-    assert {row.stage for row in report.rows} <= set(page.cells)
-    assert number(report.final.float_rmse) in page.cells
+    assert {row.stage for row in report.drift.rows} <= set(page.cells)
+    assert number(report.drift.final.float_rmse) in page.cells
 
 
 def test_the_first_screen_answers_in_order(report: Report) -> None:
@@ -50,15 +53,16 @@ def test_the_first_screen_answers_in_order(report: Report) -> None:
     ]  # fmt: skip
     assert report.headline.cause is not None
     assert report.headline.cause in found["cause"]
-    assert all(text in found["cause"] for text in report.advice)
-    assert f"{report.data.videos} items" in found["energy"]
+    assert all(text in found["cause"] for text in report.causes.advice)
+    assert f"{report.subject.data.videos} items" in found["energy"]
     assert "no dies were drawn" in found["unmodelled"]
-    assert all(one.quantity in found["figures"] for one in report.figures)
+    figures = report.estimate.target.figures
+    assert all(one.quantity in found["figures"] for one in figures)
 
 
 def test_dies_stand_on_the_first_screen(noisy_report: Report) -> None:
     found = cards(html(noisy_report))
-    for one in noisy_report.noisy:
+    for one in noisy_report.drift.noisy:
         assert one.median.stage in found["survive"]
         assert one.worst.stage in found["survive"]
     assert "no dies were drawn" not in found["unmodelled"]
@@ -73,13 +77,17 @@ def test_what_is_not_known_leaves_a_whole_page(unknown_report: Report) -> None:
 
 def test_names_are_escaped(report: Report) -> None:
     bad = "<script>alert(1)</script>"
-    hostile = replace(
-        report,
-        bundle=bad, model=bad, target=bad, notes=(bad,), advice=(bad,), unmodelled=(bad,),
-        settings={bad: bad}, data=replace(report.data, file=bad),
-        rows=(*report.rows[:-1], replace(report.final, stage=bad)),
-        layers=tuple(replace(one, layer=bad) for one in report.layers),
-        figures=tuple(replace(one, source=bad, quantity=bad) for one in report.figures),
+    figures = report.estimate.target.figures
+    hostile = changed(
+        of_target(
+            replace(report, notes=(bad,)),
+            unmodelled=(bad,),
+            figures=tuple(one.model_copy(update={"source": bad}) for one in figures),
+        ),
+        bundle=bad, model=bad, target=bad, advice=(bad,),
+        settings={bad: bad}, data=replace(report.subject.data, file=bad),
+        rows=(*report.drift.rows[:-1], replace(report.drift.final, stage=bad)),
+        layers=tuple(replace(one, layer=bad) for one in report.causes.layers),
     )  # fmt: skip
     text = html(hostile)
     assert "<script>alert" not in text
@@ -88,22 +96,23 @@ def test_names_are_escaped(report: Report) -> None:
 
 
 def test_the_placement_is_a_picture_of_its_own(report: Report) -> None:
-    text = html(report)
-    assert picture_url(report.placement) in text
+    text, found = html(report), report.estimate
+    title = f"{report.subject.bundle} on {report.subject.target}"
+    assert picture_url(placement_svg(found.placements, found.layout, title)) in text
     assert 'id="title"' not in text
 
 
 def test_failures_come_first(report: Report) -> None:
-    limit = replace(report.limits[0], limit=0.0)
-    text = html(replace(report, limits=(limit,)))
+    limit = replace(report.checks.limits[0], limit=0.0)
+    text = html(changed(report, limits=(limit,)))
     assert "✗ 1 check failed" in text
     assert text.index(limit.sentence()) < text.index('id="survive"')
 
 
 def test_a_report_that_lacks_much_is_a_page_all_the_same(report: Report) -> None:
-    bare = replace(
-        report,
-        margins=(), curves=(), domains=(), stored=(), figures=(), limits=(), layers=(),
+    bare = changed(
+        of_target(report, figures=()),
+        margins=(), curves=(), domains=(), stored=(), limits=(), layers=(),
         pairs=PairSample((), (), ()),
         headline=replace(report.headline, cause=None, cause_before=None, r1_loss=None),
     )  # fmt: skip

@@ -8,6 +8,8 @@ from cimtool.verification.answers import survival_sentence
 from cimtool.verification.render import WIDTH, markdown, terminal_text
 from cimtool.verification.report import Report
 
+from .conftest import changed, of_target
+
 
 @pytest.mark.parametrize("width", [64, 80, 100, 140])
 def test_the_terminal_text_fits(report: Report, noisy_report: Report, width: int) -> None:
@@ -15,11 +17,11 @@ def test_the_terminal_text_fits(report: Report, noisy_report: Report, width: int
         text = terminal_text(one, width)
         assert max(len(line) for line in text.splitlines()) <= width
         assert "…" not in text
-        for row in (*one.shown, replace(one.final, stage="compiled model")):
+        for row in (*one.drift.shown, *one.drift.survivors):
             assert row.stage in text
         assert ("centred" in text) == (width >= WIDTH)
         words = " ".join(text.split())
-        for sentence in (*one.headline.sentences, *one.advice, *one.notes):
+        for sentence in (*one.headline.sentences, *one.causes.advice, *one.notes):
             assert sentence in words
 
 
@@ -46,12 +48,14 @@ def test_markdown_answers_first_and_folds_the_rest(report: Report) -> None:
     first, rest = text.split("## Drift")
     assert f"**{survival_sentence(report)}.**" in first
     assert report.headline.sentences[0] in first
-    assert first.startswith(f"# {report.bundle}: all checks hold")
-    assert markdown(replace(report, limits=())).startswith(
-        f"# {report.bundle}: bits agree, no limit was set"
+    assert first.startswith(f"# {report.subject.bundle}: all checks hold")
+    assert markdown(changed(report, limits=())).startswith(
+        f"# {report.subject.bundle}: bits agree, no limit was set"
     )
     assert "| compiled model |" in first
-    assert all(f"Next: {one.partition(',')[0]}" in first.replace("\\", "") for one in report.advice)
+    assert all(
+        f"Next: {one.partition(',')[0]}" in first.replace("\\", "") for one in report.causes.advice
+    )
     assert len(first.splitlines()) < 30
     assert rest.count("<details>") == rest.count("</details>") == 3
     assert "| quantized |" in rest
@@ -60,23 +64,23 @@ def test_markdown_answers_first_and_folds_the_rest(report: Report) -> None:
 
 
 def test_markdown_says_what_failed(report: Report) -> None:
-    limit = replace(report.limits[0], limit=0.0)
-    text = markdown(replace(report, limits=(limit,)))
-    assert text.startswith(f"# {report.bundle}: 1 check failed")
+    limit = replace(report.checks.limits[0], limit=0.0)
+    text = markdown(changed(report, limits=(limit,)))
+    assert text.startswith(f"# {report.subject.bundle}: 1 check failed")
     assert f"* **{limit.sentence()}**".replace("_", "\\_") in text
 
 
 def test_names_are_no_markup(report: Report) -> None:
-    text = markdown(replace(report, bundle="<img src=x> *a* |b|", notes=("[c](d)",)))
+    text = markdown(changed(replace(report, notes=("[c](d)",)), bundle="<img src=x> *a* |b|"))
     assert "<img" not in text
     assert "# &lt;img src=x> \\*a\\* \\|b\\|" in text
     assert "\\[c\\](d)" in text
 
 
 def test_warnings_stand_under_the_headline_and_what_is_not_modelled_last(report: Report) -> None:
-    changed = replace(report, notes=("warning: look", "not modelled: x"), unmodelled=("x",))
-    lines = terminal_text(changed, 200).splitlines()
-    warning, first = lines.index("warning: look"), lines.index(f"Next: {report.advice[0]}.")
+    noted = replace(report, notes=("warning: look", "not modelled: x"))
+    lines = terminal_text(of_target(noted, unmodelled=("x",)), 200).splitlines()
+    warning, first = lines.index("warning: look"), lines.index(f"Next: {report.causes.advice[0]}.")
     assert report.headline.sentences[-1] == lines[warning - 1]
     assert warning < first
     assert lines[-1] == "not modelled: x"
@@ -84,13 +88,13 @@ def test_warnings_stand_under_the_headline_and_what_is_not_modelled_last(report:
 
 
 def test_saturation_that_is_not_there_is_one_line(report: Report) -> None:
-    inside = tuple(replace(one, outside=0.0) for one in report.domains)
-    unclipped = tuple(replace(one, clipped=0.0) for one in report.stored)
-    text = terminal_text(replace(report, domains=inside, stored=unclipped), 200)
+    inside = tuple(replace(one, outside=0.0) for one in report.saturation.domains)
+    unclipped = tuple(replace(one, clipped=0.0) for one in report.saturation.stored)
+    text = terminal_text(changed(report, domains=inside, stored=unclipped), 200)
     assert text.count("no pair is outside the domain of the compiled score") == 1
     assert "saturate" not in text
     assert "stored values: none is clipped" in text
     beyond = (replace(inside[0], outside=0.25), *inside[1:])
-    text = terminal_text(replace(report, domains=beyond), 200)
+    text = terminal_text(changed(report, domains=beyond), 200)
     assert text.count(": 25.000% of the pairs are outside and saturate") == 1
     assert "no pair is outside" not in text

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ from cimtool.verification.render import markdown
 from cimtool.verification.report import Report, plain, rounded
 from cimtool.verification.run import verify_bundle
 
+from .conftest import changed
+
 
 def test_the_same_findings_are_the_same_bytes(
     report: Report, bundle: Bundle, data: Embeddings
@@ -27,11 +28,11 @@ def test_the_same_findings_are_the_same_bytes(
 
 def test_json_holds_the_table(report: Report) -> None:
     read = json.loads(report.json_text())
-    assert [row["stage"] for row in read["rows"]] == [row.stage for row in report.rows]
+    assert [row["stage"] for row in read["rows"]] == [row.stage for row in report.drift.rows]
     final = read["rows"][-1]
-    assert report.final.drift is not None
-    assert final["drift"]["logit_rmse"] == rounded(report.final.drift.logit_rmse)
-    assert final["drift"]["relative_rmse"] == rounded(report.final.drift.relative_rmse)
+    assert report.drift.final.drift is not None
+    assert final["drift"]["logit_rmse"] == rounded(report.drift.final.drift.logit_rmse)
+    assert final["drift"]["relative_rmse"] == rounded(report.drift.final.drift.relative_rmse)
     assert read["limits"][0]["kept"] is True
     assert (read["passed"], read["failures"]) == (True, [])
     assert read["settings"]["weight_bits"] == 8
@@ -62,7 +63,7 @@ def test_nothing_is_half_written(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(CimError, match="cannot be written \\(No space left on device\\)"):
-        write_report(replace(report, bundle="other"), tmp_path)
+        write_report(changed(report, bundle="other"), tmp_path)
     monkeypatch.undo()
     assert (tmp_path / "report.json").read_text() == before
     assert {path.name for path in tmp_path.iterdir()} == set(files.REPORT_FILES)

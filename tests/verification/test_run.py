@@ -20,10 +20,11 @@ from cimtool.reference.surrogate import Polynomial
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher import Sigmoid
 from cimtool.training.teacher_file import make_teacher
+from cimtool.verification.notes import all_equal
 from cimtool.verification.references import References
 from cimtool.verification.render import terminal_text
 from cimtool.verification.report import VerificationFailed
-from cimtool.verification.run import all_equal, verify_bundle
+from cimtool.verification.run import verify_bundle
 
 from .conftest import (
     POLYNOMIAL,
@@ -54,28 +55,28 @@ FLICKR = (
 
 def test_one_row_a_stage_and_no_bit_differs(bundle: Bundle, data: Embeddings) -> None:
     report = verify_bundle(bundle, data)
-    assert tuple(row.stage for row in report.rows) == STAGES
-    assert sum(count.differing for count in report.bits) == 0
+    assert tuple(row.stage for row in report.drift.rows) == STAGES
+    assert sum(count.differing for count in report.checks.bits) == 0
     # mu and s, both self terms and 40 x 40 logits of all rows, then of 32 rows.
     rows = [2 * (2 * n * D + 2 * n) + n * n for n in (40, 32)]
-    assert sum(count.compared for count in report.bits) == sum(rows)
-    by_name = {row.stage: row for row in report.rows}
+    assert sum(count.compared for count in report.checks.bits) == sum(rows)
+    by_name = {row.stage: row for row in report.drift.rows}
     assert by_name["folded"].step_rmse == pytest.approx(0, abs=1e-5)
     assert 0.01 < (by_name["quantized"].step_rmse or 0) < 0.3
     assert by_name["ONNX Runtime"].step_rmse == 0
     # This polynomial is made up, and costs more than rounding; sampling would not tell.
     assert report.headline.cause == "polynomial"
     assert report.headline.compiled_rmse < (report.headline.surrogate_rmse or 0)
-    assert report.scatter is not None
-    assert report.scatter.rmse is not None
-    assert report.final.drift is not None
-    ratio = report.scatter.rmse / report.final.drift.logit_rmse
+    assert report.drift.scatter is not None
+    assert report.drift.scatter.rmse is not None
+    assert report.drift.final.drift is not None
+    ratio = report.drift.scatter.rmse / report.drift.final.drift.logit_rmse
     assert report.headline.equal_samples == pytest.approx(10 * ratio**2)
-    assert report.final.retrieval is not None
-    assert report.final.retrieval.text_to_video.r1 > 0.8
-    assert set(report.metrics) == set(LIMITS)
+    assert report.drift.final.retrieval is not None
+    assert report.drift.final.retrieval.text_to_video.r1 > 0.8
+    assert set(report.checks.metrics) == set(LIMITS)
     assert any("only 40 texts" in note for note in report.notes)
-    assert not report.failed
+    assert not report.failures
 
 
 def test_converters_that_clip_are_the_cause(make_bundle: MakeBundle, data: Embeddings) -> None:
@@ -83,17 +84,17 @@ def test_converters_that_clip_are_the_cause(make_bundle: MakeBundle, data: Embed
     report = verify_bundle(coarse, data)
     assert report.headline.cause == "converters fitted"
     assert report.headline.cause_before == "tiled"
-    assert sum(count.differing for count in report.bits) == 0
+    assert sum(count.differing for count in report.checks.bits) == 0
 
 
 def test_more_samples_scatter_less(bundle: Bundle, data: Embeddings) -> None:
     few, many = (verify_bundle(bundle, data, References("mc", k)) for k in (5, 80))
-    assert many.reference.name == "Monte Carlo (K=80)"
-    assert many.rows[0].stage == many.reference.name
-    assert few.scatter is not None
-    assert many.scatter is not None
-    assert many.scatter.standard_error < few.scatter.standard_error / 2
-    assert many.scatter.rmse is None
+    assert many.drift.reference.name == "Monte Carlo (K=80)"
+    assert many.drift.rows[0].stage == many.drift.reference.name
+    assert few.drift.scatter is not None
+    assert many.drift.scatter is not None
+    assert many.drift.scatter.standard_error < few.drift.scatter.standard_error / 2
+    assert many.drift.scatter.rmse is None
     assert few.headline.cause == "quantized"
     # However little so many samples scatter: that is no fault of the polynomial.
     assert (many.headline.cause, many.headline.surrogate_broken) == ("quantized", False)
@@ -103,12 +104,12 @@ def test_monte_carlo_is_as_far_from_the_exact_score_as_its_standard_error_says(
     bundle: Bundle, data: Embeddings
 ) -> None:
     report = verify_bundle(bundle, data)
-    scatter = report.scatter
+    scatter = report.drift.scatter
     assert scatter is not None
     assert scatter.floor is not None
     assert scatter.rmse == pytest.approx(scatter.standard_error, rel=0.3)
     assert scatter.floor.rmse == pytest.approx(scatter.rmse, rel=0.3)
-    sampled = report.rows[1].drift
+    sampled = report.drift.rows[1].drift
     assert sampled is not None
     assert sampled.logit_rmse == pytest.approx(scatter.rmse)
     assert sampled.top1_agreement == scatter.top1_agreement
@@ -116,33 +117,33 @@ def test_monte_carlo_is_as_far_from_the_exact_score_as_its_standard_error_says(
 
 def test_figures_have_intervals_and_losses(bundle: Bundle, data: Embeddings) -> None:
     report = verify_bundle(bundle, data)
-    compiled = report.final
+    compiled = report.drift.final
     assert compiled.drift is not None
     assert compiled.intervals["logit_rmse"].holds(compiled.drift.logit_rmse)
     assert compiled.intervals["spearman"].low < compiled.intervals["spearman"].high
     assert report.headline.r1_loss == compiled.losses["r1_loss"]
-    assert report.metrics["r1_loss"] == compiled.losses["r1_loss"].value
-    assert report.rows[0].losses["r1_loss"].value == 0
+    assert report.checks.metrics["r1_loss"] == compiled.losses["r1_loss"].value
+    assert report.drift.rows[0].losses["r1_loss"].value == 0
 
 
 def test_rows_that_calibrated_are_refused_unless_asked(bundle: Bundle) -> None:
     seen = embeddings_of(pairs(64), "calibration")
     with pytest.raises(CimError, match=r"expected unseen rows, or allow_calibration_rows"):
         verify_bundle(bundle, seen, say=pytest.fail)
-    assert verify_bundle(bundle, seen, seen_rows=True).data.texts == 64
+    assert verify_bundle(bundle, seen, seen_rows=True).subject.data.texts == 64
 
 
 def test_without_a_and_b_drift_is_against_the_polynomial(
     make_bundle: MakeBundle, data: Embeddings
 ) -> None:
     report = verify_bundle(make_bundle("unknown", replace(POLYNOMIAL, a=None, b=None)), data)
-    assert [row.stage for row in report.rows[:2]] == ["exact", "Monte Carlo (K=10)"]
-    unknown, polynomial = report.rows[1:3]
+    assert [row.stage for row in report.drift.rows[:2]] == ["exact", "Monte Carlo (K=10)"]
+    unknown, polynomial = report.drift.rows[1:3]
     assert (unknown.drift, unknown.retrieval) == (None, None)
     assert polynomial.drift is None
-    assert report.reference.name == "polynomial"
-    assert report.final.drift is not None
-    assert report.metrics["logit_rmse"] == report.final.float_rmse
+    assert report.drift.reference.name == "polynomial"
+    assert report.drift.final.drift is not None
+    assert report.checks.metrics["logit_rmse"] == report.drift.final.float_rmse
     assert any("a and b are not known" in note for note in report.notes)
 
 
@@ -150,12 +151,12 @@ def test_a_polynomial_of_p_is_compared_with_p(make_bundle: MakeBundle, data: Emb
     # p at the right pairs' distances, straight down to nothing where the wrong ones are.
     straight = replace(POLYNOMIAL, coeff=(-0.002, 0.0, 0.0, 0.0, 0.0), bias=0.3, fit_logit=False)
     report = verify_bundle(make_bundle("probability", straight), data)
-    assert report.score == "score"
-    assert report.rows[2].drift is not None
-    assert report.rows[2].drift.max_abs < 2
-    assert report.rows[2].drift.spread < 0.5
-    assert report.scatter is not None
-    assert report.scatter.standard_error < 0.25
+    assert report.drift.score == "score"
+    assert report.drift.rows[2].drift is not None
+    assert report.drift.rows[2].drift.max_abs < 2
+    assert report.drift.rows[2].drift.spread < 0.5
+    assert report.drift.scatter is not None
+    assert report.drift.scatter.standard_error < 0.25
 
 
 def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embeddings) -> None:
@@ -165,11 +166,11 @@ def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embed
     assert any("before any hardware" in note for note in report.notes)
     assert report.headline.cause == "polynomial"
     assert report.headline.compiled_rmse < 1e-6
-    assert report.advice == (
+    assert report.causes.advice == (
         "fit another polynomial: no setting of the hardware mends the surrogate",
     )
-    assert report.final.retrieval is not None
-    assert report.final.retrieval.text_to_video.r1 == 0
+    assert report.drift.final.retrieval is not None
+    assert report.drift.final.retrieval.text_to_video.r1 == 0
 
 
 def ridge_on_raw_features(module: torch.nn.Module, a: float) -> Polynomial:
@@ -202,8 +203,8 @@ def test_a_fit_on_raw_features_is_blamed_on_the_surrogate(make_bundle: MakeBundl
     assert (report.headline.cause, report.headline.cause_before) == ("polynomial", "exact")
     assert any("The surrogate is BROKEN" in sentence for sentence in report.headline.sentences)
     assert any("terms are large and cancel" in note for note in report.notes)
-    assert report.rows[2].losses["r1_loss"].is_real
-    assert report.advice[0].startswith("fit another polynomial")
+    assert report.drift.rows[2].losses["r1_loss"].is_real
+    assert report.causes.advice[0].startswith("fit another polynomial")
 
 
 def test_a_fit_to_clipped_labels_costs_in_its_own_row_alone(
@@ -212,10 +213,10 @@ def test_a_fit_to_clipped_labels_costs_in_its_own_row_alone(
     """A surrogate that is flat where the pairs are: nothing is left for the compiler to lose."""
     flat = replace(POLYNOMIAL, coeff=(-0.001, 0.0, 0.0, 0.0, 0.0), bias=-1.0)
     report = verify_bundle(make_bundle("flat", flat), data)
-    by_name = {row.stage: row for row in report.rows}
+    by_name = {row.stage: row for row in report.drift.rows}
     surrogate = by_name["polynomial"].drift
     assert surrogate is not None
-    later = [row.step_rmse or 0.0 for row in report.rows[3:]]
+    later = [row.step_rmse or 0.0 for row in report.drift.rows[3:]]
     assert max(later) < 0.01 * surrogate.logit_rmse
     assert report.headline.cause == "polynomial"
     assert report.headline.surrogate_broken
@@ -239,7 +240,7 @@ def test_rows_that_are_all_the_same_are_not_blamed_on_the_polynomial(bundle: Bun
     report = verify_bundle(bundle, embeddings_of(same, "same.npz"))
     alike = "same.npz: all pairs have the same ed and vd"
     assert report.notes[0] == f"warning: {alike}, so every pair gets the same score"
-    assert report.advice == (f"measure on other data: {alike}",)
+    assert report.causes.advice == (f"measure on other data: {alike}",)
     assert not any("fit another" in note for note in report.notes)
 
 
@@ -307,7 +308,8 @@ def test_a_bit_that_differs_fails(
     (changed.folder / "video.onnx").write_bytes((other.folder / "video.onnx").read_bytes())
     with pytest.raises(VerificationFailed, match=r"video.mu: \d+ of 400 values differ") as found:
         verify_bundle(changed, data)
-    counts = {c.output: c for c in found.value.report.bits if c.implementation == "ONNX Runtime"}
+    bits = found.value.report.checks.bits
+    counts = {c.output: c for c in bits if c.implementation == "ONNX Runtime"}
     assert counts["text.mu"].differing == 0
     assert counts["video.mu"].first_index is not None
     assert counts["logit"].differing > 0
@@ -317,24 +319,24 @@ def test_many_texts_to_one_video(make_bundle: MakeBundle) -> None:
     made = make_bundle("branches", module=two_branch, calibration=many_texts(20, 4, D, seed=2))
     data = read_data(many_texts(9, 5, D), made.model)
     report = verify_bundle(made, data)
-    found = report.final.retrieval
+    found = report.drift.final.retrieval
     assert found is not None
     assert (found.text_to_video.queries, found.video_to_text.queries) == (45, 9)
     assert found.text_to_video.r1 > 0.9
     assert any("only 9 videos" in note for note in report.notes)
-    assert report.rows[-1].drift is not None
+    assert report.drift.rows[-1].drift is not None
 
 
 def test_labels_give_a_mean_precision(bundle: Bundle) -> None:
     rows = pairs(12, seed=8)
     labelled = embeddings_of(rows | {"labels": np.arange(12) % 3})
     report = verify_bundle(bundle, labelled)
-    assert all(0.3 < row.mean_precision.text_to_video <= 1 for row in report.rows[1:]
+    assert all(0.3 < row.mean_precision.text_to_video <= 1 for row in report.drift.rows[1:]
                if row.mean_precision)  # fmt: skip
-    assert report.final.mean_precision is not None
+    assert report.drift.final.mean_precision is not None
     clash = {**rows, "text_to_video": np.zeros(12, np.int64), "labels": np.arange(12)}
     report = verify_bundle(bundle, embeddings_of(clash))
-    assert report.final.mean_precision is None
+    assert report.drift.final.mean_precision is None
     assert any("mAP is left out" in note for note in report.notes)
 
 
@@ -345,8 +347,8 @@ def test_one_text_and_one_video_are_refused(bundle: Bundle) -> None:
 
 def test_two_texts_and_two_videos(bundle: Bundle) -> None:
     report = verify_bundle(bundle, embeddings_of(pairs(2, seed=9)))
-    assert report.final.retrieval is not None
-    assert report.final.retrieval.text_to_video.r1 == 1
+    assert report.drift.final.retrieval is not None
+    assert report.drift.final.retrieval.text_to_video.r1 == 1
     assert None not in [report.to_json()["metrics"][name] for name in LIMITS]
     assert "inf" not in terminal_text(report)
     assert not any("compiled scores" in note for note in report.notes)
@@ -365,6 +367,6 @@ def test_five_hundred_captions_of_a_hundred_images(make_bundle: MakeBundle) -> N
     poly = replace(POLYNOMIAL, coeff=(-0.1, 0.0, 0.0, 0.0, 0.0), a=0.1)
     made = make_bundle("flickr", poly, wide, calibration=rows)
     report = verify_bundle(made, read_data(read, made.model), References("mc", 3), seen_rows=True)
-    assert (report.data.texts, report.data.videos) == (500, 100)
-    assert sum(count.differing for count in report.bits) == 0
+    assert (report.subject.data.texts, report.subject.data.videos) == (500, 100)
+    assert sum(count.differing for count in report.checks.bits) == 0
     assert report.headline.top1_agreement >= 0.9

@@ -9,8 +9,8 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.evaluate import encode
 from cimtool.verification.saturation import Domain, clipped_share, domains, stored_values
+from cimtool.verification.stages import encode
 
 from .conftest import MakeBundle, pairs
 

@@ -50,7 +50,7 @@ def test_what_is_wrong_is_found(
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    assert errors(values) == [found.format(last=len(report.rows) - 1)]
+    assert errors(values) == [found.format(last=len(report.drift.rows) - 1)]
 
 
 def test_everything_is_required(report: Report) -> None:

@@ -10,6 +10,8 @@ from cimtool.report.table import Cell, Table
 from cimtool.verification.report import Report
 from cimtool.verification.tables import drift_table, retrieval_table, survival_table
 
+from .conftest import changed
+
 
 def cells(table: Table, title: str) -> list[Cell]:
     """One column from the top."""
@@ -18,18 +20,22 @@ def cells(table: Table, title: str) -> list[Cell]:
 
 
 def test_survivors_are_the_rows_that_matter(report: Report, noisy_report: Report) -> None:
-    assert [row.stage for row in report.survivors] == ["exact", "polynomial", "compiled model"]
-    assert report.survivors[-1].retrieval == report.final.retrieval
-    assert len(noisy_report.survivors) == 3 + 2 * len(noisy_report.noisy)
+    assert [row.stage for row in report.drift.survivors] == [
+        "exact",
+        "polynomial",
+        "compiled model",
+    ]
+    assert report.drift.survivors[-1].retrieval == report.drift.final.retrieval
+    assert len(noisy_report.drift.survivors) == 3 + 2 * len(noisy_report.drift.noisy)
 
 
 def test_the_surrogate_is_named_once_where_it_is_the_reference(unknown_report: Report) -> None:
-    assert [row.stage for row in unknown_report.survivors] == ["polynomial", "compiled model"]
+    assert [row.stage for row in unknown_report.drift.survivors] == ["polynomial", "compiled model"]
 
 
 def test_survival_has_intervals_and_no_loss_of_the_reference(report: Report) -> None:
-    table = survival_table(report)
-    compiled = report.survivors[-1]
+    table = survival_table(report.drift)
+    compiled = report.drift.survivors[-1]
     assert compiled.retrieval is not None
     low = compiled.intervals["r1_text_to_video"].low
     assert [cell.text for cell in cells(table, "stage")][-1] == "compiled model"
@@ -44,7 +50,7 @@ def test_survival_has_intervals_and_no_loss_of_the_reference(report: Report) -> 
 
 
 def test_values_are_what_cells_say(report: Report) -> None:
-    for table in (drift_table(report), retrieval_table(report, intervals=True)):
+    for table in (drift_table(report.drift), retrieval_table(report.drift, intervals=True)):
         for row in table.rows:
             for cell in row.cells[1:]:
                 assert cell.value is not None
@@ -57,18 +63,18 @@ def test_values_are_what_cells_say(report: Report) -> None:
 
 
 def test_only_a_page_has_the_intervals_of_every_recall(report: Report) -> None:
-    assert not any(cell.note for cell in cells(retrieval_table(report), "t>v R@5"))
-    assert all(cell.note for cell in cells(retrieval_table(report, True), "t>v R@5"))
+    assert not any(cell.note for cell in cells(retrieval_table(report.drift), "t>v R@5"))
+    assert all(cell.note for cell in cells(retrieval_table(report.drift, True), "t>v R@5"))
 
 
 def test_the_reference_row_shows_its_own_scatter(sampled_report: Report) -> None:
-    first, *others = sampled_report.rows
-    assert sampled_report.scatter is not None
-    error = sampled_report.scatter.standard_error
-    assert cells(drift_table(sampled_report), "RMSE")[0].text == f"±{error:.4f}"
-    unknown = replace(sampled_report, rows=(replace(first, retrieval=None), *others))
-    assert cells(drift_table(unknown), "RMSE")[0].text == "not known"
+    first, *others = sampled_report.drift.rows
+    assert sampled_report.drift.scatter is not None
+    error = sampled_report.drift.scatter.standard_error
+    assert cells(drift_table(sampled_report.drift), "RMSE")[0].text == f"±{error:.4f}"
+    unknown = changed(sampled_report, rows=(replace(first, retrieval=None), *others))
+    assert cells(drift_table(unknown.drift), "RMSE")[0].text == "not known"
 
 
 def test_an_exact_reference_has_no_scatter(report: Report) -> None:
-    assert cells(drift_table(report), "RMSE")[0].text == "-"
+    assert cells(drift_table(report.drift), "RMSE")[0].text == "-"

@@ -1,4 +1,4 @@
-"""Every stage on the same float inputs: the reference, the drift table, the results to compare."""
+"""Every stage on the same float inputs: the references, the drift table, the results to compare."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.pipeline import Stage
 from cimtool.simulation.simulator import Features, Simulator
-from cimtool.verification.drift import Table, Truth, truth_of
+from cimtool.verification.drift import DriftTable, Truth, truth_of
 from cimtool.verification.references import (
-    Known,
     Reference,
     References,
     Scatter,
+    TeacherScores,
     reference_scores,
     trained_features,
     within_float64,
@@ -36,7 +36,7 @@ JITTER_PAIRS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class StageRuns:
     """What all stages gave: the rows so far, and the compiled program's own results.
 
     `scatter` is None where the head has no sampled score or the teacher's a and b are not known.
@@ -44,7 +44,7 @@ class Evaluation:
 
     reference: Reference
     scatter: Scatter | None
-    table: Table
+    table: DriftTable
     simulator: Simulator
     features: dict[str, Features]
     scores: FloatArray
@@ -53,13 +53,13 @@ class Evaluation:
     jitter: float  # of the float score, where a statistic is JITTER of its range off
 
 
-def evaluate(
+def run_stages(
     stages: tuple[Stage, ...],
     model: ModelCard,
     data: Embeddings,
     references: References,
     say: Say,
-) -> Evaluation:
+) -> StageRuns:
     """Run every stage, the first being the trained program, and fill the drift table.
 
     Raises CimError where a stage's scores are not finite.
@@ -83,7 +83,7 @@ def evaluate(
         if stage.name in ("lowered", stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
             found += domains(simulator, stage.name, features, data.right, head.limited)
-    return Evaluation(
+    return StageRuns(
         Reference(head.surrogate if known is None else references.name),
         None if known is None else known.scatter,
         table,
@@ -96,19 +96,21 @@ def evaluate(
     )
 
 
-def _table(truth: Truth, references: References, known: Known | None, head: Head) -> Table:
+def _table(
+    truth: Truth, references: References, known: TeacherScores | None, head: Head
+) -> DriftTable:
     """The table with the rows of the references that the head has."""
     names = (references.name, references.monte_carlo_name)
     if known is None:
-        table = Table(truth, None)
+        table = DriftTable(truth, None)
         for name in dict.fromkeys(names if head.is_sampled else ()):
             table.add_unknown(name)
         return table
     if known.exact is None:
-        table = Table(truth, known.monte_carlo)
+        table = DriftTable(truth, known.monte_carlo)
         table.add_reference(references.name)
         return table
-    table = Table(truth, known.exact)
+    table = DriftTable(truth, known.exact)
     table.add_reference(references.name)
     table.add_monte_carlo(references.monte_carlo_name, known.monte_carlo)
     return table
@@ -142,7 +144,11 @@ def _score_with_statistics(
 
 
 def _add(
-    table: Table, stage: str, scores: FloatArray, program: Program, features: dict[str, Features]
+    table: DriftTable,
+    stage: str,
+    scores: FloatArray,
+    program: Program,
+    features: dict[str, Features],
 ) -> None:
     if not np.isfinite(scores).all():
         raise CimError(f"stage {stage}: a score is not finite; the model is out of float64's range")

@@ -1,0 +1,118 @@
+"""Sentences that a reader of a report should see: warnings, and what the figures leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cimtool.base.arrays import FloatArray
+from cimtool.bundle.bundle import Bundle
+from cimtool.deployment.programming import recall
+from cimtool.ir.heads import Head, Span
+from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.score import statistics_note
+from cimtool.verification.stages import StageRuns
+
+FEW_QUERIES = 200
+MOST = 0.5
+"""A larger share of queries whose compiled scores are all equal is a warning."""
+
+ALIKE = 1e-9
+"""Statistics that differ by no larger share are the same but for float64's rounding."""
+
+
+def notes_of(
+    bundle: Bundle, data: Embeddings, runs: StageRuns, faults: Sequence[str]
+) -> tuple[str, ...]:
+    """All notes of a report, warnings first; `faults` are those of the surrogate."""
+    head, truth = bundle.model.head, runs.table.truth
+    notes = [f"warning: {text}" for text in _warnings(bundle, data, runs, faults)]
+    if not head.is_sampled:
+        notes.append(head.unsampled_note)
+    elif runs.scatter is None:
+        notes.append(
+            "the teacher's a and b are not known, so the exact and Monte Carlo rows are not known "
+            "and drift is measured against the float polynomial; compile with them"
+        )
+    if data.alone:
+        notes.append(
+            "items of one modality: the right one of each is itself, so ranks say nothing of "
+            "retrieval; `cimtool evaluate` leaves it out and counts its class"
+        )
+    notes += few_queries(len(data.text), len(np.unique(truth.text_to_video)))
+    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
+        notes.append(_recall_note(bundle.gallery.shortlist, runs))
+    notes += unused_labels(data, truth.text_labels is not None)
+    return (*notes, *(f"not modelled: {text}" for text in bundle.target.unmodelled))
+
+
+def _warnings(
+    bundle: Bundle, data: Embeddings, runs: StageRuns, faults: Sequence[str]
+) -> list[str]:
+    head, model = bundle.model.head, bundle.model
+    if pairs_alike(runs.statistics):
+        found = [f"{alike_text(head, data)}, so every pair gets the same score"]
+    elif head.constant_over(runs.statistics):
+        found = [
+            f"the {head.surrogate} is constant over these pairs, so every pair gets the same "
+            "score; fit another one (`cimtool fit`)"
+        ]
+    else:
+        found = all_equal(runs.scores)
+    found += [*model.warnings, *faults]
+    if faults and head.takes_polynomial:
+        found += filter(None, [statistics_note(model.layout, model.dimension)])
+    return [*found, *filter(None, (domain.warning() for domain in runs.domains))]
+
+
+def pairs_alike(statistics: Mapping[str, Span]) -> bool:
+    """Whether all pairs have the same statistics: then it is the data that tell nothing."""
+    return bool(statistics) and all(hi - lo <= ALIKE * abs(hi) for lo, hi in statistics.values())
+
+
+def alike_text(head: Head, data: Embeddings) -> str:
+    """The clause that says so."""
+    return f"{data.file}: all pairs have the same {' and '.join(head.statistics)}"
+
+
+def _recall_note(shortlist: int, runs: StageRuns) -> str:
+    best, ten = recall(runs.scores, runs.simulator, runs.features["text"], shortlist)
+    return (
+        f"hybrid score: the scores above are the exact ones of all pairs; the shortlist of "
+        f"{shortlist} holds the best item of {best:.1%} of the queries and {ten:.1%} of their best "
+        "ten"
+    )
+
+
+def all_equal(scores: FloatArray, what: str = "compiled scores") -> list[str]:
+    """A sentence where scores [n, m] are constant, over all pairs or within queries.
+
+    Queries are texts, then videos; one with a single item to rank says nothing.
+    """
+    if scores.size > 1 and np.ptp(scores) == 0:
+        return [f"the {what} are constant: every pair gets the same score"]
+    found = []
+    for axis, queries in ((1, "texts"), (0, "videos")):
+        share = float(np.mean(np.ptp(scores, axis=axis) == 0))
+        if scores.shape[axis] > 1 and share > MOST:
+            found.append(
+                f"the {what} are all equal within {share:.1%} of the queries ({queries}), "
+                "so they rank nothing there"
+            )
+    return found
+
+
+def few_queries(texts: int, videos: int) -> list[str]:
+    """A sentence where so few texts or videos are queries that R@1 means little."""
+    fewest, which = min((texts, "texts"), (videos, "videos"))
+    if fewest >= FEW_QUERIES:
+        return []
+    return [f"only {fewest} {which} are queries: below {FEW_QUERIES}, R@1 means little"]
+
+
+def unused_labels(data: Embeddings, used: bool) -> list[str]:
+    """A sentence where labels are known and not `used`."""
+    if data.labels is None or used:
+        return []
+    return ["mAP is left out: texts of one video have different labels"]

@@ -1,0 +1,42 @@
+"""The cost in words and tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cimtool.costs.render import fit_facts, fit_sentence, missing_sentences
+from cimtool.costs.totals import Cost, Quantity
+from cimtool.hardware.geometry import ChipSpec
+from cimtool.hardware.placement import Layout
+from cimtool.report.formats import ENERGIES, TIMES
+
+SMALL = ChipSpec(arrays_per_macro=1, macros_per_core=1, cores=64)
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence", "fact"),
+    [
+        ({"chips": 1}, "On one chip: 60 arrays of 64", "93.8% (0.9375 of"),
+        ({"chips": 5, "tiles": 288}, "On 5 chips of 64 arrays", "90.0% (4.5 of a chip)"),
+        (
+            {"chips": 1, "tiles": 224, "rounds": {"text": 2, "video": 2}},
+            "In rounds: 4 loads of one chip", "text 2, video 2",
+        ),
+        ({"chips": None, "chip": ChipSpec()}, "60 arrays", "not given"),
+    ],
+)  # fmt: skip
+def test_whether_it_fits(plan: dict[str, Any], sentence: str, fact: str) -> None:
+    values = {"tiles": 60, "weight_sets": 1, "arrays": 60, "chip": SMALL, "rounds": {}}
+    found = Layout(**values | plan)
+    assert fit_sentence(found) == sentence
+    assert any(fact in value for _, value in fit_facts(found))
+
+
+def test_lower_bounds_are_marked_and_said_once() -> None:
+    energy, latency = Quantity(2500.0, ("x",)), Quantity(None, ("x",))
+    assert (energy.text(ENERGIES), latency.text(TIMES)) == ("> 2.5 nJ", "not given")
+    found = missing_sentences(Cost(energy=energy, latency=latency))
+    assert list(found) == ["energy and latency: without x"]
+    assert list(missing_sentences(Cost(energy=Quantity(1.0)))) == []
