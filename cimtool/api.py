@@ -1,11 +1,12 @@
 """The library: compile a model, load a bundle, encode, score and verify, with or without files.
 
-A function parses its arguments and calls one function of the room that does the work; rooms that
-few callers need are imported where they are called.
+A function that joins several rooms stands here. One of a single room is that room's own, and is
+imported when it is called for, as are the rooms that few callers need.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -13,16 +14,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.estimate import estimate_bundle
-from cimtool.bundle.matcher import Matcher, load, open_bundle
-from cimtool.bundle.simulate import simulate_bundle
-from cimtool.deployment.compilation import Compilation, compile_model
+from cimtool.bundle.matcher import Matcher as Matcher
+from cimtool.bundle.matcher import load as load
+from cimtool.bundle.matcher import open_bundle
+from cimtool.bundle.simulate import simulate as simulate
+from cimtool.deployment.compilation import Compilation as Compilation
+from cimtool.deployment.compilation import compile_model
 from cimtool.hardware.configuration import Configuration
-from cimtool.loading.data import read_data
+from cimtool.loading.data import read_data as read_data
 from cimtool.loading.source import ModelOptions, ModelSource, split_options
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 
 if TYPE_CHECKING:
-    from cimtool.base.arrays import Array
     from cimtool.bundle.dies import NoiseOptions
     from cimtool.costs.estimate import Estimate
     from cimtool.deployment.programming import ProgrammedBundle
@@ -31,39 +34,30 @@ if TYPE_CHECKING:
     from cimtool.loading.data import EmbeddingsLike, File
     from cimtool.loading.source import Projectors
     from cimtool.reference.surrogate import Polynomial
-    from cimtool.sweeps.grid import Grid
-    from cimtool.sweeps.results import Sweep, TableFormat
-    from cimtool.training.fit import Fit
+    from cimtool.sweeps.run import sweep as sweep
+    from cimtool.training.fit_page import fit as fit
     from cimtool.training.hardware.page import CompiledEpoch
     from cimtool.training.projectors import ProjectorRun
-    from cimtool.training.teacher_file import LabelKind, Teacher
+    from cimtool.training.teach import teacher as teacher
     from cimtool.training.trainer import Run
-    from cimtool.tuning.knobs import CostName
-    from cimtool.tuning.run import Tuned
+    from cimtool.tuning.run import tune as tune
     from cimtool.verification.compare import Comparison
     from cimtool.verification.references import ReferenceKind
     from cimtool.verification.report import Report
 
-__all__ = (
-    "Compilation",
-    "Matcher",
-    "compare",
-    "compile",
-    "cost",
-    "evaluate",
-    "fine_tune",
-    "fit",
-    "load",
-    "prepare",
-    "program",
-    "read_data",
-    "simulate",
-    "sweep",
-    "teacher",
-    "train",
-    "tune",
-    "verify",
-)
+ROOMS = {
+    "sweep": "cimtool.sweeps.run",
+    "tune": "cimtool.tuning.run",
+    "teacher": "cimtool.training.teach",
+    "fit": "cimtool.training.fit_page",
+}
+"""Modules of the functions that are imported late."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(ROOMS[name]), name)
 
 
 def compile(
@@ -111,28 +105,6 @@ def prepare(
     configuration = Configuration.of(target, settings, flags)
     source = ModelSource.of(projectors, poly, **model)
     return compile_model(source, calibration, configuration, say)
-
-
-def simulate(
-    bundle: File,
-    inputs: EmbeddingsLike,
-    *,
-    output: File | None = None,
-    top: int | None = None,
-    device: str | None = None,
-    noise: NoiseOptions | None = None,
-    say: Say = silent,
-) -> dict[str, Array]:
-    """Score all texts against all videos on the bit-accurate simulator.
-
-    Returns `scores` float32 [n, m], or with `top` `top_index` and `top_score` [n, top] of each
-    text's best videos, computed without the n x m scores; writes them as an `.npz` to `output`.
-    `device` as in `load`. A bundle that holds a gallery looks at the texts alone; with a hybrid
-    score it returns the best of each shortlist, all of it without `top`. With `noise` the scores of
-    each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
-    where the right pairs are known, `trial_r1` [T, 2].
-    """
-    return simulate_bundle(bundle, inputs, output, top, device, noise, say)
 
 
 def program(
@@ -232,137 +204,6 @@ def cost(
     first); CimError for one that it does not have.
     """
     return estimate_bundle(open_bundle(bundle), samples, gallery, operating_point)
-
-
-def sweep(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    data: EmbeddingsLike,
-    grid: Grid,
-    target: str | Target | None = None,
-    settings: File | None = None,
-    trials: int | None = None,
-    times: Sequence[str] = (),
-    seed: int = 0,
-    budget: Mapping[str, float] | None = None,
-    jobs: int = 1,
-    dask: str | None = None,
-    table: TableFormat = "csv",
-    allow_calibration_rows: bool = False,
-    output: File | None = None,
-    say: Say = silent,
-    **model: Unpack[ModelOptions],
-) -> Sweep:
-    """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
-
-    `grid` has the values of settings (`weight_bits`), of `target`, and of keys of the target's file
-    (`target.rows_active`). With `trials` dies are drawn, read at each of `times`; `jobs` processes
-    or the Dask cluster at `dask` compute the points. Results go to `output` (default
-    `exports/<model>.sweep`), where points that an earlier run has done are not computed again.
-    Raises PointsFailed (a CheckFailed) where points failed or none is within the `budget`.
-    """
-    from cimtool.sweeps.run import die_request, make_plan, run_sweep
-
-    dies = die_request(trials, times, seed)
-    plan = make_plan(grid, target, settings, dies, budget, table=table, jobs=jobs, dask=dask)
-    source = ModelSource.of(projectors, poly, **model)
-    return run_sweep(source, calibration, data, plan, allow_calibration_rows, output, say)
-
-
-def tune(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    data: EmbeddingsLike,
-    target: str | Target,
-    budget: Mapping[str, float],
-    cost: CostName = "arrays",
-    settings: File | None = None,
-    allow_calibration_rows: bool = False,
-    output: File | None = None,
-    say: Say = silent,
-    **options: Any,
-) -> Tuned:
-    """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
-
-    Bits come off those that target, `settings` and `options` say, which are those of `compile`.
-    They are chosen on every second video of `data` with its texts; steps that miss the budget on
-    the others are taken back. The file goes to `output` (default
-    `exports/<model>@<target>.settings.toml`). Raises CimError where the highest bits miss the
-    budget on either half.
-    """
-    from cimtool.tuning.run import TuningJob, run_tune
-
-    model, flags = split_options(options)
-    job = TuningJob.of(target, settings, flags, budget, cost)
-    source = ModelSource.of(projectors, poly, **model)
-    return run_tune(source, calibration, data, job, allow_calibration_rows, output, say)
-
-
-def teacher(
-    projectors: Projectors | None = None,
-    data: EmbeddingsLike | None = None,
-    *,
-    gaussians: File | Mapping[str, Array] | None = None,
-    layer_map: File | None = None,
-    pairs: int = 300_000,
-    matched: float = 0.9,
-    labels: LabelKind = "mc",
-    samples: int | None = None,
-    a: float = 0.1,
-    b: float = 0.0,
-    seed: int = 0,
-    output: File | None = None,
-    say: Say = silent,
-) -> Teacher:
-    """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
-
-    Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
-    [n, d], `video_mu`, `video_logvar` [m, d] by name or in an `.npz`. Labels are Monte Carlo of
-    `samples` a side (default: 10) or exact. Written to `output` where it is given.
-    """
-    from cimtool.training.teach import teach
-
-    return teach(
-        projectors,
-        layer_map,
-        data,
-        gaussians,
-        pairs,
-        matched,
-        labels,
-        samples,
-        a,
-        b,
-        seed,
-        output,
-        say,
-    )
-
-
-def fit(
-    teacher: File | Teacher,
-    *,
-    degree: int = 4,
-    alpha: float = 1e-3,
-    scale_ed: float | None = None,
-    scale_vd: float | None = None,
-    seed: int = 0,
-    output: File | None = None,
-    report: File | None = None,
-    say: Say = silent,
-) -> Fit:
-    """Fit the polynomial that stands for a teacher's logits, and check it on held-out pairs.
-
-    ed and vd are divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With
-    `output` the polynomial is written there, and its report into `report` (default: beside it).
-    """
-    from cimtool.training.fit_page import fit_file
-
-    return fit_file(teacher, degree, alpha, scale_ed, scale_vd, seed, output, report, say)
 
 
 def train(

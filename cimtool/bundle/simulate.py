@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
-from cimtool.base.progress import Say
+from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Gallery
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.gallery import check_gallery
@@ -14,22 +14,28 @@ from cimtool.bundle.matcher import Matcher, load
 from cimtool.bundle.scores import best_scores, check_scores_file, hybrid_scores, write_scores
 from cimtool.bundle.trials import simulate_trials
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.data import EmbeddingsLike, read_data, read_rows
+from cimtool.loading.data import EmbeddingsLike, File, read_data, read_rows
 
 
-def simulate_bundle(
-    bundle: Path | str,
+def simulate(
+    bundle: File,
     inputs: EmbeddingsLike,
-    output: Path | str | None,
-    top: int | None,
-    device: str | None,
-    noise: NoiseOptions | None,
-    say: Say,
+    *,
+    output: File | None = None,
+    top: int | None = None,
+    device: str | None = None,
+    noise: NoiseOptions | None = None,
+    say: Say = silent,
 ) -> dict[str, Array]:
-    """Score all pairs, or each text's best `top`, or with `noise` all pairs on dies too.
+    """Score all texts against all videos on the bit-accurate simulator.
 
-    A bundle that holds a gallery looks at the texts alone. Raises CimError for a bundle or inputs
-    that do not fit, and for `top` with `noise`.
+    Returns `scores` float32 [n, m], or with `top` `top_index` and `top_score` [n, top] of each
+    text's best videos, computed without the n x m scores; writes them as an `.npz` to `output`.
+    `device` as in `load`. A bundle that holds a gallery looks at the texts alone; with a hybrid
+    score it returns the best of each shortlist, all of it without `top`. With `noise` the scores of
+    each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
+    where the right pairs are known, `trial_r1` [T, 2]. Raises CimError for a bundle or inputs that
+    do not fit, and for `top` with `noise`.
     """
     if output is not None:
         check_scores_file(Path(output))

@@ -11,8 +11,8 @@ from cimtool.cli.group import Command, OneOf
 from cimtool.cli.options import FILE, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_limits
-from cimtool.tuning.knobs import ORDER
 from cimtool.tuning.render import tuned_text
+from cimtool.tuning.widths import ORDER
 
 
 @click.command(cls=Command)

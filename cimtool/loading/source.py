@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
@@ -22,7 +22,7 @@ from cimtool.reference.surrogate import Polynomial
 if TYPE_CHECKING:
     from torch import nn
 
-    Projectors = Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]
+Projectors: TypeAlias = "Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]"
 
 DISTANCE = Polynomial(degree=1, coeff=(-1.0, 0.0), bias=0.0)
 """The score of a model that has no polynomial yet: -ed, in its layout's own statistics."""

@@ -1,4 +1,4 @@
-"""Which points are worth having: the Pareto fronts, and the cheapest one within a budget."""
+"""The points worth having: the Pareto fronts, and the cheapest point within a budget."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cimtool.sweeps.bench import Outcome
+from cimtool.sweeps.evaluator import Outcome
 
 ENERGY = "energy_pj"
 COSTS = {
@@ -14,7 +14,7 @@ COSTS = {
     "conversions": "conversions a query",
     "arrays": "arrays",
 }
-"""What a point may cost, the most telling first."""
+"""Costs of a point, the most telling first."""
 
 DRIFT = "logit_rmse"
 """The drift that is held against costs."""
@@ -27,11 +27,8 @@ def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> 
     saving: only those are there that lack the same parts, the fewest that any point lacks. An array
     or a conversion of other hardware is another thing: a group is of one of the `units`.
     """
-    known = [
-        index
-        for index, one in enumerate(outcomes)
-        if one.error is None and one.cost[cost] is not None
-    ]
+    done = [index for index, one in enumerate(outcomes) if one.error is None]
+    known = [index for index in done if outcomes[index].cost[cost] is not None]
     if not known:
         return []
     if cost != ENERGY:
@@ -86,7 +83,7 @@ def _equal(outcomes: Sequence[Outcome], figures: Callable[[Outcome], object]) ->
 
 @dataclass(frozen=True)
 class Choice:
-    """The cheapest point of `within` many within a budget: its index, and by which of COSTS.
+    """The cheapest of `within` points that keep a budget: its index, and the one of COSTS it is by.
 
     Both are None where no cost can be compared over all of these points.
     """
@@ -98,18 +95,17 @@ class Choice:
 
 def cheapest(
     outcomes: Sequence[Outcome], budget: Mapping[str, float], units: Sequence[str]
-) -> Choice | None:
-    """The cheapest point within `budget`; None where there is none.
+) -> Choice:
+    """The cheapest point within `budget`.
 
     By energy where those of all such points are comparable, else by conversions where all convert,
     else by arrays. Of points that cost the same, the one that drifts least.
     """
     within = [index for index, one in enumerate(outcomes) if keeps_budget(one, budget)]
-    if not within:
-        return None
     few, own = [outcomes[index] for index in within], [units[index] for index in within]
     for cost in COSTS:
-        if _tells(few, cost, own):
+        # A cost of 0 tells nothing: arrays that add digitally convert nothing, at a price.
+        if comparable(few, cost, own) == [[*range(len(few))]] and all(o.cost[cost] for o in few):
             best = min(
                 within, key=lambda i: (outcomes[i].cost[cost], outcomes[i].metrics[DRIFT], i)
             )
@@ -118,17 +114,10 @@ def cheapest(
 
 
 def keeps_budget(outcome: Outcome, budget: Mapping[str, float]) -> bool:
-    """Whether a point is within the budget, and where dies were drawn their median at each time."""
+    """Hold a point to the budget, and where dies were drawn their median at each time."""
     if outcome.error is not None:
         return False
     return all(
         outcome.metrics[name] <= most and all(one[name]["median"] <= most for one in outcome.dies)
         for name, most in budget.items()
     )
-
-
-def _tells(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> bool:
-    """Whether a cost can rank all points: arrays that add digitally convert nothing, at a price."""
-    groups = comparable(outcomes, cost, units)
-    whole = len(groups) == 1 and len(groups[0]) == len(outcomes)
-    return whole and all(one.cost[cost] for one in outcomes)

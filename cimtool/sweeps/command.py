@@ -12,7 +12,7 @@ from typing import Any
 from cimtool.base.toml_files import dotted, read_toml
 from cimtool.hardware.keys import flag
 from cimtool.loading.source import ModelSource
-from cimtool.sweeps.grid import Point, Value, setting_flags, target_changes
+from cimtool.sweeps.grid import LAYERS, Point, nested, setting_flags, target_changes
 
 TARGET_FILE = "chosen-target.toml"
 SETTINGS_FILE = "chosen-settings.toml"
@@ -34,16 +34,15 @@ def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, 
     """
     texts = {}
     target, settings = point.base, sources.settings
-    changes = target_changes(point.values)
     flags = setting_flags(point.values)
-    layers = flags.pop("layers", {})
-    if changes and point.build is not None:
+    layers = flags.pop(LAYERS, {})
+    if (changes := target_changes(point.values)) and point.build is not None:
         own = {"base": _base(point.base), "name": point.build.target.name}
-        texts[TARGET_FILE] = toml_text(own | {"title": f"{point.base}, changed"} | changes)
+        texts[TARGET_FILE] = toml_text(own | {"title": f"{point.base}, changed"} | nested(changes))
         target = str(folder / TARGET_FILE)
     if layers:
         given = {} if settings is None else read_toml(settings)
-        texts[SETTINGS_FILE] = toml_text(_with_layers(given, layers))
+        texts[SETTINGS_FILE] = toml_text(with_layers(given, layers))
         settings = folder / SETTINGS_FILE
     model = sources.model
     options: list[tuple[str, Any]] = [
@@ -57,18 +56,13 @@ def compile_command(point: Point, sources: Sources, folder: Path) -> tuple[str, 
         ("--target", target),
         ("--settings", settings),
     ]
-    words = ["cimtool", "compile"]
-    for option, value in options:
-        words += [] if value is None else [option, str(value)]
+    words = [str(word) for option in options if option[1] is not None for word in option]
     for name, value in flags.items():
-        words += _flag(name, value)
-    return shlex.join(words), texts
-
-
-def _flag(name: str, value: Value) -> list[str]:
-    if isinstance(value, bool):
-        return [flag(name if value else f"no_{name}")]
-    return [flag(name), str(value)]
+        if isinstance(value, bool):
+            words.append(flag(name if value else f"no_{name}"))
+        else:
+            words += [flag(name), str(value)]
+    return shlex.join(["cimtool", "compile", *words]), texts
 
 
 def _base(target: str) -> str:
@@ -76,7 +70,7 @@ def _base(target: str) -> str:
     return str(Path(target).resolve()) if target.endswith(".toml") or "/" in target else target
 
 
-def _with_layers(given: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Any]:
+def with_layers(given: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Any]:
     """A settings file with bits of layers added after its own, where the last match wins."""
     merged = dict(given.get("layers", {}))
     for pattern, bits in layers.items():

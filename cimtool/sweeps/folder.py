@@ -1,4 +1,4 @@
-"""The folder of a sweep: whose it is, its references, and a small file for every finished point."""
+"""The folder of a sweep: its identity, its references, and a small file a finished point."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from cimtool.deployment.compilation import calibration_rows, fit_rows
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.sweeps.bench import DieRequest, Outcome
-from cimtool.sweeps.references import Yardstick
+from cimtool.sweeps.evaluator import DieRequest, Outcome
+from cimtool.sweeps.references import ReferenceScores
 
 FORMAT_VERSION = 1
 SWEEP = "sweep.json"
@@ -33,28 +33,27 @@ POINTS = "points"
 REFERENCES = "references.safetensors"
 LOCK = ".lock"
 SHARED = ".shared-"
-"""How the name of the folder begins that holds what processes share."""
+"""The beginning of the name of a folder that processes share."""
 
 LEFT = (LOCK, PARTIAL, SHARED)
-"""How the names begin of what a killed run may leave."""
+"""The beginnings of the names of files and folders that a killed run may leave."""
 
 DIGEST_LETTERS = 20
 
 Identity = Mapping[str, str | int]
 
 
-def identity(
+def sweep_identity(
     model: Model, calibration: Embeddings, data: Embeddings, reference: str
 ) -> dict[str, str | int]:
     """All that the points of one folder have in common, by name: versions, digests of contents."""
     constants = ConstantTable()
-    text = program_text(model.program, constants)
-    parts = [text, json.dumps([model.a, model.b, model.head.to_json()])]
-    weights = "".join(constants.names)
+    program = program_text(model.program, constants)
+    score = json.dumps([model.a, model.b, model.head.to_json()])
     return {
         "format_version": FORMAT_VERSION,
         "cimtool_version": __version__,
-        "model": _digest("".join([*parts, weights]).encode()),
+        "model": _digest("".join([program, score, *constants.names]).encode()),
         "calibration": _digest(*calibration_rows(calibration, []), *fit_rows(calibration).values()),
         "data": _digest(data.text, data.video, data.right),
         "reference": reference,
@@ -71,13 +70,9 @@ def _digest(*parts: bytes | Array) -> str:
 
 
 def point_digest(whose: Identity, build: Configuration, dies: DieRequest | None) -> str:
-    """What a point's file is named by: a digest of everything that decides its outcome."""
-    values = [
-        dict(whose),
-        build.target.to_json(),
-        build.settings.to_json(),
-        None if dies is None else vars(dies),
-    ]
+    """The name of a point's file: a digest of everything that decides its outcome."""
+    drawn = None if dies is None else asdict(dies)
+    values = [dict(whose), build.target.to_json(), build.settings.to_json(), drawn]
     return _digest(json.dumps(values, sort_keys=True).encode())
 
 
@@ -92,22 +87,22 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Folder:
+class SweepFolder:
     """The folder of one model's sweep on one set of data."""
 
     path: Path
 
-    def references(self, name: str) -> Yardstick | None:
+    def references(self, name: str) -> ReferenceScores | None:
         """The references that an earlier run kept; None where there are none."""
         file = self.path / REFERENCES
-        return Yardstick.from_bytes(name, file.read_bytes()) if file.is_file() else None
+        return ReferenceScores.from_bytes(name, file.read_bytes()) if file.is_file() else None
 
-    def keep_references(self, references: Yardstick) -> None:
+    def keep_references(self, references: ReferenceScores) -> None:
         """Write the references, all or nothing."""
         replace_files(self.path, {REFERENCES: references.to_bytes()}, "the references")
 
     def outcome(self, digest: str) -> Outcome | None:
-        """What a point gave in an earlier run; None where it did not finish or failed."""
+        """The outcome of a point in an earlier run; None where it did not finish or failed."""
         values = _read(self.path / POINTS / f"{digest}.json")
         try:
             outcome = Outcome.from_json(values or {})
@@ -117,36 +112,30 @@ class Folder:
 
     def keep(self, digest: str, build: Configuration, outcome: Outcome) -> None:
         """Write a point's file, all or nothing."""
-        values = {
-            "target": build.target.name,
-            "settings": build.settings.to_json(),
-            **outcome.to_json(),
-        }
-        text = json.dumps(values, indent=1) + "\n"
+        made_of = {"target": build.target.name, "settings": build.settings.to_json()}
+        text = json.dumps(made_of | outcome.to_json(), indent=1) + "\n"
         replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
 
 
 @contextmanager
-def opened(path: Path, whose: Identity) -> Iterator[Folder]:
+def opened(path: Path, whose: Identity) -> Iterator[SweepFolder]:
     """Open or make the folder, for this process alone until the end.
 
     Raises CimError where it holds another sweep or something else, and where another process is at
     work in it.
     """
-    if path.exists() and not (path / SWEEP).is_file():
-        only_left = path.is_dir() and all(one.name.startswith(LEFT) for one in path.iterdir())
-        if not only_left:
-            raise CimError(
-                f"{path}: exists and holds no sweep, so nothing is written there; expected a new "
-                "folder"
-            )
+    known = not path.exists() or (path / SWEEP).is_file()
+    if not known and not (path.is_dir() and all(f.name.startswith(LEFT) for f in path.iterdir())):
+        raise CimError(
+            f"{path}: exists and holds no sweep, so nothing is written there; expected a new folder"
+        )
     with _locked(path):
         if (path / SWEEP).is_file():
-            _check(path, whose)
+            _require_same(path, whose)
             _clear(path)
         else:
             replace_texts(path, {SWEEP: json.dumps(dict(whose), indent=1) + "\n"}, "the sweep")
-        yield Folder(path)
+        yield SweepFolder(path)
 
 
 @contextmanager
@@ -176,14 +165,13 @@ def _locked(path: Path) -> Iterator[None]:
             file.unlink(missing_ok=True)
 
 
-def _check(path: Path, whose: Identity) -> None:
+def _require_same(path: Path, whose: Identity) -> None:
     """Raise CimError where the folder's sweep is not `whose`."""
     held = _read(path / SWEEP) or {}
     for name, value in whose.items():
         if held.get(name) != value:
-            raise CimError(
-                f"{path}: holds a sweep with another {NAMES[name]}; expected a new folder"
-            )
+            other = NAMES[name]
+            raise CimError(f"{path}: holds a sweep with another {other}; expected a new folder")
 
 
 def _clear(path: Path) -> None:

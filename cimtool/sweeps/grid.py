@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,21 +38,21 @@ EXAMPLE = "such as weight_bits=4,6,8"
 
 
 @dataclass(frozen=True)
-class Axis:
+class GridKey:
     """One key of the grid and its values, in the order in which they are given."""
 
-    key: Key
+    path: Key
     values: tuple[Value, ...]
 
     @property
     def name(self) -> str:
-        """What results call it."""
-        return dotted(self.key)
+        """The key as results write it."""
+        return dotted(self.path)
 
 
 @dataclass(frozen=True)
 class Point:
-    """One combination: its values in the grid's order, and what they make of target and settings.
+    """One combination: its values in the grid's order, and the target and settings they make.
 
     `refusal` is the sentence for values that contradict each other: then there is no `build`.
     """
@@ -68,24 +69,26 @@ class Point:
 
     @property
     def unit(self) -> str:
-        """What one of its arrays is: counts of arrays are comparable where this is the same."""
+        """The kind of its arrays: counts of arrays are comparable where this is the same."""
         if self.build is None:
             return ""
         settings = self.build.settings
         return f"{self.base}, {settings.rows}x{settings.columns}"
 
 
-def read_grid(grid: Grid) -> tuple[Axis, ...]:
+def read_grid(grid: Grid) -> tuple[GridKey, ...]:
     """Check every key and value of a grid by itself; CimError for the first that is wrong."""
     if not grid:
         raise ArgumentError("{grid} is missing; expected at least one KEY=VALUE,VALUE, {}", EXAMPLE)
-    axes = [_axis(key, _values(key, values)) for key, values in grid.items()]
-    for index, axis in enumerate(axes):
-        if any(axis.key == other.key for other in axes[:index]):
+    keys: dict[Key, GridKey] = {}
+    for name, values in grid.items():
+        key = _grid_key(name, _plain(name, values))
+        if key.path in keys:
             raise ArgumentError(
-                "{grid} {} is given twice; expected all of its values at once", axis.name
+                "{grid} {} is given twice; expected all of its values at once", key.name
             )
-    count = math.prod(len(axis.values) for axis in axes)
+        keys[key.path] = key
+    count = math.prod(len(key.values) for key in keys.values())
     if count > MOST_POINTS:
         raise ArgumentError(
             "{grid} makes {:,} points; expected at most {:,}, so leave values out or sweep in "
@@ -93,29 +96,26 @@ def read_grid(grid: Grid) -> tuple[Axis, ...]:
             count,
             MOST_POINTS,
         )
-    return tuple(axes)
+    return tuple(keys.values())
 
 
-def _values(name: str, values: object) -> tuple[Value, ...]:
-    """The values of a key as plain ones: paths as texts, NumPy's numbers as Python's."""
+def _plain(name: str, values: object) -> list[Any]:
+    """The values of a key: paths as texts, NumPy's numbers as Python's."""
     if isinstance(values, np.ndarray):
         values = values.tolist()
     if not isinstance(values, Iterable) or isinstance(values, str):
         raise ArgumentError("{grid} {}: {!r} is no list; expected a list of values", name, values)
-    plain = []
+    plain = [one.item() if isinstance(one, np.generic) else one for one in values]
+    return [str(one) if isinstance(one, Path) else one for one in plain]
+
+
+def _grid_key(name: str, values: Sequence[Any]) -> GridKey:
     for value in values:
-        one = value.item() if isinstance(value, np.generic) else value
-        one = str(one) if isinstance(one, Path) else one
-        if not isinstance(one, int | float | str):
+        if not isinstance(value, int | float | str):
             raise ArgumentError(
                 "{grid} {}: {!r} is no value; expected a number, a text, true or false", name, value
             )
-        plain.append(one)
-    return tuple(plain)
-
-
-def _axis(name: str, values: tuple[Value, ...]) -> Axis:
-    key = _key(name)
+    path = _path(name)
     if not values:
         raise ArgumentError("{grid} {} has no values; expected KEY=VALUE,VALUE, {}", name, EXAMPLE)
     for index, value in enumerate(values):
@@ -123,11 +123,11 @@ def _axis(name: str, values: tuple[Value, ...]) -> Axis:
             raise ArgumentError(
                 "{grid} {}: {} is given twice; expected each value once", name, value
             )
-        _check(key, value, name)
-    return Axis(key, values)
+        _check_value(path, value, name)
+    return GridKey(path, tuple(values))
 
 
-def _key(name: str) -> Key:
+def _path(name: str) -> Key:
     """The place of a key among settings, or in the target's file after `target`."""
     parts = _parts(name)
     if parts[0] == TARGET and len(parts) > 1:
@@ -169,8 +169,7 @@ def _target_key(name: str, parts: Key) -> Key:
     found = [key for key in known if key[-len(parts) :] == parts]
     names = [f"{TARGET}.{dotted(key)}" for key in found or known]
     if not found:
-        short = {f"{TARGET}.{key[-1]}" for key in known}
-        hint = nearest(name, [*names, *short])
+        hint = nearest(name, [*names, *{f"{TARGET}.{key[-1]}" for key in known}])
         raise ArgumentError("{grid} {}: a target has no single value of this name{}", name, hint)
     if len(found) > 1:
         raise ArgumentError(
@@ -179,73 +178,73 @@ def _target_key(name: str, parts: Key) -> Key:
     return found[0]
 
 
-def _check(key: Key, value: Value, name: str) -> None:
-    if key == (TARGET,):
+def _check_value(path: Key, value: Value, name: str) -> None:
+    if path == (TARGET,):
         load_target(str(value))
         return
-    table, place = (Target, key[1:]) if key[0] == TARGET else (Overrides, key)
     try:
-        check_value(table, place, value)
+        if path[0] == TARGET:
+            check_value(Target, path[1:], value)
+        else:
+            check_value(Overrides, path, value)
     except CimError as error:
         raise ArgumentError("{grid} {}: {}", name, error) from None
 
 
-def points(axes: Sequence[Axis], target: str | Target | None, file: Path | None) -> list[Point]:
+def points(keys: Sequence[GridKey], target: str | Target | None, file: Path | None) -> list[Point]:
     """All combinations of a grid, the last key's values changing fastest.
 
     `target` is the one that all have where `target` is no key. Raises CimError where both or
     neither is given, and for a mistake in the settings `file`.
     """
-    swept = any(axis.key == (TARGET,) for axis in axes)
-    if swept == (target is not None):
+    swept = [value for key in keys if key.path == (TARGET,) for value in key.values]
+    if bool(swept) == (target is not None):
         given = "given twice" if swept else "missing"
         raise ArgumentError(
             "target is {}; expected either {target} or {grid} target=NAME,NAME", given
         )
-    known: dict[Value, Target] = {}
     if isinstance(target, Target):
-        known[target.name] = target
-    elif target is not None:
-        known[target] = load_target(target)
-    for axis in axes:
-        if axis.key == (TARGET,):
-            known |= {value: load_target(str(value)) for value in axis.values}
+        known = {target.name: target}
+    else:
+        known = {str(name): load_target(str(name)) for name in swept or (target,)}
     for one in known.values():
         resolve(one, file, {})
     found = []
-    for values in itertools.product(*(axis.values for axis in axes)):
-        pairs = tuple((axis.key, value) for axis, value in zip(axes, values, strict=True))
-        base = dict(pairs).get((TARGET,), next(iter(known)))
-        found.append(_point(pairs, str(base), known[base], file))
+    for values in itertools.product(*(key.values for key in keys)):
+        pairs = tuple((key.path, value) for key, value in zip(keys, values, strict=True))
+        base = str(dict(pairs).get((TARGET,), next(iter(known))))
+        try:
+            build = _configuration(pairs, known[base], file)
+            found.append(Point(pairs, base, build))
+        except CimError as error:
+            found.append(Point(pairs, base, None, str(error)))
     return found
 
 
-def _point(
-    values: tuple[tuple[Key, Value], ...], name: str, base: Target, file: Path | None
-) -> Point:
-    try:
-        changes = target_changes(values)
-        target = derived(base, changes | {"name": derived_name(base, values)}) if changes else base
-        return Point(
-            values, name, Configuration(target, resolve(target, file, setting_flags(values)))
-        )
-    except CimError as error:
-        return Point(values, name, None, str(error))
+def _configuration(
+    values: Sequence[tuple[Key, Value]], target: Target, file: Path | None
+) -> Configuration:
+    """The target and the settings that a point's values make; CimError for a contradiction."""
+    changes = target_changes(values)
+    if changes:
+        target = derived(target, nested(changes) | {"name": derived_name(target, changes)})
+    return Configuration(target, resolve(target, file, setting_flags(values)))
 
 
-def target_changes(values: Sequence[tuple[Key, Value]]) -> dict[str, Any]:
-    """What a point changes of its target's file, as nested tables."""
-    return _nested((key[1:], value) for key, value in values if key[0] == TARGET and key[1:])
+def target_changes(values: Sequence[tuple[Key, Value]]) -> dict[Key, Value]:
+    """A point's values of keys of its target's file."""
+    return {key[1:]: value for key, value in values if key[0] == TARGET and key[1:]}
 
 
 def setting_flags(values: Sequence[tuple[Key, Value]]) -> dict[str, Any]:
-    """What a point sets, by the names of settings; `layers` are nested tables."""
-    return _nested((key, value) for key, value in values if key[0] != TARGET)
+    """A point's settings by their names; `layers` are nested tables."""
+    return nested({key: value for key, value in values if key[0] != TARGET})
 
 
-def _nested(values: Any) -> dict[str, Any]:
+def nested(values: Mapping[Key, Value]) -> dict[str, Any]:
+    """Values by dotted key as tables in tables."""
     tables: dict[str, Any] = {}
-    for key, value in values:
+    for key, value in values.items():
         inner = tables
         for part in key[:-1]:
             inner = inner.setdefault(part, {})
@@ -253,8 +252,7 @@ def _nested(values: Any) -> dict[str, Any]:
     return tables
 
 
-def derived_name(base: Target, values: Sequence[tuple[Key, Value]]) -> str:
+def derived_name(base: Target, changes: Mapping[Key, Value]) -> str:
     """The name of a target that a point changed: another design, so not its base's."""
-    changed = [(dotted(key[1:]), value) for key, value in values if key[0] == TARGET and key[1:]]
-    text = "-".join([base.name, *(f"{name}-{value}" for name, value in changed)])
-    return "".join(c if c.isalnum() or c in "._-" else "-" for c in text)
+    changed = (f"{dotted(key)}-{value}" for key, value in changes.items())
+    return re.sub(r"[^\w.-]", "-", "-".join([base.name, *changed]))

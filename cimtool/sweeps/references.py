@@ -1,4 +1,4 @@
-"""What the points of a sweep are measured against: computed once, kept with the sweep."""
+"""Reference scores of a sweep, against which its points are measured: kept in its folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEPT = ("scores", "surrogate", "sampled", "right")
 
 
 @dataclass(frozen=True, eq=False)
-class Yardstick:
+class ReferenceScores:
     """Scores [n, m] of the evaluation pairs that no hardware has touched.
 
     `scores` are the reference's, `name` says which it is; `surrogate` the float score's;
@@ -84,22 +84,21 @@ class Yardstick:
         return content
 
     @classmethod
-    def from_bytes(cls, name: str, content: bytes) -> Yardstick | None:
+    def from_bytes(cls, name: str, content: bytes) -> ReferenceScores | None:
         """Read what `to_bytes` returned; None where it is something else."""
         try:
-            arrays = load(content)
-            return cls(name, **{"sampled": None, **{key: arrays[key] for key in arrays}})
+            return cls(name, **{"sampled": None, **load(content)})
         except (SafetensorError, TypeError):
             return None
 
 
 def reference_name(model: Model) -> str:
-    """What the reference of a model is: its float score where that is not sampled."""
+    """The name of a model's reference: its float score where that is not sampled."""
     known = model.head.is_sampled and model.a is not None and model.b is not None
     return EXACT if known else model.head.surrogate
 
 
-def references(model: Model, data: Embeddings, say: Say) -> Yardstick:
+def references(model: Model, data: Embeddings, say: Say) -> ReferenceScores:
     """Score all pairs of the evaluation rows by the trained model and by the references."""
     pairs = f"{len(data.text)} x {len(data.video)} pairs"
     say(f"the trained model: {pairs}")
@@ -109,5 +108,5 @@ def references(model: Model, data: Embeddings, say: Say) -> Yardstick:
         scores = on_grid(trained.score(features["text"], features["video"]))
     known = reference_scores(References(samples=SAMPLES), model, trained, features, data, say)
     if known is None or known.exact is None:
-        return Yardstick(model.head.surrogate, scores, scores, None, data.right)
-    return Yardstick(EXACT, known.exact, scores, known.monte_carlo, data.right)
+        return ReferenceScores(model.head.surrogate, scores, scores, None, data.right)
+    return ReferenceScores(EXACT, known.exact, scores, known.monte_carlo, data.right)

@@ -19,9 +19,9 @@ from cimtool.report.formats import (
 )
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.report.terminal import table_text
-from cimtool.sweeps.bench import Outcome
 from cimtool.sweeps.choice import COSTS, DRIFT, ENERGY, incomparable, same_scores, twins
-from cimtool.sweeps.grid import Axis, Value
+from cimtool.sweeps.evaluator import Outcome
+from cimtool.sweeps.grid import Value
 from cimtool.sweeps.results import Chosen, Sweep
 
 
@@ -53,7 +53,7 @@ def failures(found: Sweep) -> list[str]:
 
 
 def notes_of_points(found: Sweep) -> list[str]:
-    """What a reader of the table should know: equal points, energies apart, warnings of points."""
+    """Notes below the table: equal points, energies apart, warnings of points."""
     notes = [
         f"points {', '.join(map(str, group))} give the same scores"
         for group in same_scores(found.outcomes)
@@ -63,11 +63,7 @@ def notes_of_points(found: Sweep) -> list[str]:
             "energies in brackets cannot be compared with the others: their targets give no "
             "figures for more of the parts"
         )
-    return [*notes, *_told(found)]
-
-
-def _told(found: Sweep) -> list[str]:
-    """What points warn of, and why some have no dies though these were asked for: each once."""
+    # Warnings of points, and why some have no dies though these were asked for: each once.
     points_of: dict[str, list[str]] = {}
     for index, outcome in enumerate(found.outcomes):
         for note in outcome.notes:
@@ -75,17 +71,17 @@ def _told(found: Sweep) -> list[str]:
             if lost or note.startswith("warning: "):
                 points_of.setdefault(note, []).append(str(index))
     many = len(found.outcomes)
-    return [
+    return notes + [
         note if len(of) == many else f"{note} (point{'s' * (len(of) > 1)} {', '.join(of)})"
         for note, of in points_of.items()
     ]
 
 
 def budget_lines(found: Sweep, chosen: Chosen) -> list[str]:
-    """Which point is the cheapest within the budget, by what, and how it is built."""
+    """The cheapest point within the budget, the cost that it is cheapest by, and its command."""
     limits = ", ".join(f"{name}={most:g}" for name, most in chosen.budget.items())
     choice = chosen.choice
-    if choice is None:
+    if not choice.within:
         return [f"no point is within {limits}"]
     within = f"{counted(choice.within, 'point')} within {limits}"
     if any(outcome.dies for outcome in found.outcomes):
@@ -103,10 +99,10 @@ def budget_lines(found: Sweep, chosen: Chosen) -> list[str]:
 def values_text(found: Sweep, index: int) -> str:
     """The values of a point: `weight_bits=6, target=ideal`."""
     named = found.points[index].named
-    return ", ".join(f"{name}={value_text(value)}" for name, value in named.items())
+    return ", ".join(f"{name}={grid_text(value)}" for name, value in named.items())
 
 
-def value_text(value: object) -> str:
+def grid_text(value: object) -> str:
     """A value as the text of a grid has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -120,7 +116,7 @@ def points_table(found: Sweep) -> Table:
     apart = incomparable(found.outcomes, found.units)
     columns = _columns(found, times, coverages)
     rows = []
-    for index, (point, outcome) in enumerate(zip(found.points, found.outcomes, strict=True)):
+    for index, point, outcome in found.numbered():
         cells: list[Content] = [index, fronts[index], *map(_value, point.named.values())]
         if outcome.error is None:
             cells += _figures(outcome, times, coverages, index in apart)
@@ -148,7 +144,7 @@ def _columns(found: Sweep, times: Sequence[str], coverages: bool) -> list[Column
     return [
         Column("point", whole, "the number of the point in results.json"),
         Column("front", help=front),  # in sight where the table is wider than the screen
-        *(Column(axis.name, None if _is_words(axis) else str) for axis in found.axes),
+        *(Column(key.name, None if any(map(_is_word, key.values)) else str) for key in found.grid),
         Column("RMSE", four_digits, f"root mean square difference of the logit from {against}"),
         Column("top-1 loss", share, top1),
         Column("R@1 loss", share, f"what is lost of R@1 against {against}, the worse direction"),
@@ -165,12 +161,12 @@ def _columns(found: Sweep, times: Sequence[str], coverages: bool) -> list[Column
     ]
 
 
-def _is_words(axis: Axis) -> bool:
-    return any(isinstance(value, str | bool) for value in axis.values)
+def _is_word(value: Value) -> bool:
+    return isinstance(value, str | bool)
 
 
 def _value(value: Value) -> Content:
-    return value_text(value) if isinstance(value, str | bool) else value
+    return grid_text(value) if _is_word(value) else value
 
 
 def _figures(

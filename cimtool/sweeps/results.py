@@ -1,21 +1,21 @@
-"""What a sweep found, and its files: JSON for all of it, a CSV or Parquet table of its points."""
+"""The results of a sweep, and their files: JSON for all, a CSV or Parquet table of the points."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from cimtool import __version__
 from cimtool.base.errors import ArgumentError
-from cimtool.sweeps.bench import DieRequest, Outcome
 from cimtool.sweeps.choice import COSTS, Choice, front
+from cimtool.sweeps.evaluator import DieRequest, Outcome
 from cimtool.sweeps.folder import FORMAT_VERSION
-from cimtool.sweeps.grid import Axis, Point
+from cimtool.sweeps.grid import GridKey, Point
 
 TableFormat = Literal["csv", "parquet"]
 JSON_FILE = "results.json"
@@ -24,19 +24,29 @@ TABLES = ("results.csv", "results.parquet")
 
 @dataclass(frozen=True)
 class Chosen:
-    """The cheapest point within a budget, None where there is none, and how to build it.
+    """The cheapest point within a budget, and the command that builds it.
 
-    `command` is empty where the model came without files.
+    `command` is empty where the model came without files, and where no point was chosen.
     """
 
     budget: Mapping[str, float]
-    choice: Choice | None
+    choice: Choice
     command: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {
+            "limits": dict(self.budget),
+            "point": self.choice.index,
+            "cheapest_by": self.choice.cost,
+            "within": self.choice.within,
+            "command": self.command or None,
+        }
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """All points of a sweep, in the order of the grid, and how this run came by them.
+    """All points of a sweep, in the order of the grid.
 
     `baselines` are the metrics of scores that no hardware has touched; `resumed` points were done
     by an earlier run; `files` are those that the model was read from, with the SHA-256 of each.
@@ -46,18 +56,23 @@ class Sweep:
     data: Mapping[str, Any]
     reference: str
     baselines: Mapping[str, Mapping[str, float]]
-    axes: Sequence[Axis]
+    grid: Sequence[GridKey]
     dies: DieRequest | None
     points: Sequence[Point]
     outcomes: Sequence[Outcome]
-    chosen: Chosen | None
     resumed: int
     files: Sequence[tuple[str, str]] = ()
+    chosen: Chosen | None = None
     written: Sequence[Path] = ()
+
+    def numbered(self) -> Iterator[tuple[int, Point, Outcome]]:
+        """Each point with its number and its outcome."""
+        pairs = zip(self.points, self.outcomes, strict=True)
+        return ((index, point, outcome) for index, (point, outcome) in enumerate(pairs))
 
     @property
     def failed(self) -> int:
-        """How many points gave nothing."""
+        """The number of points that gave nothing."""
         return sum(outcome.error is not None for outcome in self.outcomes)
 
     @property
@@ -67,7 +82,7 @@ class Sweep:
 
     @property
     def units(self) -> list[str]:
-        """What one array of each point is."""
+        """The kind of array of each point."""
         return [point.unit for point in self.points]
 
     def to_json(self) -> dict[str, Any]:
@@ -80,23 +95,21 @@ class Sweep:
             "data": dict(self.data),
             "reference": self.reference,
             "baselines": {name: dict(values) for name, values in self.baselines.items()},
-            "grid": {axis.name: list(axis.values) for axis in self.axes},
+            "grid": {key.name: list(key.values) for key in self.grid},
             "dies": None if self.dies is None else vars(self.dies),
             "points": [
                 {"point": index, "values": point.named, **outcome.to_json()}
-                for index, (point, outcome) in enumerate(
-                    zip(self.points, self.outcomes, strict=True)
-                )
+                for index, point, outcome in self.numbered()
             ],
             "pareto": self.fronts,
-            "budget": None if self.chosen is None else _chosen_json(self.chosen),
+            "budget": None if self.chosen is None else self.chosen.to_json(),
         }
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat row a point, all with the same columns; None where there is no value."""
         rows = [
             {"point": index, **point.named, **_flat(outcome)}
-            for index, (point, outcome) in enumerate(zip(self.points, self.outcomes, strict=True))
+            for index, point, outcome in self.numbered()
         ]
         columns = list(dict.fromkeys(name for row in rows for name in row))
         columns.sort(key=LAST.__contains__)
@@ -105,17 +118,6 @@ class Sweep:
 
 LAST = ("error", "notes")
 """Columns of long texts, after all others."""
-
-
-def _chosen_json(chosen: Chosen) -> dict[str, Any]:
-    choice = chosen.choice
-    return {
-        "limits": dict(chosen.budget),
-        "point": None if choice is None else choice.index,
-        "cheapest_by": None if choice is None else choice.cost,
-        "within": 0 if choice is None else choice.within,
-        "command": chosen.command or None,
-    }
 
 
 def _flat(outcome: Outcome) -> dict[str, Any]:

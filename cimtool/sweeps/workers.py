@@ -1,4 +1,4 @@
-"""Where points are computed: in this process, in processes of this machine, on a Dask cluster.
+"""Computing points in this process, in processes of this machine, or on a Dask cluster.
 
 Each way yields outcomes as they come, by the digest of their point; the caller keeps them.
 """
@@ -21,7 +21,7 @@ from cimtool import __version__
 from cimtool.base.compiled import thread_count
 from cimtool.base.errors import ArgumentError
 from cimtool.hardware.configuration import Configuration
-from cimtool.sweeps.bench import Bench, Outcome, measure
+from cimtool.sweeps.evaluator import Outcome, PointEvaluator
 from cimtool.sweeps.folder import SHARED
 
 if TYPE_CHECKING:
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 Outcomes = Iterator[tuple[str, Outcome]]
 
 CONNECT_SECONDS = 5
-"""How long a Dask scheduler may take to answer."""
+"""Seconds that a Dask scheduler may take to answer."""
 
 
-def here(bench: Bench, builds: Mapping[str, Configuration]) -> Outcomes:
+def here(evaluator: PointEvaluator, builds: Mapping[str, Configuration]) -> Outcomes:
     """One point after the other in this process, each with all cores."""
     for digest, build in builds.items():
-        yield digest, measure(bench, build)
+        yield digest, evaluator.evaluate(build)
 
 
 def in_processes(
-    bench: Bench, builds: Mapping[str, Configuration], jobs: int, place: Path
+    evaluator: PointEvaluator, builds: Mapping[str, Configuration], jobs: int, place: Path
 ) -> Outcomes:
     """Points side by side in `jobs` processes that share this one's cores.
 
-    The bench goes through a file in `place` that all of them map. Raises CimError where a process
-    dies.
+    The evaluator goes through a file in `place` that all of them map. Raises CimError where a
+    process dies.
     """
     with tempfile.TemporaryDirectory(prefix=SHARED, dir=place) as folder:
-        file = Path(folder) / "bench"
-        joblib.dump(bench, file)
+        file = Path(folder) / "evaluator"
+        joblib.dump(evaluator, file)
         threads = max(1, thread_count() // jobs)
         with joblib.parallel_config("loky", inner_max_num_threads=threads):
             # Batches of one, so that a point is known as soon as it is done.
@@ -66,14 +66,14 @@ def in_processes(
 
 
 def _measured(file: Path, digest: str, build: Configuration) -> tuple[str, Outcome]:
-    return digest, measure(_bench(file), build)
+    return digest, _evaluator(file).evaluate(build)
 
 
 @lru_cache(maxsize=1)
-def _bench(file: Path) -> Bench:
-    """This worker's bench, opened once, its arrays mapped."""
-    bench: Bench = joblib.load(file, mmap_mode="r")
-    return bench
+def _evaluator(file: Path) -> PointEvaluator:
+    """This worker's evaluator, opened once, its arrays mapped."""
+    evaluator: PointEvaluator = joblib.load(file, mmap_mode="r")
+    return evaluator
 
 
 def connected(address: str) -> Client:
@@ -116,15 +116,15 @@ def connected(address: str) -> Client:
 
 
 def on_cluster(
-    bench: Bench, builds: Mapping[str, Configuration], client: Client, address: str
+    evaluator: PointEvaluator, builds: Mapping[str, Configuration], client: Client, address: str
 ) -> Outcomes:
-    """Points on the workers of a Dask cluster, which get the bench over the network once each.
+    """Points on the workers of a Dask cluster, which get the evaluator over the network once each.
 
     Raises CimError where the workers cannot run cimtool.
     """
     from distributed import as_completed
 
-    shared = client.scatter(bench, broadcast=True)
+    shared = client.scatter(evaluator, broadcast=True)
     futures = [client.submit(_answered, shared, *item, pure=False) for item in builds.items()]
     for future in as_completed(futures, loop=client.loop):
         if future.status != "finished":
@@ -147,11 +147,13 @@ def on_cluster(
         yield digest, outcome
 
 
-def _answered(bench: Bench, digest: str, build: Configuration) -> tuple[str, str, Outcome]:
-    return __version__, digest, measure(bench, build)
+def _answered(
+    evaluator: PointEvaluator, digest: str, build: Configuration
+) -> tuple[str, str, Outcome]:
+    return __version__, digest, evaluator.evaluate(build)
 
 
-Compute = Callable[[Bench, Mapping[str, Configuration]], Outcomes]
+Compute = Callable[[PointEvaluator, Mapping[str, Configuration]], Outcomes]
 
 
 @contextmanager

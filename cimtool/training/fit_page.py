@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.files import check_output, replace_texts
-from cimtool.base.progress import Say
+from cimtool.base.progress import Say, silent
+from cimtool.loading.data import File
 from cimtool.reference.surrogate import exponents
 from cimtool.report.charts import Points, scatter
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole
@@ -32,18 +33,23 @@ def report_names(poly: Path) -> tuple[str, str]:
     return f"{poly.stem}.fit.html", f"{poly.stem}.fit.json"
 
 
-def fit_file(
-    teacher: Path | str | Teacher,
-    degree: int,
-    alpha: float,
-    scale_ed: float | None,
-    scale_vd: float | None,
-    seed: int,
-    output: Path | str | None,
-    report: Path | str | None,
-    say: Say,
+def fit(
+    teacher: File | Teacher,
+    *,
+    degree: int = 4,
+    alpha: float = 1e-3,
+    scale_ed: float | None = None,
+    scale_vd: float | None = None,
+    seed: int = 0,
+    output: File | None = None,
+    report: File | None = None,
+    say: Say = silent,
 ) -> Fit:
-    """Fit a teacher, of a file or as read; write the polynomial and its report to `output`."""
+    """Fit the polynomial that stands for a teacher's logits, and check it on held-out pairs.
+
+    ed and vd are divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With
+    `output` the polynomial is written there, and its report into `report` (default: beside it).
+    """
     if output is not None:
         check_output(Path(output), ".json")
     known = teacher if isinstance(teacher, Teacher) else read_teacher(Path(teacher))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import check_output
-from cimtool.base.progress import Say
+from cimtool.base.progress import Say, silent
 from cimtool.loading.data import EmbeddingsLike, File
-from cimtool.loading.source import ModelSource
+from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.items import gaussian_items, model_items
 from cimtool.training.teacher import Sigmoid
@@ -23,26 +22,30 @@ from cimtool.training.teacher_file import (
     write_teacher,
 )
 
-if TYPE_CHECKING:
-    from cimtool.loading.source import Projectors
 
-
-def teach(
-    projectors: Projectors | None,
-    layer_map: File | None,
-    data: EmbeddingsLike | None,
-    gaussians: File | Mapping[str, Array] | None,
-    pairs: int,
-    matched: float,
-    labels: LabelKind,
-    samples: int | None,
-    a: float,
-    b: float,
-    seed: int,
-    output: File | None,
-    say: Say,
+def teacher(
+    projectors: Projectors | None = None,
+    data: EmbeddingsLike | None = None,
+    *,
+    gaussians: File | Mapping[str, Array] | None = None,
+    layer_map: File | None = None,
+    pairs: int = 300_000,
+    matched: float = 0.9,
+    labels: LabelKind = "mc",
+    samples: int | None = None,
+    a: float = 0.1,
+    b: float = 0.0,
+    seed: int = 0,
+    output: File | None = None,
+    say: Say = silent,
 ) -> Teacher:
-    """Label pairs of data run through projectors, or of Gaussians; CimError for any mistake."""
+    """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
+
+    Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
+    [n, d], `video_mu`, `video_logvar` [m, d] by name or in an `.npz`. Labels are Monte Carlo of
+    `samples` a side (default: 10) or exact. Written to `output` where it is given. Raises CimError
+    for any mistake.
+    """
     if (projectors is None) == (gaussians is None):
         given = "neither is" if gaussians is None else "both are"
         raise ArgumentError("{projectors} and {gaussians}: {} given; expected one of them", given)

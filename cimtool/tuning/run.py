@@ -1,4 +1,4 @@
-"""Tune: bits a layer at the lowest cost within a budget, which holds on both halves of the data."""
+"""Tune: bits of each layer at the lowest cost within a budget that holds on both halves of data."""
 
 from __future__ import annotations
 
@@ -14,61 +14,26 @@ from cimtool.base.files import check_output, replace_texts
 from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml
 from cimtool.hardware.configuration import Configuration
-from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
-from cimtool.loading.data import EmbeddingsLike
+from cimtool.loading.data import EmbeddingsLike, File
 from cimtool.loading.embeddings import Embeddings
-from cimtool.loading.source import ModelSource
-from cimtool.sweeps.bench import Bench, Outcome, make_bench, measure, read_evaluation
+from cimtool.loading.source import ModelSource, Projectors, split_options
+from cimtool.reference.surrogate import Polynomial
 from cimtool.sweeps.choice import keeps_budget
-from cimtool.sweeps.command import toml_text
+from cimtool.sweeps.command import toml_text, with_layers
+from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.references import reference_name, references
-from cimtool.tuning.knobs import ORDER, Bits, CostName, Hardware, Knob, check_cost
-from cimtool.tuning.search import Step, Walk, probe, walk
+from cimtool.tuning.search import Attempt, Search, probe
+from cimtool.tuning.widths import ORDER, Bits, CostName, LayerCosts, Width, by_layer, check_cost
 from cimtool.verification.limits import check_metrics
 
 
 @dataclass(frozen=True)
-class TuningJob:
-    """What is asked for: the hardware, the settings to start from, the budget, what to save.
-
-    `given` are the settings as a file would say them; those of layers are added to it.
-    """
-
-    target: Target
-    settings: Settings
-    given: Mapping[str, Any]
-    budget: Mapping[str, float]
-    cost: CostName
-
-    def __post_init__(self) -> None:
-        if not self.budget:
-            example = "METRIC=VALUE, such as logit_rmse=0.2"
-            raise ArgumentError("{budget} is missing; expected {}", example)
-        check_metrics("budget", self.budget)
-
-    @classmethod
-    def of(
-        cls,
-        target: str | Target,
-        file: Path | str | None,
-        options: Mapping[str, object],
-        budget: Mapping[str, float],
-        cost: CostName,
-    ) -> TuningJob:
-        """The job of a target and of settings in a file and by name; CimError for any mistake."""
-        chosen = Configuration.of(target, file, options)
-        given = {name: value for name, value in options.items() if value is not None}
-        start = given if file is None else read_toml(Path(file)) | given
-        return cls(chosen.target, chosen.settings, start, budget, cost)
-
-
-@dataclass(frozen=True)
 class Tuned:
-    """What tuning found: the bits a layer, the way there, and metrics before and after.
+    """The bits of each layer that tuning chose, the attempts, and metrics before and after.
 
     `start` and `chosen` are metrics on the rows that the bits were chosen on, `held_out` those of
-    the chosen bits on the other half, for which so many of the last kept steps were `taken_back`.
+    the chosen bits on the other half, for which the last `taken_back` kept steps were undone.
     """
 
     model: str
@@ -78,7 +43,7 @@ class Tuned:
     cost: CostName
     start: Mapping[str, float]
     start_cost: Mapping[CostName, float]
-    steps: Sequence[Step]
+    steps: Sequence[Attempt]
     taken_back: int
     bits: Mapping[str, Mapping[str, int]]
     chosen: Mapping[str, float]
@@ -87,110 +52,106 @@ class Tuned:
     written: Path
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by name; moves as `layer setting: was -> now`."""
-        steps = [
-            {
-                "moves": [f"{one.knob.name}: {one.was} -> {one.now}" for one in step.moves],
-                "cost": dict(step.cost),
-                "metrics": dict(step.metrics),
-                "error": step.error,
-                "kept": step.kept,
-            }
-            for step in self.steps
-        ]
-        return {**vars(self), "steps": steps}
+        """Plain values by name."""
+        return vars(self) | {"steps": [step.to_json() for step in self.steps]}
 
 
-def run_tune(
-    source: ModelSource,
+def tune(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
     calibration: EmbeddingsLike,
     data: EmbeddingsLike,
-    job: TuningJob,
-    seen_rows: bool = False,
-    output: Path | str | None = None,
+    target: str | Target,
+    budget: Mapping[str, float],
+    cost: CostName = "arrays",
+    settings: File | None = None,
+    allow_calibration_rows: bool = False,
+    output: File | None = None,
     say: Say = silent,
+    **options: Any,
 ) -> Tuned:
-    """Choose the bits and write the settings file, by default `exports/<model>@<target>...`.
+    """Choose the bits of each layer at the lowest `cost` within `budget`, as a settings file.
 
-    Bits are chosen on one half of the data; steps at the end of the way that miss the budget on the
-    other half are taken back. Raises CimError where the highest bits miss it on either, or rows of
-    `data` calibrated (unless `seen_rows`).
+    Bits come off those that target, `settings` and `options` say, which are those of `compile`.
+    They are chosen on every second video of `data` with its texts; steps that miss the budget on
+    the others are taken back. The file goes to `output` (default
+    `exports/<model>@<target>.settings.toml`). Raises CimError where the highest bits miss the
+    budget on either half, or rows of `data` calibrated (unless `allow_calibration_rows`).
     """
-    model, rows, evaluated = read_evaluation(source, calibration, data, seen_rows, say)
-    name = f"{model.name}@{job.target.name}.settings.toml"
+    model_options, by_name = split_options(options)
+    highest = Configuration.of(target, settings, by_name)
+    if not budget:
+        raise ArgumentError(
+            "{budget} is missing; expected {}", "METRIC=VALUE, such as logit_rmse=0.2"
+        )
+    check_metrics("budget", budget)
+    given = {name: value for name, value in by_name.items() if value is not None}
+    if settings is not None:
+        given = read_toml(Path(settings)) | given
+    source = ModelSource.of(projectors, poly, **model_options)
+    model, rows, evaluated = read_evaluation(source, calibration, data, allow_calibration_rows, say)
+    name = f"{model.name}@{highest.target.name}.settings.toml"
     file = Path(output) if output else Path("exports") / name
     check_output(file, ".toml")
     half, other = halves(evaluated)
-    found = references(model, half, say), references(model, other, say)
-    bench = make_bench(model, rows, half, found[0], None, job.settings, say)
+    of_half, of_other = references(model, half, say), references(model, other, say)
+    evaluator = PointEvaluator.of(model, rows, half, of_half, None, highest.settings, say)
     say("the highest bits")
-    program = bench.compiled(job.settings, lambda line: None)
-    hardware = Hardware.of(program, job.settings, job.target)
-    check_cost(hardware, job.cost)
-    chosen_on = _Rows(bench, hardware)
-    held_out = _Rows(replace(bench, data=other, references=found[1]), hardware)
-    start = hardware.start
+    program = evaluator.compiled(highest.settings, lambda line: None)
+    costs = LayerCosts.of(program, highest)
+    check_cost(costs, cost)
+    start = costs.bits
+    chosen_on = _EvaluatedBits(evaluator, costs)
+    held_out = _EvaluatedBits(replace(evaluator, data=other, references=of_other), costs)
     for part in (chosen_on, held_out):
-        _require_start(job, part(start), evaluated)
-    walking = Walk(hardware, ORDER[job.cost], probe(start, chosen_on, say), dict(start))
-    steps = walk(walking, chosen_on, lambda one: keeps_budget(one, job.budget), say)
+        _require_start(budget, part(start), evaluated)
+    search = Search(costs, ORDER[cost], probe(start, chosen_on, say), start)
+    steps = search.run(chosen_on, lambda one: keeps_budget(one, budget), say)
     say("held-out rows")
-    places = _places(start, steps)
-    back = next(k for k, bits in enumerate(places) if keeps_budget(held_out(bits), job.budget))
-    bits = places[back]
-    layers: dict[str, dict[str, int]] = {}
-    for knob, value in bits.items():
-        layers.setdefault(knob.layer, {})[knob.key] = value
-    (written,) = replace_texts(
-        file.parent, {file.name: settings_text(job.given, layers)}, file.name
-    )
+    kept = [*(step.bits for step in reversed(steps) if step.kept), start]
+    back = next(k for k, bits in enumerate(kept) if keeps_budget(held_out(bits), budget))
+    bits = kept[back]
+    layers = by_layer(bits)
+    texts = {file.name: toml_text(with_layers(given, layers))}
+    (written,) = replace_texts(file.parent, texts, file.name)
     return Tuned(
         model=model.name,
-        target=job.target.name,
+        target=highest.target.name,
         reference=reference_name(model),
-        budget=job.budget,
-        cost=job.cost,
+        budget=budget,
+        cost=cost,
         start=chosen_on(start).metrics,
-        start_cost=hardware.cost(start),
+        start_cost=costs.cost(start),
         steps=steps,
         taken_back=back,
         bits=layers,
         chosen=chosen_on(bits).metrics,
-        chosen_cost=hardware.cost(bits),
+        chosen_cost=costs.cost(bits),
         held_out=held_out(bits).metrics,
         written=written,
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
-    """What bits come to on some rows; each choice is compiled once."""
+class _EvaluatedBits:
+    """Outcomes of bits on the rows of an evaluator; each choice is compiled once."""
 
-    bench: Bench
-    hardware: Hardware
-    known: dict[frozenset[tuple[Knob, int]], Outcome] = field(default_factory=dict)
+    evaluator: PointEvaluator
+    costs: LayerCosts
+    known: dict[frozenset[tuple[Width, int]], Outcome] = field(default_factory=dict)
 
     def __call__(self, bits: Bits) -> Outcome:
         key = frozenset(bits.items())
         if key not in self.known:
-            settings = self.hardware.with_bits(bits)
-            self.known[key] = measure(self.bench, Configuration(self.hardware.target, settings))
+            self.known[key] = self.evaluator.evaluate(self.costs.configured(bits))
         return self.known[key]
 
 
-def _places(start: Bits, steps: Sequence[Step]) -> list[Bits]:
-    """The bits that the walk has come to, the last first; the start is the last."""
-    places = [start]
-    for step in steps:
-        if step.kept:
-            places.append({**places[-1], **{move.knob: move.now for move in step.moves}})
-    return places[::-1]
-
-
-def _require_start(job: TuningJob, first: Outcome, data: Embeddings) -> None:
+def _require_start(budget: Mapping[str, float], first: Outcome, data: Embeddings) -> None:
     if first.error is not None:
         raise CimError(first.error)
-    for name, most in job.budget.items():
+    for name, most in budget.items():
         if not first.metrics[name] <= most:
             raise ArgumentError(
                 "{budget} {}={:g}: the highest bits give {:.4g} on a half of {}; expected a "
@@ -223,11 +184,3 @@ def halves(data: Embeddings) -> tuple[Embeddings, Embeddings]:
             )
         )
     return parts[0], parts[1]
-
-
-def settings_text(given: Mapping[str, Any], layers: Mapping[str, Mapping[str, int]]) -> str:
-    """The settings file: what was given, and then each layer's bits, as the last match wins."""
-    own = dict(given.get("layers", {}))
-    for layer, bits in layers.items():
-        own[layer] = {**own.pop(layer, {}), **bits}
-    return toml_text({**given, "layers": own})

@@ -1,6 +1,6 @@
-"""The walk of tuning: bits come off where the error grows least for what is saved.
+"""The search of tuning: bits come off where the error grows least for the cost that is saved.
 
-What one bit fewer adds to the squared error of the logit is measured once a knob, at PROBE_BITS
+The squared error of the logit that one bit fewer adds is measured once a width, at PROBE_BITS
 fewer, and taken to grow fourfold a bit, as rounding errors do. The order of all moves follows from
 that; whether the budget holds is measured on the compiled model.
 """
@@ -9,122 +9,138 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from cimtool.sweeps.bench import Outcome
-from cimtool.tuning.knobs import LOWEST_BITS, Bits, CostName, Hardware, Knob
+from cimtool.base.progress import Say
+from cimtool.sweeps.evaluator import Outcome
+from cimtool.tuning.widths import LOWEST_BITS, Bits, CostName, LayerCosts, Width
 
 PROBE_BITS = 4
-"""Bits that are taken off one knob at a time to see what it costs."""
+"""Bits that are taken off one width at a time to measure the error that this adds."""
 
 STRIDE = 8
 """Moves that are made at once, at first, before the budget is checked."""
 
-Measure = Callable[[Bits], Outcome]
+Evaluate = Callable[[Bits], Outcome]
 
 
 @dataclass(frozen=True)
 class Move:
-    """A knob turned down, from so many bits to so many."""
+    """A width lowered from `was` bits to `now`."""
 
-    knob: Knob
+    width: Width
     was: int
     now: int
 
+    def __str__(self) -> str:
+        return f"{self.width}: {self.was} -> {self.now}"
+
 
 @dataclass(frozen=True)
-class Step:
-    """Moves that were tried at once: what the compiled model then errs, and whether it was kept."""
+class Attempt:
+    """Moves made at once: the bits after them, the compiled model's error, and whether to keep."""
 
     moves: tuple[Move, ...]
+    bits: Bits
     cost: Mapping[CostName, float]
-    metrics: Mapping[str, float]
-    error: str | None
+    outcome: Outcome
     kept: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name; moves as `layer key: was -> now`."""
+        return {
+            "moves": [str(move) for move in self.moves],
+            "cost": dict(self.cost),
+            "metrics": dict(self.outcome.metrics),
+            "error": self.outcome.error,
+            "kept": self.kept,
+        }
 
 
 @dataclass
-class Walk:
-    """A walk under way: the bits it has come to, and the most bits of a knob that did not hold."""
+class Search:
+    """A search under way: its present bits, and the most bits of a width that broke the budget.
 
-    hardware: Hardware
+    `weights` are the squared errors of `probe`.
+    """
+
+    costs: LayerCosts
     order: tuple[CostName, CostName]
-    weights: Mapping[Knob, float]
-    bits: dict[Knob, int]
-    refused: dict[Knob, int] = field(default_factory=dict)
+    weights: Mapping[Width, float]
+    bits: Bits
+    refused: dict[Width, int] = field(default_factory=dict)
 
-    def ahead(self, count: int) -> tuple[list[Move], dict[Knob, int]]:
+    def run(
+        self, evaluate: Evaluate, within: Callable[[Outcome], bool], say: Say
+    ) -> Sequence[Attempt]:
+        """Lower widths as long as the compiled model is `within` the budget.
+
+        Several moves at once to begin with; half of them are tried where they break the budget,
+        twice as many where they keep it, and a single one that breaks it is not tried again.
+        """
+        attempts, stride = list[Attempt](), STRIDE
+        while True:
+            moves, bits = self.ahead(stride)
+            if not moves:
+                return attempts
+            outcome = evaluate(bits)
+            kept = within(outcome)
+            attempts.append(Attempt(moves, bits, self.costs.cost(bits), outcome, kept))
+            say(f"{len(moves)} moves, {len(attempts)}. check: {'kept' if kept else 'not kept'}")
+            if kept:
+                self.bits, stride = bits, min(2 * len(moves), STRIDE)
+            elif len(moves) == 1:
+                self.refused[moves[0].width] = moves[0].now
+            else:
+                stride = len(moves) // 2
+
+    def ahead(self, count: int) -> tuple[tuple[Move, ...], Bits]:
         """The next moves, at most `count`, and the bits after them."""
         bits, moves = dict(self.bits), list[Move]()
         while len(moves) < count:
             move = self._best(bits)
             if move is None:
                 break
-            bits[move.knob] = move.now
+            bits[move.width] = move.now
             moves.append(move)
-        return moves, bits
+        return tuple(moves), bits
 
-    def _best(self, bits: dict[Knob, int]) -> Move | None:
-        """The move whose added error for what it saves is least; of the first cost, if any does."""
-        before = self.hardware.cost(bits)
+    def _best(self, bits: Bits) -> Move | None:
+        """The move of the least added error a cost saved; of the first cost, if any saves it."""
+        before = self.costs.cost(bits)
         for cost in self.order:
             found: list[tuple[float, Move]] = []
-            for knob in bits:
-                found += self._cheaper(knob, cost, bits, before)
+            for width in bits:
+                found += self._cheaper(width, cost, bits, before)
             if found:
-                return min(found, key=lambda one: (one[0], one[1].knob))[1]
+                return min(found, key=lambda one: (one[0], one[1].width))[1]
         return None
 
     def _cheaper(
-        self, knob: Knob, cost: CostName, bits: Bits, before: Mapping[CostName, float]
+        self, width: Width, cost: CostName, bits: Bits, before: Mapping[CostName, float]
     ) -> Iterator[tuple[float, Move]]:
-        """The knob turned to the most bits that cost less than now, with error added by saving."""
-        least = max(LOWEST_BITS, self.refused.get(knob, 0) + 1)
-        for now in range(bits[knob] - 1, least - 1, -1):
-            saved = before[cost] - self.hardware.cost({**bits, knob: now})[cost]
+        """The move to the most bits that cost less than now, with its error added by cost saved."""
+        least = max(LOWEST_BITS, self.refused.get(width, 0) + 1)
+        for now in range(bits[width] - 1, least - 1, -1):
+            saved = before[cost] - self.costs.cost({**bits, width: now})[cost]
             if saved > 0:
-                added = self.weights[knob] * (4.0**-now - 4.0 ** -bits[knob])
-                yield added / saved, Move(knob, bits[knob], now)
+                added = self.weights[width] * (4.0**-now - 4.0 ** -bits[width])
+                yield added / saved, Move(width, bits[width], now)
                 return
 
 
-def probe(start: Bits, measure: Measure, say: Callable[[str], None]) -> dict[Knob, float]:
-    """What each knob adds to the mean squared error of the logit, times 4 to its bits.
+def probe(start: Bits, evaluate: Evaluate, say: Say) -> dict[Width, float]:
+    """The mean squared error of the logit that each width adds, times 4 to its bits.
 
-    Never below a share of the largest, so that what looks free is not turned down without end.
+    Never below a share of the largest, so that a width that seems free is not lowered without end.
     """
-    least = measure(start).metrics["logit_rmse"] ** 2
+    least = evaluate(start).metrics["logit_rmse"] ** 2
     added = {}
-    for count, (knob, bits) in enumerate(start.items(), 1):
+    for count, (width, bits) in enumerate(start.items(), 1):
         low = max(bits - PROBE_BITS, LOWEST_BITS)
-        say(f"probe {count} of {len(start)}: {knob.name} = {low}")
-        outcome = measure({**start, knob: low})
+        say(f"probe {count} of {len(start)}: {width} = {low}")
+        outcome = evaluate({**start, width: low})
         error = outcome.metrics["logit_rmse"] ** 2 - least if outcome.error is None else 0.0
-        added[knob] = error / (4.0**-low - 4.0**-bits) if low < bits else 0.0
+        added[width] = error / (4.0**-low - 4.0**-bits) if low < bits else 0.0
     floor = max(added.values()) / 2**20
-    return {knob: max(value, floor) for knob, value in added.items()}
-
-
-def walk(
-    walking: Walk, measure: Measure, holds: Callable[[Outcome], bool], say: Callable[[str], None]
-) -> Sequence[Step]:
-    """Turn knobs down as long as the compiled model `holds`; `walking.bits` are then what is left.
-
-    Several moves at once to begin with; where they do not hold half of them are tried, where they
-    do twice as many, and what a single one comes to that does not hold is not tried again.
-    """
-    steps, stride = list[Step](), STRIDE
-    while True:
-        moves, bits = walking.ahead(stride)
-        if not moves:
-            return steps
-        outcome = measure(bits)
-        kept = holds(outcome)
-        cost = walking.hardware.cost(bits)
-        steps.append(Step(tuple(moves), cost, outcome.metrics, outcome.error, kept))
-        say(f"{len(moves)} moves, {len(steps)}. check: {'kept' if kept else 'not kept'}")
-        if kept:
-            walking.bits, stride = bits, min(2 * len(moves), STRIDE)
-        elif len(moves) == 1:
-            walking.refused[moves[0].knob] = moves[0].now
-        else:
-            stride = len(moves) // 2
+    return {width: max(value, floor) for width, value in added.items()}

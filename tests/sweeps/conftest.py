@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cimtool import api
-from cimtool.sweeps.bench import Outcome
+from cimtool.sweeps.evaluator import Outcome
 from cimtool.sweeps.results import Sweep
 from cimtool.training.demo_data import DemoFiles
 

@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Page
 
 from cimtool.report.table import Table
-from cimtool.sweeps.bench import Outcome
 from cimtool.sweeps.choice import COSTS
+from cimtool.sweeps.evaluator import Outcome
 from cimtool.sweeps.grid import points, read_grid
 from cimtool.sweeps.page import pareto_page
 from cimtool.sweeps.render import notes_of_points, points_table
@@ -47,11 +47,10 @@ def sweep_of(outcomes: list[Outcome], **changed: Any) -> Sweep:
         "data": {"file": "eval.npz", "texts": 40, "videos": 30},
         "reference": "exact",
         "baselines": {"polynomial": outcomes[0].metrics},
-        "axes": axes,
+        "grid": axes,
         "dies": None,
         "points": points(axes, "ideal", None),
         "outcomes": outcomes,
-        "chosen": None,
         "resumed": 0,
         "written": (Path("results.json"),),
     }
@@ -129,7 +128,7 @@ def test_points_on_other_hardware_have_a_picture_of_their_own(made: Made) -> Non
     axes = read_grid({"target": ["ideal", "isaac-rram-128"]})
     found = sweep_of(
         [made(rmse, latency_ns=None) for rmse in (0.5, 0.1)],
-        axes=axes,
+        grid=axes,
         points=points(axes, None, None),
     )
     page = pareto_page(found)

@@ -17,9 +17,10 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.simulation.simulator import Simulator
-from cimtool.sweeps import bench, run
-from cimtool.sweeps.folder import POINTS, REFERENCES, Folder
-from cimtool.sweeps.references import Yardstick
+from cimtool.sweeps import evaluator, run
+from cimtool.sweeps.evaluator import PointEvaluator
+from cimtool.sweeps.folder import POINTS, REFERENCES, SweepFolder
+from cimtool.sweeps.references import ReferenceScores
 from cimtool.sweeps.render import sweep_text
 from cimtool.sweeps.results import Sweep
 from cimtool.sweeps.run import PointsFailed, die_request
@@ -55,7 +56,7 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
     with np.load(files.eval) as held:
         scores = Simulator(compiled.stages[-1].program).scores(held["text"], held["video"])
     content = (folder_of(swept) / REFERENCES).read_bytes()
-    references = Yardstick.from_bytes(swept.reference, content)
+    references = ReferenceScores.from_bytes(swept.reference, content)
     assert references is not None
     assert swept.points[1].named == {"weight_bits": 4, "adc_bits": 8}
     assert swept.outcomes[1].metrics == references.metrics(scores)
@@ -83,7 +84,7 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
     )  # fmt: skip
     programmed = api.program(made.folder, files.eval, output=tmp_path / "programmed").bundle
     content = (tmp_path / "s" / REFERENCES).read_bytes()
-    references = Yardstick.from_bytes("exact", content)
+    references = ReferenceScores.from_bytes("exact", content)
     assert references is not None
     scores = api.simulate(programmed.folder, files.eval)["scores"]
     assert memory.metrics == references.metrics(scores)
@@ -105,21 +106,21 @@ def test_results_are_the_same_in_several_processes_and_after_a_stop(
     swept: Sweep, sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep_small(tmp_path / "two", GRID, jobs=2)
-    keep = Folder.keep
+    keep = SweepFolder.keep
 
-    def stop_after_two(self: Folder, *arguments: Any) -> None:
+    def stop_after_two(self: SweepFolder, *arguments: Any) -> None:
         if len(list((self.path / POINTS).glob("*"))) == 2:
             raise KeyboardInterrupt
         keep(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Folder, "keep", stop_after_two)
+        patched.setattr(SweepFolder, "keep", stop_after_two)
         with pytest.raises(KeyboardInterrupt):
             sweep_small(tmp_path / "stopped", GRID)
     computed = []
     with monkeypatch.context() as patched:
-        measure = bench._measure
-        patched.setattr(bench, "_measure", lambda *a: computed.append(a) or measure(*a))
+        evaluate = PointEvaluator.evaluate
+        patched.setattr(PointEvaluator, "evaluate", lambda *a: computed.append(a) or evaluate(*a))
         patched.setattr(run, "references", None)  # those of the first run must do
         resumed = sweep_small(tmp_path / "stopped", GRID)
         assert (len(computed), resumed.resumed) == (2, 2)
@@ -183,7 +184,7 @@ def test_failed_points_are_told_and_the_others_go_on(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(bench, "estimate", broken)
+    monkeypatch.setattr(evaluator, "estimate", broken)
     with pytest.raises(PointsFailed) as caught:
         sweep_small(tmp_path / "faulty", {"weight_bits": [4]})
     assert caught.value.sweep.outcomes[0].error == (

@@ -19,7 +19,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from cimtool.base.errors import CimError
 from cimtool.sweeps import workers
-from cimtool.sweeps.bench import Outcome
+from cimtool.sweeps.evaluator import Outcome, PointEvaluator
 from cimtool.sweeps.results import Sweep
 
 RunSweep = Callable[..., Sweep]
@@ -73,7 +73,7 @@ def test_two_dask_workers_compute_what_this_process_does(
     both = [worker(port, tmp_path / name) for name in ("a", "b")]
     with processes(scheduler(port), *both):
         wait_for_two(address)
-        monkeypatch.setattr(workers, "measure", None)  # only the workers' own can serve
+        monkeypatch.setattr(PointEvaluator, "evaluate", None)  # only the workers' own can serve
         cluster = sweep_small(tmp_path / "cluster", GRID, dask=address)
     assert cluster.outcomes == here.outcomes
     results = [tmp_path / name / "results.json" for name in ("here", "cluster")]

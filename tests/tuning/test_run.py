@@ -12,9 +12,10 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings
+from cimtool.sweeps.command import toml_text, with_layers
 from cimtool.training.demo_data import DemoFiles
 from cimtool.tuning.render import tuned_text
-from cimtool.tuning.run import Tuned, halves, settings_text
+from cimtool.tuning.run import Tuned, halves
 
 BUDGET = 1.0
 
@@ -40,7 +41,9 @@ def test_it_costs_less_and_holds_the_budget_where_it_was_chosen(tuned: Tuned) ->
     assert max(tuned.chosen["logit_rmse"], tuned.held_out["logit_rmse"]) <= BUDGET
     assert tuned.chosen_cost["conversions"] < tuned.start_cost["conversions"]
     for step in tuned.steps:
-        assert step.kept == (step.error is None and step.metrics["logit_rmse"] <= BUDGET)
+        assert step.kept == (
+            step.outcome.error is None and step.outcome.metrics["logit_rmse"] <= BUDGET
+        )
     costs = [step.cost["conversions"] for step in tuned.steps if step.kept]
     assert costs == sorted(costs, reverse=True)
 
@@ -109,7 +112,7 @@ def test_steps_that_miss_the_budget_on_held_out_rows_are_taken_back(
     found = tune(small_trunk, tmp_path / "bits.toml", data=other)
     assert 0 < found.taken_back <= sum(step.kept for step in found.steps)
     assert max(found.chosen["logit_rmse"], found.held_out["logit_rmse"]) <= BUDGET
-    kept = [step.metrics for step in found.steps if step.kept]
+    kept = [step.outcome.metrics for step in found.steps if step.kept]
     assert found.chosen == [found.start, *kept][-1 - found.taken_back]
     assert "taken back: over the budget on held-out rows" in tuned_text(found)
 
@@ -140,7 +143,7 @@ def test_the_file_keeps_what_was_given_and_ends_with_the_layers() -> None:
         "calibrator": "mse",
         "layers": {"text.fc1": {"adc_bits": 6}, "text.*": {"adc_bits": 7}},
     }
-    text = settings_text(given, {"text.fc1": {"weight_bits": 5, "activation_bits": 8}})
+    text = toml_text(with_layers(given, {"text.fc1": {"weight_bits": 5, "activation_bits": 8}}))
     read = tomllib.loads(text)
     assert list(read["layers"]) == ["text.*", "text.fc1"]
     assert read["layers"]["text.fc1"] == {"adc_bits": 6, "weight_bits": 5, "activation_bits": 8}

@@ -1,0 +1,258 @@
+"""One point of a sweep: compiled in memory, run on the evaluation rows, its cost counted.
+
+The evaluator holds all that points share, the folded program with it; a worker keeps its evaluator,
+so that points which calibrate alike calibrate once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.trials import MEDIAN, WORST
+from cimtool.costs.estimate import Estimate, estimate
+from cimtool.deployment.compilation import calibration_rows, fit_rows, layer_names
+from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.levels import level_notes
+from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.noise.times import time_text
+from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
+from cimtool.ir.program import Program
+from cimtool.loading.calibration_rows import calibration_digests, require_unseen
+from cimtool.loading.data import EmbeddingsLike, read_data
+from cimtool.loading.embeddings import Embeddings, require_rivals
+from cimtool.loading.model import Model
+from cimtool.loading.source import ModelSource
+from cimtool.passes.calibrate import calibration_key
+from cimtool.passes.fold import FoldPass
+from cimtool.passes.gallery import SCORE_LAYERS, fit_gallery, program_gallery
+from cimtool.passes.pipeline import passes_for, run_passes
+from cimtool.passes.step import Job
+from cimtool.simulation.die_program import Conditions, on_die
+from cimtool.simulation.simulator import Simulator
+from cimtool.sweeps.references import SAMPLES, ReferenceScores
+
+WORST_OF_DIES = {
+    **dict.fromkeys(
+        ("logit_rmse", "top1_agreement_loss", "r1_loss", "r5_loss", "r10_loss"), 100 - WORST
+    ),
+    **dict.fromkeys(("r1_text_to_video", "r1_video_to_text"), WORST),
+}
+"""The percentile over dies of each metric that is the worst twentieth."""
+
+
+@dataclass(frozen=True)
+class DieRequest:
+    """The number of dies a point draws, their seed, and the times at which each is read.
+
+    A time is such as `1h` after programming; None is the earliest that a noise knows.
+    """
+
+    trials: int
+    times: tuple[str | None, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The figures of a point, plain values by name, or the sentence that says why it has none.
+
+    `dies` are, for each time, medians and worst twentieths over dies.
+    """
+
+    error: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    cost: Mapping[str, Any] = field(default_factory=dict)
+    dies: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {"state": "done" if self.error is None else "failed", **asdict(self)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Outcome:
+        """Read what `to_json` returned; KeyError or TypeError for anything else."""
+        lists = {name: tuple(values[name]) for name in ("dies", "notes")}
+        return cls(values["error"], values["metrics"], values["cost"], **lists)
+
+
+@dataclass(frozen=True, eq=False)
+class PointEvaluator:
+    """All that the points of a sweep share; calibrated programs are added as they are needed.
+
+    `text` and `video` are the calibration rows, `fit` those that fit a gallery's converters, and
+    `data` the evaluation rows.
+    """
+
+    folded: Program
+    layers: tuple[str, ...]
+    dimension: int
+    text: Array
+    video: Array
+    fit: Mapping[str, Array]
+    data: Embeddings
+    references: ReferenceScores
+    dies: DieRequest | None
+    _calibrated: dict[Hashable, Program] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        calibration: Embeddings,
+        data: Embeddings,
+        references: ReferenceScores,
+        dies: DieRequest | None,
+        settings: Settings,
+        say: Say,
+    ) -> PointEvaluator:
+        """Fold once for all points; no setting has a part in that, so any `settings` will do."""
+        rows, layers = calibration_rows(calibration, []), tuple(layer_names(model))
+        (folded,) = run_passes((FoldPass(),), model.program, Job(settings, *rows, silent), say)
+        fit, dimension = fit_rows(calibration), model.dimension
+        return cls(folded.program, layers, dimension, *rows, fit, data, references, dies)
+
+    def evaluate(self, build: Configuration) -> Outcome:
+        """Compile and measure one point; an error becomes its outcome, so that others go on."""
+        try:
+            return self._evaluated(build)
+        except CimError as error:
+            return Outcome(str(error))
+        except MemoryError as error:
+            return Outcome(f"not enough memory: {error}")
+        except Exception as error:  # the outermost frame of a point: others must not end with it
+            return Outcome(f"a fault in cimtool itself ({type(error).__name__}: {error})")
+
+    def _evaluated(self, build: Configuration) -> Outcome:
+        settings, notes = build.settings, list[str]()
+        check_patterns(settings, [*self.layers, *SCORE_LAYERS[settings.score_mapping]])
+        check_score_bits(settings, self.layers)
+        notes += level_notes(build.target, settings, self.layers)
+        program = self.compiled(settings, notes.append)
+        if settings.score_mapping != "digital":
+            program = self._with_gallery(program, settings)
+        metrics = self._metrics(program)
+        found = estimate(
+            program,
+            settings,
+            build.target,
+            samples=SAMPLES,
+            dimension=self.dimension,
+            gallery=len(self.data.video),
+        )
+        dies = self._on_dies(self.dies, program, build, notes) if self.dies else ()
+        return Outcome(None, metrics, cost_of(found), dies, tuple(notes))
+
+    def compiled(self, settings: Settings, note: Callable[[str], None]) -> Program:
+        """The program of the last pass, as `compile` makes it."""
+        job = Job(settings, self.text, self.video, note)
+        _, calibrate, *rest = passes_for(settings)
+        key = calibration_key(settings)
+        if key not in self._calibrated:
+            (stage,) = run_passes((calibrate,), self.folded, job, silent)
+            self._calibrated[key] = stage.program
+        return run_passes(rest, self._calibrated[key], job, silent)[-1].program
+
+    def _with_gallery(self, program: Program, settings: Settings) -> Program:
+        """The program with the evaluation videos in its arrays, as `cimtool program` puts them.
+
+        Raises CimError for a hybrid score, which leaves most pairs without one.
+        """
+        if settings.score_mapping == "hybrid":
+            raise CimError(
+                'score_mapping = "hybrid": pairs outside its shortlists have no score, and a sweep '
+                'measures drift over all pairs; expected "digital" or "in-memory"'
+            )
+        simulator = Simulator(program)
+        video = simulator.encode("video", self.data.video)
+        queries = {name: simulator.encode(name, rows) for name, rows in self.fit.items()}
+        right = queries.get("video")
+        matches = program_gallery(program.score, right, settings) if right else None
+        tiled = program_gallery(program.score, video, settings)
+        return replace(program, score=fit_gallery(tiled, queries["text"], matches))
+
+    def _metrics(self, program: Program) -> dict[str, float]:
+        """Metrics of all evaluation pairs; CimError where a score is not finite."""
+        scores = Simulator(program).scores(self.data.text, self.data.video)
+        if not np.isfinite(scores).all():
+            raise CimError("a score is not finite; the model is out of float64's range")
+        return self.references.metrics(scores)
+
+    def _on_dies(
+        self, request: DieRequest, program: Program, build: Configuration, notes: list[str]
+    ) -> tuple[Mapping[str, Any], ...]:
+        """Metrics over dies at each time; a note and nothing for a target without noise."""
+        noise = build.target.noise
+        if noise is None:
+            notes.append(f'target "{build.target.name}" has no [noise], so no dies were drawn')
+            return ()
+        try:
+            return tuple(self._at_times(request, noise, program, build.settings))
+        except CimError as error:
+            notes.append(f"no dies were drawn: {error}")
+            return ()
+
+    def _at_times(
+        self, request: DieRequest, noise: Noise, program: Program, settings: Settings
+    ) -> Iterator[dict[str, Any]]:
+        """Median and worst twentieth over dies of each metric by itself, a time at a time."""
+        for time in request.times:
+            conditions = Conditions(noise, noise.seconds(time), seed=request.seed)
+            trials = [
+                self._metrics(on_die(program, settings, conditions, index).program)
+                for index in range(request.trials)
+            ]
+            found: dict[str, Any] = {"time": time_text(conditions.seconds)}
+            for name, worst in WORST_OF_DIES.items():
+                values = [trial[name] for trial in trials]
+                median, last = (float(np.percentile(values, at)) for at in (MEDIAN, worst))
+                found[name] = {"median": median, "worst": last}
+            yield found
+
+
+def read_evaluation(
+    source: ModelSource,
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
+    seen_rows: bool,
+    say: Say,
+) -> tuple[Model, Embeddings, Embeddings]:
+    """Read a model, its calibration rows and the rows that it is evaluated on.
+
+    Raises CimError for data that rank nothing or (unless `seen_rows`) hold calibration rows.
+    """
+    model = source.load(say)
+    calibrating, evaluated = read_data(calibration, model), read_data(data, model)
+    require_rivals(evaluated)
+    if not seen_rows:
+        known = calibration_digests(*calibration_rows(calibrating, []))
+        require_unseen(known, evaluated, model.name)
+    return model, calibrating, evaluated
+
+
+def cost_of(found: Estimate) -> dict[str, Any]:
+    """The cost of a point on its target, a query against the evaluation gallery included.
+
+    Energy in pJ and latency in ns are None where the target gives no figures, and lower bounds
+    where parts are missing.
+    """
+    query, plan = found.query, found.layout
+    assert query is not None
+    return {
+        "arrays": plan.arrays,
+        "chips": plan.chips,
+        "loads": plan.loads,
+        "conversions": query.conversions,
+        "energy_pj": query.energy.value,
+        "energy_missing": "; ".join(query.energy.missing),
+        "energy_coverage": query.coverage,
+        "latency_ns": query.latency.value,
+        "latency_missing": "; ".join(query.latency.missing),
+    }

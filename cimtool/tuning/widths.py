@@ -1,0 +1,130 @@
+"""Bit widths of layers, which tuning lowers, and the cost of any choice of them on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.costs.estimate import layer_cost
+from cimtool.costs.rates import rates_at
+from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import layout, placed
+from cimtool.hardware.settings import LayerSettings
+from cimtool.hardware.stored import StoredWeights
+from cimtool.ir.format import integer_limits
+from cimtool.ir.integer import Quantize
+from cimtool.ir.program import Program
+from cimtool.ir.types import Type, integer
+
+CostName = Literal["arrays", "conversions", "energy"]
+ORDER: dict[CostName, tuple[CostName, CostName]] = {
+    "arrays": ("arrays", "conversions"),
+    "conversions": ("conversions", "arrays"),
+    "energy": ("energy", "arrays"),
+}
+"""The cost that is lowered first, and the one that follows where no width lowers it further."""
+
+LOWEST_BITS = 2
+
+
+@dataclass(frozen=True, order=True)
+class Width:
+    """One bit width of one layer: `weight_bits`, or `activation_bits` of its input."""
+
+    layer: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.layer} {self.key}"
+
+
+Bits = Mapping[Width, int]
+
+
+def by_layer(bits: Bits) -> dict[str, dict[str, int]]:
+    """Bits by layer and key, as the table `layers` of a settings file has them."""
+    layers: dict[str, dict[str, int]] = {}
+    for width, value in bits.items():
+        layers.setdefault(width.layer, {})[width.key] = value
+    return layers
+
+
+@dataclass(frozen=True, eq=False)
+class LayerCosts:
+    """The layers of a program compiled for `start`, from which any bits are priced.
+
+    `layers` are each layer's product and the type of its input; `start` the bits of all widths.
+    """
+
+    start: Configuration
+    layers: Mapping[str, tuple[CrossbarMvm, Type]]
+    bits: Bits
+
+    @classmethod
+    def of(cls, program: Program, start: Configuration) -> LayerCosts:
+        """Collect the layers of both projectors of a compiled program."""
+        layers: dict[str, tuple[CrossbarMvm, Type]] = {}
+        bits: dict[Width, int] = {}
+        for graph in (program.text, program.video):
+            for node in graph.nodes:
+                if isinstance(node.op, CrossbarMvm):
+                    (read,) = node.inputs
+                    layer = graph.layer(node)
+                    own = start.settings.of_layer(layer)
+                    layers[layer] = node.op, graph.types[read]
+                    bits[Width(layer, "weight_bits")] = own.weight_bits
+                    from_outside = isinstance(graph.by_name[read].op, Quantize)
+                    input_bits = own.input_bits if from_outside else own.activation_bits
+                    bits[Width(layer, "activation_bits")] = input_bits
+        return cls(start, layers, bits)
+
+    def configured(self, bits: Bits) -> Configuration:
+        """The configuration with these bits, which override its own settings of layers."""
+        settings = self.start.settings
+        added = (LayerSettings(pattern=layer, **own) for layer, own in by_layer(bits).items())
+        layers = (*settings.layers, *added)
+        return replace(self.start, settings=settings.model_copy(update={"layers": layers}))
+
+    def cost(self, bits: Bits) -> dict[CostName, float]:
+        """Arrays of both projectors; conversions, and energy in pJ, of a text and a video encoded.
+
+        Energy is NaN where the target gives no figure of it.
+        """
+        target, settings = self.start.target, self.configured(bits).settings
+        places = []
+        for layer, (op, x) in self.layers.items():
+            lo, hi = integer_limits(bits[Width(layer, "activation_bits")], x.signed)
+            own = settings.of_layer(layer)
+            crossbar = own.crossbar(own.input_code(integer(x.shape, lo, hi, 1.0)))
+            stored = StoredWeights(op.weight, crossbar)
+            tiled = replace(op, stored=stored, steps=(None,) * crossbar.slices)
+            places.append(placed(layer, tiled, own))
+        plan, rates = layout(places, target), rates_at(target, None)
+        energies = [
+            layer_cost(place, rates, settings.of_layer(place.layer), plan).energy.value
+            for place in places
+        ]
+        return {
+            "arrays": sum(place.arrays for place in places),
+            "conversions": sum(place.conversions for place in places),
+            "energy": float(sum(np.nan if value is None else value for value in energies)),
+        }
+
+
+def check_cost(costs: LayerCosts, name: CostName) -> None:
+    """Raise CimError where the target does not tell this cost, or no bits change it."""
+    if not costs.layers:
+        raise CimError("the projectors have no layer, so there are no bits to tune")
+    value = costs.cost(costs.bits)[name]
+    if np.isnan(value) or not value:
+        raise ArgumentError(
+            "{cost} {}: target {} {}; expected {cost} arrays",
+            name,
+            costs.start.target.name,
+            "converts nothing" if name == "conversions" else f"gives no {name}",
+        )
