@@ -36,7 +36,7 @@ from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.sweeps.references import SAMPLES, ReferenceScores
+from cimtool.sweeps.references import SAMPLES, SweepReferences
 
 WORST_OF_DIES = {
     **dict.fromkeys(
@@ -98,7 +98,7 @@ class PointEvaluator:
     video: Array
     fit: Mapping[str, Array]
     data: Embeddings
-    references: ReferenceScores
+    references: SweepReferences
     dies: DieRequest | None
     _calibrated: dict[Hashable, Program] = field(default_factory=dict)
 
@@ -108,7 +108,7 @@ class PointEvaluator:
         model: Model,
         calibration: Embeddings,
         data: Embeddings,
-        references: ReferenceScores,
+        references: SweepReferences,
         dies: DieRequest | None,
         settings: Settings,
         say: Say,

@@ -25,7 +25,7 @@ from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.sweeps.evaluator import DieRequest, Outcome
-from cimtool.sweeps.references import ReferenceScores
+from cimtool.sweeps.references import SweepReferences
 
 FORMAT_VERSION = 1
 SWEEP = "sweep.json"
@@ -92,12 +92,12 @@ class SweepFolder:
 
     path: Path
 
-    def references(self, name: str) -> ReferenceScores | None:
+    def references(self, name: str) -> SweepReferences | None:
         """The references that an earlier run kept; None where there are none."""
         file = self.path / REFERENCES
-        return ReferenceScores.from_bytes(name, file.read_bytes()) if file.is_file() else None
+        return SweepReferences.from_bytes(name, file.read_bytes()) if file.is_file() else None
 
-    def keep_references(self, references: ReferenceScores) -> None:
+    def keep_references(self, references: SweepReferences) -> None:
         """Write the references, all or nothing."""
         replace_files(self.path, {REFERENCES: references.to_bytes()}, "the references")
 

@@ -31,7 +31,7 @@ KEPT = ("scores", "surrogate", "sampled", "right")
 
 
 @dataclass(frozen=True, eq=False)
-class ReferenceScores:
+class SweepReferences:
     """Scores [n, m] of the evaluation pairs that no hardware has touched.
 
     `scores` are the reference's, `name` says which it is; `surrogate` the float score's;
@@ -84,7 +84,7 @@ class ReferenceScores:
         return content
 
     @classmethod
-    def from_bytes(cls, name: str, content: bytes) -> ReferenceScores | None:
+    def from_bytes(cls, name: str, content: bytes) -> SweepReferences | None:
         """Read what `to_bytes` returned; None where it is something else."""
         try:
             return cls(name, **{"sampled": None, **load(content)})
@@ -98,7 +98,7 @@ def reference_name(model: Model) -> str:
     return EXACT if known else model.head.surrogate
 
 
-def references(model: Model, data: Embeddings, say: Say) -> ReferenceScores:
+def references(model: Model, data: Embeddings, say: Say) -> SweepReferences:
     """Score all pairs of the evaluation rows by the trained model and by the references."""
     pairs = f"{len(data.text)} x {len(data.video)} pairs"
     say(f"the trained model: {pairs}")
@@ -108,5 +108,5 @@ def references(model: Model, data: Embeddings, say: Say) -> ReferenceScores:
         scores = on_grid(trained.score(features["text"], features["video"]))
     known = reference_scores(References(samples=SAMPLES), model, trained, features, data, say)
     if known is None or known.exact is None:
-        return ReferenceScores(model.head.surrogate, scores, scores, None, data.right)
-    return ReferenceScores(EXACT, known.exact, scores, known.monte_carlo, data.right)
+        return SweepReferences(model.head.surrogate, scores, scores, None, data.right)
+    return SweepReferences(EXACT, known.exact, scores, known.monte_carlo, data.right)

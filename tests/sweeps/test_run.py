@@ -20,7 +20,7 @@ from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps import evaluator, run
 from cimtool.sweeps.evaluator import PointEvaluator
 from cimtool.sweeps.folder import POINTS, REFERENCES, SweepFolder
-from cimtool.sweeps.references import ReferenceScores
+from cimtool.sweeps.references import SweepReferences
 from cimtool.sweeps.render import sweep_text
 from cimtool.sweeps.results import Sweep
 from cimtool.sweeps.run import PointsFailed, die_request
@@ -56,7 +56,7 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
     with np.load(files.eval) as held:
         scores = Simulator(compiled.stages[-1].program).scores(held["text"], held["video"])
     content = (folder_of(swept) / REFERENCES).read_bytes()
-    references = ReferenceScores.from_bytes(swept.reference, content)
+    references = SweepReferences.from_bytes(swept.reference, content)
     assert references is not None
     assert swept.points[1].named == {"weight_bits": 4, "adc_bits": 8}
     assert swept.outcomes[1].metrics == references.metrics(scores)
@@ -84,7 +84,7 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
     )  # fmt: skip
     programmed = api.program(made.folder, files.eval, output=tmp_path / "programmed").bundle
     content = (tmp_path / "s" / REFERENCES).read_bytes()
-    references = ReferenceScores.from_bytes("exact", content)
+    references = SweepReferences.from_bytes("exact", content)
     assert references is not None
     scores = api.simulate(programmed.folder, files.eval)["scores"]
     assert memory.metrics == references.metrics(scores)
