@@ -116,7 +116,8 @@ def trained(training: Training, data: Path, seed: int, folder: Path) -> Path:
             "loss.tau": training.temperature,
         },
     )
-    return run.folder / BEST
+    best: Path = run.folder / BEST
+    return best
 
 
 def balanced(drawn: Teacher, a: float) -> float:
@@ -179,12 +180,12 @@ def measured(case: Case) -> Iterator[dict[str, Any]]:
     stages = {stage.name: Simulator(stage.program) for stage in built.stages}
     inputs = {"text": pairs.text, "video": pairs.image}
     features = {m: stages["trained"].encode(m, x) for m, x in inputs.items()}
-    items = [Gaussians(own["mu"], own["s"]) for own in features.values()]
+    texts, videos = (Gaussians(own["mu"], own["s"]) for own in features.values())
     table = DriftTable(
-        truth_of(pairs.right, None, len(pairs.image)), exact(*items, model.a, model.b).logit
+        truth_of(pairs.right, None, len(pairs.image)), exact(texts, videos, model.a, model.b).logit
     )
     table.add_reference("exact")
-    sampled = monte_carlo(*items, model.a, model.b, SAMPLES)
+    sampled = monte_carlo(texts, videos, model.a, model.b, SAMPLES)
     table.add_monte_carlo(f"Monte Carlo K={SAMPLES}", sampled.logit)
     for name, title in (STAGES | {built.stages[-1].name: "compiled"}).items():
         text, video = (stages[name].encode(m, x) for m, x in inputs.items())

@@ -26,7 +26,10 @@ TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
 
 def both_ways(scores: Any, labels: Any) -> tuple[float, float]:
     """mAP of scores [texts, images], image to text first."""
-    return tuple(mean_average_precision(one, labels, labels) for one in (scores.T, scores))
+    image_to_text, text_to_image = (
+        mean_average_precision(one, labels, labels) for one in (scores.T, scores)
+    )
+    return image_to_text, text_to_image
 
 
 def figures(folder: Path, seed: int, epochs: int) -> dict[str, tuple[float, float]]:

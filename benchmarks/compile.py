@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness import arguments, in_child, peak_bytes, report, use_threads
-from model import DemoFiles, compiled, full_size
+from model import compiled, full_size
+
+from cimtool.training.demo_data import DemoFiles
 
 SECONDS, GIGABYTES = 30, 4
 """What a compilation may take."""

@@ -89,8 +89,9 @@ def differing(bundle: Bundle, data: Part) -> tuple[Array, int]:
         ran = Session(bundle.folder / f"{modality}.onnx").encode(data[modality])
         count += sum(int((ran[name] != value).sum()) for name, value in features.items())
         sides.append(features)
-    scores = simulator.score(*sides)
-    ran_scores = Session(bundle.folder / "score.onnx").score(*sides)
+    text, video = sides
+    scores = simulator.score(text, video)
+    ran_scores = Session(bundle.folder / "score.onnx").score(text, video)
     return scores, count + int((ran_scores != scores).sum())
 
 

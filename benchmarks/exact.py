@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from harness import (
     forget_peak,
@@ -47,11 +49,13 @@ def pairs(rounds: int) -> list[dict[str, object]]:
         b = offset(given, text, video)
         taken = side_by_side(
             {
-                "exact": lambda b=b: log_match_probability(
-                    text.mu, text.s, video.mu, video.s, A, b
-                ),
-                "Monte Carlo K=10": lambda b=b: monte_carlo_labels(
-                    text, video, (rows_of_pairs, rows_of_pairs), Sigmoid(A, b, 10)
+                "exact": partial(log_match_probability, text.mu, text.s, video.mu, video.s, A, b),
+                "Monte Carlo K=10": partial(
+                    monte_carlo_labels,
+                    text,
+                    video,
+                    (rows_of_pairs, rows_of_pairs),
+                    Sigmoid(A, b, 10),
                 ),
             },
             rounds,

@@ -34,9 +34,10 @@ def compiled(d: int, folder: Path) -> Bundle:
     rows = rng.normal(size=(256, 32)).astype(np.float32)
     towers = (Trunk(32, 32, d).eval(), Trunk(32, 32, d).eval())
     polynomial = Polynomial(2, (-0.1, 0.001, 0.0001, 0.0, 0.0), 0.05, a=0.1, b=0.0, K=10)
-    return cimtool.compile(
+    bundle: Bundle = cimtool.compile(
         towers, polynomial, calibration={"text": rows, "video": rows}, output=folder
     )
+    return bundle
 
 
 def scored(folder: Path, d: int, items: int) -> tuple[float, float]:

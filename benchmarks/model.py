@@ -76,10 +76,11 @@ def rows_of(files: DemoFiles) -> tuple[np.ndarray, np.ndarray]:
 
 def compiled(files: DemoFiles, name: str, **choices: Any) -> Bundle:
     """Compile the model beside its files; `choices` are the target and settings."""
-    return cimtool.compile(
+    bundle: Bundle = cimtool.compile(
         files.projectors,
         files.poly,
         calibration=files.calibration,
         output=files.projectors.parent / name,
         **choices,
     )
+    return bundle

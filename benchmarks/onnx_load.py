@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,7 +29,7 @@ def loads(file: Path, build: str, rounds: int) -> Row:
     model = onnx.load(file)
     inlined = inliner.inline_local_functions(model)
     best = {
-        level: min(seconds(lambda level=level: Session(file, level)) for _ in range(rounds))
+        level: min(seconds(partial(Session, file, level)) for _ in range(rounds))
         for level in get_args(OptimizationLevel)
     }
     return {

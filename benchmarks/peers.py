@@ -10,7 +10,7 @@ import onnxruntime
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from cimtool.hardware.crossbar import encode_inputs, encode_weights
+from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.mvm import CrossbarMvm
 
 Array = np.ndarray[Any, Any]
@@ -22,33 +22,31 @@ def torch_loops(op: CrossbarMvm, x: Array) -> Loop:
 
     The digits are ready beforehand; only the loop is timed.
     """
-    crossbar = op.crossbar
-    lo, hi = crossbar.adc_limits
-    groups = crossbar.groups(len(op.weight))
+    crossbar, stored, law = op.crossbar, op.stored, op.crossbar.law
+    assert isinstance(law, UniformLaw)
     weights = [
         (torch.from_numpy(s.digits).float(), torch.from_numpy(s.flipped), 2.0**s.shift, step)
-        for s, step in zip(encode_weights(op.weight, crossbar), op.steps, strict=True)
+        for s, step in zip(stored.slices, op.steps, strict=True)
     ]
     drives = [
-        (torch.from_numpy(c.digits).float(), c.sign * 2.0**c.shift)
-        for c in encode_inputs(x, crossbar)
+        (torch.from_numpy(digits).float(), float(cycle.factor))
+        for digits, cycle in zip(crossbar.digits(x), crossbar.cycles, strict=True)
     ]
 
     def run() -> torch.Tensor:
         total = torch.zeros(len(x), op.weight.shape[1])
         for digits, drive in drives:
-            for r, group in enumerate(groups):
+            for r, group in enumerate(stored.groups):
                 driven = digits[:, group]
                 row_sum = driven.sum(1, keepdim=True)
                 for cells, flipped, factor, step in weights:
                     p = driven @ cells[group]
                     if step is not None:
-                        p = torch.floor(p * 2.0**-step + 0.5).clamp(lo, hi) * 2.0**step
+                        p = torch.floor(p * 2.0**-step + 0.5).clamp(law.lo, law.hi) * 2.0**step
                     if flipped[r].any():
                         p = torch.where(flipped[r], crossbar.cell_maximum * row_sum - p, p)
                     total += (drive * factor) * p
-                if crossbar.offset_weights:
-                    total -= (drive * 2.0 ** (crossbar.weight_bits - 1)) * row_sum
+                total -= (drive * crossbar.weights.offset) * row_sum
         return total
 
     return run

@@ -34,8 +34,18 @@ from onnx import TensorProto, helper, numpy_helper
 from peers import int8_session, torch_loops
 
 from cimtool.base.compiled import map_rows
-from cimtool.hardware.crossbar import Crossbar, input_cycles
+from cimtool.hardware.converters import LOSSLESS, Converter, Formula
+from cimtool.hardware.crossbar import Crossbar, RowTiling
+from cimtool.hardware.input_codes import InputCode, TwosComplementInput, Unsigned
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.stored import StoredWeights
+from cimtool.hardware.weight_codes import (
+    Differential,
+    Offset,
+    OffsetFlip,
+    TwosComplement,
+    WeightCode,
+)
 from cimtool.ir.types import integer
 from cimtool.simulation.kernels.operations import prepare
 from cimtool.simulation.simulator import THREAD_ROWS
@@ -47,36 +57,40 @@ CHECKED_ROWS = 4
 
 Array = np.ndarray[Any, Any]
 
-PLAIN: dict[str, Any] = {
-    "rows": ROWS, "weight_bits": BITS, "input_bits": BITS, "accumulator_bits": 62,
-    "input_encoding": "unsigned", "cell_bits": BITS, "dac_bits": BITS,
-    "encoding": "differential", "adc_bits": 8, "rounding": "half-up",
-}  # fmt: skip
-LOSSLESS = {**PLAIN, "encoding": "twos-complement", "adc_bits": None, "rounding": None}
-SLICED = {**PLAIN, "encoding": "offset", "cell_bits": 2}
+CONVERTER = Formula(8, "half-up")
+
+
+def array(
+    weights: WeightCode, inputs: InputCode | None = None, converter: Converter = CONVERTER
+) -> Crossbar:
+    """An array of 256 rows; inputs are unsigned and driven in one cycle unless said."""
+    inputs = inputs or Unsigned(BITS, BITS)
+    return Crossbar(weights, inputs, 62, converter, RowTiling(ROWS))
 
 
 @dataclass(frozen=True)
 class Build:
     """An array, its converters' step (None: lossless), what it is beside and its least ratio."""
 
-    crossbar: dict[str, Any]
+    crossbar: Crossbar
     step: int | None
     beside: str
     least: float
 
 
 BUILDS = {
-    "lossless, unsigned": Build(LOSSLESS, None, "onnxruntime int8", 0.5),
-    "lossless, signed": Build(
-        {**LOSSLESS, "input_encoding": "twos-complement"}, None, "onnxruntime int8", 0.5
+    "lossless, unsigned": Build(
+        array(TwosComplement(BITS, BITS), converter=LOSSLESS), None, "onnxruntime int8", 0.5
     ),
-    "1 slice, 1 cycle": Build(PLAIN, 13, "torch loops", 4),
-    "4 slices, 1 cycle": Build(SLICED, 9, "torch loops", 1),
-    "4 slices, 8 cycles": Build({**SLICED, "dac_bits": 1}, 2, "torch loops", 20),
+    "lossless, signed": Build(
+        array(TwosComplement(BITS, BITS), TwosComplementInput(BITS, BITS), LOSSLESS),
+        None, "onnxruntime int8", 0.5,
+    ),
+    "1 slice, 1 cycle": Build(array(Differential(BITS, BITS)), 13, "torch loops", 4),
+    "4 slices, 1 cycle": Build(array(Offset(BITS, 2)), 9, "torch loops", 1),
+    "4 slices, 8 cycles": Build(array(Offset(BITS, 2), Unsigned(BITS, 1)), 2, "torch loops", 20),
     "4 slices flipped, 8 cycles, signed": Build(
-        {**SLICED, "dac_bits": 1, "encoding": "offset-flip", "input_encoding": "twos-complement"},
-        2, "torch loops", 20,
+        array(OffsetFlip(BITS, 2), TwosComplementInput(BITS, 1)), 2, "torch loops", 20
     ),
 }  # fmt: skip
 
@@ -88,19 +102,19 @@ MEASURED = ("lossless, unsigned", "1 slice, 1 cycle", "4 slices, 8 cycles")
 def limits(crossbar: Crossbar) -> tuple[int, int]:
     """Least and largest input."""
     half = 1 << BITS - 1
-    return (0, 2 * half - 1) if crossbar.input_encoding == "unsigned" else (1 - half, half - 1)
+    return (1 - half, half - 1) if crossbar.inputs.signed else (0, 2 * half - 1)
 
 
 def operations(build: Build) -> list[CrossbarMvm]:
     """The four layers, with random weights."""
     rng = np.random.default_rng(0)
-    crossbar = Crossbar(**build.crossbar)
     top = (1 << BITS - 1) - 1
     return [
         CrossbarMvm(
-            rng.integers(-top, top, (height, width), endpoint=True),
-            np.zeros(width, np.int64), np.ones(width), crossbar,
-            (build.step,) * crossbar.slices,
+            StoredWeights(
+                rng.integers(-top, top, (height, width), endpoint=True), build.crossbar
+            ),
+            np.zeros(width, np.int64), np.ones(width), (build.step,) * build.crossbar.slices,
         )
         for height, width in LAYERS
     ]  # fmt: skip
@@ -141,8 +155,8 @@ def differing(ops: list[CrossbarMvm], found: list[Array], given: list[Array]) ->
 
 def rate(build: Build) -> float:
     """Operations of a batch: slices x cycles x 2 B K N, or 2 B K N where lossless."""
-    crossbar = Crossbar(**build.crossbar)
-    count = 1 if build.step is None else crossbar.slices * len(input_cycles(crossbar))
+    crossbar = build.crossbar
+    count = 1 if build.step is None else crossbar.slices * len(crossbar.cycles)
     return float(count * sum(2 * BATCH * height * width for height, width in LAYERS))
 
 
@@ -241,9 +255,8 @@ def memory(build: Build) -> tuple[int, int]:
     """Bytes of one 2048x2048 layer's packed weights, and what a batch holds at most, with them."""
     use_threads()
     (layer,) = operations(build)[1:2]
-    few = replace(
-        layer, weight=layer.weight[:ROWS, :64], bias=layer.bias[:64], scale=layer.scale[:64]
-    )
+    corner = StoredWeights(layer.weight[:ROWS, :64], layer.crossbar)
+    few = replace(layer, stored=corner, bias=layer.bias[:64], scale=layer.scale[:64])
     kernels([few])[0](np.zeros((2, ROWS), np.uint8))  # compiles
     (x,) = inputs([layer])
     before = trimmed_bytes()
@@ -252,7 +265,7 @@ def memory(build: Build) -> tuple[int, int]:
     forget_peak()
     run_all(run, [x])
     crossbar = layer.crossbar
-    cells = 1.0 if build.step is None else crossbar.slices * crossbar.cell_bits / 8
+    cells = 1.0 if build.step is None else crossbar.slices * crossbar.weights.cell_bits / 8
     return int(layer.weight.size * cells), peak_bytes_since() - before
 
 

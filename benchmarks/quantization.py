@@ -35,7 +35,7 @@ METHODS = (("minmax", "nearest"), ("minmax", "gptq"), ("mse", "nearest"), ("mse"
 def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
     """One row for each choice of bits and method; what calibrates alike is calibrated once."""
     text, video = case.unseen.text[:items], case.unseen.image[:items]
-    model = ModelSource.of(case.projectors, case.poly, **case.sigmoid).load()
+    model = ModelSource.of(case.projectors, case.poly).load()
     rows = calibration_rows(read_data(case.calibration, model), [])
     target = load_target(TARGET)
 
@@ -53,7 +53,7 @@ def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
     lowered: dict[object, Program] = {}
     for weight_bits, bits in BITS:
         for calibrator, rounding in METHODS:
-            flags = {"calibrator": calibrator, "weight_rounding": rounding}
+            flags: dict[str, object] = {"calibrator": calibrator, "weight_rounding": rounding}
             own = {"weight_bits": weight_bits, "input_bits": bits, "activation_bits": bits}
             if (calibrator, bits) not in lowered:
                 lowered[calibrator, bits] = passed(lower, folded, flags | own)

@@ -79,14 +79,14 @@ def main() -> None:
         output, risen = in_child(growth, folder, features)
         session = Session(folder / "score.onnx", threads=2)
         # What the slow ways score: any Gaussians of this width will do.
-        gaussians = [Gaussians(x["mu"] / 16, x["s"] / 1024) for x in (text, video)]
-        few = gaussians[0][:BROADCAST_TEXTS]
+        texts_of, videos_of = (Gaussians(x["mu"] / 16, x["s"] / 1024) for x in (text, video))
+        few = texts_of[:BROADCAST_TEXTS]
         taken = side_by_side(
             {
                 "cimtool": lambda: matcher.score(text, video),
                 "onnx": lambda: session.score(text, video),
-                "broadcast": lambda: broadcast(few, gaussians[1]),
-                "mc": lambda: monte_carlo(*gaussians, a=0.1, b=0.0, samples=10),
+                "broadcast": lambda: broadcast(few, videos_of),
+                "mc": lambda: monte_carlo(texts_of, videos_of, a=0.1, b=0.0, samples=10),
             },
             options.rounds,
         )

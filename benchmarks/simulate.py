@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from harness import Row, arguments, report, side_by_side, use_threads
-from model import DemoFiles, compiled, full_size, rows_of
+from model import compiled, full_size, rows_of
 from peers import torch_loops
 
 import cimtool
@@ -17,6 +17,7 @@ from cimtool.emit.runtime import Session
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph
 from cimtool.simulation.simulator import ROW_BLOCK
+from cimtool.training.demo_data import DemoFiles
 
 SECONDS = 2
 """What 1,500 texts and 1,500 videos may take on `ideal`."""
@@ -43,7 +44,7 @@ def encode_float(layers: list[tuple[torch.Tensor, torch.Tensor]], x: torch.Tenso
     """The same layers in float32: mu and the variance."""
     fc1, fc2, mu, logvar = layers
     with torch.inference_mode():
-        for rows in x.split(ROW_BLOCK):
+        for rows in torch.split(x, ROW_BLOCK):
             hidden = torch.addmm(fc1[1], rows, fc1[0]).relu_()
             hidden = torch.addmm(fc2[1], hidden, fc2[0]).relu_()
             torch.addmm(mu[1], hidden, mu[0])
@@ -58,9 +59,14 @@ def lossless(files: DemoFiles, rounds: int) -> list[Row]:
     layers = [float_layers(bundle, modality) for modality in ("text", "video")]
     tensors = torch.from_numpy(text), torch.from_numpy(video)
     sessions = [Session(bundle.folder / f"{m}.onnx", threads=2) for m in ("text", "video")]
+
+    def encode_both() -> None:
+        for both in zip(layers, tensors, strict=True):
+            encode_float(*both)
+
     candidates: dict[str, Callable[[], object]] = {
         "cimtool": lambda: (matcher.encode_text(text), matcher.encode_video(video)),
-        "torch": lambda: [encode_float(*both) for both in zip(layers, tensors, strict=True)],
+        "torch": encode_both,
         "onnxruntime": lambda: (sessions[0].encode(text), sessions[1].encode(video)),
     }
     taken = side_by_side(candidates, rounds)

@@ -134,10 +134,7 @@ Law = UniformLaw | StaircaseLaw
 
 
 class ConverterKeys(Protocol):
-    """What keys say of a converter (`hardware/keys.py`)."""
-
-    @property
-    def adc_bits(self) -> int | None: ...
+    """What keys say of a converter beside its bits (`hardware/keys.py`)."""
 
     @property
     def rounding(self) -> Rounding | None: ...
@@ -159,8 +156,8 @@ class Converter(Named):
     """Whether step 1 changes no sum that lies within the codes."""
 
     @classmethod
-    def of(cls, keys: ConverterKeys) -> Self:
-        """The converter that the keys of a layer describe.
+    def of(cls, bits: int, keys: ConverterKeys) -> Self:
+        """The converter of so many bits that the keys of a layer describe.
 
         Raises ValueError, which names a key and its value, where they describe none.
         """
@@ -178,7 +175,7 @@ class Lossless(Converter, name="lossless"):
     bits: int | None = None
 
     @classmethod
-    def of(cls, keys: ConverterKeys) -> Self:
+    def of(cls, bits: int, keys: ConverterKeys) -> Self:
         return cls()
 
     def law(self, signed: bool) -> None:
@@ -196,11 +193,10 @@ class Formula(Converter, name="formula"):
     rounding: Rounding
 
     @classmethod
-    def of(cls, keys: ConverterKeys) -> Self:
-        assert keys.adc_bits is not None
+    def of(cls, bits: int, keys: ConverterKeys) -> Self:
         if keys.rounding is None:
             raise ValueError('adc_kind = "formula": expected rounding with it')
-        return cls(keys.adc_bits, keys.rounding)
+        return cls(bits, keys.rounding)
 
     def law(self, signed: bool) -> UniformLaw:
         return UniformLaw(*adc_limits(self.bits, signed), self.rounding)
@@ -219,11 +215,10 @@ class Measured(Converter, name="measured"):
     exact_where_it_fits: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, keys: ConverterKeys) -> Self:
-        assert keys.adc_bits is not None
+    def of(cls, bits: int, keys: ConverterKeys) -> Self:
         if keys.transfer is None:
             raise ValueError('adc_kind = "measured": expected transfer with it')
-        return cls(keys.adc_bits, measured_thresholds(keys.transfer))
+        return cls(bits, measured_thresholds(keys.transfer))
 
     def law(self, signed: bool) -> StaircaseLaw:
         lo, hi = adc_limits(self.bits, signed)

@@ -16,7 +16,7 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from cimtool.base.toml_files import Table
-from cimtool.hardware.converters import Converter, ConverterKind
+from cimtool.hardware.converters import LOSSLESS, Converter, ConverterKind
 from cimtool.hardware.crossbar import (
     AdcOn,
     Crossbar,
@@ -194,9 +194,10 @@ class Keys(Table):
     @property
     def converter(self) -> Converter:
         """The converter of a column sum: none, of a kind, a measured one, or one with a formula."""
+        if self.adc_bits is None:
+            return LOSSLESS
         kind = self.adc_kind or ("formula" if self.transfer is None else "measured")
-        kind = "lossless" if self.adc_bits is None else kind
-        return Converter.named(kind, "converter").of(self)
+        return Converter.named(kind, "converter").of(self.adc_bits, self)
 
     def input_code(self, x: Type) -> InputCode:
         """How inputs of a type are driven: those that are never negative without a sign."""

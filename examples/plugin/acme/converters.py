@@ -21,12 +21,12 @@ class Logarithmic(Converter, name="logarithmic"):
     exact_where_it_fits: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, keys: ConverterKeys) -> Self:
-        if keys.adc_bits not in range(2, 5):
-            raise ValueError(f"adc_bits = {keys.adc_bits}: a logarithmic converter has 2 to 4")
+    def of(cls, bits: int, keys: ConverterKeys) -> Self:
+        if bits not in range(2, 5):
+            raise ValueError(f"adc_bits = {bits}: a logarithmic converter has 2 to 4")
         if keys.adc_parameters:
             raise ValueError(f"adc_parameters = {keys.adc_parameters}: expected none")
-        return cls(keys.adc_bits)
+        return cls(bits)
 
     def law(self, signed: bool) -> StaircaseLaw:
         lo, hi = adc_limits(self.bits, signed)
@@ -52,15 +52,14 @@ class CapacitorLadder(Converter, name="capacitor-ladder"):
     exact_where_it_fits: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, keys: ConverterKeys) -> Self:
-        assert keys.adc_bits is not None  # without bits there is no converter to ask for
+    def of(cls, bits: int, keys: ConverterKeys) -> Self:
         given = dict(keys.adc_parameters or {})
         trim = given.pop("trim", 4)
         if given:
             raise ValueError(f"adc_parameters.{min(given)}: unknown; expected trim alone")
         if not isinstance(trim, int) or trim not in range(1 << TRIM_BITS):
             raise ValueError(f"adc_parameters.trim = {trim}: must be an integer from 0 to 7")
-        return cls(keys.adc_bits, trim)
+        return cls(bits, trim)
 
     def law(self, signed: bool) -> StaircaseLaw:
         lo, hi = adc_limits(self.bits, signed)
