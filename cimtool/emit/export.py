@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.bundle.bundle import Bundle, replaced_folder
+from cimtool.emit.exporter import Request
 from cimtool.emit.exporters import Exporter
-from cimtool.emit.testvectors import Request
 
 
 def export_bundle(

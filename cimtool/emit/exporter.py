@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from cimtool.base.named import Named
 from cimtool.bundle.bundle import Bundle
-from cimtool.emit.testvectors import Request
+from cimtool.loading.embeddings import Embeddings
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to export: layers whose name matches `layers`, and rows of embeddings to add."""
+
+    layers: str = "*"
+    inputs: Embeddings | None = None
 
 
 class Exporter(Named):

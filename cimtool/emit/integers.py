@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, IntArray
 from cimtool.emit.writer import GraphWriter
 from cimtool.ir.types import Type
 
@@ -43,19 +43,44 @@ def byte_planes(writer: GraphWriter, known: Type, value: str) -> list[tuple[str,
     Only uint8 x uint8 products are exact on every CPU, so a signed byte is stored with zero
     point 128; wider integers are cut into unsigned low bytes and a signed top byte.
     """
-    lo, hi = int(known.lo.min()), int(known.hi.max())
-    planes, shift = [], 0
-    while not (lo >= -128 and hi <= 127) and not (lo >= 0 and hi <= 255):
+    *low_bytes, (shift, zero) = byte_cuts(int(known.lo.min()), int(known.hi.max()))
+    planes = []
+    for low_shift, _ in low_bytes:
         low = writer.cast(value, "UINT8")  # a cast keeps the low byte: ONNX defines it so
-        planes.append((low, zero_point(writer, 0), shift))
+        planes.append((low, zero_point(writer, 0), low_shift))
         lift, eight = writer.constant(np.int64(1) << 62), writer.constant(np.uint64(8), "UINT64")
         value = writer.call("ShiftRight8", value, lift, eight, writer.constant(np.int64(1) << 54))
-        lo, hi, shift = lo >> 8, hi >> 8, shift + 8
-    zero = 0 if lo >= 0 else 128
     if zero:
         value = writer.node("Add", value, writer.constant(np.int64(zero)))
     planes.append((writer.cast(value, "UINT8"), zero_point(writer, zero), shift))
     return planes
+
+
+def byte_cuts(lo: int, hi: int) -> list[tuple[int, int]]:
+    """Shift and zero point of each uint8 plane of integers from `lo` to `hi`, the lowest first.
+
+    Only the top plane is signed, with zero point 128.
+    """
+    shift = 0
+    while not (lo >> shift >= -128 and hi >> shift <= 127) and not (lo >= 0 and hi >> shift <= 255):
+        shift += 8
+    return [*((low, 0) for low in range(0, shift, 8)), (shift, 0 if lo >= 0 else 128)]
+
+
+def emit_requant(
+    writer: GraphWriter, x: str, multiplier: IntArray, shift: IntArray, addend: IntArray | int = 0
+) -> str:
+    """Append `x * multiplier + addend` shifted right, half up; an int64 value."""
+    period = np.int64(1 << 62) >> shift
+    lift = (period << shift) + (np.int64(1) << shift >> np.int64(1))
+    return writer.call(
+        "Requant",
+        x,
+        writer.constant(multiplier),
+        writer.constant(lift + addend),
+        writer.constant(shift.astype(np.uint64), "UINT64"),
+        writer.constant(period),
+    )
 
 
 def zero_point(writer: GraphWriter, zero: int) -> str:

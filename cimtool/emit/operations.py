@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cimtool.emit.integers import byte_planes, emit_limits
+from cimtool.emit.integers import byte_planes, emit_limits, emit_requant
 from cimtool.emit.row_group import emit_mvm
 from cimtool.emit.writer import GraphWriter
 from cimtool.hardware.mvm import CrossbarMvm
@@ -69,9 +69,10 @@ def _matmul(writer: GraphWriter, op: MatMul, types: Types, a: str, b: str) -> st
     return total
 
 
-@ONNX.rule(Mul)
-def _mul(writer: GraphWriter, op: Mul, types: Types, a: str, b: str) -> str:
-    return writer.node("Mul", a, b)
+@ONNX.rule(Mul, Exp, Tanh, Sigmoid)
+def _same_operator(writer: GraphWriter, op: Op, types: Types, *inputs: str) -> str:
+    """The operator of ONNX that has the operation's name."""
+    return writer.node(type(op).__name__, *inputs)
 
 
 @ONNX.rule(Add)
@@ -133,17 +134,7 @@ def _quantize(writer: GraphWriter, op: Quantize, types: Types, x: str) -> str:
 
 @ONNX.rule(Requant)
 def _requant(writer: GraphWriter, op: Requant, types: Types, x: str) -> str:
-    steps = [1 << int(shift) for shift in np.ravel(op.shift)]
-    periods = np.array([2**62 // step for step in steps], np.int64).reshape(op.shift.shape)
-    addend = np.array([2**62 // step * step + step // 2 for step in steps], np.int64)
-    shifted_down = writer.call(
-        "Requant",
-        x,
-        writer.constant(op.multiplier),
-        writer.constant(addend.reshape(op.shift.shape)),
-        writer.constant(op.shift.astype(np.uint64), "UINT64"),
-        writer.constant(periods),
-    )
+    shifted_down = emit_requant(writer, x, op.multiplier, op.shift)
     unlimited = replace(op, lo=-INT_LIMIT, hi=INT_LIMIT).infer(types[0])
     return emit_limits(writer, shifted_down, unlimited, np.asarray(op.lo), np.asarray(op.hi))
 
@@ -152,21 +143,6 @@ def _requant(writer: GraphWriter, op: Requant, types: Types, x: str) -> str:
 def _dequantize(writer: GraphWriter, op: Dequantize, types: Types, x: str) -> str:
     scale = writer.constant(op.scale, "FLOAT")
     return writer.node("Mul", writer.cast(x, "FLOAT"), scale)
-
-
-@ONNX.rule(Exp)
-def _exp(writer: GraphWriter, op: Exp, types: Types, x: str) -> str:
-    return writer.node("Exp", x)
-
-
-@ONNX.rule(Tanh)
-def _tanh(writer: GraphWriter, op: Tanh, types: Types, x: str) -> str:
-    return writer.node("Tanh", x)
-
-
-@ONNX.rule(Sigmoid)
-def _sigmoid(writer: GraphWriter, op: Sigmoid, types: Types, x: str) -> str:
-    return writer.node("Sigmoid", x)
 
 
 @ONNX.rule(LeakyRelu)

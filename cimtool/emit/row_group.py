@@ -5,16 +5,16 @@ Only uint8 x uint8 products (zero points 0 and 128) appear: they are exact on ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import numpy as np
 from onnx import FunctionProto
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.emit.functions import row_group_mvm
-from cimtool.emit.integers import INT32, byte_planes, zero_point
-from cimtool.emit.row_group_adc import Conversion, row_group_adc
+from cimtool.emit.integers import INT32, byte_cuts, byte_planes, emit_requant, zero_point
+from cimtool.emit.row_group_adc import row_group_adc
 from cimtool.emit.writer import GraphWriter
 from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
 from cimtool.hardware.crossbar import Crossbar
@@ -27,8 +27,8 @@ BYTE_ROWS = 1 << 15
 
 InputPlane = tuple[str, str, int]
 """uint8 value, its zero point, and the shift with which it counts."""
-WeightPlane = tuple[IntArray, int, int]
-"""uint8 matrix as it is stored, its zero point, and the shift with which it counts."""
+WeightPlane = tuple[IntArray, int]
+"""uint8 matrix as it is stored, and its zero point; each counts a byte more than the one before."""
 
 
 def emit_mvm(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
@@ -61,7 +61,6 @@ def _exact(writer: GraphWriter, op: CrossbarMvm, x_type: Type, x: str) -> str:
 def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
     """Converters that round or clip: every slice and cycle of every row group as it is."""
     crossbar, stored = op.crossbar, op.stored
-    idle = (crossbar.column_leak * stored.idle_rows)[:, None] * crossbar.zero_digits
     wide = _reach(op, law) > INT32.max
     kind = "INT64" if wide else "INT32"
     inputs = _input_digits(writer, crossbar, x)
@@ -69,32 +68,31 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
     if crossbar.column_leak or crossbar.unit_column:
         columns.append(stored.unit_cells.digits)
     weights = constant_planes(np.hstack(columns).astype(np.int64))
-    factors = _slice_factors(op)
-    form = Conversion(
-        inputs=len(inputs),
-        weights=len(weights),
-        slices=len(stored.slices),
-        cycles=len(crossbar.cycles),
-        rounding=None if isinstance(law, StaircaseLaw) else law.rounding,
-        signed=crossbar.signed_sums,
-        scaled=bool((factors != 1).any()),
-        leaking=crossbar.column_leak > 0,
-        idle=bool(idle.any()),
-        unit=crossbar.unit_column,
-        wide=wide,
-    )
     values = _product_values(writer, inputs, weights, wide)
     values |= _converter_values(writer, op, law, kind) | _shape_values(writer, op, kind)
-    own: list[dict[str, str]] = [{} for _ in stored.groups]
-    for r, constants in enumerate(own):
-        if form.scaled:
+    slices = zip(stored.slices, op.steps, strict=True)
+    factors = np.hstack([s.signs << s.shift + _level_shift(law, step) for s, step in slices])
+    idle = (crossbar.column_leak * stored.idle_rows)[:, None] * crossbar.zero_digits
+    present = {
+        "signed": crossbar.signed_sums,
+        "scaled": (factors != 1).any(),
+        "leaking": crossbar.column_leak > 0,
+        "idle": idle.any(),
+        "unit": crossbar.unit_column,
+        "wide": wide,
+    }
+    flags = {name for name, has in present.items() if has}
+    of_groups: list[dict[str, str]] = [{} for _ in stored.groups]
+    for r, constants in enumerate(of_groups):
+        if "scaled" in flags:
             constants["slice_factors"] = writer.constant(factors[r], kind)
-        if form.idle:
-            constants["idle"] = writer.constant(idle[r].reshape(-1, 1, 1), kind)
-        if form.unit:
+        if "idle" in flags:
+            constants["idle"] = writer.constant(idle[r][:, None, None], kind)
+        if "unit" in flags:
             unit_factors = stored.row_sum_factors[r] << _level_shift(law, op.unit_step)
             constants["unit_factors"] = writer.constant(unit_factors, kind)
-    total = _row_groups(writer, row_group_adc(form), values, weights, stored.groups, own)
+    function = row_group_adc(crossbar, (len(inputs), len(weights)), flags)
+    total = _row_groups(writer, function, values, weights, stored.groups, of_groups)
     return _digital(writer, op, total if wide else writer.cast(total, "INT64"), x)
 
 
@@ -114,23 +112,10 @@ def _digital(writer: GraphWriter, op: CrossbarMvm, total: str, x: str) -> str:
     constant = ones * crossbar.inputs.lift
     bias = op.bias - stored.correction
     total = _with_row_sums(writer, total, x, factors, stored.groups)
-    if crossbar.fraction_bits:
-        return _with_bias(writer, _whole(writer, total, constant, crossbar.fraction_bits), bias)
-    return _with_bias(writer, total, bias + constant)
-
-
-def _whole(writer: GraphWriter, total: str, constant: IntArray, fraction: int) -> str:
-    """Append `total + constant` rounded half up to whole numbers, int64."""
-    one = np.int64(1)
-    period = (one << 62) >> fraction
-    return writer.call(
-        "Requant",
-        total,
-        writer.constant(one),
-        writer.constant((period << fraction) + (one << fraction - 1) + constant),
-        writer.constant(np.uint64(fraction), "UINT64"),
-        writer.constant(period),
-    )
+    if not crossbar.fraction_bits:
+        return _with_bias(writer, total, bias + constant)
+    one, shift = np.array(1), np.array(crossbar.fraction_bits)
+    return _with_bias(writer, emit_requant(writer, total, one, shift, constant), bias)
 
 
 def _row_groups(
@@ -146,7 +131,7 @@ def _row_groups(
     for index, group in enumerate(groups):
         values["first"] = writer.constant(np.array([group.start]))
         values["end"] = writer.constant(np.array([group.stop]))
-        for j, (matrix, _, _) in enumerate(weights):
+        for j, (matrix, _) in enumerate(weights):
             values[f"w{j}"] = writer.constant(matrix[group], "UINT8")
         known = values | (own[index] if own else {})
         product = writer.call(
@@ -168,10 +153,10 @@ def _product_values(
 ) -> dict[str, str]:
     """What a row group's function takes for its integer products, but for rows and cells."""
     values = {"axis": writer.constant(np.array([-1]))}
-    for i, (plane, zero, _) in enumerate(inputs):
-        values |= {f"x{i}": plane, f"x{i}_zero": zero}
-    for j, (_, zero_value, _) in enumerate(weights):
-        values[f"w{j}_zero"] = zero_point(writer, zero_value)
+    for i, (plane, zero_name, _) in enumerate(inputs):
+        values |= {f"x{i}": plane, f"x{i}_zero": zero_name}
+    for j, (_, zero) in enumerate(weights):
+        values[f"w{j}_zero"] = zero_point(writer, zero)
     for k in range(1, len(inputs) + len(weights) - 1):
         byte = np.int64(1) << np.int64(8 * k)
         values[f"byte{k}"] = writer.constant(byte, "INT64" if wide else "INT32")
@@ -180,15 +165,8 @@ def _product_values(
 
 def constant_planes(matrix: IntArray) -> list[WeightPlane]:
     """Cut a matrix of integers into uint8 planes; only the top one is signed (zero point 128)."""
-    planes, shift = [], 0
-    while not (matrix.min() >= -128 and matrix.max() <= 127) and not (
-        matrix.min() >= 0 and matrix.max() <= 255
-    ):
-        planes.append((matrix & 255, 0, shift))
-        matrix, shift = matrix >> 8, shift + 8
-    zero = 0 if matrix.min() >= 0 else 128
-    planes.append((matrix + zero, zero, shift))
-    return planes
+    cuts = byte_cuts(int(matrix.min()), int(matrix.max()))
+    return [((matrix >> shift) + zero & 255, zero) for shift, zero in cuts]
 
 
 def _input_digits(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[InputPlane]:
@@ -236,7 +214,7 @@ def _reach(op: CrossbarMvm, law: Law) -> int:
         total += (largest + (1 << (step or 0))) * factor
         if isinstance(law, StaircaseLaw):
             entries = max(len(law.table[1]), *map(abs, law.ends))
-            total += (entries << _threshold_shifts(step)[1]) * factor
+            total += (entries << threshold_shifts(step or 0)[1]) * factor
     drive = sum(1 << cycle.shift for cycle in crossbar.cycles)
     return total * drive * len(stored.groups)
 
@@ -261,62 +239,43 @@ def _shape_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, 
 
 def _converter_values(writer: GraphWriter, op: CrossbarMvm, law: Law, kind: str) -> dict[str, str]:
     """Constants of the conversion, each one number or one a column of [slices * N + unit]."""
-    steps, width = op.steps, op.weight.shape[1]
+    steps, repeats = [*op.steps], [op.weight.shape[1]] * len(op.steps)
+    if op.crossbar.unit_column:
+        steps, repeats = [*steps, op.unit_step], [*repeats, 1]
     limits = np.iinfo(np.int64 if kind == "INT64" else np.int32)
+    least, most = int(limits.min), int(limits.max)
 
-    def of_columns(value_of: Callable[[int | None], int], stored: str = kind) -> str:
-        values = [value_of(step) for step in steps]
-        if op.crossbar.unit_column:
-            values.append(value_of(op.unit_step))
-        clipped = [min(max(value, int(limits.min)), int(limits.max)) for value in values]
-        if len(set(clipped)) == 1:
-            return writer.constant(np.array(clipped[0], np.int64), stored)
-        repeats = np.array([width] * len(steps) + [1] * (len(values) - len(steps)))
-        return writer.constant(np.repeat(np.array(clipped, np.int64), repeats), stored)
+    def of_columns(values: Iterable[int], stored: str = kind) -> str:
+        clipped = np.array([min(max(value, least), most) for value in values], np.int64)
+        if (clipped == clipped[0]).all():
+            return writer.constant(clipped[0], stored)
+        return writer.constant(np.repeat(clipped, repeats), stored)
 
     if isinstance(law, StaircaseLaw):
         first, table = law.table
         last = first + len(table) - 1
+        shifts = [threshold_shifts(step) for step in steps if step is not None]
         return {
             "table": writer.constant(table, kind),
-            "lowest": of_columns(lambda step: _table_sum(first, step)),
-            "highest": of_columns(lambda step: _table_sum(last, step)),
-            "rise": of_columns(lambda step: 1 << _threshold_shifts(step)[0]),
-            "fall": of_columns(lambda step: _threshold_shifts(step)[1], f"U{kind}"),
+            "lowest": of_columns(first >> rise << fall for rise, fall in shifts),
+            "highest": of_columns(last >> rise << fall for rise, fall in shifts),
+            "rise": of_columns(1 << rise for rise, _ in shifts),
+            "fall": of_columns((fall for _, fall in shifts), f"U{kind}"),
         }
-    lo, hi, even = law.lo, law.hi, int(law.to_even)
+    even = int(law.to_even)
     return {
-        "half": of_columns(lambda step: (1 << step - 1) - even if step else 0),
-        "odd": of_columns(lambda step: 1 << step if step else 0),
+        "half": of_columns((1 << step - 1) - even if step else 0 for step in steps),
+        "odd": of_columns(1 << step if step else 0 for step in steps),
         "one": writer.constant(np.int64(1), kind),
-        "mask": of_columns(lambda step: -(1 << (step or 0))),
-        "lowest": of_columns(lambda step: int(limits.min) if step is None else lo << step),
-        "highest": of_columns(lambda step: int(limits.max) if step is None else hi << step),
+        "mask": of_columns(-(1 << (step or 0)) for step in steps),
+        "lowest": of_columns(least if step is None else law.lo << step for step in steps),
+        "highest": of_columns(most if step is None else law.hi << step for step in steps),
     }
-
-
-def _table_sum(entry: int, step: int | None) -> int:
-    rise, fall = _threshold_shifts(step)
-    return entry >> rise << fall
-
-
-def _threshold_shifts(step: int | None) -> tuple[int, int]:
-    if step is None:
-        raise TypeError("every conversion by thresholds has a step")
-    return threshold_shifts(step)
 
 
 def _level_shift(law: Law, step: int | None) -> int:
     """Bits that conversions leave for shift-and-add: tables give levels, formulas code << e."""
     return step or 0 if isinstance(law, StaircaseLaw) else 0
-
-
-def _slice_factors(op: CrossbarMvm) -> IntArray:
-    """What a converted sum counts [groups, slices * N]: negative where cells hold complements."""
-    law = op.crossbar.law
-    shifts = [0 if law is None else _level_shift(law, step) for step in op.steps]
-    counts = zip(op.stored.slices, shifts, strict=True)
-    return np.hstack([s.signs << s.shift + shift for s, shift in counts])
 
 
 def _with_row_sums(
@@ -327,8 +286,7 @@ def _with_row_sums(
         return total
     if (factors == factors[0]).all():
         factors, groups = factors[:1], (slice(0, groups[-1].stop),)
-    member: Array = np.zeros((groups[-1].stop, len(groups)), np.int64)
-    for index, group in enumerate(groups):
-        member[group, index] = 1
+    heights = [group.stop - group.start for group in groups]
+    member = np.repeat(np.eye(len(groups), dtype=np.int64), heights, axis=0)
     sums = writer.node("MatMul", x, writer.constant(member))
     return writer.node("Add", total, writer.node("MatMul", sums, writer.constant(factors)))

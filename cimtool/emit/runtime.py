@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import onnxruntime
@@ -19,14 +19,6 @@ _LEVELS = {
     "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
     "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
-}
-_KINDS = {
-    "tensor(int8)": np.int8,
-    "tensor(uint8)": np.uint8,
-    "tensor(int16)": np.int16,
-    "tensor(uint16)": np.uint16,
-    "tensor(int64)": np.int64,
-    "tensor(float)": np.float32,
 }
 ENCODE_BLOCK = 64
 """Rows at a time: the column sums of a row group (cycles x rows x slices x N) stay in the cache."""
@@ -45,7 +37,7 @@ class Session:
         self._session = onnxruntime.InferenceSession(
             source, options, providers=["CPUExecutionProvider"]
         )
-        self.inputs = {i.name: _KINDS[i.type] for i in self._session.get_inputs()}
+        self.inputs = {i.name: _element_type(i.type) for i in self._session.get_inputs()}
         self.outputs = [o.name for o in self._session.get_outputs()]
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
@@ -70,20 +62,28 @@ class Session:
 
     def distances(self, text: Mapping[str, Array], items: int) -> Array:
         """`ed` int64 [n, items] of all texts by `shortlist.onnx`, in blocks of rows."""
-        height, blocks = max(1, PAIR_BLOCK // items), []
-        for start in range(0, len(text["mu"]), height):
-            block = {f"text_{name}": value[start : start + height] for name, value in text.items()}
-            blocks.append(self.run(block)["ed"])
-        return np.concatenate(blocks)
+        return np.concatenate([out["ed"] for _, out in self._blocks(text, items)])
 
     def iter_score(
         self, text: Mapping[str, Array], video: Mapping[str, Array]
     ) -> Iterator[tuple[slice, Array]]:
         """Yield (rows, logits of those text rows against all videos), bounded in memory."""
-        rows, columns = len(text["mu"]), len(video["mu"])
-        height = max(1, PAIR_BLOCK // max(columns, 1))
         gallery = {f"video_{name}": value for name, value in video.items()}
+        for rows, out in self._blocks(text, len(video["mu"]), gallery):
+            yield rows, out["logit"]
+
+    def _blocks(
+        self, text: Mapping[str, Array], items: int, gallery: Mapping[str, Array] | None = None
+    ) -> Iterator[tuple[slice, dict[str, Array]]]:
+        """Yield (rows, outputs of the pairs of those text rows), at most PAIR_BLOCK pairs each."""
+        rows, height = len(text["mu"]), max(1, PAIR_BLOCK // max(items, 1))
         for start in range(0, rows, height):
             block = slice(start, min(start + height, rows))
             queries = {f"text_{name}": value[block] for name, value in text.items()}
-            yield block, self.run({**queries, **gallery})["logit"]
+            yield block, self.run({**queries, **(gallery or {})})
+
+
+def _element_type(kind: str) -> np.dtype[Any]:
+    """The type of a tensor's elements: `tensor(float)`, `tensor(int8)`."""
+    name = kind.removeprefix("tensor(").removesuffix(")")
+    return np.dtype("float32" if name == "float" else name)

@@ -16,15 +16,10 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.emit.export import export_bundle
+from cimtool.emit.exporter import Request
+from cimtool.emit.exporters.testvectors import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS, hex_lines
 from cimtool.emit.runtime import Session
 from cimtool.emit.taps import layer_sum, taps
-from cimtool.emit.testvectors import (
-    FIXED_ROWS,
-    RANDOM_ROWS,
-    REAL_ROWS,
-    Request,
-    hex_lines,
-)
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.loading.embeddings import read_embeddings
@@ -217,7 +212,7 @@ def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> N
 def test_an_export_too_large_names_the_way_out(
     small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cimtool.emit.testvectors.LARGEST", 10_000)
+    monkeypatch.setattr("cimtool.emit.exporters.testvectors.LARGEST", 10_000)
     with pytest.raises(CimError, match=r"would take 0\.\d GB; choose layers .*layers"):
         export_bundle(read_bundle(small_bundle), "testvectors", tmp_path / "large")
     assert list(tmp_path.iterdir()) == []

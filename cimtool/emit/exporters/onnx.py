@@ -6,8 +6,7 @@ import shutil
 from pathlib import Path
 
 from cimtool.bundle.bundle import ONNX_FILES, SHORTLIST, Bundle
-from cimtool.emit.exporter import Exporter
-from cimtool.emit.testvectors import Request
+from cimtool.emit.exporter import Exporter, Request
 
 
 class Onnx(Exporter, name="onnx"):

@@ -1,13 +1,35 @@
-"""Exporter `testvectors`: stimuli and the numbers at the taps of each row group."""
+"""Exporter `testvectors`: stimuli, and the numbers that a chip must show at each of its taps."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import ArgumentError
+from cimtool.base.named import nearest
 from cimtool.bundle.bundle import Bundle
-from cimtool.emit.exporter import Exporter
-from cimtool.emit.testvectors import LAYOUT, README, Request, write_testvectors
+from cimtool.bundle.serial import narrowed
+from cimtool.emit.exporter import Exporter, Request
+from cimtool.emit.taps import converted_columns, layer_sum, sum_bits, taps, worst_column
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.integer import Quantize, Requant
+from cimtool.ir.program import MODALITIES, Graph, Node, Program
+from cimtool.ir.types import Type
+from cimtool.loading.embeddings import Embeddings
+from cimtool.simulation.simulator import Runner, Simulator
+
+LAYOUT, README = "layout.json", "README.txt"
+FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2
+SEED = 0
+LARGEST = 1 << 30
+"""Bytes that an export may take; layers are chosen where all of them would take more."""
 
 
 class TestVectors(Exporter, name="testvectors"):
@@ -26,5 +48,281 @@ class TestVectors(Exporter, name="testvectors"):
 
     @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
-        """Write those of the layers and rows in the request."""
-        write_testvectors(bundle, request, folder)
+        """Write those of the layers and rows in the request.
+
+        Raises CimError where no layer has such a name, or they would take more than LARGEST bytes.
+        """
+        program, inputs = bundle.program, request.inputs
+        chosen = _chosen(program, request.layers)
+        real = _real_rows(program, inputs)
+        _check_size(
+            [op for _, _, op in chosen], FIXED_ROWS + RANDOM_ROWS + (REAL_ROWS if real else 0)
+        )
+        stimuli, layers = {}, {}
+        files: dict[str, Any] = {}
+        for graph, node, op in chosen:
+            name = graph.layer(node)
+            x, stimuli[name] = _stimuli(graph, node, op, real)
+            layers[name] = _described(op)
+            files |= _written(folder, _of_layer(graph, node, op, x))
+        files |= _written(folder, _of_ends(program, inputs))
+        layout = {"bundle": bundle.model.name, "stimuli": stimuli, "layers": layers, "files": files}
+        (folder / LAYOUT).write_text(json.dumps(layout, indent=1) + "\n", "utf-8")
+        lines = [f"{name}: {f['what']} [{' x '.join(f['axes'])}]" for name, f in files.items()]
+        (folder / README).write_text(EXPLANATION + "\n".join(lines) + "\n", "utf-8")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """An array of integers that is written as `NAME.npy` and `NAME.mem`.
+
+    A line of `NAME.mem` is a number in two's complement of `bits` bits, in `ceil(bits / 4)` hex
+    digits, as `$readmemh` reads it, in the order of `axes`, the last the fastest.
+    """
+
+    name: str
+    values: IntArray
+    axes: str
+    bits: int
+    signed: bool
+    what: str
+
+
+def _typed(name: str, values: IntArray, axes: str, known: Type, what: str) -> Vectors:
+    return Vectors(name, values, axes, known.bits, known.signed, what)
+
+
+def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any]]:
+    """Write arrays one after another; what the layout says of each, by name."""
+    described = {}
+    for one in arrays:
+        np.save(folder / f"{one.name}.npy", narrowed(one.values))
+        (folder / f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
+        described[one.name] = {
+            "name": one.name,
+            "axes": one.axes.split(),
+            "shape": one.values.shape,
+            "bits": one.bits,
+            "signed": one.signed,
+            "what": one.what,
+        }
+    return described
+
+
+EXPLANATION = """\
+Test vectors of a compiled program: what goes in, and what must be seen on the way.
+
+Every array is there twice, with the same numbers in the same order:
+  NAME.npy  for NumPy
+  NAME.mem  for $readmemh: one number a line, two's complement of `bits` bits in hex, the last
+            axis the fastest
+layout.json says the axes, shape, bits and signedness of each, the row groups, steps and shifts of
+each layer, and what each stimulus (the first axis of a layer's arrays) is.
+
+Of each layer:
+  inputs      what the layer gets
+  digits      tap 1: what each cycle drives
+  sums        tap 2: exact column sums, in 2^-fraction_bits of a digit; columns are those of slice
+              0, slice 1, ..., and the unit column last, where there is one
+  codes       tap 3: what converters make of the sums; of a column without a step the sum itself
+  shift_add   tap 4: what each row group adds to the layer's sum, its corrections included
+  layer_sum   all row groups, rounded to whole numbers, with the bias
+  NODE        tap 5: after requantisation
+
+End to end: MODALITY.codes are quantised embeddings, MODALITY.FEATURE what the projector returns
+for them, score.logit the integer logit of each pair of text and video rows.
+
+"""
+
+
+def hex_lines(values: IntArray, bits: int) -> bytes:
+    """One line of two's complement hex for each number, in C order."""
+    digits = -(-bits // 4)
+    flat = values.reshape(-1).astype(np.int64).view(np.uint64)
+    if bits < 64:
+        flat = flat & np.uint64((1 << bits) - 1)
+    lines = np.full((flat.size, digits + 1), ord("\n"), np.uint8)
+    letters = np.frombuffer(b"0123456789abcdef", np.uint8)
+    for place in range(digits):
+        lines[:, digits - 1 - place] = letters[(flat >> np.uint64(4 * place)) & np.uint64(15)]
+    return lines.tobytes()
+
+
+Chosen = tuple[Graph, Node, CrossbarMvm]
+
+
+def _chosen(program: Program, pattern: str) -> list[Chosen]:
+    layers = {
+        graph.layer(node): (graph, node, node.op)
+        for graph in (program.text, program.video)
+        for node in graph.nodes
+        if isinstance(node.op, CrossbarMvm)
+    }
+    chosen = [layer for name, layer in layers.items() if fnmatchcase(name, pattern)]
+    if not chosen:
+        raise ArgumentError(
+            '{layers} "{}" matches no layer; expected one of {}{}',
+            pattern,
+            ", ".join(layers),
+            nearest(pattern, layers),
+        )
+    return chosen
+
+
+def _real_rows(program: Program, inputs: Embeddings | None) -> dict[str, dict[str, Array]]:
+    """The values of every node of both projectors for the first rows of embeddings."""
+    if inputs is None:
+        return {}
+    return {
+        graph.name: Runner(graph, fast=False).values(
+            {"x": getattr(inputs, graph.name)[:REAL_ROWS]}, ["x", *graph.by_name]
+        )
+        for graph in (program.text, program.video)
+    }
+
+
+def _check_size(ops: list[CrossbarMvm], vectors: int) -> None:
+    """Raise CimError where column sums and codes, in both files, take more than LARGEST."""
+    size = 0
+    for op in ops:
+        crossbar = op.crossbar
+        columns = op.weight.shape[1] * crossbar.slices + crossbar.unit_column
+        bits = sum_bits(op)
+        code = crossbar.converter.bits or bits
+        each = sum(-(-b // 8) + -(-b // 4) + 1 for b in (bits, code))
+        size += vectors * len(op.stored.groups) * len(crossbar.cycles) * columns * each
+    if size > LARGEST:
+        raise ArgumentError(
+            "test vectors of {} layers would take {:.1f} GB; choose layers that take less than "
+            '1.1 GB, as by {layers} "text.mu"',
+            len(ops),
+            size / 1e9,
+        )
+
+
+def _stimuli(
+    graph: Graph, node: Node, op: CrossbarMvm, real: Mapping[str, Mapping[str, Array]]
+) -> tuple[IntArray, list[str]]:
+    """Inputs [n, K] of a layer, within the range that it is proved to get, and their names."""
+    known, rows = graph.types[node.inputs[0]], len(op.weight)
+    lo, hi = int(known.lo.max()), int(known.hi.min())
+    zero = np.full(rows, min(max(0, lo), hi))
+    odd = np.arange(rows) % 2 == 1
+    first, last = zero.copy(), zero.copy()
+    first[0], last[-1] = hi, hi
+    named = {
+        "zero": zero,
+        "largest": np.full(rows, hi),
+        "smallest": np.full(rows, lo),
+        "one hot, first row": first,
+        "one hot, last row": last,
+        "checkerboard, odd rows": np.where(odd, hi, lo),
+        "checkerboard, even rows": np.where(odd, lo, hi),
+        "worst-case column": worst_column(op, lo, hi),
+    }
+    rng = np.random.default_rng(SEED)
+    for index in range(RANDOM_ROWS):
+        named[f"random {index}"] = rng.integers(lo, hi, rows, endpoint=True)
+    for index, row in enumerate(real[graph.name][node.inputs[0]] if real else []):
+        named[f"real row {index}"] = row
+    return np.stack(list(named.values())), list(named)
+
+
+def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterator[Vectors]:
+    """The stimuli `x` [n, K] of a layer and what its taps show of them."""
+    name, crossbar = graph.layer(node), op.crossbar
+    seen = taps(op, x)
+    total = layer_sum(op, seen.shift_add)
+    yield _typed(f"{name}.inputs", x, "vector row", graph.types[node.inputs[0]], "inputs")
+    lo, hi = crossbar.digit_limits
+    digit_bits = max(hi.bit_length(), (-lo).bit_length()) + (lo < 0)
+    bits = sum_bits(op)
+    all_converted = all(step is not None for _, step in converted_columns(op))
+    code_bits = (crossbar.converter.bits if all_converted else None) or bits
+    signed = crossbar.signed_sums or code_bits == bits
+    wide = int(np.abs(seen.shift_add).max()).bit_length() + 1
+    wide = min(64, max(wide, crossbar.accumulator_bits + crossbar.fraction_bits))
+    for tap, axes, width, negative, what in (
+        ("digits", "vector cycle row", digit_bits, lo < 0, "tap 1, digits driven"),
+        ("sums", "vector group cycle column", bits, True, "tap 2, column sums"),
+        ("codes", "vector group cycle column", code_bits, signed, "tap 3, codes"),
+        ("shift_add", "vector group column", wide, True, "tap 4, after shift-and-add"),
+    ):
+        yield Vectors(f"{name}.{tap}", getattr(seen, tap), axes, width, negative, what)
+    if crossbar.weights.complements:
+        flags = np.stack([s.flipped for s in op.stored.slices], axis=1).astype(np.int64)
+        what = "which columns hold complements: they count cell_maximum * sum of digits - sum"
+        yield Vectors(f"{name}.flipped", flags, "group slice column", 1, False, what)
+    bits, what = graph.types[node.name].bits + 1, "all row groups and bias"
+    yield Vectors(f"{name}.layer_sum", total, "vector column", bits, True, what)
+    for after, values in _requantised(graph, node, total):
+        file, what = f"{name}.requantised.{after}", f"tap 5, after requantisation of {name}"
+        yield _typed(file, values, "vector column", graph.types[after], what)
+
+
+def _requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[str, IntArray]]:
+    """The first requantised values behind a layer, through what takes its sums alone."""
+    values = {layer.name: total}
+    for node in graph.nodes:
+        if len(node.inputs) == 1 and node.inputs[0] in values:
+            value = node.op.run(values[node.inputs[0]])
+            if isinstance(node.op, Requant):
+                yield node.name, value
+            else:
+                values[node.name] = value
+
+
+def _described(op: CrossbarMvm) -> dict[str, Any]:
+    """What a test bench must know of a layer beside its arrays."""
+    crossbar, stored = op.crossbar, op.stored
+    return {
+        "rows": len(op.weight),
+        "columns": op.weight.shape[1],
+        "row_groups": [[group.start, group.stop] for group in stored.groups],
+        "idle_rows": stored.idle_rows.tolist(),
+        "fraction_bits": crossbar.fraction_bits,
+        "slices": [
+            {"shift": s.shift, "sign": s.sign, "step": step}
+            for s, step in zip(stored.slices, op.steps, strict=True)
+        ],
+        "unit_step": op.unit_step,
+        "cycles": [{"shift": cycle.shift, "sign": cycle.sign} for cycle in crossbar.cycles],
+        "crossbar": crossbar.to_json(),
+    }
+
+
+def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
+    """Codes of embeddings, the features they give, and the logits of all pairs."""
+    simulator = Simulator(program, fast=False)
+    features = {}
+    for graph in (program.text, program.video):
+        name, op = next((n.name, n.op) for n in graph.nodes if isinstance(n.op, Quantize))
+        known = graph.types[name]
+        codes = _embedding_codes(op, int(known.shape[1]))
+        if inputs is not None:
+            codes = np.concatenate([codes, op.run(getattr(inputs, graph.name)[:REAL_ROWS])])
+        rows = (codes * op.scale).astype(np.float32)
+        features[graph.name] = simulator.encode(graph.name, rows)
+        what = f"quantised embeddings of {graph.name}"
+        yield _typed(f"{graph.name}.codes", codes, "vector row", known, what)
+        for name, values in features[graph.name].items():
+            axes = "vector" if values.ndim == 1 else "vector dimension"
+            known, what = graph.types[graph.outputs[name]], f"the feature {name}"
+            yield _typed(f"{graph.name}.{name}", values, axes, known, what)
+    if program.gallery_items is None:
+        score = program.score
+        # The integer before its unit is multiplied on.
+        (value,) = score.by_name[score.outputs["logit"]].inputs
+        text, video = (features[m] for m in MODALITIES)
+        blocks = simulator.iter_score(text, video, [value])
+        logits = np.concatenate([found[value] for _, found in blocks])
+        axes, what = "text_vector video_vector", "integer logits"
+        yield _typed("score.logit", logits, axes, score.types[value], what)
+
+
+def _embedding_codes(op: Quantize, width: int) -> IntArray:
+    """Codes [n, width] of embeddings: the same everywhere, then random ones."""
+    rng = np.random.default_rng(SEED)
+    rows = [np.full(width, code) for code in (0, op.hi, op.lo)]
+    rows += [rng.integers(op.lo, op.hi, width, endpoint=True) for _ in range(RANDOM_ROWS)]
+    return np.stack(rows)
