@@ -15,7 +15,7 @@ from harness import seconds as timed
 
 import cimtool
 from cimtool.bundle.bundle import Bundle
-from cimtool.bundle.scores import best_scores
+from cimtool.bundle.simulate import best_scores
 from cimtool.ir.program import features_of
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.models.trunk import Trunk

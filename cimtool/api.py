@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle
-from cimtool.bundle.estimate import estimate_bundle
 from cimtool.bundle.matcher import Matcher as Matcher
 from cimtool.bundle.matcher import load as load
 from cimtool.bundle.matcher import open_bundle
@@ -203,7 +202,7 @@ def cost(
     side (default: 10). Figures are the target's at `operating_point` (default: its
     first); CimError for one that it does not have.
     """
-    return estimate_bundle(open_bundle(bundle), samples, gallery, operating_point)
+    return open_bundle(bundle).estimate(samples, gallery, operating_point)
 
 
 def train(

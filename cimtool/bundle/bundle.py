@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from safetensors.numpy import load_file, save
 
 from cimtool import __version__
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import sha256, unwritable
-from cimtool.bundle.serial import ConstantTable, narrowed, program_text, read_program, widened
+from cimtool.bundle.serial import ConstantTable, as_computed, narrowed, program_text, read_program
+from cimtool.costs.estimate import Estimate, estimate
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
@@ -110,25 +111,6 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Build:
-    """What a compilation made, before it is written.
-
-    `files` are the bytes of further files by name: digests of calibration rows, queries, features
-    of a gallery.
-    """
-
-    model: ModelCard
-    target: Target
-    settings: Settings
-    stages: tuple[Stage, ...]
-    inputs: tuple[tuple[str, str], ...]
-    onnx: Mapping[str, bytes]
-    notes: tuple[str, ...]
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    gallery: Gallery | None = None
-
-
-@dataclass(frozen=True)
 class Bundle:
     """A bundle on disk, verified: every file is the one that its manifest names."""
 
@@ -137,6 +119,8 @@ class Bundle:
     model: ModelCard
     target: Target
     settings: Settings
+    gallery: Gallery | None
+    """The gallery in the bundle's arrays; None before `cimtool program`."""
 
     @property
     def name(self) -> str:
@@ -146,7 +130,8 @@ class Bundle:
     @cached_property
     def program(self) -> Program:
         """The compiled program: the bit-accurate model of the hardware."""
-        return _program(self.folder / PROGRAM, _constants(self.folder / CONSTANTS))
+        file = self.folder / PROGRAM
+        return read_program(file.read_text("utf-8"), _constants(self.folder / CONSTANTS), str(file))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -160,11 +145,6 @@ class Bundle:
         ]
         last = REPORTED[-1] if self.program.gallery_items is None else IN_MEMORY
         return (*stages, Stage(last, self.program))
-
-    @cached_property
-    def gallery(self) -> Gallery | None:
-        """The gallery in the bundle's arrays; None before `cimtool program`."""
-        return gallery_of(self.manifest)
 
     @cached_property
     def gallery_features(self) -> dict[str, Array]:
@@ -184,6 +164,27 @@ class Bundle:
         """Digests of the rows that the bundle was calibrated on, uint64, sorted, by modality."""
         return _constants(self.folder / CALIBRATION)
 
+    def estimate(
+        self, samples: int, gallery: int | None = None, operating_point: str | None = None
+    ) -> Estimate:
+        """Estimate the cost on its target, and with `gallery` of a query against so many items.
+
+        Raises CimError for a number below 1 and an operating point that the target does not have.
+        """
+        for name, value in (("gallery", gallery), ("samples", samples)):
+            if value is not None and value < 1:
+                raise ArgumentError("{} is {}; expected at least 1", Argument(name), value)
+        return estimate(
+            self.program,
+            self.settings,
+            self.target,
+            samples=samples,
+            dimension=self.model.dimension,
+            gallery=gallery,
+            shortlist=None if self.gallery is None else self.gallery.shortlist,
+            operating_point=operating_point,
+        )
+
 
 def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
     """The gallery that a manifest names, if any."""
@@ -196,10 +197,6 @@ def held_gallery(folder: Path) -> Gallery | None:
     return gallery_of(json.loads((folder / MANIFEST).read_text("utf-8")))
 
 
-def _is_hybrid(manifest: Mapping[str, Any]) -> bool:
-    return (manifest.get("gallery") or {}).get("mapping") == "hybrid"
-
-
 def features_bytes(features: Mapping[str, Array]) -> bytes:
     """Integer features as a file's bytes, each in the narrowest type that holds it."""
     content: bytes = save({n: np.ascontiguousarray(narrowed(v)) for n, v in features.items()})
@@ -207,7 +204,7 @@ def features_bytes(features: Mapping[str, Array]) -> bytes:
 
 
 def _features(file: Path) -> dict[str, Array]:
-    return {name: widened(value) for name, value in _constants(file).items()}
+    return {name: as_computed(value) for name, value in _constants(file).items()}
 
 
 def _constants(file: Path) -> dict[str, Array]:
@@ -218,38 +215,48 @@ def _constants(file: Path) -> dict[str, Array]:
         raise CimError(f"{file}: is no safetensors file ({error}); compile again") from error
 
 
-def _program(file: Path, constants: Mapping[str, Array]) -> Program:
-    return read_program(file.read_text("utf-8"), constants, str(file))
-
-
-def write_bundle(folder: Path, build: Build) -> Bundle:
+def write_bundle(
+    folder: Path,
+    model: ModelCard,
+    target: Target,
+    settings: Settings,
+    stages: tuple[Stage, ...],
+    inputs: Iterable[tuple[str, str]],
+    notes: Iterable[str],
+    files: Mapping[str, bytes],
+    gallery: Gallery | None = None,
+) -> Bundle:
     """Write a bundle to `folder` all or nothing; an earlier bundle there becomes `<name>.previous`.
 
-    Raises CimError where the place holds something else or cannot be written.
+    `inputs` are the names of all files read, with the SHA-256 of each; `files` the bytes of the
+    ONNX files and of all others beside the program, by name. Raises CimError where the place holds
+    something else or cannot be written.
     """
     check_place(folder)
     with replaced_folder(folder) as partial:
-        _write_files(partial, build)
-        files = sorted(file.name for file in partial.iterdir())
+        _write_program(partial, stages)
+        for name, content in files.items():
+            (partial / name).write_bytes(content)
         manifest = {
             "format_version": FORMAT_VERSION,
             "cimtool_version": __version__,
-            "model": build.model.to_json(),
-            "target": build.target.to_json(),
-            "settings": build.settings.to_json(),
-            "inputs": [{"file": name, "sha256": digest} for name, digest in build.inputs],
-            "notes": list(build.notes),
-            "files": {name: sha256(partial / name) for name in files},
+            "model": model.to_json(),
+            "target": target.to_json(),
+            "settings": settings.to_json(),
+            "inputs": [{"file": name, "sha256": digest} for name, digest in inputs],
+            "notes": list(notes),
+            "files": {file.name: sha256(file) for file in sorted(partial.iterdir())},
         }
-        if build.gallery is not None:
-            manifest["gallery"] = asdict(build.gallery)
+        if gallery is not None:
+            manifest["gallery"] = asdict(gallery)
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
-    return Bundle(folder, manifest, build.model, build.target, build.settings)
+    return Bundle(folder, manifest, model, target, settings, gallery)
 
 
-def _write_files(folder: Path, build: Build) -> None:
+def _write_program(folder: Path, all_stages: tuple[Stage, ...]) -> None:
+    """Write the stages that a bundle keeps, the last of which is its program."""
     final = ConstantTable()
-    *stages, last = (s for s in build.stages if s.name in (*REPORTED, IN_MEMORY))
+    *stages, last = (s for s in all_stages if s.name in (*REPORTED, IN_MEMORY))
     (folder / PROGRAM).write_text(program_text(last.program, final), "utf-8")
     # Written by Python: safetensors' own writer says of a full disk what is no OSError.
     (folder / CONSTANTS).write_bytes(save(final.arrays))
@@ -261,8 +268,6 @@ def _write_files(folder: Path, build: Build) -> None:
     ]
     (folder / STAGES).write_text("{\n" + ",\n".join(texts) + "\n}\n", "utf-8")
     (folder / STAGE_CONSTANTS).write_bytes(save(earlier.arrays))
-    for name, content in {**build.onnx, **build.files}.items():
-        (folder / name).write_bytes(content)
 
 
 def check_place(folder: Path) -> None:
@@ -341,24 +346,24 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(
             f"{file}: format_version = {version}; expected {FORMAT_VERSION}, compile again"
         )
-    hybrid = (SHORTLIST, GALLERY) if _is_hybrid(manifest) else ()
+    try:
+        model, gallery = ModelCard.from_json(manifest["model"]), gallery_of(manifest)
+        target, settings = manifest["target"], manifest["settings"]
+    except (KeyError, TypeError) as error:
+        raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
+    hybrid = (SHORTLIST, GALLERY) if gallery is not None and gallery.mapping == "hybrid" else ()
     for name in (*WHOLE, *hybrid):
         if name not in files:
             raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
     for name, digest in files.items():
         _check_file(folder, name, digest)
-    try:
-        model = ModelCard.from_json(manifest["model"])
-        target, settings = manifest["target"], manifest["settings"]
-        gallery_of(manifest)
-    except (KeyError, TypeError) as error:
-        raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
     return Bundle(
         folder,
         manifest,
         model,
         Target.from_json(target, f"{file}: target"),
         Settings.from_json(settings, f"{file}: settings"),
+        gallery,
     )
 
 

@@ -10,10 +10,13 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
 from cimtool.hardware.target import Target
-from cimtool.simulation.compensation import Compensation
+from cimtool.simulation.compensation import Compensation, ReadoutCost
 from cimtool.simulation.die_program import Conditions, DieProgram, on_die
 
 MOST_TRIALS = 100_000
+
+MEDIAN, WORST = 50.0, 5.0
+"""Percentiles over dies: of what is better when higher; of errors 50 and 100 - 5."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +77,16 @@ def dies(bundle: Bundle, conditions: Conditions, trials: int) -> Iterator[DiePro
     """The bundle's program on dies 0 to `trials` - 1, drawn one after the other."""
     program, settings = bundle.program, bundle.settings
     return (on_die(program, settings, conditions, index) for index in range(trials))
+
+
+def readout_sentence(compensation: str, readout: ReadoutCost) -> str:
+    """What the readout of drift compensation takes."""
+    return (
+        f"Drift compensation ({compensation}) reads {readout.products} products of layers back on "
+        f"each die, {readout.conversions:,} conversions"
+    )
+
+
+def dies_text(count: int) -> str:
+    """How many dies."""
+    return f"{count} {'die' if count == 1 else 'dies'}"

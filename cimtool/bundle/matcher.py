@@ -1,7 +1,8 @@
-"""A bundle opened and made ready: encode items, score pairs."""
+"""A bundle opened and made ready: encode items, score pairs, tell its gallery."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.program import MODALITIES, features_of
 from cimtool.ir.types import Type
 from cimtool.loading.data import EmbeddingsLike, read_data, read_rows
-from cimtool.loading.embeddings import checked_rows
+from cimtool.loading.embeddings import Embeddings, checked_rows
 from cimtool.simulation.simulator import Simulator
 
 
@@ -149,3 +150,28 @@ def _check_range(where: str, values: Array, known: Type) -> None:
             f"{where} holds {values[outside][0]}; expected {int(known.lo.min())} to "
             f"{int(known.hi.max())}, as this bundle encodes"
         )
+
+
+def check_gallery(bundle: Bundle, data: Embeddings) -> None:
+    """Raise CimError where a bundle holds a gallery and the videos of `data` are not its items."""
+    gallery = bundle.gallery
+    if gallery is None:
+        return
+    if len(data.video) == gallery.items:
+        video = Simulator(bundle.program).encode("video", data.video)
+        if features_sha256(video) == gallery.features:
+            return
+    raise CimError(
+        f"{data.file}: its {len(data.video)} videos are not the gallery of {gallery.items} items "
+        f"that {bundle.name} holds ({gallery.file}); expected these rows in this order"
+    )
+
+
+def features_sha256(features: Mapping[str, Array]) -> str:
+    """The SHA-256 of integer features, the same however they are stored."""
+    digest = hashlib.sha256()
+    for name in sorted(features):
+        values = np.ascontiguousarray(features[name], np.int64)
+        digest.update(f"{name}{values.shape}".encode())
+        digest.update(values.data)
+    return digest.hexdigest()

@@ -55,7 +55,7 @@ def narrowed(array: Array) -> Array:
     return array
 
 
-def widened(array: Array) -> Array:
+def as_computed(array: Array) -> Array:
     """The array in the types that programs compute in: int64, float64, bool."""
     wide = {"i": np.int64, "u": np.int64, "f": np.float64}.get(array.dtype.kind)
     return array if wide is None else array.astype(wide)
@@ -67,7 +67,7 @@ def program_text(program: Program, constants: ConstantTable, prefix: str = "") -
     for graph in program.graphs:
         key = f"{prefix}{graph.name}"
         inputs = ",\n      ".join(
-            f"{_json(name)}: {_json(_type_json(known, constants, f'{key}.{name}'))}"
+            f"{_json(name)}: {_json(_fields_json(known, constants, f'{key}.{name}'))}"
             for name, known in graph.inputs.items()
         )
         nodes = ",\n      ".join(
@@ -96,7 +96,7 @@ def read_program(text: str, constants: Mapping[str, Array], file: str) -> Progra
 
 
 def _graph(name: str, values: Mapping[str, Any], constants: Mapping[str, Array]) -> Graph:
-    inputs = {key: _type(known, constants) for key, known in values["inputs"].items()}
+    inputs = {key: Type(**_fields(known, constants)) for key, known in values["inputs"].items()}
     nodes = tuple(_node(line, constants) for line in values["nodes"])
     return Graph(name, inputs, nodes, dict(values["outputs"]))
 
@@ -106,17 +106,11 @@ def _json(value: Any) -> str:
 
 
 def _node_json(graph: Graph, node: Node, constants: ConstantTable, prefix: str) -> dict[str, Any]:
-    own = f"{prefix}.{node.name}"
-    fields = {
-        field.name: _encoded(getattr(node.op, field.name), constants, f"{own}.{field.name}")
-        for field in dataclasses.fields(node.op)  # type: ignore[arg-type]
-        if field.metadata != UNSTORED
-    }
     return {
         "name": node.name,
         "op": node.op.name,
         "inputs": list(node.inputs),
-        "fields": fields,
+        "fields": _fields_json(node.op, constants, f"{prefix}.{node.name}"),
         "type": type_text(graph.types[node.name]),
     }
 
@@ -135,22 +129,20 @@ def type_text(known: Type) -> str:
 
 def _node(line: Mapping[str, Any], constants: Mapping[str, Array]) -> Node:
     kind = Op.named(line["op"], "operation")
-    fields = {name: _decoded(value, constants) for name, value in line["fields"].items()}
-    return Node(line["name"], kind(**fields), tuple(line["inputs"]))
+    return Node(line["name"], kind(**_fields(line["fields"], constants)), tuple(line["inputs"]))
 
 
-def _type_json(known: Type, constants: ConstantTable, name: str) -> dict[str, Any]:
+def _fields_json(value: Any, constants: ConstantTable, name: str) -> dict[str, Any]:
+    """The fields of an operation or a type that a file keeps."""
     return {
-        "shape": list(known.shape),
-        "lo": _encoded(known.lo, constants, f"{name}.lo"),
-        "hi": _encoded(known.hi, constants, f"{name}.hi"),
-        "scale": _encoded(known.scale, constants, f"{name}.scale"),
+        field.name: _encoded(getattr(value, field.name), constants, f"{name}.{field.name}")
+        for field in dataclasses.fields(value)
+        if field.metadata != UNSTORED
     }
 
 
-def _type(values: Mapping[str, Any], constants: Mapping[str, Array]) -> Type:
-    lo, hi, scale = (_decoded(values[key], constants) for key in ("lo", "hi", "scale"))
-    return Type(tuple(values["shape"]), lo, hi, scale)
+def _fields(values: Mapping[str, Any], constants: Mapping[str, Array]) -> dict[str, Any]:
+    return {name: _decoded(value, constants) for name, value in values.items()}
 
 
 def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
@@ -176,7 +168,7 @@ def _decoded(value: Any, constants: Mapping[str, Array]) -> Any:
     if not isinstance(value, dict):
         return value
     if "constant" in value:
-        return widened(constants[value["constant"]])
+        return as_computed(constants[value["constant"]])
     if "number" in value:
         number = value["number"]
         return np.asarray(number if isinstance(number, int) else float(number))

@@ -1,20 +1,34 @@
-"""Scores of texts against videos on the bit-accurate simulator, as `simulate` writes them."""
+"""Scores of texts against videos on the bit-accurate simulator: all, the best, those of dies."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from cimtool.base.arrays import Array
-from cimtool.base.errors import ArgumentError
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import unwritable
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bundle import Gallery
-from cimtool.bundle.dies import NoiseOptions
-from cimtool.bundle.gallery import check_gallery
-from cimtool.bundle.matcher import Matcher, load
-from cimtool.bundle.scores import best_scores, check_scores_file, hybrid_scores, write_scores
-from cimtool.bundle.trials import simulate_trials
+from cimtool.bundle.bundle import Bundle, Gallery
+from cimtool.bundle.dies import (
+    MEDIAN,
+    WORST,
+    NoiseOptions,
+    conditions_of,
+    dies,
+    dies_text,
+    readout_sentence,
+)
+from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.data import EmbeddingsLike, File, read_data, read_rows
+from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.queries import retrieval
+from cimtool.simulation.simulator import Features, Simulator
 
 
 def simulate(
@@ -88,3 +102,150 @@ def _all_pairs(
     if top is None:
         return {"scores": matcher.score(text, video)}
     return best_scores(matcher.simulator, text, video, top)
+
+
+def best_scores(
+    simulator: Simulator, text: Features, video: Features | None, top: int
+) -> dict[str, Array]:
+    """Each text's best videos, best first: `top_index` int64, `top_score` float32, both [n, top].
+
+    Of equal scores the lower row comes first. Never holds more than a block of the n x m scores. Of
+    a program that holds its gallery `video` is not looked at. Raises CimError where `top` is not 1
+    to m.
+    """
+    videos = simulator.columns(video)
+    if not 1 <= top <= videos:
+        raise ArgumentError("{top} is {}; expected 1 to {}, the number of videos", top, videos)
+    indices, scores = [], []
+    for _, part in simulator.iter_score(text, video):
+        logit = part["logit"].astype(np.float32)
+        best = np.stack([_best(row, top) for row in logit])
+        indices.append(best)
+        scores.append(np.take_along_axis(logit, best, axis=1))
+    return {"top_index": np.concatenate(indices), "top_score": np.concatenate(scores)}
+
+
+def _best(logit: Array, top: int) -> IntArray:
+    """The places of the `top` largest, best first; of equal ones the lower comes first."""
+    least = np.partition(logit, len(logit) - top)[len(logit) - top]
+    near = np.flatnonzero(logit >= least)
+    best: IntArray = near[np.argsort(-logit[near], kind="stable")[:top]]
+    return best
+
+
+def hybrid_scores(
+    simulator: Simulator, text: Features, gallery: Features, shortlist: int, top: int | None
+) -> dict[str, Array]:
+    """Each text's best items of its shortlist, exactly scored: what `best_scores` returns.
+
+    The shortlist are the items of the smallest `ed` in the memory; the others have no score.
+    `gallery` are the items' features; without `top` the whole shortlist is returned. Raises
+    CimError where `top` is not 1 to `shortlist`.
+    """
+    top = shortlist if top is None else top
+    if not 1 <= top <= shortlist:
+        raise ArgumentError(
+            "{top} is {}; expected 1 to {}, the items of a shortlist", top, shortlist
+        )
+    indices: list[Array] = []
+    scores: list[Array] = []
+    for block, ed in simulator.iter_distances(text):
+        for row, near in enumerate(nearest_items(ed, shortlist), block.start):
+            near = np.sort(near)
+            query = {name: value[row : row + 1] for name, value in text.items()}
+            items = {name: value[near] for name, value in gallery.items()}
+            logit = simulator.score(query, items, np.float32)[0]
+            best = np.argsort(-logit, kind="stable")[:top]
+            indices.append(near[best].astype(np.int64))
+            scores.append(logit[best])
+    return {"top_index": np.stack(indices), "top_score": np.stack(scores)}
+
+
+def nearest_items(ed: Array, shortlist: int) -> Array:
+    """The items [n, shortlist] of the smallest `ed` [n, M]; of equal ones the lower row first."""
+    return np.stack([_best(-row, shortlist) for row in ed])
+
+
+def check_scores_file(file: Path) -> None:
+    """Raise CimError where scores cannot go to `file`: another kind of name, or a folder there."""
+    if file.suffix != ".npz":
+        raise CimError(f"{file}: scores are written as .npz; expected a name that ends so")
+    if file.is_dir():
+        raise CimError(f"{file}: is a folder; expected a file")
+
+
+def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays as an `.npz`, first beside `file`, then renamed.
+
+    The same arrays give the same bytes. Raises CimError where the place cannot be written.
+    """
+    check_scores_file(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{file.name}.partial-", dir=file.parent
+        ) as beside:
+            partial = Path(beside) / file.name
+            np.savez(partial, **arrays)  # type: ignore[arg-type]
+            os.replace(partial, file)
+    except OSError as error:
+        raise unwritable(file, error) from error
+
+
+def simulate_trials(
+    bundle: Bundle, perfect: Simulator, data: Embeddings, options: NoiseOptions, say: Say
+) -> dict[str, Array]:
+    """Noise-free `scores` [n, m] and those of dies: `trial_scores` [T, n, m], float32.
+
+    With `trial_rmse` [T], the root mean square difference of the two, and where the right pairs are
+    known `trial_r1` [T, 2], R@1 from text to video and back. Tells what compensation takes.
+    """
+    conditions = conditions_of(bundle, options)
+    text, video = (perfect.encode(m, getattr(data, m)) for m in MODALITIES)
+    scores = perfect.score(text, video, np.float32)
+    found: dict[str, Array] = {"scores": scores}
+    trials = np.empty((options.trials, *scores.shape), np.float32)
+    for index, die in enumerate(dies(bundle, conditions, options.trials)):
+        say(f"die {index + 1} of {options.trials}: encoding and scoring")
+        trials[index] = Simulator(die.program).scores(data.text, data.video)
+        if index == 0 and die.readout.products:
+            say(readout_sentence(conditions.compensation, die.readout))
+    found["trial_scores"] = trials
+    errors = (one.astype(np.float64) - scores for one in trials)
+    found["trial_rmse"] = np.array([np.sqrt(np.mean(np.square(error))) for error in errors])
+    if data.text_to_video is not None:
+        both = [retrieval(one, data.text_to_video) for one in trials]
+        found["trial_r1"] = np.array([(one.text_to_video.r1, one.video_to_text.r1) for one in both])
+    return found
+
+
+def trial_summary(found: Mapping[str, Array]) -> dict[str, dict[str, float]]:
+    """Median and worst twentieth over dies of what `simulate_trials` returned, by metric."""
+    metrics = {"rmse": (found["trial_rmse"], 100 - WORST)}
+    if "trial_r1" in found:
+        names = ("r1_text_to_video", "r1_video_to_text")
+        metrics |= {n: (of, WORST) for n, of in zip(names, found["trial_r1"].T, strict=True)}
+    return {
+        name: {
+            "median": float(np.percentile(of_dies, MEDIAN)),
+            f"percentile_{worst:g}": float(np.percentile(of_dies, worst)),
+        }
+        for name, (of_dies, worst) in metrics.items()
+    }
+
+
+METRIC_NAMES = {
+    "rmse": "RMSE from the noise-free scores",
+    "r1_text_to_video": "R@1 text to video",
+    "r1_video_to_text": "R@1 video to text",
+}
+
+
+def trial_sentences(found: Mapping[str, Array]) -> tuple[str, ...]:
+    """The same for a reader, a line a metric."""
+    said = [f"{dies_text(len(found['trial_scores']))}:"]
+    for name, values in trial_summary(found).items():
+        (_, median), (worst, value) = values.items()
+        percentile = f"{worst.removeprefix('percentile_')}th percentile"
+        said.append(f"  {METRIC_NAMES[name]}: median {median:.4g}, {percentile} {value:.4g}")
+    return tuple(said)

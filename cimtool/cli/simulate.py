@@ -12,7 +12,7 @@ import click
 from cimtool import api
 from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Gallery, held_gallery
-from cimtool.bundle.trials import trial_sentences, trial_summary
+from cimtool.bundle.simulate import trial_sentences, trial_summary
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.noise import noise_options, take_noise
 from cimtool.cli.options import FILE, embeddings_option

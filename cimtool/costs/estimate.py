@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cimtool.base.errors import ArgumentError
-from cimtool.costs.montecarlo import MonteCarlo
 from cimtool.costs.operations import Operations, digital
 from cimtool.costs.rates import Rates, rates_at
-from cimtool.costs.totals import NOTHING, Cost, Quantity
+from cimtool.costs.totals import NOTHING, Cost, Quantity, SamplingCost, sampling_cost
 from cimtool.hardware.placement import Layout, Placement, layout, placements
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
@@ -82,11 +81,11 @@ class Estimate:
         return self.text + drawn_up + self._walk(self.program.score, scored)
 
     @property
-    def montecarlo(self) -> MonteCarlo | None:
-        """What sampling would need for the same query."""
+    def montecarlo(self) -> SamplingCost | None:
+        """Sampling for the same query."""
         if self.gallery is None:
             return None
-        return MonteCarlo(self.samples, self.gallery, self.dimension)
+        return sampling_cost(self.samples, self.gallery, self.dimension)
 
     @cached_property
     def area(self) -> Quantity:
@@ -114,7 +113,7 @@ class Estimate:
                 work += digital(graph, node, extents)
             total += self.layers.get(graph.layer(node), Cost())
         unknown = Quantity(None, (DIGITAL,)) if work.total else NOTHING
-        total += Cost(digital=work, latency=unknown, energy=unknown)
+        total += Cost(digital=work, latency_ns=unknown, energy_pj=unknown)
         return total + self._loading(graph)
 
     def _loading(self, graph: Graph) -> Cost:
@@ -129,15 +128,15 @@ class Estimate:
         missing = Quantity(None, (LOADING,))
         return Cost(
             cells_written=cells,
-            energy=missing if energy is None else Quantity(cells * energy),
-            latency=missing if row is None else Quantity(rows * row),
+            energy_pj=missing if energy is None else Quantity(cells * energy),
+            latency_ns=missing if row is None else Quantity(rows * row),
             known=0 if energy is None else cells,
         )
 
 
 def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Layout) -> Cost:
     """The cost of one product of a layer, all of its arrays working side by side."""
-    energy = rates.energy(place, settings)
+    energy = rates.energies(place, settings)
     parts = (
         ("MACs in arrays", place.macs, energy.macs),
         ("conversions", place.conversions, energy.conversions),
@@ -152,8 +151,8 @@ def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Layout)
         drive_cycles=place.drive_cycles * place.reads * passes,
         conversions=place.conversions,
         shift_adds=place.column_sums,
-        latency=Quantity(None, ("arrays",)) if time is None else Quantity(time * passes),
-        energy=Quantity(total or None, missing),
+        latency_ns=Quantity(None, ("arrays",)) if time is None else Quantity(time * passes),
+        energy_pj=Quantity(total or None, missing),
         known=sum(count for count, _ in known),
     )
 

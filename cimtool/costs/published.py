@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,38 +22,37 @@ AGREE = 0.02
 
 @dataclass(frozen=True)
 class Compared:
-    """One published figure beside what follows from geometry and the other figures at its point.
+    """A published figure beside what follows from geometry and the other figures at its point.
 
     `computed` is None, with the reason in `why`, where they do not suffice.
     """
 
-    point: str
-    quantity: str
-    unit: str
-    published: float
+    figure: Figure
     computed: float | None
     why: str
 
     @property
     def agrees(self) -> bool:
         """Whether both are the same within 2%, or nothing could be computed."""
-        return self.computed is None or abs(self.computed / self.published - 1) <= AGREE
+        return self.computed is None or abs(self.computed / self.figure.value - 1) <= AGREE
 
     def sentence(self) -> str:
         """The comparison for a reader."""
-        published = f"{self.quantity} {self.published:g} {self.unit} at {self.point}"
+        figure = self.figure
+        published = f"{figure.quantity} {figure.text()} at {figure.at}"
         if self.computed is None:
             return f"{published}: not recomputed, {self.why}"
-        difference = self.computed / self.published - 1
+        difference = self.computed / figure.value - 1
         return f"{published}: {self.computed:.4g} from {self.why} ({difference:+.1%})"
 
 
 def compare_published(target: Target) -> tuple[Compared, ...]:
     """Recompute throughput, efficiency and density of every operating point of a target."""
     return tuple(
-        one
+        Compared(figure, *RECOMPUTED[figure.quantity](rates_at(target, point.name), figure))
         for point in target.operating_points
-        for one in _compare(rates_at(target, point.name), point.name)
+        for figure in target.figures
+        if figure.at == point.name and figure.quantity in RECOMPUTED
     )
 
 
@@ -63,9 +61,10 @@ def check_published(target: Target, where: str) -> tuple[Compared, ...]:
     compared = compare_published(target)
     for one in compared:
         if not one.agrees:
+            figure = one.figure
             raise CimError(
-                f"{where}: {one.quantity} = {one.published:g} {one.unit} at operating point "
-                f'"{one.point}": recomputed from {one.why} it is {one.computed:.4g} {one.unit}, '
+                f"{where}: {figure.quantity} = {figure.text()} at operating point "
+                f'"{figure.at}": recomputed from {one.why} it is {one.computed:.4g} {figure.unit}, '
                 f"expected within {AGREE:.0%}"
             )
     return compared
@@ -90,61 +89,44 @@ def full_array(rates: Rates) -> tuple[Placement, Settings]:
     return placed("array", op, own), own
 
 
-def _compare(rates: Rates, name: str) -> Iterator[Compared]:
-    for figure in rates.target.figures:
-        if figure.at == name:
-            if figure.quantity == "throughput":
-                yield _throughput(rates, figure, name)
-            elif figure.quantity == "efficiency":
-                yield _efficiency(rates, figure, name)
-            elif figure.quantity == "density":
-                yield _density(rates, figure, name)
+Computed = tuple[float | None, str]
+"""A quantity, None where figures do not suffice, and what it follows from, or why it does not."""
 
 
-def _layer(rates: Rates) -> tuple[Placement, Settings] | None:
-    return None if rates.weights is None else full_array(rates)
-
-
-def _throughput(rates: Rates, figure: Figure, name: str) -> Compared:
-    def found(computed: float | None, why: str) -> Compared:
-        return Compared(name, figure.quantity, figure.unit, figure.value, computed, why)
-
-    full, arrays = _layer(rates), rates.arrays_in(figure.scope)
-    if full is None or arrays is None:
-        return found(None, f"the size of a {figure.scope} is not given")
-    layer, settings = full
+def _throughput(rates: Rates, figure: Figure) -> Computed:
+    arrays = rates.arrays_in(figure.scope)
+    if rates.weights is None or arrays is None:
+        return None, f"the size of a {figure.scope} is not given"
+    layer, settings = full_array(rates)
     latency = rates.latency(layer, settings)
     if latency is None:
-        return found(None, "there is no latency or clock at this point")
+        return None, "there is no latency or clock at this point"
     many = f"{arrays:,} arrays of " if arrays > 1 else ""
-    return found(
-        2 * layer.macs * arrays / latency / 1000,
-        f"{many}{layer.rows} x {layer.columns} weights in {latency:.4g} ns",
-    )
+    why = f"{many}{layer.rows} x {layer.columns} weights in {latency:.4g} ns"
+    return 2 * layer.macs * arrays / latency / 1000, why
 
 
-def _efficiency(rates: Rates, figure: Figure, name: str) -> Compared:
-    def found(computed: float | None, why: str) -> Compared:
-        return Compared(name, figure.quantity, figure.unit, figure.value, computed, why)
-
-    full = _layer(rates)
+def _efficiency(rates: Rates, figure: Figure) -> Computed:
     whole = rates.figure("mvm_energy", "mac_energy")
-    energy = None if whole is None else rates.mac_energy()
+    energy = None if whole is None else rates.mac_energy_pj()
     if energy is not None and whole is not None:
-        return found(2 / energy, f"the {whole.quantity} of {whole.text()}")
-    if full is not None:
-        parts = rates.parts(*full)
+        return 2 / energy, f"the {whole.quantity} of {whole.text()}"
+    if rates.weights is not None:
+        layer, settings = full_array(rates)
+        parts = rates.parts(layer, settings)
         if parts.macs is not None and parts.conversions is not None:
             total = parts.macs + parts.conversions
-            return found(2 * full[0].macs / total, "the energies of columns and conversions")
-    return found(None, "there is no energy of whole products or of all their parts at this point")
+            return 2 * layer.macs / total, "the energies of columns and conversions"
+    return None, "there is no energy of whole products or of all their parts at this point"
 
 
-def _density(rates: Rates, figure: Figure, name: str) -> Compared:
+def _density(rates: Rates, figure: Figure) -> Computed:
     area, throughput = rates.figure("area"), rates.figure("throughput")
     if area is None or throughput is None or area.scope != throughput.scope:
-        why = "there is no throughput and area of one scope at this point"
-        return Compared(name, figure.quantity, figure.unit, figure.value, None, why)
-    computed = throughput.value / area.value
+        return None, "there is no throughput and area of one scope at this point"
     why = f"throughput of {throughput.text()} and area of {area.text()}"
-    return Compared(name, figure.quantity, figure.unit, figure.value, computed, why)
+    return throughput.value / area.value, why
+
+
+RECOMPUTED = {"throughput": _throughput, "efficiency": _efficiency, "density": _density}
+"""How each quantity follows from the other figures at its point."""

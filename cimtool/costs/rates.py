@@ -25,8 +25,8 @@ ARRAY_KEYS = (
 
 
 @dataclass(frozen=True)
-class Energy:
-    """Energy of one product on a layer's arrays, in pJ by part; None where no figure says."""
+class PartEnergies:
+    """Energies in pJ of the parts of a layer's product; None where no figure says."""
 
     macs: float | None
     conversions: float | None
@@ -106,15 +106,15 @@ class Rates:
             cells = layer.cells_per_weight / of_point.cells_per_weight
         return cycles, cells
 
-    def energy(self, layer: Placement, settings: Settings) -> Energy:
+    def energies(self, layer: Placement, settings: Settings) -> PartEnergies:
         """Energy of one product of a layer, in proportion to the cells that it uses."""
-        one, products = self.mac_energy(), self._products(layer, settings)
+        one, products = self.mac_energy_pj(), self._products(layer, settings)
         if one is not None and products is not None:
             cycles, cells = products
-            return Energy(layer.macs * one * cycles * cells, 0.0, 0.0)
+            return PartEnergies(layer.macs * one * cycles * cells, 0.0, 0.0)
         return self.parts(layer, settings)
 
-    def mac_energy(self) -> float | None:
+    def mac_energy_pj(self) -> float | None:
         """Energy of one MAC of the point's bits in pJ, converters included."""
         figure = self.figure("mvm_energy", "mac_energy", "efficiency")
         if figure is None or self.point is None:
@@ -136,12 +136,12 @@ class Rates:
             return None
         return of_point.weight_rows * of_point.weights_across
 
-    def parts(self, layer: Placement, settings: Settings) -> Energy:
+    def parts(self, layer: Placement, settings: Settings) -> PartEnergies:
         """Energy of one product of a layer from the figures of columns, converters and adders."""
         column, adc, adder = map(self.value, ("column_energy", "adc_energy", "shift_add_energy"))
         same_adc = settings.adc_bits == self.own.adc_bits
         conversions = adc * layer.conversions if adc is not None and same_adc else None
-        return Energy(
+        return PartEnergies(
             None if column is None or self.changed(settings) else column * layer.column_sums,
             0.0 if layer.adc_bits is None else conversions,
             None if adder is None else adder * layer.column_sums,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.montecarlo import MonteCarlo
-from cimtool.costs.totals import Cost
+from cimtool.costs.totals import Cost, SamplingCost
 from cimtool.hardware.placement import Layout
 from cimtool.report.formats import (
     AREAS,
@@ -70,8 +68,8 @@ def layer_table(found: Estimate) -> Table:
             cost.macs,
             cost.drive_cycles,
             cost.conversions,
-            cost.latency.cell(TIMES),
-            cost.energy.cell(ENERGIES),
+            cost.latency_ns.cell(TIMES),
+            cost.energy_pj.cell(ENERGIES),
         )
         for one in found.placements
         for cost in [costs[one.layer]]
@@ -151,7 +149,7 @@ def query_facts(found: Estimate, query: Cost) -> Facts:
 def missing_sentences(query: Cost) -> Iterator[str]:
     """What the energy and the latency of a query leave out."""
     missing: dict[tuple[str, ...], list[str]] = {}
-    for name, quantity in (("energy", query.energy), ("latency", query.latency)):
+    for name, quantity in (("energy", query.energy_pj), ("latency", query.latency_ns)):
         missing.setdefault(quantity.missing, []).append(name)
     return (f"{' and '.join(of)}: without {', '.join(p)}" for p, of in missing.items() if p)
 
@@ -183,8 +181,8 @@ def total_table(found: Estimate) -> Table:
         "digital additions": lambda c: c.digital.additions,
         "digital shifts, limits": lambda c: c.digital.shifts + c.digital.limits,
         "cells written": lambda c: c.cells_written,
-        "latency": lambda c: c.latency.cell(TIMES),
-        "energy": lambda c: c.energy.cell(ENERGIES),
+        "latency": lambda c: c.latency_ns.cell(TIMES),
+        "energy": lambda c: c.energy_pj.cell(ENERGIES),
         "energy known for": lambda c: f"{coverage(c.coverage)} of operations",
         "this energy is": _standing,
     }
@@ -194,20 +192,20 @@ def total_table(found: Estimate) -> Table:
 
 
 def _standing(cost: Cost) -> str:
-    if cost.energy.value is None:
+    if cost.energy_pj.value is None:
         return NOT_GIVEN
-    return "a lower bound" if cost.energy.lower_bound else "the total"
+    return "a lower bound" if cost.energy_pj.lower_bound else "the total"
 
 
 def _missing_lines(found: Estimate) -> list[str]:
     lines = []
-    for quantity in ("latency", "energy"):
+    for quantity, name in (("latency_ns", "latency"), ("energy_pj", "energy")):
         missing = dict.fromkeys(
             part for cost in totals(found).values() for part in getattr(cost, quantity).missing
         )
         if missing:
             parts = ", ".join(missing)
-            lines.append(f"{quantity}: not given for {parts}; totals are a lower bound (>)")
+            lines.append(f"{name}: not given for {parts}; totals are a lower bound (>)")
     reasons: dict[str, list[str]] = {}
     for place in found.placements:
         why = found.rates.mismatch(place, found.settings.of_layer(place.layer))
@@ -216,7 +214,7 @@ def _missing_lines(found: Estimate) -> list[str]:
     return lines + [f"{', '.join(layers)}: {why}" for why, layers in reasons.items()]
 
 
-def montecarlo_table(query: Cost, text: Cost, sampled: MonteCarlo) -> Table:
+def montecarlo_table(query: Cost, text: Cost, sampled: SamplingCost) -> Table:
     """The score of one query, compiled and sampled."""
     score = query.macs - text.macs + query.digital.multiplications - text.digital.multiplications
     ratio = sampled.multiplications / score if score else float("inf")
@@ -270,32 +268,13 @@ def estimate_json(found: Estimate, name: str) -> dict[str, Any]:
         "operating_point": None if point is None else point.model_dump(exclude_none=True),
         "gallery": found.gallery,
         "layout": found.layout.to_json(),
-        "layers": [p.to_json() | {"cost": _cost(found.layers[p.layer])} for p in found.placements],
-        "text": _cost(found.text),
-        "video": _cost(found.video),
-        "query": None if found.query is None else _cost(found.query),
-        "area_mm2": asdict(found.area) | {"lower_bound": found.area.lower_bound},
-        "montecarlo": None
-        if sampled is None
-        else {
-            "samples": sampled.samples,
-            "multiplications": sampled.multiplications,
-            "random_normals": sampled.random_normals,
-            "sigmoids": sampled.sigmoids,
-        },
+        "layers": [
+            p.to_json() | {"cost": found.layers[p.layer].to_json()} for p in found.placements
+        ],
+        "text": found.text.to_json(),
+        "video": found.video.to_json(),
+        "query": None if found.query is None else found.query.to_json(),
+        "area_mm2": found.area.to_json(),
+        "montecarlo": None if sampled is None else vars(sampled),
         "assumptions": assumptions(found),
-    }
-
-
-def _cost(cost: Cost) -> dict[str, Any]:
-    quantities = {
-        f"{name}_{unit}": asdict(q) | {"lower_bound": q.lower_bound}
-        for name, unit, q in (("latency", "ns", cost.latency), ("energy", "pj", cost.energy))
-    }
-    counts = ("macs", "drive_cycles", "conversions", "shift_adds", "cells_written", "operations")
-    return {
-        **{name: getattr(cost, name) for name in counts},
-        "digital": asdict(cost.digital),
-        **quantities,
-        "coverage": cost.coverage,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from cimtool.costs.operations import Operations
 from cimtool.report.formats import NOT_GIVEN, Units, scaled
@@ -32,6 +33,10 @@ class Quantity:
         """The same in a table."""
         return Cell(self.text(units), math.nan if self.value is None else self.value)
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {**vars(self), "lower_bound": self.lower_bound}
+
     def __add__(self, other: Quantity) -> Quantity:
         known = [q.value for q in (self, other) if q.value is not None]
         missing = dict.fromkeys((*self.missing, *other.missing))
@@ -45,7 +50,7 @@ NOTHING = Quantity(None)
 class Cost:
     """The cost of one walk through a graph, or of several added up.
 
-    Latency in ns, energy in pJ; `known` of its `operations` (MACs and conversions in arrays, and
+    `known` of its `operations` (MACs and conversions in arrays, and
     all digital ones) have an energy. `cells_written` are of weights loaded on the way.
     """
 
@@ -55,8 +60,8 @@ class Cost:
     shift_adds: int = 0
     digital: Operations = field(default_factory=Operations)
     cells_written: int = 0
-    latency: Quantity = NOTHING
-    energy: Quantity = NOTHING
+    latency_ns: Quantity = NOTHING
+    energy_pj: Quantity = NOTHING
     known: int = 0
 
     @property
@@ -72,3 +77,42 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        counts = (
+            "macs",
+            "drive_cycles",
+            "conversions",
+            "shift_adds",
+            "cells_written",
+            "operations",
+        )
+        return {
+            **{name: getattr(self, name) for name in counts},
+            "digital": vars(self.digital),
+            "latency_ns": self.latency_ns.to_json(),
+            "energy_pj": self.energy_pj.to_json(),
+            "coverage": self.coverage,
+        }
+
+
+@dataclass(frozen=True)
+class SamplingCost:
+    """Operations of the Monte Carlo score of one query, with K = `samples` a side."""
+
+    samples: int
+    multiplications: int
+    random_normals: int
+    sigmoids: int
+
+
+def sampling_cost(samples: int, gallery: int, dimension: int) -> SamplingCost:
+    """The cost of sampling K times a side, for one query against M items of width d.
+
+    Each of the 1 + M items takes K d normal numbers, each scaled by a standard deviation; each pair
+    K^2 squared distances of d multiplications and K^2 sigmoids.
+    """
+    normals = (1 + gallery) * samples * dimension
+    distances = gallery * samples**2
+    return SamplingCost(samples, normals + distances * dimension, normals, distances)

@@ -14,7 +14,6 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
     CALIBRATION,
     QUERIES,
-    Build,
     Bundle,
     ModelCard,
     features_bytes,
@@ -72,22 +71,22 @@ class Compilation:
         folder = Path(output or self.folder)
         say("emitting ONNX")
         stages = {stage.name: stage.program for stage in self.stages}
-        onnx = onnx_files(self.stages[-1].program, stages["folded"])
+        files = onnx_files(self.stages[-1].program, stages["folded"])
         say(f"writing {folder}")
-        files = {CALIBRATION: save(dict(self.calibration))}
+        files[CALIBRATION] = save(dict(self.calibration))
         if self.queries:
             files[QUERIES] = features_bytes(self.queries)
-        build = Build(
-            ModelCard.of(self.model),
+        card = ModelCard.of(self.model)
+        return write_bundle(
+            folder,
+            card,
             self.target,
             self.settings,
             self.stages,
             self.inputs,
-            onnx,
             self.notes,
             files,
         )
-        return write_bundle(folder, build)
 
 
 def compile_model(

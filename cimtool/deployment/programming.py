@@ -20,15 +20,14 @@ from cimtool.bundle.bundle import (
     ONNX_FILES,
     REPORTED,
     SHORTLIST,
-    Build,
     Bundle,
     Gallery,
     check_place,
     features_bytes,
     write_bundle,
 )
-from cimtool.bundle.gallery import features_sha256
-from cimtool.bundle.scores import nearest_items
+from cimtool.bundle.matcher import features_sha256
+from cimtool.bundle.simulate import nearest_items
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
@@ -123,7 +122,8 @@ def program_bundle(
     fitted = fit_gallery(tiled, queries, matches)
     _check_onnx_size(fitted)
     use = memory_use(fitted, bundle.settings, bundle.target)
-    program = _program(bundle.program, fitted, length)
+    score = {"score": fitted} if length is None else {"shortlist": fitted}
+    program = replace(bundle.program, **score)
     check(program, IN_MEMORY, Level.CROSSBAR)
     say("measuring accuracy")
     accuracy = _accuracy(before, Simulator(program), queries, video, length)
@@ -136,9 +136,8 @@ def program_bundle(
         features_sha256(video),
     )
     say(f"writing {folder}")
-    return ProgrammedBundle(
-        write_bundle(folder, _build(bundle, program, gallery, video)), gallery, use, accuracy
-    )
+    made = _write(folder, bundle, program, gallery, video)
+    return ProgrammedBundle(made, gallery, use, accuracy)
 
 
 def check_programmable(bundle: Bundle) -> None:
@@ -177,36 +176,32 @@ def _shortlist(bundle: Bundle, items: int, asked: int | None) -> int | None:
     return length
 
 
-def _program(compiled: Program, graph: Graph, shortlist: int | None) -> Program:
-    if shortlist is None:
-        return replace(compiled, score=graph)
-    return replace(compiled, shortlist=graph)
-
-
-def _build(bundle: Bundle, program: Program, gallery: Gallery, video: Features) -> Build:
+def _write(
+    folder: Path, bundle: Bundle, program: Program, gallery: Gallery, video: Features
+) -> Bundle:
+    """Write the bundle anew: its program with the gallery, the rest as it was."""
     from cimtool.emit.onnx import file_bytes, onnx_model
 
-    stages = bundle.stages
-    onnx = {name: (bundle.folder / name).read_bytes() for name in ONNX_FILES}
-    files = {CALIBRATION: (bundle.folder / CALIBRATION).read_bytes()}
+    stages = (*bundle.stages[:-1], Stage(REPORTED[-1], program))
+    kept = (*ONNX_FILES, CALIBRATION)
+    files = {name: (bundle.folder / name).read_bytes() for name in kept}
     if program.shortlist is None:
-        stages = (*stages, Stage(IN_MEMORY, program))
-        onnx["score.onnx"] = file_bytes(onnx_model(program.score))
+        stages = (*bundle.stages, Stage(IN_MEMORY, program))
+        files["score.onnx"] = file_bytes(onnx_model(program.score))
     else:
-        stages = (*stages[:-1], Stage(REPORTED[-1], program))
-        onnx[SHORTLIST] = file_bytes(onnx_model(program.shortlist))
+        files[SHORTLIST] = file_bytes(onnx_model(program.shortlist))
         files[GALLERY] = features_bytes(video)
     inputs = [(one["file"], one["sha256"]) for one in bundle.manifest["inputs"]]
-    return Build(
-        model=bundle.model,
-        target=bundle.target,
-        settings=bundle.settings,
-        stages=stages,
-        inputs=(*inputs, (gallery.file, gallery.sha256)),
-        onnx=onnx,
-        notes=tuple(bundle.manifest["notes"]),
-        files=files,
-        gallery=gallery,
+    return write_bundle(
+        folder,
+        bundle.model,
+        bundle.target,
+        bundle.settings,
+        stages,
+        [*inputs, (gallery.file, gallery.sha256)],
+        bundle.manifest["notes"],
+        files,
+        gallery,
     )
 
 
@@ -228,18 +223,13 @@ def _bytes_a_value(op: CrossbarMvm) -> int:
 
     They are those of the value itself where its product is exact, else those of each digit.
     """
+    from cimtool.emit.integers import byte_cuts
+
     crossbar = op.crossbar
     if op.exact:
-        return _byte_planes(int(op.weight.min()), int(op.weight.max()))
+        return len(byte_cuts(int(op.weight.min()), int(op.weight.max())))
     top = min(crossbar.cell_maximum, (1 << crossbar.weights.bits - 1) - 1)
-    return crossbar.slices * _byte_planes(-top if crossbar.by_difference else 0, top)
-
-
-def _byte_planes(lo: int, hi: int) -> int:
-    count = 1
-    while not (lo >= -128 and hi <= 127) and not (lo >= 0 and hi <= 255):
-        lo, hi, count = lo >> 8, hi >> 8, count + 1
-    return count
+    return crossbar.slices * len(byte_cuts(-top if crossbar.by_difference else 0, top))
 
 
 def _accuracy(

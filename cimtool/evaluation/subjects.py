@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.progress import Say
-from cimtool.bundle.gallery import check_gallery
-from cimtool.bundle.matcher import open_bundle
+from cimtool.bundle.matcher import check_gallery, open_bundle
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Builder, Program
 from cimtool.loading.calibration_rows import require_unseen

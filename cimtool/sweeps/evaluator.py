@@ -15,7 +15,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.trials import MEDIAN, WORST
+from cimtool.bundle.dies import MEDIAN, WORST
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.deployment.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.hardware.configuration import Configuration
@@ -250,9 +250,9 @@ def cost_of(found: Estimate) -> dict[str, Any]:
         "chips": plan.chips,
         "loads": plan.loads,
         "conversions": query.conversions,
-        "energy_pj": query.energy.value,
-        "energy_missing": "; ".join(query.energy.missing),
+        "energy_pj": query.energy_pj.value,
+        "energy_missing": "; ".join(query.energy_pj.missing),
         "energy_coverage": query.coverage,
-        "latency_ns": query.latency.value,
-        "latency_missing": "; ".join(query.latency.missing),
+        "latency_ns": query.latency_ns.value,
+        "latency_missing": "; ".join(query.latency_ns.missing),
     }

@@ -106,7 +106,7 @@ class LayerCosts:
             places.append(placed(layer, tiled, own))
         plan, rates = layout(places, target), rates_at(target, None)
         energies = [
-            layer_cost(place, rates, settings.of_layer(place.layer), plan).energy.value
+            layer_cost(place, rates, settings.of_layer(place.layer), plan).energy_pj.value
             for place in places
         ]
         return {

@@ -11,8 +11,7 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.base.progress import Say
 from cimtool.bundle.bundle import Bundle
-from cimtool.bundle.dies import dies
-from cimtool.bundle.trials import MEDIAN, WORST, dies_text, readout_sentence
+from cimtool.bundle.dies import MEDIAN, WORST, dies, dies_text, readout_sentence
 from cimtool.hardware.noise.times import time_text
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings

@@ -93,8 +93,8 @@ def _answers(report: Report) -> list[str]:
         f"Fit: {fit_sentence(report.estimate.layout)}",
         *_next(report),
         f"Converters: {clipping_sentence(report)}",
-        f"A query against {report.estimate.gallery:,} items: {query.energy.text(ENERGIES)}, "
-        f"{query.latency.text(TIMES)}, energy known for {query.coverage:.0%} of its operations",
+        f"A query against {report.estimate.gallery:,} items: {query.energy_pj.text(ENERGIES)}, "
+        f"{query.latency_ns.text(TIMES)}, energy known for {query.coverage:.0%} of its operations",
         *(f"Not modelled: {text}" for text in unmodelled(report)),
         *other_notes(report),
     ]

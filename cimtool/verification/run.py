@@ -10,8 +10,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions, conditions_of
-from cimtool.bundle.estimate import estimate_bundle
-from cimtool.bundle.gallery import check_gallery
+from cimtool.bundle.matcher import check_gallery
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.simulation.die_program import Conditions
@@ -101,7 +100,7 @@ def measure(
         check(bits, runs.table, limits),
         Saturation(runs.domains, stored_values(lowered, runs.simulator, data)),
         causes,
-        estimate_bundle(bundle, references.samples, len(data.video)),
+        bundle.estimate(references.samples, len(data.video)),
         notes_of(bundle, data, runs, faults),
     )
 

@@ -15,11 +15,11 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.bundle.serial import (
     ConstantTable,
+    as_computed,
     narrowed,
     program_text,
     read_program,
     type_text,
-    widened,
 )
 from cimtool.ir.program import Program
 from cimtool.ir.types import integer, real
@@ -87,7 +87,7 @@ finite = st.floats(allow_nan=False, allow_infinity=True)
 def test_narrowing_loses_nothing(array: Array) -> None:
     packed = narrowed(array)
     assert packed.nbytes <= array.nbytes
-    again = widened(packed)
+    again = as_computed(packed)
     assert again.dtype == array.dtype
     np.testing.assert_array_equal(again, array)
 

@@ -44,11 +44,11 @@ def test_hermes_both_projectors(full_size: FullSize) -> None:
     # 4, 8, 8 and 8 row groups, one conversion of each column of each.
     assert found.text.conversions == 2048 * 4 + 2048 * 8 + 2 * 1024 * 8
     assert found.text.drive_cycles == 4
-    assert found.text.latency.value == pytest.approx(4 * 133)
-    assert found.text.energy.value == pytest.approx(1000 * 13.4 * MACS / 65536)
+    assert found.text.latency_ns.value == pytest.approx(4 * 133)
+    assert found.text.energy_pj.value == pytest.approx(1000 * 13.4 * MACS / 65536)
     four = estimated(full_size, load_target("hermes-pcm-14nm"), "four-phase")
-    assert four.text.latency.value == pytest.approx(4 * 521)
-    assert four.text.energy.value == pytest.approx(1000 * 52.9 * MACS / 65536)
+    assert four.text.latency_ns.value == pytest.approx(4 * 521)
+    assert four.text.energy_pj.value == pytest.approx(1000 * 52.9 * MACS / 65536)
 
 
 def test_neurram_fills_thirteen_chips_and_a_third(full_size: FullSize) -> None:
@@ -63,21 +63,21 @@ def test_isscc23_is_loaded_2560_times(full_size: FullSize) -> None:
     assert found.layout.rounds == {"text": 1280, "video": 1280}
     # 20,480 banks of 8 in turn, 4 cycles each at 182 MHz, both projectors alike.
     assert found.text.drive_cycles == 1280 * 4
-    assert found.text.latency.value == pytest.approx(1280 * 4 * 1000 / 182)
+    assert found.text.latency_ns.value == pytest.approx(1280 * 4 * 1000 / 182)
     assert found.text.cells_written == MACS * 8
-    assert LOADING in found.text.latency.missing
-    assert LOADING in found.text.energy.missing
+    assert LOADING in found.text.latency_ns.missing
+    assert LOADING in found.text.energy_pj.missing
 
 
 def test_loading_is_in_every_total_where_it_has_figures(full_size: FullSize) -> None:
     plain = load_target("dcim-28nm-isscc23")
     told = with_figures(plain, write_energy=(0.5, "pJ"), write_latency=(2.0, "ns"))
     before, after = estimated(full_size, plain).text, estimated(full_size, told).text
-    assert before.energy.value is not None
-    assert before.latency.value is not None
-    assert after.energy.value == pytest.approx(before.energy.value + 0.5 * MACS * 8)
-    assert after.latency.value == pytest.approx(before.latency.value + 2.0 * 128 * 1280)
-    assert LOADING not in (*after.energy.missing, *after.latency.missing)
+    assert before.energy_pj.value is not None
+    assert before.latency_ns.value is not None
+    assert after.energy_pj.value == pytest.approx(before.energy_pj.value + 0.5 * MACS * 8)
+    assert after.latency_ns.value == pytest.approx(before.latency_ns.value + 2.0 * 128 * 1280)
+    assert LOADING not in (*after.energy_pj.missing, *after.latency_ns.missing)
     assert after.coverage > before.coverage
 
 
@@ -104,11 +104,11 @@ def test_isaac_knows_conversions_and_shift_and_adds_alone(full_size: FullSize) -
     text = found.text
     # A column sum for every weight: 4 slices in 128 rows, 8 cycles of its inputs.
     assert text.conversions == text.shift_adds == MACS * 4 * 8 // 128
-    assert text.energy.value == pytest.approx(text.conversions * (1.667 + 0.021))
+    assert text.energy_pj.value == pytest.approx(text.conversions * (1.667 + 0.021))
     assert text.known == text.conversions + text.shift_adds
     assert text.coverage == text.known / (MACS + text.known + text.digital.total)
-    assert text.energy.missing == ("MACs in arrays", DIGITAL)
-    assert text.latency.value == pytest.approx(4 * 8 * 100)
+    assert text.energy_pj.missing == ("MACs in arrays", DIGITAL)
+    assert text.latency_ns.value == pytest.approx(4 * 8 * 100)
     assert found.layout.chips is None
     assert found.area.value == pytest.approx(found.layout.arrays * 1200 / 1e6)
     assert found.area.lower_bound
@@ -116,8 +116,8 @@ def test_isaac_knows_conversions_and_shift_and_adds_alone(full_size: FullSize) -
 
 def test_nothing_is_made_up_where_nothing_is_given(full_size: FullSize) -> None:
     text = estimated(full_size, load_target("ideal")).text
-    assert (text.energy.value, text.latency.value, text.coverage) == (None, None, 0.0)
-    assert text.energy.lower_bound
+    assert (text.energy_pj.value, text.latency_ns.value, text.coverage) == (None, None, 0.0)
+    assert text.energy_pj.lower_bound
 
 
 def test_figures_of_another_array_or_precision_are_not_used(full_size: FullSize) -> None:
@@ -131,35 +131,35 @@ def test_figures_of_another_array_or_precision_are_not_used(full_size: FullSize)
     ):
         settings = resolve(target, None, flags)
         found = estimate(program, settings, target, samples=10, dimension=1024)
-        assert (found.text.energy.value is not None) is known, flags
+        assert (found.text.energy_pj.value is not None) is known, flags
         place = found.placements[0]
         assert (found.rates.mismatch(place, settings) is None) is known, flags
 
 
 def test_neurram_needs_the_bits_of_its_operating_point(full_size: FullSize) -> None:
     target = load_target("neurram-rram-130nm")
-    assert estimated(full_size, target, "in4/out6").text.energy.value is None
+    assert estimated(full_size, target, "in4/out6").text.energy_pj.value is None
     flags = {"input_bits": 4, "activation_bits": 4, "adc_bits": 6}
     own = target.model_copy(update={"input": target.input.model_copy(update={"bits": 4})})
     found = estimate(
         full_size(own), resolve(target, None, flags), target,
         samples=10, dimension=1024, operating_point="in4/out6",
     )  # fmt: skip
-    assert found.text.energy.value == pytest.approx(2 * MACS / 15.95)
+    assert found.text.energy_pj.value == pytest.approx(2 * MACS / 15.95)
 
 
 def test_a_bit_serial_point_is_taken_as_often_as_a_layer_has_bits(full_size: FullSize) -> None:
     found = estimated(full_size, load_target("charge-65nm-princeton"), "0.85 V")
-    assert found.text.energy.value == pytest.approx(64 * 2 * MACS / 400)
+    assert found.text.energy_pj.value == pytest.approx(64 * 2 * MACS / 400)
     # 64, 64, 32 and 32 tiles of 32 columns on the one array, 8 one-bit products each.
-    assert found.text.latency.value == pytest.approx(192 * 8 * 1350)
+    assert found.text.latency_ns.value == pytest.approx(192 * 8 * 1350)
 
 
 def test_rows_that_are_read_in_turn_take_their_time(full_size: FullSize) -> None:
     plain = load_target("isaac-rram-128")
     array = plain.array.model_copy(update={"rows_active": 32})
     found = estimated(full_size, plain.model_copy(update={"array": array}))
-    assert found.text.latency.value == pytest.approx(4 * 4 * 8 * 100)
+    assert found.text.latency_ns.value == pytest.approx(4 * 4 * 8 * 100)
     assert found.text.drive_cycles == 4 * 4 * 8
 
 

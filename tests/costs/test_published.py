@@ -34,7 +34,7 @@ def test_shipped_targets_agree_with_themselves(name: str) -> None:
 
 def test_throughput_is_recomputed_wherever_it_is_published() -> None:
     compared = [one for name in target_names() for one in compare_published(load_target(name))]
-    throughputs = [one for one in compared if one.quantity == "throughput"]
+    throughputs = [one for one in compared if one.figure.quantity == "throughput"]
     assert len(throughputs) == 10
     assert all(one.computed is not None for one in throughputs)
 
@@ -43,7 +43,7 @@ def test_throughput_is_recomputed_wherever_it_is_published() -> None:
 def test_a_fully_used_array_costs_what_was_published(name: str, point: str) -> None:
     rates = rates_at(load_target(name), point)
     macs, cost = full(rates)
-    latency, energy = cost.latency.value, cost.energy.value
+    latency, energy = cost.latency_ns.value, cost.energy_pj.value
     found: dict[str, float] = {}
     if energy is not None:
         found["efficiency"] = 2 * macs / energy
@@ -66,7 +66,7 @@ def test_a_fully_used_array_costs_what_was_published(name: str, point: str) -> N
 def test_parts_of_the_charge_array_add_up_to_its_whole() -> None:
     rates = rates_at(load_target("charge-65nm-princeton"), "0.85 V")
     place, settings = full_array(rates)
-    parts, whole = rates.parts(place, settings), rates.energy(place, settings)
+    parts, whole = rates.parts(place, settings), rates.energies(place, settings)
     assert parts.macs is not None
     assert parts.conversions is not None
     assert parts.macs + parts.conversions == pytest.approx(whole.macs, rel=0.02)
@@ -77,7 +77,7 @@ def test_isaac_reads_a_full_array_at_the_pace_of_its_converter() -> None:
     point = load_target("dcim-28nm-isscc22").operating_points[0]
     rates = Rates(target, point)
     _, cost = full(rates)
-    assert cost.latency.value == pytest.approx(8 * 100)
+    assert cost.latency_ns.value == pytest.approx(8 * 100)
     slower = target.model_copy(
         update={
             "figures": tuple(
@@ -86,7 +86,7 @@ def test_isaac_reads_a_full_array_at_the_pace_of_its_converter() -> None:
             )
         }
     )
-    assert full(Rates(slower, point))[1].latency.value == pytest.approx(8 * 200)
+    assert full(Rates(slower, point))[1].latency_ns.value == pytest.approx(8 * 200)
 
 
 def changed(folder: Path, name: str, old: str, new: str) -> tuple[Target, str]:

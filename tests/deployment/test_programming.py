@@ -14,7 +14,7 @@ import cimtool
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import IN_MEMORY, QUERIES, read_bundle
-from cimtool.bundle.scores import hybrid_scores
+from cimtool.bundle.simulate import hybrid_scores
 from cimtool.deployment import programming as programmed
 from cimtool.emit.export import export_bundle
 from cimtool.emit.runtime import Session

@@ -66,7 +66,7 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
     )
     assert swept.outcomes[1].cost["arrays"] == plan.layout.arrays
     assert plan.query is not None
-    assert swept.outcomes[1].cost["energy_pj"] == plan.query.energy.value
+    assert swept.outcomes[1].cost["energy_pj"] == plan.query.energy_pj.value
 
 
 def test_a_score_in_the_memory_holds_the_evaluation_videos(
