@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from cimtool.cli.output import Output, converters_text
 from cimtool.costs.render import layout_lines
 from cimtool.hardware.placement import Layout, Placement, layout, placements
 from cimtool.report.formats import whole
-from cimtool.report.table import Column, Table, make_table
+from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
 
 
@@ -87,7 +87,7 @@ def _text(
         f"{model.name} (layout {model.layout}, head {model.head.name}) on {compiled.target.name}",
         "",
     ]
-    lines += [table_text(layer_table(layers)), "", f"arrays {size}: {layout_lines(plan)[0]}"]
+    lines += [table_text(tiling_table(layers)), "", f"arrays {size}: {layout_lines(plan)[0]}"]
     lines += [*layout_lines(plan)[1:], ""]
     lines += [f"* {note}" for note in compiled.notes]
     if bundle is None:
@@ -99,33 +99,18 @@ def _text(
     return "\n".join([*lines, f"next: cimtool verify {folder} --data NPZ"])
 
 
-def layer_table(layers: Sequence[Placement]) -> Table:
+def tiling_table(layers: Sequence[Placement]) -> Table:
     """Each layer: its matrix, how it is cut, and what its converters do."""
-    columns = (
-        Column("layer"),
-        Column("rows x cols", str),
-        Column("weights"),
-        Column("inputs"),
-        Column("groups", whole),
-        Column("slices", whole),
-        Column("cycles", whole),
-        Column("arrays", whole),
-        Column("used", "{:.1%}".format),
-        Column("converters"),
+    columns: tuple[tuple[Column, Callable[[Placement], Content]], ...] = (
+        (Column("layer"), lambda p: p.layer),
+        (Column("rows x cols", str), lambda p: f"{p.rows} x {p.columns}"),
+        (Column("weights"), lambda p: f"{p.weight_bits} {p.encoding}"),
+        (Column("inputs"), lambda p: f"{p.input_bits} {p.input_encoding}"),
+        (Column("groups", whole), lambda p: p.row_groups),
+        (Column("slices", whole), lambda p: p.slices),
+        (Column("cycles", whole), lambda p: p.cycles),
+        (Column("arrays", whole), lambda p: p.arrays),
+        (Column("used", "{:.1%}".format), lambda p: p.utilisation),
+        (Column("converters"), lambda p: converters_text(p.adc_bits, p.steps)),
     )
-    rows = [
-        (
-            one.layer,
-            f"{one.rows} x {one.columns}",
-            f"{one.weight_bits} {one.encoding}",
-            f"{one.input_bits} {one.input_encoding}",
-            one.row_groups,
-            one.slices,
-            one.cycles,
-            one.arrays,
-            one.utilisation,
-            converters_text(one.adc_bits, one.steps),
-        )
-        for one in layers
-    ]
-    return make_table("Layers", columns, rows)
+    return item_table("Layers", layers, columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -14,7 +15,7 @@ from cimtool.cli.output import Output, converters_text
 from cimtool.costs.memory_use import MemoryUse, StoredMatrix
 from cimtool.deployment.programming import Accuracy, ProgrammedBundle
 from cimtool.report.formats import counted, whole
-from cimtool.report.table import Column, Table, make_table
+from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
 
 
@@ -71,28 +72,22 @@ def _text(found: ProgrammedBundle) -> str:
 
 def stored_table(matrices: tuple[StoredMatrix, ...]) -> Table:
     """Each stored matrix: its products, its cells, and one conversion scheme a drive."""
-    columns = (
-        Column("products"),
-        Column("rows x items", str),
-        Column("values"),
-        Column("cells", whole),
-        Column("arrays", whole),
-        Column("query bits in cycles"),
-        Column("converters"),
-    )
-    rows = [
+    columns: tuple[tuple[Column, Callable[[StoredMatrix], Content]], ...] = (
+        (Column("products"), lambda m: ", ".join(drive.product for drive in m.drives)),
+        (Column("rows x items", str), lambda m: f"{m.rows} x {m.items}"),
+        (Column("values"), lambda m: f"{m.weight_bits} {m.encoding}"),
+        (Column("cells", whole), lambda m: m.cells_per_value),
+        (Column("arrays", whole), lambda m: m.arrays),
         (
-            ", ".join(drive.product for drive in one.drives),
-            f"{one.rows} x {one.items}",
-            f"{one.weight_bits} {one.encoding}",
-            one.cells_per_value,
-            one.arrays,
-            ", ".join(f"{drive.input_bits} in {drive.cycles}" for drive in one.drives),
-            "; ".join(converters_text(drive.adc_bits, drive.steps) for drive in one.drives),
-        )
-        for one in matrices
-    ]
-    return make_table("Stored matrices", columns, rows)
+            Column("query bits in cycles"),
+            lambda m: ", ".join(f"{drive.input_bits} in {drive.cycles}" for drive in m.drives),
+        ),
+        (
+            Column("converters"),
+            lambda m: "; ".join(converters_text(d.adc_bits, d.steps) for d in m.drives),
+        ),
+    )
+    return item_table("Stored matrices", matrices, columns)
 
 
 def use_lines(use: MemoryUse) -> list[str]:

@@ -15,7 +15,7 @@ from cimtool.ir.program import Graph
 
 
 @dataclass(frozen=True)
-class Drive:
+class DrivenProduct:
     """One product: the query that drives a stored matrix, and how its column sums are converted.
 
     `steps` are the converters' step exponents a slice, None where lossless.
@@ -45,7 +45,7 @@ class StoredMatrix:
     cells_per_value: int
     row_tiles: int
     across: int | None
-    drives: tuple[Drive, ...]
+    drives: tuple[DrivenProduct, ...]
 
     @property
     def arrays(self) -> int:
@@ -104,19 +104,14 @@ class MemoryUse:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
-        derived = {
-            "arrays": self.arrays,
-            "cells": self.cells,
-            "writes": self.writes,
-            "programmings": self.programmings,
-        }
-        return asdict(self) | derived
+        derived = ("arrays", "cells", "writes", "programmings")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
 
 
 def memory_use(graph: Graph, settings: Settings, target: Target) -> MemoryUse:
     """Count what a programmed graph's stored items take of a target."""
     matrices = _matrices(graph, settings)
-    items = matrices[0].items
+    figures = {figure.quantity: figure.value for figure in reversed(target.figures)}
     on_chip = target.hierarchy.arrays
     per_chip = None if on_chip is None else on_chip * target.array.weight_sets
     arrays = sum(matrix.arrays for matrix in matrices)
@@ -125,45 +120,37 @@ def memory_use(graph: Graph, settings: Settings, target: Target) -> MemoryUse:
     if per_chip and settings.weight_rows and settings.weights_across:
         weights = per_chip * settings.weight_rows * settings.weights_across
     return MemoryUse(
-        items=items,
+        items=matrices[0].items,
         matrices=matrices,
         arrays_per_chip=per_chip,
         chips=None if per_chip is None else -(-arrays // per_chip),
         items_per_chip=None if per_chip is None else most_items(matrices, per_chip),
         items_at_one_weight=None if weights is None else weights // values,
-        pulses=_figure(target, "write_pulses"),
-        endurance=_figure(target, "endurance"),
+        pulses=figures.get("write_pulses"),
+        endurance=figures.get("endurance"),
     )
 
 
 def _matrices(graph: Graph, settings: Settings) -> tuple[StoredMatrix, ...]:
-    """Each matrix once, in the order of its first product: several drives share its cells."""
+    """Each matrix once, in the order of its first product: several products share its cells."""
     stored = stored_cells(graph)
-    ops: dict[str, CrossbarMvm] = {}
-    drives: dict[str, list[Drive]] = {}
+    products: dict[str, list[tuple[str, CrossbarMvm]]] = {}
     for node in graph.nodes:
         if isinstance(node.op, CrossbarMvm):
-            owner = stored[graph.layer(node)]
-            ops.setdefault(owner, node.op)
-            drives.setdefault(owner, []).append(_drive(node.name, node.op))
-    return tuple(_matrix(op, drives[name], settings.of_layer(name)) for name, op in ops.items())
+            products.setdefault(stored[graph.layer(node)], []).append((node.name, node.op))
+    return tuple(_matrix(found, settings.of_layer(name)) for name, found in products.items())
 
 
-def _drive(product: str, op: CrossbarMvm) -> Drive:
-    crossbar = op.crossbar
-    return Drive(
-        product,
-        crossbar.inputs.bits,
-        crossbar.inputs.name,
-        len(crossbar.cycles),
-        crossbar.converter.bits,
-        op.steps,
-    )
-
-
-def _matrix(op: CrossbarMvm, drives: Sequence[Drive], settings: Settings) -> StoredMatrix:
-    rows, items = op.weight.shape
-    own = settings.with_weights(op.crossbar.weights.bits)
+def _matrix(products: Sequence[tuple[str, CrossbarMvm]], settings: Settings) -> StoredMatrix:
+    """The matrix of one or more named products."""
+    _, first = products[0]
+    rows, items = first.weight.shape
+    own = settings.with_weights(first.crossbar.weights.bits)
+    drives = []
+    for name, op in products:
+        inputs, cycles = op.crossbar.inputs, len(op.crossbar.cycles)
+        adc_bits = op.crossbar.converter.bits
+        drives.append(DrivenProduct(name, inputs.bits, inputs.name, cycles, adc_bits, op.steps))
     return StoredMatrix(
         rows=rows,
         items=items,
@@ -189,10 +176,6 @@ def most_items(matrices: Sequence[StoredMatrix], arrays: int) -> int | None:
         else:
             high = middle - 1
     return low
-
-
-def _figure(target: Target, quantity: str) -> float | None:
-    return next((f.value for f in target.figures if f.quantity == quantity), None)
 
 
 def check_chips(use: MemoryUse, target: Target, chips: int) -> None:

@@ -27,33 +27,37 @@ class Compared:
     `computed` is None, with the reason in `why`, where they do not suffice.
     """
 
-    figure: Figure
+    point: str
+    quantity: str
+    unit: str
+    published: float
     computed: float | None
     why: str
 
     @property
     def agrees(self) -> bool:
         """Whether both are the same within 2%, or nothing could be computed."""
-        return self.computed is None or abs(self.computed / self.figure.value - 1) <= AGREE
+        return self.computed is None or abs(self.computed / self.published - 1) <= AGREE
 
     def sentence(self) -> str:
         """The comparison for a reader."""
-        figure = self.figure
-        published = f"{figure.quantity} {figure.text()} at {figure.at}"
+        published = f"{self.quantity} {self.published:g} {self.unit} at {self.point}"
         if self.computed is None:
             return f"{published}: not recomputed, {self.why}"
-        difference = self.computed / figure.value - 1
+        difference = self.computed / self.published - 1
         return f"{published}: {self.computed:.4g} from {self.why} ({difference:+.1%})"
 
 
 def compare_published(target: Target) -> tuple[Compared, ...]:
     """Recompute throughput, efficiency and density of every operating point of a target."""
-    return tuple(
-        Compared(figure, *RECOMPUTED[figure.quantity](rates_at(target, point.name), figure))
-        for point in target.operating_points
-        for figure in target.figures
-        if figure.at == point.name and figure.quantity in RECOMPUTED
-    )
+    found = []
+    for point in target.operating_points:
+        for figure in target.figures:
+            if figure.at == point.name and figure.quantity in RECOMPUTED:
+                computed = RECOMPUTED[figure.quantity](rates_at(target, point.name), figure)
+                published = point.name, figure.quantity, figure.unit, figure.value
+                found.append(Compared(*published, *computed))
+    return tuple(found)
 
 
 def check_published(target: Target, where: str) -> tuple[Compared, ...]:
@@ -61,10 +65,9 @@ def check_published(target: Target, where: str) -> tuple[Compared, ...]:
     compared = compare_published(target)
     for one in compared:
         if not one.agrees:
-            figure = one.figure
             raise CimError(
-                f"{where}: {figure.quantity} = {figure.text()} at operating point "
-                f'"{figure.at}": recomputed from {one.why} it is {one.computed:.4g} {figure.unit}, '
+                f"{where}: {one.quantity} = {one.published:g} {one.unit} at operating point "
+                f'"{one.point}": recomputed from {one.why} it is {one.computed:.4g} {one.unit}, '
                 f"expected within {AGREE:.0%}"
             )
     return compared

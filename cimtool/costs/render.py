@@ -7,17 +7,9 @@ from typing import Any
 
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.totals import Cost, SamplingCost
-from cimtool.hardware.placement import Layout
-from cimtool.report.formats import (
-    AREAS,
-    ENERGIES,
-    NOT_GIVEN,
-    TIMES,
-    counted,
-    coverage,
-    whole,
-)
-from cimtool.report.table import Cell, Column, Content, Table, make_table
+from cimtool.hardware.placement import Layout, Placement
+from cimtool.report.formats import AREAS, ENERGIES, NOT_GIVEN, TIMES, counted, coverage, whole
+from cimtool.report.table import Cell, Column, Content, Table, item_table, make_table
 from cimtool.report.terminal import table_text
 
 Facts = Iterator[tuple[str, str]]
@@ -26,9 +18,11 @@ Facts = Iterator[tuple[str, str]]
 
 def estimate_text(found: Estimate, name: str) -> str:
     """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
+    point = found.rates.point
+    at = "no operating point" if point is None else f'at "{point.name}" ({point.conditions()})'
     blocks = [
-        _heading(found, name),
-        table_text(layer_table(found)),
+        f"{name} on {found.target.name}, {at}",
+        table_text(layer_cost_table(found)),
         "\n".join([*layout_lines(found.layout), _area_line(found)]),
         table_text(total_table(found)),
         "\n".join(_missing_lines(found)),
@@ -39,42 +33,25 @@ def estimate_text(found: Estimate, name: str) -> str:
     return "\n\n".join(blocks)
 
 
-def _heading(found: Estimate, name: str) -> str:
-    point = found.rates.point
-    at = "no operating point" if point is None else f'at "{point.name}" ({point.conditions()})'
-    return f"{name} on {found.target.name}, {at}"
+def layer_cost_table(found: Estimate) -> Table:
+    """Each layer: its size, its arrays, and the cost of one product."""
 
+    def cost(place: Placement) -> Cost:
+        return found.layers[place.layer]
 
-def layer_table(found: Estimate) -> Table:
-    """Each layer: its size, its arrays, and what one product costs."""
-    columns = (
-        Column("layer"),
-        Column("rows x cols", whole),
-        Column("arrays", whole),
-        Column("used", "{:.1%}".format),
-        Column("MACs", whole),
-        Column("cycles", whole),
-        Column("conversions", whole),
-        Column("latency", whole),
-        Column("energy", whole, "> marks a lower bound: some of its parts have no figure"),
+    help_ = "> marks a lower bound: some of its parts have no figure"
+    columns: tuple[tuple[Column, Callable[[Placement], Content]], ...] = (
+        (Column("layer"), lambda p: p.layer),
+        (Column("rows x cols", whole), lambda p: Cell(f"{p.rows} x {p.columns}", p.macs)),
+        (Column("arrays", whole), lambda p: p.arrays if p.shares is None else Cell("shared", 0)),
+        (Column("used", "{:.1%}".format), lambda p: p.utilisation),
+        (Column("MACs", whole), lambda p: p.macs),
+        (Column("cycles", whole), lambda p: cost(p).drive_cycles),
+        (Column("conversions", whole), lambda p: p.conversions),
+        (Column("latency", whole), lambda p: cost(p).latency_ns.cell(TIMES)),
+        (Column("energy", whole, help_), lambda p: cost(p).energy_pj.cell(ENERGIES)),
     )
-    costs = found.layers
-    rows = [
-        (
-            one.layer,
-            Cell(f"{one.rows} x {one.columns}", one.macs),
-            one.arrays if one.shares is None else Cell("shared", 0),
-            one.utilisation,
-            cost.macs,
-            cost.drive_cycles,
-            cost.conversions,
-            cost.latency_ns.cell(TIMES),
-            cost.energy_pj.cell(ENERGIES),
-        )
-        for one in found.placements
-        for cost in [costs[one.layer]]
-    ]
-    return make_table("One product of each layer", columns, rows)
+    return item_table("One product of each layer", found.placements, columns)
 
 
 def layout_lines(plan: Layout) -> list[str]:

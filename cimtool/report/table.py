@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cimtool.report.formats import NOTHING
 
@@ -41,6 +42,8 @@ class Cell:
 
 Content = str | float | Cell | None
 """A text, a number for its column's `form`, a cell ready made, or nothing."""
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -121,3 +124,11 @@ def make_table(
         cells[0] = Cell(cells[0].text, index)
         made.append(Row(tuple(cells), styles[index] if styles else ""))
     return Table(title, tuple(columns), tuple(made), tuple(footnotes), sortable)
+
+
+def item_table(
+    title: str, items: Sequence[Item], columns: Iterable[tuple[Column, Callable[[Item], Content]]]
+) -> Table:
+    """Make a table of a row an item: each column with what it holds of one."""
+    headings, contents = zip(*columns, strict=True)
+    return make_table(title, headings, [[content(item) for content in contents] for item in items])

@@ -37,6 +37,6 @@ def test_whether_it_fits(plan: dict[str, Any], sentence: str, fact: str) -> None
 def test_lower_bounds_are_marked_and_said_once() -> None:
     energy, latency = Quantity(2500.0, ("x",)), Quantity(None, ("x",))
     assert (energy.text(ENERGIES), latency.text(TIMES)) == ("> 2.5 nJ", "not given")
-    found = missing_sentences(Cost(energy=energy, latency=latency))
+    found = missing_sentences(Cost(energy_pj=energy, latency_ns=latency))
     assert list(found) == ["energy and latency: without x"]
-    assert list(missing_sentences(Cost(energy=Quantity(1.0)))) == []
+    assert list(missing_sentences(Cost(energy_pj=Quantity(1.0)))) == []
