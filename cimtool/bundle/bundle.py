@@ -62,7 +62,7 @@ IN_MEMORY = "score in memory"
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a bundle keeps of the trained model beside its program.
+    """The facts of a trained model that its bundle keeps beside the program.
 
     `warnings` are what a reader of its figures should know of how it was trained.
     """
@@ -283,7 +283,7 @@ def check_place(folder: Path) -> None:
 
 
 def previous_of(folder: Path) -> Path:
-    """Where what stands at `folder` is moved before another takes its place."""
+    """The place that an earlier content of `folder` is moved to."""
     return folder.with_name(f"{folder.name}.previous")
 
 

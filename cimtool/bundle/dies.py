@@ -21,7 +21,7 @@ MEDIAN, WORST = 50.0, 5.0
 
 @dataclass(frozen=True)
 class NoiseOptions:
-    """How many dies are drawn from which seed, when they are read, and how drift is compensated.
+    """Number and seed of the dies that are drawn, the time of reading, and drift compensation.
 
     `time` is such as `1h` after programming (None: the earliest that is known); `model` names a
     shipped noise model, or a file, in place of the target's own [noise].
@@ -35,7 +35,7 @@ class NoiseOptions:
 
 
 def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:
-    """What the dies of a bundle are drawn from.
+    """The noise, time, compensation and seed of a bundle's dies.
 
     Raises CimError for less than one trial, a target without noise, a hybrid score's shortlist, and
     a time or a compensation that is not known.
@@ -80,7 +80,7 @@ def dies(bundle: Bundle, conditions: Conditions, trials: int) -> Iterator[DiePro
 
 
 def readout_sentence(compensation: str, readout: ReadoutCost) -> str:
-    """What the readout of drift compensation takes."""
+    """The cost of drift compensation's readout, for a reader."""
     return (
         f"Drift compensation ({compensation}) reads {readout.products} products of layers back on "
         f"each die, {readout.conversions:,} conversions"
@@ -88,5 +88,5 @@ def readout_sentence(compensation: str, readout: ReadoutCost) -> str:
 
 
 def dies_text(count: int) -> str:
-    """How many dies."""
+    """The number of dies, for a reader."""
     return f"{count} {'die' if count == 1 else 'dies'}"

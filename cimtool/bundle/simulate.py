@@ -13,7 +13,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import unwritable
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bundle import Bundle, Gallery
+from cimtool.bundle.bundle import Gallery
 from cimtool.bundle.dies import (
     MEDIAN,
     WORST,
@@ -26,7 +26,6 @@ from cimtool.bundle.dies import (
 from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.data import EmbeddingsLike, File, read_data, read_rows
-from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.queries import retrieval
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -66,15 +65,30 @@ def simulate(
 
 
 def _on_dies(
-    matcher: Matcher, inputs: EmbeddingsLike, top: int | None, noise: NoiseOptions, say: Say
+    matcher: Matcher, inputs: EmbeddingsLike, top: int | None, options: NoiseOptions, say: Say
 ) -> dict[str, Array]:
+    """Noise-free scores and those of dies; tells what drift compensation takes."""
     if top is not None:
         raise ArgumentError(
             "{top} keeps the best of noise-free scores; expected it without {noise}"
         )
-    read = read_data(inputs, matcher.bundle.model)
-    check_gallery(matcher.bundle, read)
-    return simulate_trials(matcher.bundle, matcher.simulator, read, noise, say)
+    data = read_data(inputs, matcher.bundle.model)
+    check_gallery(matcher.bundle, data)
+    conditions = conditions_of(matcher.bundle, options)
+    scores = matcher.simulator.scores(data.text, data.video).astype(np.float32)
+    trials = np.empty((options.trials, *scores.shape), np.float32)
+    for index, die in enumerate(dies(matcher.bundle, conditions, options.trials)):
+        say(f"die {index + 1} of {options.trials}: encoding and scoring")
+        trials[index] = Simulator(die.program).scores(data.text, data.video)
+        if index == 0 and die.readout.products:
+            say(readout_sentence(conditions.compensation, die.readout))
+    errors = (one.astype(np.float64) - scores for one in trials)
+    rmse = np.array([np.sqrt(np.mean(np.square(error))) for error in errors])
+    found: dict[str, Array] = {"scores": scores, "trial_scores": trials, "trial_rmse": rmse}
+    if data.text_to_video is not None:
+        both = [retrieval(one, data.text_to_video) for one in trials]
+        found["trial_r1"] = np.array([(one.text_to_video.r1, one.video_to_text.r1) for one in both])
+    return found
 
 
 def _against_gallery(
@@ -192,35 +206,8 @@ def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
         raise unwritable(file, error) from error
 
 
-def simulate_trials(
-    bundle: Bundle, perfect: Simulator, data: Embeddings, options: NoiseOptions, say: Say
-) -> dict[str, Array]:
-    """Noise-free `scores` [n, m] and those of dies: `trial_scores` [T, n, m], float32.
-
-    With `trial_rmse` [T], the root mean square difference of the two, and where the right pairs are
-    known `trial_r1` [T, 2], R@1 from text to video and back. Tells what compensation takes.
-    """
-    conditions = conditions_of(bundle, options)
-    text, video = (perfect.encode(m, getattr(data, m)) for m in MODALITIES)
-    scores = perfect.score(text, video, np.float32)
-    found: dict[str, Array] = {"scores": scores}
-    trials = np.empty((options.trials, *scores.shape), np.float32)
-    for index, die in enumerate(dies(bundle, conditions, options.trials)):
-        say(f"die {index + 1} of {options.trials}: encoding and scoring")
-        trials[index] = Simulator(die.program).scores(data.text, data.video)
-        if index == 0 and die.readout.products:
-            say(readout_sentence(conditions.compensation, die.readout))
-    found["trial_scores"] = trials
-    errors = (one.astype(np.float64) - scores for one in trials)
-    found["trial_rmse"] = np.array([np.sqrt(np.mean(np.square(error))) for error in errors])
-    if data.text_to_video is not None:
-        both = [retrieval(one, data.text_to_video) for one in trials]
-        found["trial_r1"] = np.array([(one.text_to_video.r1, one.video_to_text.r1) for one in both])
-    return found
-
-
 def trial_summary(found: Mapping[str, Array]) -> dict[str, dict[str, float]]:
-    """Median and worst twentieth over dies of what `simulate_trials` returned, by metric."""
+    """Median and worst twentieth over dies of what `simulate` returned, by metric."""
     metrics = {"rmse": (found["trial_rmse"], 100 - WORST)}
     if "trial_r1" in found:
         names = ("r1_text_to_video", "r1_video_to_text")

@@ -11,9 +11,7 @@ from cimtool.bundle.bundle import read_bundle
 from cimtool.cli.group import Command, NameOf
 from cimtool.cli.options import FILE, Files, embeddings_option
 from cimtool.cli.output import Output
-from cimtool.emit.export import export_bundle
-from cimtool.emit.exporter import Request
-from cimtool.emit.exporters import Exporter
+from cimtool.emit.exporters import Exporter, Request, export_bundle
 
 
 @click.command(cls=Command)

@@ -1,4 +1,4 @@
-"""What a compiled program costs on its target: operations, latency, energy and area.
+"""The cost of a compiled program on its target: operations, latency, energy and area.
 
 Only the target's figures at one operating point are used. A total that lacks a part is a lower
 bound, with the share of operations that its figures cover.
@@ -24,7 +24,7 @@ LOADING = "loading of weights"
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a compiled program costs on a target, at one operating point.
+    """The cost of a compiled program on a target, at one operating point.
 
     `gallery` is the number of items that a query is scored against (None: no query is estimated),
     all of them digitally or in the memory; of a hybrid score the best `shortlist` digitally.
@@ -42,7 +42,7 @@ class Estimate:
 
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
-        """Where each layer lies."""
+        """The placement of each layer."""
         return placements(self.program, self.settings)
 
     @cached_property
@@ -174,16 +174,13 @@ def estimate(
     items than a score in the memory holds.
     """
     rates = rates_at(target, operating_point)
-    items = _items(program, gallery)
-    return Estimate(program, settings, target, rates, items, shortlist, samples, dimension)
-
-
-def _items(program: Program, asked: int | None) -> int | None:
-    """Items of the gallery: those that arrays hold, otherwise as many as were asked for."""
     held = program.gallery_items
     if program.shortlist is not None:
         (distance,) = program.shortlist.outputs.values()
         held = int(program.shortlist.types[distance].shape[1])
-    if held is not None and asked not in (None, held):
-        raise ArgumentError("{gallery} is {}; the bundle holds a gallery of {} items", asked, held)
-    return asked if held is None else held
+    if held is not None and gallery not in (None, held):
+        raise ArgumentError(
+            "{gallery} is {}; the bundle holds a gallery of {} items", gallery, held
+        )
+    items = gallery if held is None else held
+    return Estimate(program, settings, target, rates, items, shortlist, samples, dimension)

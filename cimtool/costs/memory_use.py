@@ -1,7 +1,8 @@
-"""What a gallery takes of a chip: arrays, chips, items a chip, writes against endurance."""
+"""Use of a chip by a gallery: arrays, chips, items a chip, writes against endurance."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -31,7 +32,7 @@ class DrivenProduct:
 
 @dataclass(frozen=True)
 class StoredMatrix:
-    """What is stored of all items for one or more products: `rows` values an item.
+    """The values stored of all items for one or more products, `rows` an item.
 
     `arrays` hold it, a value's cells side by side; `across` items lie in one array, None where it
     has no limit.
@@ -64,7 +65,7 @@ class StoredMatrix:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What a gallery of `items` takes of a target; None is a figure that the target does not give.
+    """Use of a target by a gallery of `items`; None is a figure that the target does not give.
 
     `items_per_chip` is by the widths that the values really need, `items_at_one_weight` if each
     took one weight of the target. `pulses` are those of a write of one cell, `endurance` how many
@@ -97,7 +98,7 @@ class MemoryUse:
 
     @property
     def programmings(self) -> float | None:
-        """How often a cell can be programmed before it is worn out, by the target's figures."""
+        """Programmings that a cell endures, by the target's figures."""
         if self.endurance is None:
             return None
         return self.endurance / (self.pulses or 1)
@@ -168,14 +169,12 @@ def most_items(matrices: Sequence[StoredMatrix], arrays: int) -> int | None:
     """The most items that so many arrays hold; None where they hold any number."""
     if any(matrix.across is None for matrix in matrices):
         return None
-    low, high = 0, arrays * max(matrix.across or 0 for matrix in matrices)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sum(matrix.arrays_for(middle) for matrix in matrices) <= arrays:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    most = arrays * max(matrix.across or 0 for matrix in matrices)
+
+    def arrays_for(items: int) -> int:
+        return sum(matrix.arrays_for(items) for matrix in matrices)
+
+    return bisect_right(range(most + 1), arrays, key=arrays_for) - 1
 
 
 def check_chips(use: MemoryUse, target: Target, chips: int) -> None:

@@ -1,4 +1,4 @@
-"""What the digital unit does for each operation of a program: multiply, add, shift and limit."""
+"""Digital operations for each node of a program: multiply, add, shift and limit."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Blocks:
         )
 
     def at(self, index: int) -> tuple[float, float]:
-        """Where a child lies in its block."""
+        """Position of a child in its block."""
         row, column = divmod(index, self.across)
         return column * (self.width + self.gap), row * (self.height + self.gap)
 
@@ -129,8 +129,8 @@ def _levels(plan: Layout, squares: int, share: int) -> list[Blocks]:
         counts = [1, 1, 1]
     known = chip.cores is not None and share == 1
     counts.append(chip.cores if known and chip.cores else -(-squares // math.prod(counts)))
-    blocks = _blocks(plan) if known else 1
-    counts.append(blocks)
+    blocks = plan.loads or plan.chips or 1
+    counts.append(blocks if known else 1)
     levels: list[Blocks] = []
     width = height = SIDE
     nested = 0
@@ -156,12 +156,8 @@ def _across(count: int, wanted: float) -> int:
     return max(1, min(count, round(wanted)))
 
 
-def _blocks(plan: Layout) -> int:
-    return (plan.chips or 1) if plan.resident else plan.loads
-
-
 def _slots(layers: Sequence[Placement], plan: Layout) -> list[int]:
-    """Where each tile lies: arrays take their second tile once every array has one.
+    """The slot of each tile: arrays take their second tile once every array has one.
 
     Slots count weight set by weight set in an array, array by array, block by block; each graph
     begins with a load of its own.

@@ -36,7 +36,7 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether both are the same within 2%, or nothing could be computed."""
+        """True where both are the same within 2%, or nothing could be computed."""
         return self.computed is None or abs(self.computed / self.published - 1) <= AGREE
 
     def sentence(self) -> str:
@@ -132,4 +132,4 @@ def _density(rates: Rates, figure: Figure) -> Computed:
 
 
 RECOMPUTED = {"throughput": _throughput, "efficiency": _efficiency, "density": _density}
-"""How each quantity follows from the other figures at its point."""
+"""The rules by which each quantity follows from the other figures at its point."""

@@ -1,4 +1,4 @@
-"""What a target's figures say of one product on its arrays, at one operating point.
+"""Energy and latency of one product on a target's arrays, by its figures at an operating point.
 
 A figure is used only for the array and the bits that it was taken at. Figures of whole products
 (`mvm_energy`, `mac_energy`, `efficiency`, `mvm_latency`) come before those of parts
@@ -75,7 +75,7 @@ class Rates:
         return tuple(k for k in ARRAY_KEYS if getattr(settings, k) != getattr(self.own, k))
 
     def mismatch(self, layer: Placement, settings: Settings) -> str | None:
-        """Why no figure of whole products is of this layer's array and bits; None where it may be.
+        """The reason that no figure of whole products is of this layer's array and bits, if any.
 
         A point of a cycle's and a cell's bits is taken as often as a layer has them; any other only
         for layers of at most its bits.

@@ -79,7 +79,7 @@ def layout_lines(plan: Layout) -> list[str]:
 
 
 def fit_sentence(plan: Layout) -> str:
-    """Whether a program fits on a chip, on several, or in rounds on one."""
+    """The fit of a program: on one chip, on several, or in rounds on one."""
     arrays, on_chip = counted(plan.arrays, "array"), plan.chip.arrays
     if plan.chips is None or on_chip is None:
         return arrays
@@ -91,7 +91,7 @@ def fit_sentence(plan: Layout) -> str:
 
 
 def fit_facts(plan: Layout) -> Facts:
-    """How much of chips is filled, or how often one is loaded, and the macros and cores."""
+    """The share of chips that is filled, or the loads of one chip; macros and cores."""
     if plan.chips_filled is None or plan.chips is None:
         yield "chips", f"{NOT_GIVEN}: the target does not say how large one is"
     elif plan.resident:
@@ -124,7 +124,7 @@ def query_facts(found: Estimate, query: Cost) -> Facts:
 
 
 def missing_sentences(query: Cost) -> Iterator[str]:
-    """What the energy and the latency of a query leave out."""
+    """The parts that the energy and the latency of a query leave out."""
     missing: dict[tuple[str, ...], list[str]] = {}
     for name, quantity in (("energy", query.energy_pj), ("latency", query.latency_ns)):
         missing.setdefault(quantity.missing, []).append(name)
@@ -210,7 +210,7 @@ def montecarlo_table(query: Cost, text: Cost, sampled: SamplingCost) -> Table:
 
 
 def assumptions(found: Estimate) -> list[str]:
-    """What the totals take for granted, one sentence each."""
+    """Assumptions of the totals, one sentence each."""
     lines = [
         "the arrays of a layer work side by side, layers one after another; an array with several "
         "tiles of a layer takes them in turn",

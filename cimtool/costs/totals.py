@@ -20,7 +20,7 @@ class Quantity:
 
     @property
     def lower_bound(self) -> bool:
-        """Whether parts are missing."""
+        """True where parts are missing."""
         return bool(self.missing)
 
     def text(self, units: Units) -> str:

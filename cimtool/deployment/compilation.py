@@ -76,17 +76,10 @@ class Compilation:
         files[CALIBRATION] = save(dict(self.calibration))
         if self.queries:
             files[QUERIES] = features_bytes(self.queries)
-        card = ModelCard.of(self.model)
         return write_bundle(
-            folder,
-            card,
-            self.target,
-            self.settings,
-            self.stages,
-            self.inputs,
-            self.notes,
-            files,
-        )
+            folder, ModelCard.of(self.model), self.target, self.settings, self.stages, self.inputs,
+            self.notes, files,
+        )  # fmt: skip
 
 
 def compile_model(

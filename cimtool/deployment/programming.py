@@ -253,7 +253,7 @@ def _accuracy(
 def recall(
     exact: FloatArray, programmed: Simulator, queries: Features, shortlist: int
 ) -> tuple[float, float]:
-    """What shortlists hold of the best items of the digital scores `exact` [n, M].
+    """Shares of the best items of the digital scores `exact` [n, M] that shortlists hold.
 
     Returns the share of queries whose best item is there, and the share of their best ten.
     """

@@ -1,4 +1,4 @@
-"""What an exporter is: a class that writes a bundle's content for another tool."""
+"""Exporters: each is a class that writes a bundle's content in the form of another tool."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import Named
-from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.bundle import Bundle, replaced_folder
 from cimtool.loading.embeddings import Embeddings
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to export: layers whose name matches `layers`, and rows of embeddings to add."""
+    """Layers to export, those whose name matches `layers`, and rows of embeddings to add."""
 
     layers: str = "*"
     inputs: Embeddings | None = None
@@ -23,7 +24,7 @@ class Exporter(Named):
     """Base of the exporters; a subclass in `cimtool/emit/exporters/` is found by itself."""
 
     takes_request: ClassVar[bool] = False
-    """Whether it can be told which layers and which rows are exported."""
+    """True for an exporter that can be told which layers and which rows it exports."""
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
@@ -34,3 +35,36 @@ class Exporter(Named):
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Write the files into a new folder."""
         raise NotImplementedError
+
+
+def export_bundle(
+    bundle: Bundle, format_name: str, folder: Path, request: Request | None = None
+) -> tuple[Path, ...]:
+    """Write a bundle to `folder` in the format of an exporter, and return the files written.
+
+    All or nothing, to a new place, an empty folder, or an earlier export of the format, which is
+    then moved aside to `<name>.previous`; raises CimError for any other place, and for an unknown
+    format. `request` says which test vectors; other formats take none.
+    """
+    exporter = Exporter.named(format_name, "format")
+    if request is not None and not exporter.takes_request:
+        raise ArgumentError(
+            '{format_name} is "{}", which takes no {layers} and no {inputs}; expected '
+            '"testvectors" with them',
+            format_name,
+        )
+    _check_place(folder, exporter)
+    with replaced_folder(folder) as partial:
+        exporter.write(bundle, request or Request(), partial)
+        names = sorted(file.name for file in partial.iterdir())
+    return tuple(folder / name for name in names)
+
+
+def _check_place(folder: Path, exporter: type[Exporter]) -> None:
+    if not (folder.exists() or folder.is_symlink()):
+        return
+    if not folder.is_dir() or not {f.name for f in folder.iterdir()} <= exporter.earlier(folder):
+        raise CimError(
+            f"{folder}: exists and is no earlier export, so it is not replaced; expected a new "
+            "place"
+        )

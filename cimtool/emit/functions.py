@@ -42,8 +42,8 @@ def function(name: str, doc: str, lines: Iterable[str]) -> FunctionProto:
     return made
 
 
-def cast(value: str, to: str) -> str:
-    """The line that makes a value anew as a named ONNX element type."""
+def cast_line(value: str, to: str) -> str:
+    """The line of a Cast to a named ONNX element type, under the value's own name."""
     return f"{value} = Cast <to = {TensorProto.DataType.Value(to)}> ({value})"
 
 
@@ -55,9 +55,9 @@ REQUANT = function(
     [
         "product = Mul (x, multiplier)",
         "lifted = Add (product, addend)",
-        cast("lifted", "UINT64"),
+        cast_line("lifted", "UINT64"),
         'shifted = BitShift <direction = "RIGHT"> (lifted, shift)',
-        cast("shifted", "INT64"),
+        cast_line("shifted", "INT64"),
         "y = Sub (shifted, period)",
     ],
 )
@@ -68,9 +68,9 @@ SHIFT_RIGHT_8 = function(
     "integers only, so the value is lifted above zero and lowered = 2^54 taken off.",
     [
         "lifted = Add (x, lift)",
-        cast("lifted", "UINT64"),
+        cast_line("lifted", "UINT64"),
         'shifted = BitShift <direction = "RIGHT"> (lifted, eight)',
-        cast("shifted", "INT64"),
+        cast_line("shifted", "INT64"),
         "y = Sub (shifted, lowered)",
     ],
 )
@@ -87,11 +87,11 @@ def row_group_mvm(inputs: int, weights: int, wide: bool) -> FunctionProto:
         "One row group of a layer whose converters are lossless: slices and cycles merge into "
         "one integer product per byte plane. x: rows of inputs [n, K], cut to the group's; "
         "w: weights [rows, N]; both uint8 with their zero points.",
-        column_sums(inputs, weights, wide),
+        row_group_product(inputs, weights, wide),
     )
 
 
-def column_sums(inputs: int, weights: int, wide: bool) -> Iterator[str]:
+def row_group_product(inputs: int, weights: int, wide: bool) -> Iterator[str]:
     """`sums`, the products of all byte planes over a group's rows: int32, or int64 if `wide`."""
     for i in range(inputs):
         yield f"driven{i} = Slice (x{i}, first, end, axis)"
@@ -99,7 +99,7 @@ def column_sums(inputs: int, weights: int, wide: bool) -> Iterator[str]:
         term = "term" if i or j else "sums"
         yield f"{term} = MatMulInteger (driven{i}, w{j}, x{i}_zero, w{j}_zero)"
         if wide:
-            yield cast(term, "INT64")
+            yield cast_line(term, "INT64")
         if i or j:
             yield f"term = Mul (term, byte{i + j})"
             yield "sums = Add (sums, term)"

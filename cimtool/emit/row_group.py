@@ -151,7 +151,7 @@ def _with_bias(writer: GraphWriter, total: str, bias: IntArray) -> str:
 def _product_values(
     writer: GraphWriter, inputs: list[InputPlane], weights: list[WeightPlane], wide: bool
 ) -> dict[str, str]:
-    """What a row group's function takes for its integer products, but for rows and cells."""
+    """Arguments of a row group's function for its integer products, but for rows and cells."""
     values = {"axis": writer.constant(np.array([-1]))}
     for i, (plane, zero_name, _) in enumerate(inputs):
         values |= {f"x{i}": plane, f"x{i}_zero": zero_name}

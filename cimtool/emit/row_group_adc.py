@@ -6,13 +6,13 @@ from collections.abc import Iterator, Set
 
 from onnx import FunctionProto
 
-from cimtool.emit.functions import cast, column_sums, function
+from cimtool.emit.functions import cast_line, function, row_group_product
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.ir.format import Rounding
 
 FLAGS = ("signed", "scaled", "leaking", "idle", "unit", "wide")
-"""What a row group may have, in the order of its function's name.
+"""Properties of a row group, in the order of its function's name.
 
 `signed`: codes may be negative; `scaled`: slices have factors (or complements a sign); `leaking`:
 every cell conducts, `idle`: rows without weights too; `unit`: the last column is the unit column;
@@ -57,7 +57,7 @@ def _lines(
     crossbar: Crossbar, planes: tuple[int, int], rounding: Rounding | None, flags: Set[str]
 ) -> Iterator[str]:
     wide = "wide" in flags
-    yield from column_sums(*planes, wide)
+    yield from row_group_product(*planes, wide)
     if "leaking" in flags:  # the column of ones sums the digits of all rows
         yield "cells, ones = Split <axis = -1> (sums, widths)"
         yield "stored = Mul (cells, digit)"
@@ -103,9 +103,9 @@ def _look_up(wide: bool) -> Iterator[str]:
     yield from _at_least(wide, "sums", "lowest")
     yield "entry = Sub (sums, lowest)"
     yield "entry = Mul (entry, rise)"
-    yield cast("entry", "UINT64" if wide else "UINT32")
+    yield cast_line("entry", "UINT64" if wide else "UINT32")
     yield 'entry = BitShift <direction = "RIGHT"> (entry, fall)'
-    yield cast("entry", "INT64" if wide else "INT32")
+    yield cast_line("entry", "INT64" if wide else "INT32")
     yield "sums = Gather (table, entry)"
 
 

@@ -16,7 +16,7 @@ from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import IN_MEMORY, QUERIES, read_bundle
 from cimtool.bundle.simulate import hybrid_scores
 from cimtool.deployment import programming as programmed
-from cimtool.emit.export import export_bundle
+from cimtool.emit.exporters import export_bundle
 from cimtool.emit.runtime import Session
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target

@@ -15,8 +15,7 @@ from cimtool import api
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle, read_bundle
-from cimtool.emit.export import export_bundle
-from cimtool.emit.exporter import Request
+from cimtool.emit.exporters import Request, export_bundle
 from cimtool.emit.exporters.testvectors import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS, hex_lines
 from cimtool.emit.runtime import Session
 from cimtool.emit.taps import layer_sum, taps

@@ -273,7 +273,7 @@ def _requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[s
 
 
 def _described(op: CrossbarMvm) -> dict[str, Any]:
-    """What a test bench must know of a layer beside its arrays."""
+    """Facts of a layer that a test bench needs beside its arrays."""
     crossbar, stored = op.crossbar, op.stored
     return {
         "rows": len(op.weight),
