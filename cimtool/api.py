@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.matcher import Matcher as Matcher
 from cimtool.bundle.matcher import load as load
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import simulate as simulate
 from cimtool.deployment.compilation import Compilation as Compilation
-from cimtool.deployment.compilation import compile_model
+from cimtool.deployment.compilation import compile as compile
+from cimtool.deployment.compilation import prepare as prepare
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.data import read_data as read_data
 from cimtool.loading.source import ModelOptions, ModelSource, split_options
@@ -27,12 +27,11 @@ from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 if TYPE_CHECKING:
     from cimtool.bundle.dies import NoiseOptions
     from cimtool.costs.estimate import Estimate
-    from cimtool.deployment.programming import ProgrammedBundle
+    from cimtool.deployment.programming import program as program
     from cimtool.evaluation.run import Evaluation
     from cimtool.hardware.target import Target
     from cimtool.loading.data import EmbeddingsLike, File
     from cimtool.loading.source import Projectors
-    from cimtool.reference.surrogate import Polynomial
     from cimtool.sweeps.run import sweep as sweep
     from cimtool.training.fit_page import fit as fit
     from cimtool.training.hardware.page import CompiledEpoch
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from cimtool.verification.report import Report
 
 ROOMS = {
+    "program": "cimtool.deployment.programming",
     "sweep": "cimtool.sweeps.run",
     "tune": "cimtool.tuning.run",
     "teacher": "cimtool.training.teach",
@@ -57,74 +57,6 @@ def __getattr__(name: str) -> Any:
     if name not in ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(ROOMS[name]), name)
-
-
-def compile(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    target: str | Target = "ideal",
-    output: File | None = None,
-    settings: File | None = None,
-    say: Say = silent,
-    **options: Any,
-) -> Bundle:
-    """Compile a model for a target and write its bundle; returns the bundle.
-
-    `projectors` is a checkpoint, two ONNX files or two torch modules, text first. `options` are
-    those of the model (`a`, `b`, `layer_map`, `head`) and settings by name (`weight_bits=6`), which
-    override the `settings` file, which overrides the target. The bundle goes to `output`, by
-    default `exports/<model>@<target>`. Raises CimError for any mistake.
-    """
-    compiled = prepare(
-        projectors,
-        poly,
-        calibration=calibration,
-        target=target,
-        settings=settings,
-        say=say,
-        **options,
-    )
-    return compiled.write(output, say)
-
-
-def prepare(
-    projectors: Projectors,
-    poly: File | Polynomial | None = None,
-    *,
-    calibration: EmbeddingsLike,
-    target: str | Target = "ideal",
-    settings: File | None = None,
-    say: Say = silent,
-    **options: Any,
-) -> Compilation:
-    """Compile as `compile` does, in memory: nothing is written."""
-    model, flags = split_options(options)
-    configuration = Configuration.of(target, settings, flags)
-    source = ModelSource.of(projectors, poly, **model)
-    return compile_model(source, calibration, configuration, say)
-
-
-def program(
-    bundle: File,
-    gallery: EmbeddingsLike,
-    *,
-    output: File | None = None,
-    shortlist: int | None = None,
-    chips: int | None = None,
-    say: Say = silent,
-) -> ProgrammedBundle:
-    """Program a gallery's videos into the arrays of a bundle and write the bundle that holds them.
-
-    Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
-    `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
-    fit on. Raises CimError for a bundle compiled with a digital score or programmed already, and a
-    gallery that does not fit.
-    """
-    from cimtool.deployment.programming import program_bundle
-
-    return program_bundle(open_bundle(bundle), gallery, output, shortlist, chips, say)
 
 
 def verify(

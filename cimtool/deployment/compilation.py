@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from safetensors.numpy import save
 
@@ -26,15 +27,16 @@ from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import as_inputs
 from cimtool.loading.calibration_rows import calibration_digests
-from cimtool.loading.data import EmbeddingsLike, files_of, read_data
+from cimtool.loading.data import EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.loading.score import statistics_note
-from cimtool.loading.source import ModelSource
+from cimtool.loading.source import ModelSource, Projectors, split_options
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import SCORE_LAYERS
 from cimtool.passes.pipeline import Stage, compile_program
 from cimtool.passes.step import Job
+from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
 
 CALIBRATION_ROWS = 4096
@@ -77,32 +79,77 @@ class Compilation:
         if self.queries:
             files[QUERIES] = features_bytes(self.queries)
         return write_bundle(
-            folder, ModelCard.of(self.model), self.target, self.settings, self.stages, self.inputs,
-            self.notes, files,
-        )  # fmt: skip
+            folder,
+            ModelCard.of(self.model),
+            self.target,
+            self.settings,
+            self.stages,
+            self.inputs,
+            self.notes,
+            files,
+        )
 
 
-def compile_model(
-    source: ModelSource, calibration: EmbeddingsLike, configuration: Configuration, say: Say
+def compile(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    calibration: EmbeddingsLike,
+    target: str | Target = "ideal",
+    output: File | None = None,
+    settings: File | None = None,
+    say: Say = silent,
+    **options: Any,
+) -> Bundle:
+    """Compile a model for a target and write its bundle; returns the bundle.
+
+    `projectors` is a checkpoint, two ONNX files or two torch modules, text first. `options` are
+    those of the model (`a`, `b`, `layer_map`, `head`) and settings by name (`weight_bits=6`), which
+    override the `settings` file, which overrides the target. The bundle goes to `output`, by
+    default `exports/<model>@<target>`. Raises CimError for any mistake.
+    """
+    compiled = prepare(
+        projectors,
+        poly,
+        calibration=calibration,
+        target=target,
+        settings=settings,
+        say=say,
+        **options,
+    )
+    return compiled.write(output, say)
+
+
+def prepare(
+    projectors: Projectors,
+    poly: File | Polynomial | None = None,
+    *,
+    calibration: EmbeddingsLike,
+    target: str | Target = "ideal",
+    settings: File | None = None,
+    say: Say = silent,
+    **options: Any,
 ) -> Compilation:
-    """Compile a model in memory; CimError for what is missing, broken or does not fit."""
-    settings = configuration.settings
-    model = source.load(say)
-    check_patterns(settings, [*layer_names(model), *SCORE_LAYERS[settings.score_mapping]])
-    check_score_bits(settings, layer_names(model))
+    """Compile as `compile` does, in memory: nothing is written."""
+    model_options, flags = split_options(options)
+    configuration = Configuration.of(target, settings, flags)
+    decided = configuration.settings
+    model = ModelSource.of(projectors, poly, **model_options).load(say)
+    check_patterns(decided, [*layer_names(model), *SCORE_LAYERS[decided.score_mapping]])
+    check_score_bits(decided, layer_names(model))
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
     rows = calibration_rows(data, notes)
-    job = Job(settings, rows[0], rows[1], notes.append)
+    job = Job(decided, rows[0], rows[1], notes.append)
     stages = compile_program(model.program, job, say)
-    notes += level_notes(configuration.target, settings, layer_names(model))
+    notes += level_notes(configuration.target, decided, layer_names(model))
     notes += _score_notes(model, stages)
-    queries = _queries(settings, stages, data, notes)
+    queries = _queries(decided, stages, data, notes)
     files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
     return Compilation(
         model,
         configuration.target,
-        settings,
+        decided,
         stages,
         tuple(notes),
         inputs=tuple((Path(name).name, digest) for name, digest in files),

@@ -26,13 +26,13 @@ from cimtool.bundle.bundle import (
     features_bytes,
     write_bundle,
 )
-from cimtool.bundle.matcher import features_sha256
+from cimtool.bundle.matcher import features_sha256, open_bundle
 from cimtool.bundle.simulate import nearest_items
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
 from cimtool.ir.program import MODALITIES, Graph, Program, check, features_of
-from cimtool.loading.data import EmbeddingsLike, file_of, read_rows
+from cimtool.loading.data import EmbeddingsLike, File, file_of, read_rows
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import ReferenceScores
@@ -85,59 +85,63 @@ class ProgrammedBundle:
         }
 
 
-def program_bundle(
-    bundle: Bundle,
-    items: EmbeddingsLike,
-    output: Path | str | None = None,
+def program(
+    bundle: File,
+    gallery: EmbeddingsLike,
+    *,
+    output: File | None = None,
     shortlist: int | None = None,
     chips: int | None = None,
     say: Say = silent,
 ) -> ProgrammedBundle:
-    """Write the bundle with the videos of `items` in its arrays, by default beside it.
+    """Program a gallery's videos into the arrays of a bundle and write the bundle that holds them.
 
-    `shortlist` replaces the setting; with `chips` the gallery must fit on so many. Raises CimError
-    for a bundle that was compiled for a digital score or holds a gallery already, a shortlist that
-    the gallery does not have, and a gallery that does not fit the chips, an accumulator or ONNX.
+    Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
+    `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
+    fit on. Raises CimError for a bundle compiled with a digital score or programmed already, a
+    shortlist that the gallery does not have, and a gallery that does not fit the chips, an
+    accumulator or ONNX.
     """
-    check_programmable(bundle)
-    file = file_of(items, "video")
-    name = f"{bundle.name}+{file.stem if file else 'gallery'}"
-    folder = Path(output) if output else bundle.folder.with_name(name)
+    compiled = open_bundle(bundle)
+    check_programmable(compiled)
+    file = file_of(gallery, "video")
+    name = f"{compiled.name}+{file.stem if file else 'gallery'}"
+    folder = Path(output) if output else compiled.folder.with_name(name)
     check_place(folder)
-    rows = read_rows(items, "video", bundle.model)
-    length = _shortlist(bundle, len(rows), shortlist)
-    before = Simulator(bundle.program)
+    rows = read_rows(gallery, "video", compiled.model)
+    length = _shortlist(compiled, len(rows), shortlist)
+    before = Simulator(compiled.program)
     say(f"encoding {len(rows)} videos")
     video = before.encode("video", rows)
     say("programming the gallery")
-    graph = bundle.program.score if length is None else distance_graph(bundle.program.score)
-    tiled = program_gallery(graph, video, bundle.settings)
-    use = memory_use(tiled, bundle.settings, bundle.target)
+    graph = compiled.program.score if length is None else distance_graph(compiled.program.score)
+    tiled = program_gallery(graph, video, compiled.settings)
+    use = memory_use(tiled, compiled.settings, compiled.target)
     if chips is not None:
-        check_chips(use, bundle.target, chips)
+        check_chips(use, compiled.target, chips)
     _check_onnx_size(tiled)
     say("fitting converters")
-    queries, right = (features_of(modality, bundle.queries) for modality in MODALITIES)
-    matches = program_gallery(graph, right, bundle.settings) if right else None
+    queries, right = (features_of(modality, compiled.queries) for modality in MODALITIES)
+    matches = program_gallery(graph, right, compiled.settings) if right else None
     fitted = fit_gallery(tiled, queries, matches)
     _check_onnx_size(fitted)
-    use = memory_use(fitted, bundle.settings, bundle.target)
+    use = memory_use(fitted, compiled.settings, compiled.target)
     score = {"score": fitted} if length is None else {"shortlist": fitted}
-    program = replace(bundle.program, **score)
-    check(program, IN_MEMORY, Level.CROSSBAR)
+    programmed = replace(compiled.program, **score)
+    check(programmed, IN_MEMORY, Level.CROSSBAR)
     say("measuring accuracy")
-    accuracy = _accuracy(before, Simulator(program), queries, video, length)
-    gallery = Gallery(
+    accuracy = _accuracy(before, Simulator(programmed), queries, video, length)
+    held = Gallery(
         file.name if file else "arrays",
         sha256(file) if file else hashlib.sha256(rows.tobytes()).hexdigest(),
         len(rows),
-        bundle.settings.score_mapping,
+        compiled.settings.score_mapping,
         length,
         features_sha256(video),
     )
     say(f"writing {folder}")
-    made = _write(folder, bundle, program, gallery, video)
-    return ProgrammedBundle(made, gallery, use, accuracy)
+    made = _write(folder, compiled, programmed, held, video)
+    return ProgrammedBundle(made, held, use, accuracy)
 
 
 def check_programmable(bundle: Bundle) -> None:
