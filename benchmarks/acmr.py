@@ -44,7 +44,7 @@ def figures(folder: Path, seed: int, epochs: int) -> dict[str, tuple[float, floa
             epochs=epochs, seed=seed, options={"model.width": 32},
         )  # fmt: skip
         projectors = run.folder / "model.pth"
-        program = ModelSource.of(projectors).load().program
+        program = ModelSource(projectors).load().program
         found = {"float": both_ways(Simulator(program).scores(text, image), labels)}
         for target in TARGETS:
             bundle = cimtool.compile(

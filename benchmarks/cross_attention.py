@@ -113,7 +113,7 @@ def run(
             options={"model.paired": paired},
         )
         last = trained.folder / LAST
-        program = ModelSource.of(last).load().program
+        program = ModelSource(last).load().program
         floats = figures(Simulator(program).scores(unseen["text"], unseen["video"]), right)
         leaked = paired_gap(last, unseen)
         yield {**name, "build": "float", **floats, "gap, paired": leaked, "differing": 0}

@@ -115,7 +115,7 @@ def tuned_file(case: Case, data: Path, options: argparse.Namespace, folder: Path
     if options.tuned is not None:
         return Path(options.tuned)
     noise = NoiseOptions(model=options.noise_model) if options.noise_in_loop else None
-    source = ModelSource.of(case.projectors, case.poly)
+    source = ModelSource(case.projectors, case.poly)
     configuration = Configuration.of(TARGET, None, build(options))
     optimisation = OPTIMISATION.given(
         epochs=options.epochs, batch=options.batch, learning_rate=options.learning_rate

@@ -35,7 +35,7 @@ METHODS = (("minmax", "nearest"), ("minmax", "gptq"), ("mse", "nearest"), ("mse"
 def measured(case: Case, items: int) -> Iterator[dict[str, Any]]:
     """One row for each choice of bits and method; what calibrates alike is calibrated once."""
     text, video = case.unseen.text[:items], case.unseen.image[:items]
-    model = ModelSource.of(case.projectors, case.poly).load()
+    model = ModelSource(case.projectors, case.poly).load()
     rows = calibration_rows(read_data(case.calibration, model), [])
     target = load_target(TARGET)
 

@@ -21,7 +21,7 @@ from cimtool.deployment.compilation import compile as compile
 from cimtool.deployment.compilation import prepare as prepare
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.data import read_data as read_data
-from cimtool.loading.source import ModelOptions, ModelSource, split_options
+from cimtool.loading.source import ModelOptions, ModelSource, split_model_options
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 
 if TYPE_CHECKING:
@@ -212,9 +212,9 @@ def fine_tune(
     from cimtool.training.hardware.fine_tune import OPTIMISATION
     from cimtool.training.hardware.fine_tune import fine_tune as fine_tuned
 
-    model, flags = split_options(options)
+    model, flags = split_model_options(options)
     return fine_tuned(
-        ModelSource.of(projectors, poly, **model),
+        ModelSource(projectors, poly, **model),
         data,
         calibration,
         Configuration.of(target, settings, flags),

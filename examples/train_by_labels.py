@@ -63,7 +63,7 @@ def main(folder: Path, file: Path) -> None:
     projectors = run.folder / "model.pth"
     with np.load(test) as held:
         text, image, labels = held["text"], held["image"], held["label"]
-    scores = Simulator(ModelSource.of(projectors).load().program).scores(text, image)
+    scores = Simulator(ModelSource(projectors).load().program).scores(text, image)
     print(f"float: {both_ways(scores, labels)}")
 
     for target in TARGETS:

@@ -1,4 +1,4 @@
-"""Type names for arrays, so that signatures say what a function computes on."""
+"""Type names for arrays, and their rounding to single precision."""
 
 from __future__ import annotations
 
@@ -13,4 +13,9 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 FLOAT_BITS = 53
-"""Whole numbers of so many bits are exact in float64."""
+"""Bits of whole numbers that are exact in float64."""
+
+
+def single(x: Array) -> Array:
+    """Round to what float32 holds, in float64."""
+    return x.astype(np.float32).astype(np.float64)

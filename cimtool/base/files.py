@@ -1,11 +1,12 @@
-"""What every reader and writer of files needs: checksums, and the sentence for a failed write."""
+"""Checksums of files, and the sentences for those that cannot be read or written."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from cimtool.base.errors import CimError
@@ -18,6 +19,17 @@ def sha256(file: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Turn an OSError into a CimError that names the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise CimError(f"{file}: there is no such file") from None
+    except OSError as error:
+        raise CimError(f"{file}: cannot be read: {error.strerror or error}") from None
 
 
 def check_output(file: Path, suffix: str) -> None:

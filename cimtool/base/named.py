@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 from cimtool.base.errors import ArgumentError, CimError
@@ -38,6 +38,26 @@ def unknown(what: str, name: str, known: Iterable[str]) -> CimError:
     return ArgumentError(
         '{} "{}" is not known: {}{}', what, name, ", ".join(names), nearest(name, names)
     )
+
+
+def one_of(values: Collection[str], names: Sequence[str]) -> str | None:
+    """The one of several names for a thing that `values` has; CimError where it has two."""
+    found = [name for name in names if name in values]
+    if len(found) > 1:
+        raise CimError(f"holds {' and '.join(found)}; expected one of them")
+    return found[0] if found else None
+
+
+def require_one(values: Collection[str], names: Sequence[str], held: Sequence[str]) -> str:
+    """As `one_of`; CimError, with the nearest of all names `held`, where there is none."""
+    found = one_of(values, names)
+    if found is None:
+        others = f" (or {', '.join(names[1:])})" if names[1:] else ""
+        hint = next((h for h in (nearest(name, held) for name in names) if h), "")
+        raise CimError(
+            f"{names[0]}{others} is missing; it holds {', '.join(held[:8]) or 'nothing'}{hint}"
+        )
+    return found
 
 
 def register_modules(package: str, path: Iterable[str]) -> None:

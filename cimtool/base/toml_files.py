@@ -14,6 +14,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import reading
 from cimtool.base.named import Named, nearest
 from cimtool.base.plugins import load_plugins
 
@@ -61,11 +62,8 @@ def name_of(family: type[Named], names: Callable[[], list[str]] | None = None) -
 def read_toml(file: Path) -> dict[str, Any]:
     """Read a TOML file; CimError (with the line of a syntax error) where it cannot be read."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CimError(f"{file}: there is no such file") from None
-    except OSError as error:
-        raise CimError(f"{file}: cannot be read: {error.strerror}") from None
+        with reading(file):
+            return tomllib.loads(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise CimError(f"{file}: not a text file in UTF-8: byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:

@@ -31,7 +31,7 @@ from cimtool.loading.data import EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.loading.score import statistics_note
-from cimtool.loading.source import ModelSource, Projectors, split_options
+from cimtool.loading.source import ModelSource, Projectors, split_model_options
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import SCORE_LAYERS
 from cimtool.passes.pipeline import Stage, compile_program
@@ -131,10 +131,10 @@ def prepare(
     **options: Any,
 ) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written."""
-    model_options, flags = split_options(options)
+    model_options, flags = split_model_options(options)
     configuration = Configuration.of(target, settings, flags)
     decided = configuration.settings
-    model = ModelSource.of(projectors, poly, **model_options).load(say)
+    model = ModelSource(projectors, poly, **model_options).load(say)
     check_patterns(decided, [*layer_names(model), *SCORE_LAYERS[decided.score_mapping]])
     check_score_bits(decided, layer_names(model))
     data = read_data(calibration, model)

@@ -31,7 +31,7 @@ from cimtool.bundle.simulate import nearest_items
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
-from cimtool.ir.program import MODALITIES, Graph, Program, check, features_of
+from cimtool.ir.program import MODALITIES, Graph, Program, check_program, features_of
 from cimtool.loading.data import EmbeddingsLike, File, file_of, read_rows
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.pipeline import Stage
@@ -128,7 +128,7 @@ def program(
     use = memory_use(fitted, compiled.settings, compiled.target)
     score = {"score": fitted} if length is None else {"shortlist": fitted}
     programmed = replace(compiled.program, **score)
-    check(programmed, IN_MEMORY, Level.CROSSBAR)
+    check_program(programmed, IN_MEMORY, Level.CROSSBAR)
     say("measuring accuracy")
     accuracy = _accuracy(before, Simulator(programmed), queries, video, length)
     held = Gallery(

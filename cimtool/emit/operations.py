@@ -16,8 +16,9 @@ from cimtool.ir.backends import ONNX
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node
-from cimtool.ir.scores import CosineScore, DistanceScore
 from cimtool.ir.source import (
+    CosineScore,
+    DistanceScore,
     Exp,
     L2Normalize,
     LayerNorm,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.progress import Say
 from cimtool.bundle.matcher import check_gallery, open_bundle
-from cimtool.ir.heads import Head, assemble
-from cimtool.ir.program import Builder, Program
+from cimtool.ir.heads import Head, TowerBuilder, assemble
+from cimtool.ir.program import Program
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.data import EmbeddingsLike, embeddings_in, read_data
 from cimtool.loading.embeddings import Embeddings, require_rivals
@@ -43,17 +43,6 @@ class Subject:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class IdentityTower:
-    """The tower of embeddings that nothing projects: `mu` is the row."""
-
-    width: int
-
-    def build(self, builder: Builder, x: str) -> tuple[str, None]:
-        """Add nothing; there is no variance."""
-        return x, None
-
-
 def subjects_of(
     data: EmbeddingsLike,
     whats: tuple[Projectors, ...],
@@ -73,7 +62,7 @@ def subjects_of(
     return tuple(
         bundle_subject(what, data, seen_rows)
         if isinstance(what, Path | str) and Path(what).is_dir()
-        else trained_subject(ModelSource.of(what, poly, **options), data, say)
+        else trained_subject(ModelSource(what, poly, **options), data, say)
         for what in whats
     )
 
@@ -121,7 +110,7 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
                 key,
             )
     made = kind()
-    program = assemble(IdentityTower(text), IdentityTower(video), made)
+    program = assemble(TowerBuilder(text).tower("x"), TowerBuilder(video).tower("x"), made)
     return Subject(RAW, "embeddings", made, program, program, data)
 
 

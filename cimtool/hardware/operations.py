@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir import arithmetic, integer, scores, source
+from cimtool.ir import arithmetic, integer, source
 
-__all__ = ["CrossbarMvm", "arithmetic", "integer", "scores", "source"]
+__all__ = ["CrossbarMvm", "arithmetic", "integer", "source"]

@@ -1,4 +1,4 @@
-"""The MAC-only operations, on real numbers and on integers alike: what CIM hardware computes.
+"""The MAC-only operations, on real numbers and on integers alike: those of CIM hardware.
 
 After `lower` nothing else stands in a program but these and `Store`/`Axis`, which compute nothing.
 """
@@ -10,17 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
-from cimtool.ir.op import UNSTORED, Level, Op
-from cimtool.ir.types import (
-    INT_LIMIT,
-    RangeError,
-    Type,
-    combine,
-    exact,
-    integer,
-    like,
-    real,
-)
+from cimtool.ir.op import UNSTORED, Identity, Level, Op
+from cimtool.ir.types import INT_LIMIT, RangeError, Type, combine, exact_bounds, number_type
 
 
 @dataclass(frozen=True)
@@ -47,8 +38,7 @@ class Mvm(Op, name="mvm", levels=Level.TRAINED.to(Level.INTEGER)):
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
         lo, hi = mvm_bounds(self.weight, self.bias, x)
-        shape = (x.shape[0], self.weight.shape[1])
-        return real(shape, lo, hi) if self.scale is None else integer(shape, lo, hi, self.scale)
+        return number_type((x.shape[0], self.weight.shape[1]), lo, hi, self.scale)
 
     def run(self, *inputs: Array) -> Array:
         return inputs[0] @ self.weight + self.bias
@@ -98,14 +88,8 @@ class MatMul(Op, name="matmul", levels=Level.TRAINED.to(Level.DIE)):
     def infer(self, *inputs: Type) -> Type:
         a, b = inputs
         lo, hi = combine(np.multiply, (a.lo, a.hi), (b.lo, b.hi))
-        width = a.shape[-1]
-        total = [
-            np.broadcast_to(exact(np.asarray(bound)), (int(width),)).sum() for bound in (lo, hi)
-        ]
-        shape = (a.shape[0], b.shape[0])
-        if not a.is_integer:
-            return real(shape, *total)
-        return integer(shape, total[0], total[1], a.unit * b.unit)
+        lo, hi = (_total(bound, a.shape[-1]) for bound in (lo, hi))
+        return number_type((a.shape[0], b.shape[0]), lo, hi, _product_unit(a, b))
 
     def run(self, *inputs: Array) -> Array:
         return inputs[0] @ inputs[1].T
@@ -121,12 +105,20 @@ class Mul(Op, name="mul", levels=Level.TRAINED.to(Level.DIE)):
         lo, hi = combine(np.multiply, (a.lo, a.hi), (b.lo, b.hi))
         if a is b:  # one value times itself is never negative
             lo = np.maximum(lo, 0)
-        if not a.is_integer:
-            return real(shape, lo, hi)
-        return integer(shape, lo, hi, a.unit * b.unit)
+        return number_type(shape, lo, hi, _product_unit(a, b))
 
     def run(self, *inputs: Array) -> Array:
         return inputs[0] * inputs[1]
+
+
+def _product_unit(a: Type, b: Type) -> Array | None:
+    """The unit of a product; None for real numbers."""
+    return a.unit * b.unit if a.is_integer else None
+
+
+def _total(bound: Array, width: str | int) -> Array:
+    """The bound of a sum of `width` numbers, from theirs."""
+    return np.asarray(np.broadcast_to(exact_bounds(bound), (int(width),)).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,22 +134,25 @@ class Add(Op, name="add", levels=Level.TRAINED.to(Level.DIE)):
     scale: Array | None = None
 
     def infer(self, *inputs: Type) -> Type:
-        lo = hi = exact(np.asarray(self.offset))
+        lo = hi = exact_bounds(self.offset)
         for factor, x in zip(self.factors, inputs, strict=True):
             low, high = combine(np.multiply, (factor, factor), (x.lo, x.hi))
             lo, hi = lo + low, hi + high
         shape = max((x.shape for x in inputs), key=lambda s: (len(s), s[-1] != 1, s[0] != 1))
         if len(inputs) > 1 and all(len(x.shape) == 2 for x in inputs):
             shape = tuple(_wider([x.shape[axis] for x in inputs]) for axis in (0, 1))
-        if self.scale is None:
-            return real(shape, lo, hi)
-        return integer(shape, lo, hi, self.scale)
+        return number_type(shape, lo, hi, self.scale)
 
     def run(self, *inputs: Array) -> Array:
         total = self.offset
         for factor, x in zip(self.factors, inputs, strict=True):
             total = total + (x if np.ndim(factor) == 0 and factor == 1 else factor * x)
         return total
+
+
+def plus(*factors: float, offset: float = 0.0) -> Add:
+    """The operation `sum factors[i] * x_i + offset` on real numbers."""
+    return Add(tuple(map(scalar, factors)), scalar(offset))
 
 
 def _wider(extents: list[str | int]) -> str | int:
@@ -170,9 +165,8 @@ class Sum(Op, name="sum", levels=Level.TRAINED.to(Level.DIE)):
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
-        width = x.shape[-1]
-        lo, hi = (np.broadcast_to(exact(bound), (int(width),)).sum() for bound in (x.lo, x.hi))
-        return like(x, x.shape[:-1], lo, hi)
+        lo, hi = (_total(bound, x.shape[-1]) for bound in (x.lo, x.hi))
+        return number_type(x.shape[:-1], lo, hi, x.scale)
 
     def run(self, *inputs: Array) -> Array:
         total: Array = inputs[0].sum(axis=-1)
@@ -210,8 +204,8 @@ class Axis(Op, name="axis", levels=Level.TRAINED.to(Level.DIE)):
         return np.expand_dims(inputs[0], self.axis)
 
 
-@dataclass(frozen=True, eq=False)
-class Store(Op, name="store", levels=Level.TRAINED.to(Level.MAC)):
+@dataclass(frozen=True)
+class Store(Identity, name="store", levels=Level.TRAINED.to(Level.MAC)):
     """A place where a value is kept in memory: identity now, a rounding after `quantize`.
 
     `role` says for what (`input`, `activation`, `mu`, `s`, `s_self`, `residual`, `normal`,
@@ -221,16 +215,6 @@ class Store(Op, name="store", levels=Level.TRAINED.to(Level.MAC)):
 
     role: str
     bits: int = 0
-
-    def same(self, other: Store) -> bool:
-        """Whether both keep a value in the same format."""
-        return (self.role, self.bits) == (other.role, other.bits)
-
-    def infer(self, *inputs: Type) -> Type:
-        return inputs[0]
-
-    def run(self, *inputs: Array) -> Array:
-        return inputs[0]
 
 
 def scalar(value: float) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What running a graph of real numbers on calibration rows showed of its values."""
+"""Ranges and errors of the values of a graph of real numbers, on calibration rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 
 REACHES = np.arange(-10, 33) / 4
-"""log2 of what a format's largest code stands for, in units of a channel's largest magnitude: below
-0 values are clipped."""
+"""log2 of the value of a format's largest code, in units of a channel's largest magnitude: below 0
+values are clipped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class StoringErrors:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What the calibration rows showed of one graph; empty where it was not calibrated.
+    """The calibration of one graph; empty where it was not calibrated.
 
     `ranges` and `mean_squares` are by value, `squared_norms` (of what rows are divided by) by the
     node that normalises, `storing_errors` by value and the bits that it is stored in.

@@ -104,7 +104,7 @@ def ratio(factor: Fraction, magnitude: int) -> Ratio:
     raise ValueError(f"no multiplier of 15 bits or more for {float(factor):.3g} x {magnitude}")
 
 
-def shortened(found: Ratio, magnitude: int) -> Ratio:
+def with_fewer_bits(found: Ratio, magnitude: int) -> Ratio:
     """The ratio with as few bits taken off as values up to `magnitude` need; itself if none."""
     multiplier, shift = found.multiplier, found.shift
     while not _fits(multiplier, shift, magnitude) and multiplier > 1 and shift > 1:

@@ -1,4 +1,4 @@
-"""Operations, each one class that says which shape and which number, and the levels they are at."""
+"""Operations, a class each with its shapes, its numbers and the levels at which it stands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Op(Named):
 
     levels: ClassVar[frozenset[Level]] = frozenset()
     scores_statistics: ClassVar[bool] = False
-    """Whether its inputs are statistics of pairs, whose domain calibration fixes."""
+    """True where its inputs are statistics of pairs, whose domain calibration fixes."""
 
     def __init_subclass__(cls, levels: Set[Level] | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -64,6 +64,16 @@ class Op(Named):
     def run(self, *inputs: Array) -> Array:
         """The value, in float64 or int64: the readable definition of the operation."""
         raise NotImplementedError
+
+
+class Identity(Op):
+    """Base of the operations whose value is their input's."""
+
+    def infer(self, *inputs: Type) -> Type:
+        return inputs[0]
+
+    def run(self, *inputs: Array) -> Array:
+        return inputs[0]
 
 
 def operations_at(level: Level) -> frozenset[type[Op]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from cimtool.base.errors import CimError
 from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
@@ -62,6 +62,10 @@ class Graph:
                 kept.append(node)
                 used.update(node.inputs)
         return replace(self, nodes=tuple(reversed(kept)))
+
+    def extent(self, value: str) -> int:
+        """Numbers in a row of a value [n, extent]."""
+        return int(self.types[value].shape[1])
 
     def layer(self, node: Node) -> str:
         """The name by which settings and reports address a layer: `text.fc1`."""
@@ -174,28 +178,30 @@ class Builder:
 
 
 AnyBuilder = TypeVar("AnyBuilder", bound=Builder)
-Rule = Callable[[AnyBuilder, Node, tuple[str, ...]], str]
-"""Rebuilds one node on the mapped inputs and returns the name of the value that replaces it."""
+AnyOp = TypeVar("AnyOp", bound=Op)
+Rule = Callable[[AnyBuilder, AnyOp, Node, tuple[str, ...]], str]
+"""Rebuilds a node of an operation on the mapped inputs; returns the name of the replacing value."""
 
 
-def keep(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+def keep(builder: Builder, op: Op, node: Node, inputs: tuple[str, ...]) -> str:
     """The rule that changes nothing."""
-    return builder.add(node.name, node.op, *inputs)
+    return builder.add(node.name, op, *inputs)
 
 
-def rewrite(graph: Graph, choose: Callable[[Node], Rule[AnyBuilder]], builder: AnyBuilder) -> Graph:
-    """Rebuild a graph in a new builder of it, node by node, each by the rule chosen for it."""
+def rewrite(
+    graph: Graph, choose: Callable[[Op], Rule[AnyBuilder, Any]], builder: AnyBuilder
+) -> Graph:
+    """Rebuild a graph in a new builder of it, each node by the rule chosen for its operation."""
     mapped = {name: name for name in graph.inputs}
     for node in graph.nodes:
         inputs = tuple(mapped[i] for i in node.inputs)
-        mapped[node.name] = choose(node)(builder, node, inputs)
+        mapped[node.name] = choose(node.op)(builder, node.op, node, inputs)
     return builder.graph({name: mapped[value] for name, value in graph.outputs.items()})
 
 
-def rewrite_each(graph: Graph, kind: type[Op], rule: Rule[Builder]) -> Graph:
+def rewrite_each(graph: Graph, kind: type[AnyOp], rule: Rule[Builder, AnyOp]) -> Graph:
     """Rebuild a graph: operations of one class by a rule, all others as they are."""
-    builder = Builder.of(graph)
-    return rewrite(graph, lambda node: rule if isinstance(node.op, kind) else keep, builder)
+    return rewrite(graph, lambda op: rule if isinstance(op, kind) else keep, Builder.of(graph))
 
 
 def score_inputs(text: Graph, video: Graph) -> dict[str, Type]:
@@ -218,7 +224,7 @@ def as_inputs(modality: str, features: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def features_of(modality: str, inputs: Mapping[str, Value]) -> dict[str, Value]:
-    """One modality's part of what `as_inputs` named."""
+    """One modality's features, of inputs that `as_inputs` named."""
     prefix = f"{modality}."
     return {k.removeprefix(prefix): value for k, value in inputs.items() if k.startswith(prefix)}
 
@@ -228,8 +234,8 @@ def misplaced(graph: Graph, level: Level) -> Node | None:
     return next((node for node in graph.nodes if level not in node.op.levels), None)
 
 
-def check(program: Program, stage: str, level: Level) -> None:
-    """Check what a pass leaves: operations of a level, order of use, unique names, ranges.
+def check_program(program: Program, stage: str, level: Level) -> None:
+    """Check a pass's program: operations of its level, order of use, unique names, ranges.
 
     Raises CimError where integers could overflow and RuntimeError where the pass is wrong.
     """

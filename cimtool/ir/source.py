@@ -1,4 +1,7 @@
-"""Operations of trained models that no CIM hardware has; `fold` and `lower` take them away."""
+"""Operations of trained models and their scores that no CIM hardware has.
+
+`fold` and `lower` take them away.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from cimtool.base.arrays import Array
-from cimtool.ir.op import Level, Op
-from cimtool.ir.types import Type, real
+from cimtool.ir.op import Identity, Level, Op
+from cimtool.ir.types import Type, combine, real
 from cimtool.reference.surrogate import Polynomial
 
 
@@ -35,51 +38,43 @@ class BatchNorm(Op, name="batch_norm", levels={Level.TRAINED}):
         return (inputs[0] - self.mean) * self.factor + self.beta
 
 
-@dataclass(frozen=True, eq=False)
-class Exp(Op, name="exp", levels=Level.TRAINED.to(Level.FLOAT)):
-    """`exp(x)`: from log-variance to variance."""
+class Monotone(Op):
+    """Base of the functions of single numbers that rise everywhere."""
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
-        return real(x.shape, np.exp(x.lo), np.exp(x.hi))
+        return real(x.shape, self.run(x.lo), self.run(x.hi))
+
+
+@dataclass(frozen=True, eq=False)
+class Exp(Monotone, name="exp", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`exp(x)`: from log-variance to variance."""
 
     def run(self, *inputs: Array) -> Array:
         return np.exp(inputs[0])
 
 
 @dataclass(frozen=True, eq=False)
-class Tanh(Op, name="tanh", levels=Level.TRAINED.to(Level.FLOAT)):
+class Tanh(Monotone, name="tanh", levels=Level.TRAINED.to(Level.FLOAT)):
     """The hyperbolic tangent."""
-
-    def infer(self, *inputs: Type) -> Type:
-        (x,) = inputs
-        return real(x.shape, np.tanh(x.lo), np.tanh(x.hi))
 
     def run(self, *inputs: Array) -> Array:
         return np.tanh(inputs[0])
 
 
 @dataclass(frozen=True, eq=False)
-class Sigmoid(Op, name="sigmoid", levels=Level.TRAINED.to(Level.FLOAT)):
+class Sigmoid(Monotone, name="sigmoid", levels=Level.TRAINED.to(Level.FLOAT)):
     """`1 / (1 + exp(-x))`, as `(1 + tanh(x / 2)) / 2`, which cannot overflow."""
-
-    def infer(self, *inputs: Type) -> Type:
-        (x,) = inputs
-        return real(x.shape, self.run(x.lo), self.run(x.hi))
 
     def run(self, *inputs: Array) -> Array:
         return 0.5 + 0.5 * np.tanh(0.5 * inputs[0])
 
 
 @dataclass(frozen=True, eq=False)
-class LeakyRelu(Op, name="leaky_relu", levels=Level.TRAINED.to(Level.FLOAT)):
+class LeakyRelu(Monotone, name="leaky_relu", levels=Level.TRAINED.to(Level.FLOAT)):
     """`x` above 0, `slope * x` below, with a slope above 0."""
 
     slope: float
-
-    def infer(self, *inputs: Type) -> Type:
-        (x,) = inputs
-        return real(x.shape, self.run(x.lo), self.run(x.hi))
 
     def run(self, *inputs: Array) -> Array:
         (x,) = inputs
@@ -142,6 +137,29 @@ class LayerNorm(Op, name="layer_norm", levels=Level.TRAINED.to(Level.FLOAT)):
         centred = x - x.mean(axis=-1, keepdims=True)
         unit: Array = centred / np.sqrt(self.squared_norms(x))[..., None]
         return unit * self.factor + self.beta
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`factor * ed + offset` of a squared distance [n, m]."""
+
+    factor: float
+    offset: float = 0.0
+
+    scores_statistics = True
+
+    def infer(self, *inputs: Type) -> Type:
+        (ed,) = inputs
+        lo, hi = combine(np.multiply, (np.asarray(self.factor),) * 2, (ed.lo, ed.hi))
+        return real(ed.shape, lo + self.offset, hi + self.offset)
+
+    def run(self, *inputs: Array) -> Array:
+        return self.factor * inputs[0] + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class CosineScore(Identity, name="cosine_score", levels=Level.TRAINED.to(Level.FLOAT)):
+    """The inner products [n, m] of rows at unit norm, as they are."""
 
 
 @dataclass(frozen=True, eq=False)

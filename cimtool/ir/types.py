@@ -1,4 +1,4 @@
-"""What is known of a value: its shape, what number one unit stands for, and its proved bounds."""
+"""Types of values: the shape, the real number of one unit, and proved bounds."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Type:
 
     @property
     def is_integer(self) -> bool:
-        """Whether the value is stored as integers."""
+        """True for values that are stored as integers."""
         return self.scale is not None
 
     @property
     def signed(self) -> bool:
-        """Whether any element may be negative."""
+        """True where an element may be negative."""
         return bool(np.min(self.lo) < 0)
 
     @property
@@ -88,16 +88,15 @@ def _checked(bound: Any) -> Array:
     return exact.astype(np.int64)
 
 
-def like(first: Type, shape: Shape, lo: Any, hi: Any, scale: Any = None) -> Type:
-    """A type of the same kind of number as `first`."""
-    if first.is_integer:
-        return integer(shape, lo, hi, first.scale if scale is None else scale)
-    return real(shape, lo, hi)
+def number_type(shape: Shape, lo: Any, hi: Any, scale: Any) -> Type:
+    """An integer value whose unit is `scale`, a real one where that is None."""
+    return real(shape, lo, hi) if scale is None else integer(shape, lo, hi, scale)
 
 
-def exact(bound: Array) -> Array:
+def exact_bounds(bound: Any) -> Array:
     """Bounds in a form whose arithmetic cannot wrap: Python integers, or floats as they are."""
-    return bound.astype(object) if bound.dtype.kind in "iu" else bound
+    ends: Array = np.asarray(bound)
+    return ends.astype(object) if ends.dtype.kind in "iu" else ends
 
 
 def combine(
@@ -106,7 +105,7 @@ def combine(
     """Bounds of `operation(x, y)` for an operation monotonic in each argument."""
     if not all(np.isfinite(bound).all() for bound in (*a, *b) if bound.dtype.kind == "f"):
         return np.asarray(-np.inf), np.asarray(np.inf)
-    ends = [(exact(np.asarray(x)), exact(np.asarray(y))) for x in a for y in b]
+    ends = [(exact_bounds(x), exact_bounds(y)) for x in a for y in b]
     # Without its kind a single number would fall back to int64, and wrap in the next sum.
     kind = np.result_type(*(x.dtype for pair in ends for x in pair))
     corners = np.stack(np.broadcast_arrays(*(np.asarray(operation(x, y), kind) for x, y in ends)))

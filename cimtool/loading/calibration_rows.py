@@ -30,7 +30,7 @@ def row_digests(rows: Array) -> Digests:
 
 
 def calibration_digests(text: Array, video: Array) -> dict[str, Digests]:
-    """What a bundle keeps of its calibration rows [n, width]: digests by modality, sorted."""
+    """Digests of calibration rows [n, width] by modality, sorted, as a bundle keeps them."""
     return {"text": np.unique(row_digests(text)), "video": np.unique(row_digests(video))}
 
 

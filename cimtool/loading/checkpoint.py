@@ -15,11 +15,12 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import reading
 
 TORCH_SUFFIXES = (".pth", ".pt")
 SUFFIXES = (*TORCH_SUFFIXES, ".safetensors")
 
-# What torch.load and the restricted unpickler raise on bytes that are no checkpoint.
+# Errors of torch.load and the restricted unpickler on bytes that are no checkpoint.
 BROKEN = (
     pickle.UnpicklingError,
     zipfile.BadZipFile,
@@ -64,9 +65,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(str(path), _read_safetensors(path), ordered=False)
     content = read_torch(path)
     if not isinstance(content, dict):
-        raise CimError(
-            f"{path}: holds {_kind(content)}; expected a dictionary of tensors (a state_dict)"
-        )
+        kind = f"a {type(content).__name__}"
+        if isinstance(content, np.ndarray):
+            kind = f"one tensor of shape {list(content.shape)}"
+        raise CimError(f"{path}: holds {kind}; expected a dictionary of tensors (a state_dict)")
     return Checkpoint(str(path), content)
 
 
@@ -94,11 +96,7 @@ def read_torch(path: Path) -> Any:
     import torch
 
     require_file(path)
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
-    with stream:
+    with reading(path), path.open("rb") as stream:
         try:
             value = torch.load(stream, map_location="cpu", weights_only=True)
         except (OSError, *BROKEN) as error:  # a seek to before the start of a short file
@@ -125,9 +123,8 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
     from safetensors.torch import load_file
 
     try:
-        tensors = load_file(path, device="cpu")
-    except OSError as error:
-        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
+        with reading(path):
+            tensors = load_file(path, device="cpu")
     except (SafetensorError, ValueError, KeyError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not safetensors: {error}") from None
     names = sorted(tensors, key=natural)
@@ -172,9 +169,3 @@ def tensor_array(tensor: Any, file: str, key: str) -> Array:
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float32)
     return np.asarray(tensor.cpu().contiguous().numpy())
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"one tensor of shape {list(value.shape)}"
-    return f"a {type(value).__name__}"

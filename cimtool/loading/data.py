@@ -24,31 +24,27 @@ EmbeddingsLike = File | tuple[File, File] | Embeddings | Mapping[str, Array]
 """Embeddings as a file, a pair of files (text first), as read, or as arrays by name."""
 
 
-class InputSpec(Protocol):
-    """The embeddings that a model takes."""
+class RowFormat(Protocol):
+    """The rows of embeddings that a model takes: their extents, and their norm."""
 
     @property
     def name(self) -> str:
         """The model's name, for messages."""
-        ...
 
     @property
     def text_width(self) -> int:
         """Extent of a text embedding."""
-        ...
 
     @property
     def video_width(self) -> int:
         """Extent of a video embedding."""
-        ...
 
     @property
     def unit_rows(self) -> bool:
-        """Whether rows are expected at unit norm."""
-        ...
+        """True where rows are expected at unit norm."""
 
 
-def read_data(data: EmbeddingsLike, model: InputSpec) -> Embeddings:
+def read_data(data: EmbeddingsLike, model: RowFormat) -> Embeddings:
     """Embeddings of any form as a model takes them; CimError where they do not fit."""
     read = embeddings_in(data)
     for modality in MODALITIES:
@@ -65,7 +61,7 @@ def embeddings_in(data: EmbeddingsLike) -> Embeddings:
     return read_embeddings(*files_of(data))
 
 
-def read_rows(data: EmbeddingsLike, modality: str, model: InputSpec) -> Array:
+def read_rows(data: EmbeddingsLike, modality: str, model: RowFormat) -> Array:
     """One modality's rows [n, width] as a model takes them; the other modality is not read.
 
     Raises CimError where they are missing, are no embeddings, or of another width.
@@ -82,7 +78,7 @@ def read_rows(data: EmbeddingsLike, modality: str, model: InputSpec) -> Array:
     return unit_rows(rows, f"{where}: {modality}") if model.unit_rows else rows
 
 
-def _require_width(rows: Array, modality: str, model: InputSpec, where: str) -> None:
+def _require_width(rows: Array, modality: str, model: RowFormat, where: str) -> None:
     width = model.text_width if modality == "text" else model.video_width
     if rows.shape[1] != width:
         raise CimError(

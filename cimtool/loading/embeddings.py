@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.errors import CimError
-from cimtool.base.named import nearest
+from cimtool.base.errors import CimError, naming
+from cimtool.base.named import one_of, require_one
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
 from cimtool.loading.npy import npz_names, read_npy, read_npz
 
@@ -68,14 +68,11 @@ def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
         raise CimError(f"{path}: holds one modality; expected a pair of .npy files, text first")
     require_suffix(path, "embeddings", (".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
-        values: Any = read_npz(path, KEYS)
-        held = npz_names(path)
-    else:
-        values = read_torch(path)
-        if not isinstance(values, dict):
-            raise CimError(f"{path}: holds one modality; expected a pair of files, or both in one")
-        held = list(values)
-    return embeddings_of({key: values[key] for key in KEYS if key in values}, str(path), held)
+        return embeddings_of(read_npz(path, KEYS), str(path), npz_names(path))
+    values = read_torch(path)
+    if not isinstance(values, dict):
+        raise CimError(f"{path}: holds one modality; expected a pair of files, or both in one")
+    return embeddings_of(values, str(path))
 
 
 def read_modality(path: Path, modality: str) -> Array:
@@ -99,9 +96,10 @@ def modality_of(
     held: list[str] | None = None,
 ) -> Array:
     """Take one modality's rows, float32 [n, width], of arrays by name; CimError as above."""
-    found = (ALONE,) if _is_alone(values) else NAMES[modality]
-    key = _one_of(values, found, where, list(values) if held is None else held)
-    return _rows(values[key], where, key)
+    names = (ALONE,) if _is_alone(values) else NAMES[modality]
+    with naming(where):
+        key = require_one(values, names, list(values) if held is None else held)
+        return _rows(values[key], key)
 
 
 def _one(path: Path) -> Any:
@@ -119,106 +117,86 @@ def embeddings_of(
     message. Raises CimError starting with `where`.
     """
     held = list(values) if held is None else held
-    if _is_alone(values):
-        return _alone(values, where)
-    text_key, video_key = (_one_of(values, names, where, held) for names in (TEXT, VIDEO))
-    text = _rows(values[text_key], where, text_key)
-    video = _rows(values[video_key], where, video_key)
-    truth = _truth(values, where, len(text), len(video))
-    return Embeddings(text, video, truth, _classes(values, where, len(text)), where)
+    with naming(where):
+        if _is_alone(values):
+            return _alone(values, where)
+        text, video = (
+            _rows(values[key], key)
+            for key in (require_one(values, names, held) for names in (TEXT, VIDEO))
+        )
+        truth = _truth_of(values, len(text), len(video))
+        return Embeddings(text, video, truth, _classes(values, len(text)), where)
 
 
 def _is_alone(values: Mapping[str, Any]) -> bool:
     return ALONE in values and not any(name in values for name in (*TEXT, *VIDEO))
 
 
-def _alone(values: Mapping[str, Any], where: str) -> Embeddings:
+def _alone(values: Mapping[str, Any], file: str) -> Embeddings:
     """Items of one modality, each the right one of itself."""
-    if (key := _optional(values, TRUTH, where)) is not None:
+    if (key := one_of(values, TRUTH)) is not None:
         raise CimError(
-            f"{where}: holds {ALONE} and {key}; expected text and video with it, or {ALONE} without"
+            f"holds {ALONE} and {key}; expected text and video with it, or {ALONE} without"
         )
-    rows = _rows(values[ALONE], where, ALONE)
+    rows = _rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
-    return Embeddings(rows, rows, itself, _classes(values, where, len(rows)), where, alone=True)
+    return Embeddings(rows, rows, itself, _classes(values, len(rows)), file, alone=True)
 
 
-def _classes(values: Mapping[str, Any], where: str, texts: int) -> IntArray | None:
-    key = _optional(values, LABELS, where)
-    return _labels(values[key], where, key, texts) if key else None
-
-
-def _one_of(values: Mapping[str, Any], names: tuple[str, ...], where: str, held: list[str]) -> str:
-    found = _optional(values, names, where)
-    if found is None:
-        aliases = f" (or {', '.join(names[1:])})" if names[1:] else ""
-        hint = next((h for h in (nearest(name, held) for name in names) if h), "")
-        raise CimError(
-            f"{where}: {names[0]}{aliases} is missing; it holds "
-            f"{', '.join(held[:8]) or 'nothing'}{hint}"
-        )
-    return found
-
-
-def _optional(values: Mapping[str, Any], names: tuple[str, ...], where: str) -> str | None:
-    found = [name for name in names if name in values]
-    if len(found) > 1:
-        raise CimError(f"{where}: holds {' and '.join(found)}; expected one of them")
-    return found[0] if found else None
-
-
-def _rows(value: Any, where: str, key: str) -> Array:
+def _rows(value: Any, key: str) -> Array:
     """Return float32 rows; CimError where they are not finite numbers in two dimensions."""
     array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray("")
     if array.dtype.kind not in "fiu":
         kind = array.dtype if isinstance(value, np.ndarray) else type(value).__name__
-        raise CimError(f"{where}: {key} is of {kind}; expected an array of real numbers")
+        raise CimError(f"{key} is of {kind}; expected an array of real numbers")
     if array.ndim != 2 or array.shape[1] == 0:
         raise CimError(
-            f"{where}: {key} has shape {list(array.shape)}; expected two dimensions, [rows, width]"
+            f"{key} has shape {list(array.shape)}; expected two dimensions, [rows, width]"
         )
     if len(array) == 0:
-        raise CimError(f"{where}: {key} has no rows")
+        raise CimError(f"{key} has no rows")
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(array, np.float32)
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))
         bad = array[row][~np.isfinite(rows[row])][0]
-        raise CimError(f"{where}: row {row} of {key} holds {bad}; expected finite float32 numbers")
+        raise CimError(f"row {row} of {key} holds {bad}; expected finite float32 numbers")
     return rows
 
 
-def _truth(values: Mapping[str, Any], where: str, texts: int, videos: int) -> IntArray | None:
-    key = _optional(values, TRUTH, where)
+def _truth_of(values: Mapping[str, Any], texts: int, videos: int) -> IntArray | None:
+    """The right video of each text [texts]; None where that is not known."""
+    key = one_of(values, TRUTH)
     if key is None:
         return np.arange(texts, dtype=np.int64) if texts == videos else None
-    truth = _integers(values[key], where, key, texts)
+    truth = _integers(values[key], key, texts)
     wrong = (truth < 0) | (truth >= videos)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise CimError(
-            f"{where}: row {row} of {key} is {truth[row]}; expected a video row, 0 to {videos - 1}"
+            f"row {row} of {key} is {truth[row]}; expected a video row, 0 to {videos - 1}"
         )
     return truth
 
 
-def _labels(value: Any, where: str, key: str, texts: int) -> IntArray:
-    """Return class numbers [texts]; names of classes are numbered in alphabetical order."""
-    array = np.asarray(value)
+def _classes(values: Mapping[str, Any], texts: int) -> IntArray | None:
+    """Class numbers [texts]; names of classes are numbered in alphabetical order."""
+    key = one_of(values, LABELS)
+    if key is None:
+        return None
+    array = np.asarray(values[key])
     if array.dtype.kind in "US":
-        value = np.unique(array, return_inverse=True)[1].reshape(array.shape)
-    return _integers(value, where, key, texts)
+        array = np.unique(array, return_inverse=True)[1].reshape(array.shape)
+    return _integers(array, key, texts)
 
 
-def _integers(value: Any, where: str, key: str, texts: int) -> IntArray:
+def _integers(value: Any, key: str, texts: int) -> IntArray:
     array = np.asarray(value)
     if array.dtype.kind not in "iu":
-        raise CimError(f"{where}: {key} is of {array.dtype}; expected integers")
+        raise CimError(f"{key} is of {array.dtype}; expected integers")
     if array.shape != (texts,):
-        raise CimError(
-            f"{where}: {key} has shape {list(array.shape)}; expected [{texts}], one per text"
-        )
+        raise CimError(f"{key} has shape {list(array.shape)}; expected [{texts}], one per text")
     return array.astype(np.int64)
 
 
@@ -254,7 +232,8 @@ def checked_rows(rows: Array, where: str, unit: bool) -> Array:
 
     Raises CimError naming the row where one cannot be taken.
     """
-    checked = _rows(rows, "embeddings", where)
+    with naming("embeddings"):
+        checked = _rows(rows, where)
     return unit_rows(checked, f"{where} embeddings") if unit else checked
 
 

@@ -1,4 +1,4 @@
-"""What a file is and what it holds, as plain data and as lines for a reader."""
+"""Kind and contents of a file, as plain data and as lines for a reader."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.base.files import sha256
+from cimtool.base.files import reading, sha256
 from cimtool.base.toml_files import read_toml
 from cimtool.hardware.target import load_target, target_names
+from cimtool.ir.heads import dimension
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
 from cimtool.loading.embeddings import (
     ALONE,
@@ -28,14 +29,14 @@ from cimtool.loading.embeddings import (
 from cimtool.loading.layer_map import LayerMap, read_layer_map
 from cimtool.loading.layouts import recognise
 from cimtool.loading.npy import npz_names, read_npy, read_npz
-from cimtool.loading.onnx_file import describe_onnx
+from cimtool.loading.onnx_graph import describe_onnx
 from cimtool.loading.polynomial import (
     COEFFICIENTS,
     parse_polynomial,
     polynomial_values,
     read_polynomial,
 )
-from cimtool.loading.score import INNER_HEAD, INNER_POLYNOMIAL
+from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.surrogate import Polynomial, exponents
 
@@ -49,7 +50,7 @@ Facts = dict[str, Any]
 
 
 def inspect(path: Path) -> Facts:
-    """Say what a checkpoint, polynomial, data, target, settings, ONNX file or bundle holds.
+    """Describe a checkpoint, polynomial, data, target, settings, ONNX file or bundle.
 
     The result is plain data; `kind` says which of these it is. CimError where the file is
     missing, broken, or none of them.
@@ -60,7 +61,7 @@ def inspect(path: Path) -> Facts:
         ".toml": _toml,
         ".json": _json,
         ".npz": _npz,
-        ".npy": _npy,
+        ".npy": lambda file: _array(read_npy(file)),
         ".onnx": describe_onnx,
         ".safetensors": lambda file: describe_checkpoint(read_checkpoint(file)),
     } | dict.fromkeys(TORCH_SUFFIXES, _torch)
@@ -79,15 +80,14 @@ def inspect(path: Path) -> Facts:
 
 def format_facts(facts: Mapping[str, Any]) -> list[str]:
     """Lines for a reader: one fact a line, tables indented below their name."""
-    return [f"{facts['file']}: {facts['kind']}", *_lines(facts, 1, ("file", "kind"))]
+    others = {key: value for key, value in facts.items() if key not in ("file", "kind")}
+    return [f"{facts['file']}: {facts['kind']}", *_lines(others, 1)]
 
 
-def _lines(facts: Mapping[str, Any], depth: int, skipped: tuple[str, ...] = ()) -> list[str]:
+def _lines(facts: Mapping[str, Any], depth: int) -> list[str]:
     lines = []
     for key, value in facts.items():
         label = "  " * depth + key.replace("_", " ")
-        if key in skipped:
-            continue
         if isinstance(value, Mapping):
             inner = _lines(value, depth + 1)
             lines += [label, *inner] if inner else [f"{label}: none"]
@@ -137,10 +137,6 @@ def _npz(path: Path) -> Facts:
     return {"kind": "arrays", "arrays": {k: _array_text(v) for k, v in read_npz(path).items()}}
 
 
-def _npy(path: Path) -> Facts:
-    return _array(read_npy(path))
-
-
 def _array(array: Array) -> Facts:
     facts: Facts = {"kind": "array", "dtype": str(array.dtype), "shape": list(array.shape)}
     return facts | (_rows(array) if array.ndim == 2 and array.dtype.kind == "f" else {})
@@ -171,13 +167,12 @@ def _bundle(folder: Path) -> Facts:
     if not manifest.is_file():
         raise CimError(f"{folder}: is not a bundle: there is no {MANIFEST}")
     try:
-        values = json.loads(manifest.read_text(encoding="utf-8"))
+        with reading(manifest):
+            values = json.loads(manifest.read_text(encoding="utf-8"))
         facts = {key: values[key] for key in MANIFEST_KEYS}
         if "gallery" in values:
             facts["gallery"] = values["gallery"]
         listed = values["files"].items()
-    except OSError as error:
-        raise CimError(f"{manifest}: cannot be read: {error.strerror}") from None
     except KeyError as error:
         raise CimError(f"{manifest}: {error.args[0]} is missing") from None
     except (ValueError, TypeError, AttributeError):
@@ -213,7 +208,7 @@ def describe_polynomial(polynomial: Polynomial) -> Facts:
 
 
 def describe_embeddings(embeddings: Embeddings) -> Facts:
-    """Shapes, norms, which video belongs to each text, and the classes where known."""
+    """Shapes, norms, the videos that belong to texts, and the classes where known."""
     labels = embeddings.labels
     return {
         "kind": "embeddings",
@@ -260,21 +255,19 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
     for weights, (modality, tower) in zip((text, video), towers.items(), strict=True):
         facts[modality] = {
             "prefix": weights.prefix,
-            "input": tower.width,
-            "dimensions": tower.dimension,
+            "input": tower.extent("x"),
+            "dimensions": dimension(tower),
             **_counts(weights),
         }
-    ed, vd = layout.statistics(towers["text"].dimension)
+    ed, vd = layout.statistics(dimension(towers["text"]))
     if (ed, vd) != (1.0, 1.0):
         facts["polynomial_of"] = f"ed/{ed:g} and vd/{vd:.10g}"
     if isinstance(head := checkpoint.content.get(INNER_HEAD), str):
         facts["head"] = head
     if warnings := layout.warnings(checkpoint.content):
         facts["warnings"] = list(warnings)
-    inner = checkpoint.content.get(INNER_POLYNOMIAL)
-    if isinstance(inner, Mapping):
-        where = f"{checkpoint.file}: {INNER_POLYNOMIAL}"
-        facts["polynomial"] = describe_polynomial(parse_polynomial(inner, where))
+    if (inner := inner_polynomial(checkpoint.file, checkpoint.content)) is not None:
+        facts["polynomial"] = describe_polynomial(inner)
     return facts
 
 

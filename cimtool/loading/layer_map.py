@@ -37,12 +37,12 @@ EPS = 1e-5
 """Epsilon of BatchNorm and LayerNorm unless said otherwise: torch's default."""
 
 VALUES = ("activation", "output_activation", "negative_slope")
-"""What a map may say that is no layer, and no weight shows."""
+"""Keys of a map that name no layer: values that no weight shows."""
 
 
 @dataclass(frozen=True)
 class ModalityMap:
-    """What `file` says of one projector.
+    """The entries of `file` for one projector.
 
     `layers` maps layers of the layout to the checkpoint's; `values` are numbers and texts that a
     checkpoint may hold beside its weights.
@@ -57,7 +57,7 @@ class ModalityMap:
 
 @dataclass(frozen=True)
 class LayerMap:
-    """What the user said of both projectors."""
+    """The entries of a map for both projectors."""
 
     text: ModalityMap = field(default_factory=ModalityMap)
     video: ModalityMap = field(default_factory=ModalityMap)

@@ -11,11 +11,16 @@ from cimtool.loading.weights import Weights
 
 
 def linear(
-    weights: Weights, layer: str, width: int, out: int | None = None, has_bias: bool = True
+    weights: Weights,
+    layer: str,
+    width: int | None = None,
+    out: int | None = None,
+    has_bias: bool = True,
 ) -> Mvm:
     """Read torch's `Linear` (weight [out, width]) as a product with weight [width, out].
 
-    A layer that is read so can be trained further: it knows its tensors.
+    An extent that is None may be any. A layer that is read so can be trained further: it knows its
+    tensors.
     """
     weight = weights.get(layer, "weight", (out, width))
     outputs = weight.shape[0]
@@ -26,7 +31,7 @@ def linear(
     return Mvm(np.ascontiguousarray(weight.T), bias, keys=keys)
 
 
-def batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:
+def read_batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:
     """Read torch's `BatchNorm1d` over `width` channels; CimError where a variance is negative."""
     gamma, beta, mean, var = (
         weights.get(layer, parameter, (width,))
@@ -40,14 +45,14 @@ def batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:
     return BatchNorm(gamma, beta, mean, var, _eps(weights, layer))
 
 
-def layer_norm(weights: Weights, layer: str, width: int) -> LayerNorm:
+def read_layer_norm(weights: Weights, layer: str, width: int) -> LayerNorm:
     """Read torch's `LayerNorm` over rows of `width` numbers."""
     gamma, beta = (weights.get(layer, parameter, (width,)) for parameter in ("weight", "bias"))
     return LayerNorm(gamma, beta, _eps(weights, layer))
 
 
 def _eps(weights: Weights, layer: str) -> float:
-    """What the file says, else the user, else torch's default."""
+    """The file's epsilon, else the user's, else torch's default."""
     if weights.has(layer, "eps"):
         return float(weights.get(layer, "eps", ()))
     return weights.named.eps

@@ -6,20 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cimtool.base.errors import CimError
-from cimtool.ir.heads import Head, assemble
+from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import LayerMap
-from cimtool.loading.layouts import Layout, Projector, recognise
-from cimtool.loading.onnx_tower import read_onnx_tower
-from cimtool.loading.score import ScoreOptions, TrainedHead, read_score
+from cimtool.loading.layouts import Layout, recognise
+from cimtool.loading.onnx_graph import read_onnx_graph
+from cimtool.loading.onnx_rules import translate
+from cimtool.loading.score import ScoreOptions, read_score
 from cimtool.loading.weights import find_weights
 
 ONNX_LAYOUT = "onnx"
 """The layout of projectors that are ONNX files: nothing is divided, rows are taken as they are."""
 
 RUN_STEMS = ("model", "last")
-"""What a training run calls its checkpoints, whatever it trained."""
+"""Names of the checkpoints of a training run, whatever it trained."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Model:
     a: float | None
     b: float | None
     samples: int | None
-    unit_rows: bool
+    unit_rows: bool = False
     divisors: tuple[float, float] = (1.0, 1.0)
     warnings: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
@@ -47,21 +48,17 @@ class Model:
     @property
     def text_width(self) -> int:
         """Extent of a text embedding."""
-        return _width(self.program.text, "x")
+        return self.program.text.extent("x")
 
     @property
     def video_width(self) -> int:
         """Extent of a video embedding."""
-        return _width(self.program.video, "x")
+        return self.program.video.extent("x")
 
     @property
     def dimension(self) -> int:
         """Extent d of mu and s."""
-        return _width(self.program.text, self.program.text.outputs["mu"])
-
-
-def _width(graph: Graph, value: str) -> int:
-    return int(graph.types[value].shape[1])
+        return dimension(self.program.text)
 
 
 def build_model(
@@ -73,15 +70,15 @@ def build_model(
     lacks something.
     """
     layout, towers = read_towers(checkpoint, layer_map)
-    divisors = layout.statistics(towers[0].dimension)
-    score = read_score(checkpoint.file, checkpoint.content, wanted, towers, divisors)
+    divisors = layout.statistics(dimension(towers[0]))
     name = model_name(Path(checkpoint.file))
-    made = _model(name, layout.name, towers, score, layout.unit_rows, divisors)
-    return replace(made, warnings=layout.warnings(checkpoint.content))
+    model = _model(name, towers, checkpoint, wanted, divisors)
+    warnings = layout.warnings(checkpoint.content)
+    return replace(model, layout=layout.name, unit_rows=layout.unit_rows, warnings=warnings)
 
 
 def model_name(file: Path) -> str:
-    """What bundles of a checkpoint are called: its name, or its folder's where a run wrote it."""
+    """The name of a checkpoint's bundles: its own, or its folder's where a run wrote it."""
     return file.parent.name or file.stem if file.stem in RUN_STEMS else file.stem
 
 
@@ -91,28 +88,27 @@ def build_onnx_model(text: Path, video: Path, wanted: ScoreOptions) -> Model:
     Raises CimError where a file is no projector, the two do not meet in one space, or the score
     lacks something.
     """
-    towers = read_onnx_tower(text), read_onnx_tower(video)
+    towers = translate(read_onnx_graph(text)), translate(read_onnx_graph(video))
     _require_one_space(towers, (str(text), str(video)))
-    score = read_score(f"{text}, {video}", {}, wanted, towers, (1.0, 1.0))
-    return _model(f"{text.stem}-{video.stem}", ONNX_LAYOUT, towers, score)
+    source = Checkpoint(f"{text}, {video}", {})
+    return _model(f"{text.stem}-{video.stem}", towers, source, wanted, (1.0, 1.0))
 
 
 def _model(
     name: str,
-    layout: str,
-    towers: tuple[Projector, Projector],
-    score: TrainedHead,
-    unit_rows: bool = False,
-    divisors: tuple[float, float] = (1.0, 1.0),
+    towers: tuple[Graph, Graph],
+    source: Checkpoint,
+    wanted: ScoreOptions,
+    divisors: tuple[float, float],
 ) -> Model:
+    score = read_score(source.file, source.content, wanted, towers, divisors)
     program = assemble(*towers, score.head)
-    a, b, samples = score.a, score.b, score.samples
-    return Model(name, layout, score.head, program, a, b, samples, unit_rows, divisors)
+    return Model(name, ONNX_LAYOUT, program=program, divisors=divisors, **vars(score))
 
 
 def read_towers(
     checkpoint: Checkpoint, layer_map: LayerMap | None = None
-) -> tuple[type[Layout], tuple[Projector, Projector]]:
+) -> tuple[type[Layout], tuple[Graph, Graph]]:
     """The layout of a checkpoint and both its projectors.
 
     Raises CimError where no layout fits or the two modalities do not meet in one space.
@@ -124,9 +120,9 @@ def read_towers(
     return layout, towers
 
 
-def _require_one_space(towers: tuple[Projector, Projector], places: tuple[str, str]) -> None:
+def _require_one_space(towers: tuple[Graph, Graph], places: tuple[str, str]) -> None:
     """Raise CimError where two projectors, found at `places`, differ in dimensions."""
-    d_text, d_video = (tower.dimension for tower in towers)
+    d_text, d_video = map(dimension, towers)
     if d_text != d_video:
         raise CimError(
             f"{places[0]} gives {d_text} dimensions and {places[1]} {d_video}; expected the same "

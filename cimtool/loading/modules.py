@@ -10,7 +10,6 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
-from cimtool.ir.heads import encoder
 from cimtool.ir.program import MODALITIES, Graph
 from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 PROBE_ROWS = 4
 PROBE_TOLERANCE = 1e-3
-"""How far a module in its own precision may be from the program, relative to its largest value."""
+"""Allowed error of a module in its own precision, relative to the program's largest value."""
 
 
 def model_from_modules(
@@ -45,7 +44,7 @@ def model_from_modules(
     checkpoint = Checkpoint(name, state)
     layout, towers = read_towers(checkpoint, layer_map)
     for (modality, module), tower in zip(modules.items(), towers, strict=True):
-        _compare(layout, encoder(modality, tower), module, name)
+        _compare(layout, tower, module, f"{name}: the {modality} module")
     return build_model(checkpoint, score, layer_map)
 
 
@@ -61,21 +60,21 @@ def _state(module: nn.Module, where: str) -> dict[str, Array]:
     return state
 
 
-def _compare(layout: type[Layout], graph: Graph, module: nn.Module, name: str) -> None:
-    """Compare a module with its tower's own graph."""
-    modality, width = graph.name, int(graph.inputs["x"].shape[1])
-    rows = np.random.default_rng(0).normal(size=(PROBE_ROWS, width)).astype(np.float32)
+def _compare(layout: type[Layout], tower: Graph, module: nn.Module, where: str) -> None:
+    """Raise CimError where a module computes something else than its tower."""
+    shape = PROBE_ROWS, tower.extent("x")
+    rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     if layout.unit_rows:
         rows = unit_rows(rows)
-    wanted = run(graph, {"x": rows.astype(np.float64)})
-    outputs = _forward(module, rows, "s" in wanted, f"{name}: the {modality} module")
+    wanted = run(tower, {"x": rows.astype(np.float64)})
+    outputs = _forward(module, rows, "s" in wanted, where)
     for key, found in outputs.items():
         error = np.abs(found - wanted[key]).max() if found.shape == wanted[key].shape else np.inf
         if not error <= PROBE_TOLERANCE * max(float(np.abs(wanted[key]).max()), 1e-6):
             raise CimError(
-                f'{name}: the {modality} module has the weights of layout "{layout.name}" but '
-                f"computes another {'mu' if key == 'mu' else 'logvar'} from them (on a probe of "
-                f"{PROBE_ROWS} rows it is off by {error:.3g})"
+                f'{where} has the weights of layout "{layout.name}" but computes another '
+                f"{'mu' if key == 'mu' else 'logvar'} from them (on a probe of {PROBE_ROWS} rows "
+                f"it is off by {error:.3g})"
             )
 
 
@@ -88,19 +87,17 @@ def _forward(
     first = next(module.parameters())
     with _evaluating(module), torch.no_grad():
         value: Any = module(torch.from_numpy(rows).to(first.device, first.dtype))
+    kind, names = type(value).__name__, ("mu", "logvar")
     if not has_variance:
         if not isinstance(value, torch.Tensor):
-            raise CimError(f"{where} returns a {type(value).__name__}; expected mu alone, a tensor")
+            raise CimError(f"{where} returns a {kind}; expected mu alone, a tensor")
         return {"mu": tensor_array(value, where, "mu").astype(np.float64)}
     if isinstance(value, Mapping) and {"mu", "logvar"} <= set(value):
         value = (value["mu"], value["logvar"])
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise CimError(f"{where} returns a {type(value).__name__}; expected (mu, logvar)")
-    mu, logvar = (
-        tensor_array(part, where, key).astype(np.float64)
-        for key, part in zip(("mu", "logvar"), value, strict=True)
-    )
-    return {"mu": mu, "s": np.exp(logvar)}
+        raise CimError(f"{where} returns a {kind}; expected (mu, logvar)")
+    mu, logvar = (tensor_array(part, where, key) for part, key in zip(value, names, strict=True))
+    return {"mu": mu.astype(np.float64), "s": np.exp(logvar.astype(np.float64))}
 
 
 @contextmanager

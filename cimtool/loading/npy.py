@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.base.named import nearest
+from cimtool.base.files import reading
 from cimtool.loading.checkpoint import require_file
 
 _BROKEN = (ValueError, EOFError, KeyError, SyntaxError, NotImplementedError, RuntimeError)
@@ -22,11 +22,8 @@ _BROKEN = (ValueError, EOFError, KeyError, SyntaxError, NotImplementedError, Run
 def read_npy(path: Path) -> Array:
     """Read one array; CimError where the file is broken, cut short, or holds Python objects."""
     require_file(path)
-    try:
-        with path.open("rb") as stream:
-            return _read(stream, path.stat().st_size, str(path))
-    except OSError as error:
-        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with reading(path), path.open("rb") as stream:
+        return _read(stream, path.stat().st_size, str(path))
 
 
 def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]:
@@ -36,7 +33,7 @@ def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]
     """
     require_file(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with reading(path), zipfile.ZipFile(path) as archive:
             held = {
                 info.filename.removesuffix(".npy"): info
                 for info in archive.infolist()
@@ -48,8 +45,6 @@ def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]
                 with archive.open(held[name]) as stream:
                     arrays[name] = _read(stream, held[name].file_size, f"{path}: {name}")
             return arrays
-    except OSError as error:
-        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (zipfile.BadZipFile, zlib.error, *_BROKEN) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not an .npz file: {error}") from None
 
@@ -58,20 +53,10 @@ def npz_names(path: Path) -> list[str]:
     """The names of the arrays that an `.npz` holds; CimError where the file is broken."""
     require_file(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with reading(path), zipfile.ZipFile(path) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
-    except OSError as error:
-        raise CimError(f"{path}: cannot be read: {error.strerror or error}") from None
     except zipfile.BadZipFile:
         raise CimError(f"{path}: is truncated, corrupt, or not an .npz file") from None
-
-
-def missing_array(where: str, name: str, held: Sequence[str]) -> CimError:
-    """Build the error for an array that a file or a mapping lacks; `held` are those it has."""
-    return CimError(
-        f"{where}: {name} is missing; it holds {', '.join(held[:8]) or 'nothing'}"
-        f"{nearest(name, held)}"
-    )
 
 
 def _read(stream: IO[bytes], size: int, where: str) -> Array:

@@ -9,18 +9,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, naming
+from cimtool.base.files import reading
 from cimtool.loading.checkpoint import SUFFIXES, require_file, require_suffix
-from cimtool.loading.onnx_file import ONNX_SUFFIX, load_onnx
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
+ONNX_SUFFIX = ".onnx"
+
+LARGEST_FILE = 2**31 - 1
+"""Bytes that one protobuf message, and so an ONNX file without external data, may have."""
+
 OUTPUTS = ("mu", "logvar")
-"""What a projector returns, by the names of its graph's outputs; a single output is `mu`."""
+"""Names of a projector's outputs; a single one of another name is `mu`."""
 
 OLDEST_OPSET = 9
 """From here on BatchNormalization has no `spatial`, and Gemm and Add broadcast as they do now."""
@@ -28,7 +33,7 @@ OLDEST_OPSET = 9
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One node; `label` is how messages name it, `attributes` holds its numbers and texts.
+    """One node; `label` is how messages name it, `attributes` holds their values by name.
 
     `name` is empty where the file gives none.
     """
@@ -40,10 +45,6 @@ class OnnxNode:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-
-    def input(self, index: int) -> str:
-        """The name of an input; empty where it is left out."""
-        return self.inputs[index] if index < len(self.inputs) else ""
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,6 @@ class OnnxGraph:
     constants: Mapping[str, Array]
     outputs: Mapping[str, str]
 
-    def fail(self, node: OnnxNode, complaint: str) -> NoReturn:
-        """Raise CimError naming the file, the node and its kind."""
-        raise CimError(f"{self.file}: {node.label} ({node.kind}): {complaint}")
-
 
 def read_onnx_graph(path: Path) -> OnnxGraph:
     """Read a projector; CimError where the file is no valid ONNX model of one."""
@@ -73,100 +70,106 @@ def read_onnx_graph(path: Path) -> OnnxGraph:
     if path.suffix in SUFFIXES:
         raise CimError(f"{path}: is a checkpoint, which holds both projectors; expected it alone")
     require_suffix(path, "an ONNX file", (ONNX_SUFFIX,))
-    model = load_onnx(path)
-    _check(model, str(path))
+    model = _load(path)
     graph = model.graph
-    x, rows, width = _input(graph, str(path))
-    outputs = _outputs(graph, str(path))
-    constants = {tensor.name: _array(tensor, str(path)) for tensor in graph.initializer}
     nodes = []
-    for number, node in enumerate(graph.node):
-        if node.op_type == "Constant" and not node.domain:
-            constants[node.output[0]] = _constant(node, str(path))
-        else:
-            nodes.append(_node(node, number))
+    with naming(path):
+        _check(model)
+        x, rows, width = _input(graph)
+        outputs = _outputs(graph)
+        constants = {tensor.name: _array(tensor) for tensor in graph.initializer}
+        for number, node in enumerate(graph.node):
+            if node.op_type == "Constant" and not node.domain:
+                constants[node.output[0]] = _constant(node)
+            else:
+                nodes.append(_node(node, number))
     wanted = tuple(outputs.values())
     needed = _with_biases(_needed(nodes, wanted), constants, wanted)
     return OnnxGraph(str(path), x, width, rows, needed, constants, outputs)
 
 
-def _check(model: ModelProto, file: str) -> None:
+def _load(path: Path) -> ModelProto:
+    """Read an ONNX file as it is; external data is not followed.
+
+    Raises CimError where it is missing, too large, truncated, or not ONNX.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    require_file(path)
+    size = path.stat().st_size
+    if size > LARGEST_FILE:
+        raise CimError(f"{path}: has {size:,} bytes; an ONNX file has at most {LARGEST_FILE:,}")
+    try:
+        with reading(path):
+            model = onnx.load(str(path), load_external_data=False)
+    except (DecodeError, ValueError) as error:
+        raise CimError(f"{path}: is truncated, corrupt, or not an ONNX file: {error}") from None
+    if not model.graph.node:
+        raise CimError(f"{path}: is truncated, corrupt, or not an ONNX file: it has no nodes")
+    return model
+
+
+def _check(model: ModelProto) -> None:
     """Raise CimError for external data, an unknown operator set, or what the checker refuses."""
     import onnx
 
     attributes = [attribute for node in model.graph.node for attribute in node.attribute]
     for tensor in (*model.graph.initializer, *(a.t for a in attributes if a.HasField("t"))):
-        _refuse_external(tensor, file)
+        if onnx.external_data_helper.uses_external_data(tensor):
+            raise CimError(
+                f"{tensor.name} is kept in another file, which is not read; save the model "
+                "with its weights inside (torch.onnx.export(..., external_data=False))"
+            )
     newest = onnx.defs.onnx_opset_version()
     for opset in model.opset_import:
         if opset.domain in ("", "ai.onnx") and not OLDEST_OPSET <= opset.version <= newest:
             raise CimError(
-                f"{file}: is of operator set {opset.version}; expected {OLDEST_OPSET} to {newest}"
+                f"is of operator set {opset.version}; expected {OLDEST_OPSET} to {newest}"
             )
     if model.graph.sparse_initializer:
-        raise CimError(f"{file}: holds sparse weights; expected dense ones")
+        raise CimError("holds sparse weights; expected dense ones")
     try:
         onnx.checker.check_model(model)
     except (onnx.checker.ValidationError, ValueError) as error:
         reason = "; ".join(line for line in str(error).splitlines() if line.strip())
-        raise CimError(f"{file}: is not a valid ONNX model: {reason}") from None
+        raise CimError(f"is not a valid ONNX model: {reason}") from None
 
 
-def _refuse_external(tensor: TensorProto, file: str) -> None:
-    from onnx import TensorProto
-
-    if tensor.data_location == TensorProto.EXTERNAL:
-        raise CimError(
-            f"{file}: {tensor.name} is kept in another file, which is not read; save the model "
-            "with its weights inside (torch.onnx.export(..., external_data=False))"
-        )
-
-
-def _array(tensor: TensorProto, file: str) -> Array:
+def _array(tensor: TensorProto) -> Array:
     """A tensor as an array; CimError where its data are not as many as its shape says."""
     from onnx import numpy_helper
 
     try:
         array: Array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError) as error:
-        raise CimError(f"{file}: {tensor.name or 'a constant'} cannot be read: {error}") from None
+        raise CimError(f"{tensor.name or 'a constant'} cannot be read: {error}") from None
     return array
 
 
-def _constant(node: NodeProto, file: str) -> Array:
+def _constant(node: NodeProto) -> Array:
     import numpy as np
     from onnx import helper
 
     for attribute in node.attribute:
         if attribute.name == "value":
-            return _array(attribute.t, file)
+            return _array(attribute.t)
         if attribute.name.startswith("value_"):
             return np.asarray(helper.get_attribute_value(attribute))
-    raise CimError(f"{file}: {node.output[0]} (Constant): expected a dense constant")
+    raise CimError(f"{node.output[0]} (Constant): expected a dense constant")
 
 
 def _node(node: NodeProto, number: int) -> OnnxNode:
-    from onnx import AttributeProto, helper
+    from onnx import helper
 
-    plain = (
-        AttributeProto.FLOAT,
-        AttributeProto.FLOATS,
-        AttributeProto.INT,
-        AttributeProto.INTS,
-        AttributeProto.STRING,
-    )
-    attributes = {
-        attribute.name: helper.get_attribute_value(attribute)
-        for attribute in node.attribute
-        if attribute.type in plain
-    }
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     domain = "" if node.domain == "ai.onnx" else node.domain
     label = node.name or f"node {number + 1}"
     inputs, outputs = tuple(node.input), tuple(node.output)
     return OnnxNode(node.name, label, node.op_type, domain, inputs, outputs, attributes)
 
 
-def _input(graph: GraphProto, file: str) -> tuple[str, int | None, int]:
+def _input(graph: GraphProto) -> tuple[str, int | None, int]:
     """Name, rows and width of the one input of real numbers."""
     from onnx import TensorProto
 
@@ -174,21 +177,21 @@ def _input(graph: GraphProto, file: str) -> tuple[str, int | None, int]:
     inputs = [value for value in graph.input if value.name not in weights]
     if len(inputs) != 1:
         names = ", ".join(value.name for value in inputs) or "none"
-        raise CimError(f"{file}: has {len(inputs)} inputs ({names}); expected one, rows [n, in]")
+        raise CimError(f"has {len(inputs)} inputs ({names}); expected one, rows [n, in]")
     kind = inputs[0].type.tensor_type
     if kind.elem_type not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         name = TensorProto.DataType.Name(kind.elem_type).lower()
-        raise CimError(f"{file}: {inputs[0].name} is of type {name}; expected float or double")
+        raise CimError(f"{inputs[0].name} is of type {name}; expected float or double")
     extents = kind.shape.dim
     if len(extents) != 2 or extents[1].dim_value < 1:
         shape = ", ".join(extent.dim_param or str(extent.dim_value or "?") for extent in extents)
         raise CimError(
-            f"{file}: {inputs[0].name} has shape [{shape}]; expected [n, in], where in is a number"
+            f"{inputs[0].name} has shape [{shape}]; expected [n, in], where in is a number"
         )
     return inputs[0].name, extents[0].dim_value or None, extents[1].dim_value
 
 
-def _outputs(graph: GraphProto, file: str) -> dict[str, str]:
+def _outputs(graph: GraphProto) -> dict[str, str]:
     """The values that stand for `mu` and `logvar`; for `mu` alone where there is one output."""
     names = [value.name for value in graph.output]
     if set(OUTPUTS) <= set(names):
@@ -196,7 +199,7 @@ def _outputs(graph: GraphProto, file: str) -> dict[str, str]:
     if len(names) == 1 and names != ["logvar"]:
         return {"mu": names[0]}
     raise CimError(
-        f"{file}: has the outputs {', '.join(names)}; expected {' and '.join(OUTPUTS)} among them, "
+        f"has the outputs {', '.join(names)}; expected {' and '.join(OUTPUTS)} among them, "
         "or one alone, a point embedding"
     )
 
@@ -234,3 +237,29 @@ def _with_biases(
         for node in nodes
         if merged.get(node.outputs[0]) is not node
     )
+
+
+def describe_onnx(path: Path) -> dict[str, Any]:
+    """Inputs, outputs, opsets, local functions and nodes by kind; CimError if it is not ONNX."""
+    model = _load(path)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return {
+        "kind": "onnx",
+        "producer": model.producer_name,
+        "ir_version": model.ir_version,
+        "opsets": {opset.domain or "ai.onnx": opset.version for opset in model.opset_import},
+        "inputs": [_value_text(v) for v in model.graph.input if v.name not in weights],
+        "outputs": [_value_text(v) for v in model.graph.output],
+        "nodes": dict(sorted(Counter(node.op_type for node in model.graph.node).items())),
+        "functions": {function.name: len(function.node) for function in model.functions},
+        "initializers": len(weights),
+    }
+
+
+def _value_text(value: Any) -> str:
+    import onnx
+
+    kind = value.type.tensor_type
+    extents = [extent.dim_param or str(extent.dim_value or "?") for extent in kind.shape.dim]
+    name = onnx.TensorProto.DataType.Name(kind.elem_type).lower()
+    return f"{value.name}: {name} [{', '.join(extents)}]"

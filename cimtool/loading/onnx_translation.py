@@ -1,13 +1,16 @@
-"""What the values of an ONNX graph stand for while its nodes become operations of a program."""
+"""A node of an ONNX graph on its way into a program: the values of its inputs, and errors."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder
 from cimtool.loading.onnx_graph import OnnxGraph, OnnxNode
@@ -28,76 +31,112 @@ class Norms:
 
 
 Value = Rows | Norms | Array
-"""What an ONNX value stands for; an array is a constant."""
+"""The form of an ONNX value in a program; an array is a constant."""
 
 
+@dataclass(frozen=True)
 class Translation:
-    """An ONNX graph on its way into a builder: what each of its values stands for."""
+    """One node of a graph that a builder takes over; `values` are those known before it.
 
-    def __init__(self, graph: OnnxGraph, builder: Builder, x: str):
-        self.graph = graph
-        self.builder = builder
-        self.values: dict[str, Value] = {**graph.constants, graph.x: Rows(x)}
+    Methods that take the index of an input raise CimError, naming file and node, where the input
+    is of another kind.
+    """
 
-    def value(self, node: OnnxNode, index: int) -> Value:
-        """What an input of a node stands for; CimError where there is none."""
-        name = node.input(index)
+    graph: OnnxGraph
+    node: OnnxNode
+    values: Mapping[str, Value]
+    builder: Builder
+
+    def fail(self, complaint: str) -> NoReturn:
+        """Raise CimError naming the file, the node and its kind."""
+        raise CimError(f"{self.graph.file}: {self.node.label} ({self.node.kind}): {complaint}")
+
+    def input(self, index: int) -> str:
+        """The name of an input; empty where it is left out."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else ""
+
+    def value(self, index: int) -> Value:
+        """The value of an input."""
+        name = self.input(index)
         if name not in self.values:
-            self.graph.fail(node, f"its input {name or index + 1} is not there")
+            self.fail(f"its input {name or index + 1} is not there")
         return self.values[name]
 
-    def rows(self, node: OnnxNode, index: int = 0) -> str:
+    def is_rows(self, index: int) -> bool:
+        """True where an input depends on the graph's input."""
+        return isinstance(self.value(index), Rows)
+
+    def rows(self, index: int = 0) -> str:
         """The program's name of an input that depends on the graph's input."""
-        value = self.value(node, index)
+        value = self.value(index)
         if not isinstance(value, Rows):
-            what = "row norms" if isinstance(value, Norms) else "a constant"
-            self.graph.fail(
-                node, f"its input {node.input(index)} is {what}; expected rows of numbers"
-            )
+            kind = "row norms" if isinstance(value, Norms) else "a constant"
+            self.fail(f"its input {self.input(index)} is {kind}; expected rows of numbers")
         return value.name
 
-    def constant(self, node: OnnxNode, index: int) -> FloatArray | None:
-        """A constant input in float64, None where it is left out; CimError for anything else."""
-        name = node.input(index)
+    def constant(self, index: int) -> FloatArray | None:
+        """A constant input in float64, None where it is left out."""
+        name = self.input(index)
         if not name:
             return None
-        value = self.value(node, index)
+        value = self.value(index)
         if isinstance(value, Rows | Norms) or value.dtype.kind in "OSUc":
-            self.graph.fail(node, f"its input {name} is computed; expected a constant of numbers")
+            self.fail(f"its input {name} is computed; expected a constant of numbers")
         return value.astype(np.float64)
 
-    def weights(self, node: OnnxNode, index: int) -> FloatArray:
-        """A constant of finite numbers; CimError where it is left out or holds others."""
-        array = self.constant(node, index)
+    def weights(self, index: int) -> FloatArray:
+        """A constant of finite numbers that is not left out."""
+        array = self.constant(index)
         if array is None:
-            self.graph.fail(node, f"its input {index + 1} is missing")
+            self.fail(f"its input {index + 1} is missing")
         if not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].flat[0]
-            self.graph.fail(node, f"{node.input(index)} holds {bad}; expected finite weights")
+            self.fail(f"{self.input(index)} holds {bad}; expected finite weights")
         return array
 
-    def width(self, name: str) -> int:
+    def channels(self, array: FloatArray, width: int) -> FloatArray:
+        """One number a channel, from any shape that spreads over rows [n, width] and no further."""
+        if array.ndim > 2 or (array.ndim == 2 and len(array) != 1) or array.size not in (1, width):
+            self.fail(
+                f"a constant has shape {list(array.shape)}; expected [{width}] or one number, of "
+                "at most two axes"
+            )
+        return np.array(np.broadcast_to(array.reshape(-1), (width,)))
+
+    def number(self, name: str, absent: float, least: float = -np.inf) -> float:
+        """A number among the attributes; CimError where it is not finite or below `least`."""
+        value = float(self.node.attributes.get(name, absent))
+        if not (np.isfinite(value) and value >= least):
+            expected = "finite number" if least == -np.inf else f"number of at least {least:g}"
+            self.fail(f"{name} is {value}; expected a {expected}")
+        return value
+
+    def require(self, name: str, accepted: tuple[int, ...], expected: str) -> None:
+        """Raise CimError unless an attribute is one of `accepted`, the first where it is absent."""
+        value = self.node.attributes.get(name, accepted[0])
+        if value not in accepted:
+            self.fail(f"{name} is {value}; expected {expected}")
+
+    def width(self, value: str) -> int:
         """Extent of the rows of a value of the program."""
-        return int(self.builder.types[name].shape[1])
+        return int(self.builder.types[value].shape[1])
 
-    def add(self, node: OnnxNode, op: Op, *inputs: str, name: str = "") -> Rows:
+    def add(self, op: Op, *inputs: str, name: str = "") -> Rows:
         """Append an operation, named after the node's output, `name`, or the node."""
-        roles = [role for role, value in self.graph.outputs.items() if value == node.outputs[0]]
-        own = roles[0] if roles else name or _label(node)
-        return Rows(self.builder.add(plain(own) or node.kind.lower(), op, *inputs))
+        outputs = self.graph.outputs
+        roles = [role for role, value in outputs.items() if value == self.node.outputs[0]]
+        own = roles[0] if roles else name or self._label()
+        # Names without a dot: those that passes derive from them hold one.
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", own).strip("_")
+        return Rows(self.builder.add(plain or self.node.kind.lower(), op, *inputs))
 
+    def _label(self) -> str:
+        """The last part of the node's name that says more than its kind; else its output's name.
 
-def _label(node: OnnxNode) -> str:
-    """The last part of the node's name that says more than its kind: `/net/net.2/Relu`: `net.2`.
-
-    A node without a name is called as its output is.
-    """
-    if not node.name:
-        return node.outputs[0]
-    parts = [part for part in node.name.split("/") if part not in ("", "MatMul", node.kind)]
-    return parts[-1] if parts else node.kind.lower()
-
-
-def plain(name: str) -> str:
-    """A name of letters, digits and `_`: those that passes derive from it hold a dot."""
-    return re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")
+        `/net/net.2/Relu` is `net.2`.
+        """
+        node = self.node
+        if not node.name:
+            return node.outputs[0]
+        parts = [part for part in node.name.split("/") if part not in ("", "MatMul", node.kind)]
+        return parts[-1] if parts else node.kind.lower()

@@ -1,4 +1,4 @@
-"""Which head a model has, and its constants: from what the caller says, else from the file."""
+"""The head of a model and its constants: as the caller says, else from the file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
-from cimtool.ir.heads import Head, ScoreConstants, Tower, has_variance
+from cimtool.ir.heads import Head, ScoreConstants
+from cimtool.ir.program import Graph
 from cimtool.loading.layouts import Layout
 from cimtool.loading.polynomial import parse_polynomial
 from cimtool.reference.surrogate import Polynomial
 
 INNER_POLYNOMIAL = "poly"
-"""Where a checkpoint that brings its own polynomial holds it."""
+"""Key of a checkpoint's own polynomial."""
 
 INNER_HEAD = "head"
-"""Where a checkpoint may name its head, a text."""
+"""Key under which a checkpoint may name its head."""
 
 DEFAULT_HEAD = "pcme-poly"
 """The head of towers with a variance where nothing names one."""
@@ -27,7 +28,7 @@ DEFAULT_HEAD = "pcme-poly"
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """What a caller says of the score; None leaves it to the file.
+    """A caller's choices for the score; None leaves one to the file.
 
     `polynomial` is of the layout's own statistics: its scales divide what the layout has divided.
     """
@@ -52,7 +53,7 @@ def read_score(
     file: str,
     content: Mapping[str, Any],
     wanted: ScoreOptions,
-    towers: tuple[Tower, Tower],
+    towers: tuple[Graph, Graph],
     divisors: tuple[float, float],
 ) -> TrainedHead:
     """The score of towers read from a file whose values are `content`.
@@ -64,7 +65,7 @@ def read_score(
     _refuse_others(kind, wanted)
     if not kind.is_sampled:
         return TrainedHead(kind.trained(ScoreConstants(file)))
-    found = wanted.polynomial or _inner_polynomial(file, content)
+    found = wanted.polynomial or inner_polynomial(file, content)
     a, b = (
         _first(getattr(wanted, name), getattr(found, name, None), _number(file, content, name))
         for name in ("a", "b")
@@ -74,14 +75,14 @@ def read_score(
 
 
 def _kind(
-    file: str, content: Mapping[str, Any], wanted: ScoreOptions, towers: tuple[Tower, Tower]
+    file: str, content: Mapping[str, Any], wanted: ScoreOptions, towers: tuple[Graph, Graph]
 ) -> type[Head]:
     if wanted.head is not None:
         return Head.named(wanted.head, Argument("head"))
     named = content.get(INNER_HEAD)
     if isinstance(named, str):
         return Head.named(named, f"{file}: {INNER_HEAD}")
-    if all(map(has_variance, towers)):
+    if all("s" in tower.outputs for tower in towers):
         return Head.named(DEFAULT_HEAD, "head")
     points = sorted(name for name, head in Head.family.items() if not head.needs_variance)
     raise ArgumentError(
@@ -108,7 +109,8 @@ def _refuse_others(kind: type[Head], wanted: ScoreOptions) -> None:
             )
 
 
-def _inner_polynomial(file: str, content: Mapping[str, Any]) -> Polynomial | None:
+def inner_polynomial(file: str, content: Mapping[str, Any]) -> Polynomial | None:
+    """The polynomial that a checkpoint brings; None where it has none."""
     values = content.get(INNER_POLYNOMIAL)
     if not isinstance(values, Mapping):
         return None
@@ -132,7 +134,7 @@ def _first(*values: float | None) -> float | None:
 
 
 def statistics_note(layout: str, width: int) -> str | None:
-    """What a layout's polynomials are of, a sentence; None where that is ed and vd as they are.
+    """A sentence on the statistics of a layout's polynomials; None where they are ed and vd.
 
     `layout` is its name, `width` the extent of mu.
     """

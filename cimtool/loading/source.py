@@ -1,10 +1,10 @@
-"""Where a trained model comes from: its projectors and their score, as a caller gives them."""
+"""Sources of a trained model: its projectors and their score, as a caller gives them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
@@ -29,7 +29,7 @@ DISTANCE = Polynomial(degree=1, coeff=(-1.0, 0.0), bias=0.0)
 
 
 class ModelOptions(TypedDict, total=False):
-    """What else may be said of projectors and their polynomial: fields of ModelSource."""
+    """Further fields of ModelSource, beside projectors and their polynomial."""
 
     a: float | None
     b: float | None
@@ -39,21 +39,27 @@ class ModelOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A checkpoint, two ONNX files or two torch modules, text first, and what is said of them.
+    """A checkpoint, two ONNX files or two torch modules, text first, and options for them.
 
     `poly` is a polynomial's file, with modules also a Polynomial; `a` and `b` are the teacher's and
     `head` a score function, in place of what the files hold; the file `layer_map` names the layers
-    of a checkpoint. Raises CimError for what makes no model, whatever the files hold.
+    of a checkpoint. Paths may be texts. Raises CimError for what makes no model, whatever the files
+    hold.
     """
 
-    projectors: Path | tuple[Path, Path] | tuple[nn.Module, nn.Module]
-    poly: Path | Polynomial | None = None
+    projectors: Projectors
+    poly: Path | str | Polynomial | None = None
+    _: KW_ONLY
     a: float | None = None
     b: float | None = None
-    layer_map: Path | None = None
+    layer_map: Path | str | None = None
     head: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "projectors", _projectors(self.projectors))
+        for name in ("poly", "layer_map"):
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, Path(value))
         for name, value in (("a", self.a), ("b", self.b)):
             if value is not None and not math.isfinite(value):
                 raise ArgumentError("{} is {}; expected a finite number", Argument(name), value)
@@ -67,34 +73,20 @@ class ModelSource:
                 "ONNX files"
             )
 
-    @classmethod
-    def of(
-        cls,
-        projectors: Projectors,
-        poly: Path | str | Polynomial | None = None,
-        *,
-        a: float | None = None,
-        b: float | None = None,
-        layer_map: Path | str | None = None,
-        head: str | None = None,
-    ) -> ModelSource:
-        """The source of a caller's arguments, in which paths may be texts."""
-        named = None if layer_map is None else Path(layer_map)
-        trained = Path(poly) if isinstance(poly, str) else poly
-        return cls(_projectors(projectors), trained, a, b, named, head)
-
     @property
     def files(self) -> tuple[Path, ...]:
         """The files of the projectors; none of modules."""
         given = self.projectors if isinstance(self.projectors, tuple) else (self.projectors,)
-        return tuple(one for one in given if isinstance(one, Path))
+        return tuple(file for file in given if isinstance(file, Path))
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.files)) or "torch modules"
 
     def load(self, say: Say = silent) -> Model:
         """Read the model; CimError naming file and key of what is missing, broken or unfit."""
-        poly = read_polynomial(self.poly) if isinstance(self.poly, Path) else self.poly
+        poly = self.poly
+        if poly is not None and not isinstance(poly, Polynomial):
+            poly = read_polynomial(Path(poly))
         return self._read(ScoreOptions(self.head, poly, self.a, self.b), say)
 
     def load_projectors(self, say: Say = silent) -> Model:
@@ -102,7 +94,7 @@ class ModelSource:
         return self._read(ScoreOptions(DEFAULT_HEAD, DISTANCE), say)
 
     def _read(self, score: ScoreOptions, say: Say) -> Model:
-        layer_map = LayerMap() if self.layer_map is None else read_layer_map(self.layer_map)
+        layer_map = LayerMap() if self.layer_map is None else read_layer_map(Path(self.layer_map))
         if self.files:
             say(f"loading {self}")
         match self.projectors:
@@ -111,25 +103,21 @@ class ModelSource:
             case (Path() as text, Path() as video):
                 model = build_onnx_model(text, video, score)
             case (text, video):
-                return model_from_modules(text, video, score, layer_map)
+                modules: tuple[Any, Any] = text, video
+                return model_from_modules(*modules, score, layer_map)
         read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
 
 
-def split_options(options: Mapping[str, Any]) -> tuple[ModelOptions, dict[str, Any]]:
-    """Those of a caller's options that are of the model, and the others."""
-    own, others = ModelOptions(), {}
-    for name, value in options.items():
-        if name in ModelOptions.__annotations__:
-            own[name] = value  # type: ignore[literal-required]
-        else:
-            others[name] = value
-    return own, others
+def split_model_options(options: Mapping[str, Any]) -> tuple[ModelOptions, dict[str, Any]]:
+    """The options of the model among those of a caller, and the others."""
+    named = options.keys() & ModelOptions.__annotations__
+    own: Any = {name: options[name] for name in named}
+    return own, {name: value for name, value in options.items() if name not in named}
 
 
-def _projectors(
-    given: object,
-) -> Path | tuple[Path, Path] | tuple[nn.Module, nn.Module]:
+def _projectors(given: object) -> Projectors:
+    """The files as paths, or the modules; CimError for anything else."""
     match given:
         case Path() | str():
             return Path(given)

@@ -51,12 +51,16 @@ class Weights:
         """Names of the layers (`trunk.0`), in the order of the file."""
         return tuple(dict.fromkeys(key.rpartition(".")[0] for key in self.arrays))
 
+    def in_order(self, layers: Collection[str]) -> bool:
+        """True where layers stand in their order: in the file's, or by numbers in their names."""
+        return self.ordered or len({re.sub(r"\d+", "#", layer) for layer in layers}) <= 1
+
     def layer(self, role: str) -> str:
         """The name of the layer with this role: the user's, or the role itself."""
         return self.named.layers.get(role, role)
 
     def has(self, layer: str, parameter: str) -> bool:
-        """Whether the file holds this parameter of the layer."""
+        """True where the file holds this parameter of the layer."""
         return f"{layer}.{parameter}" in self.arrays
 
     def shape(self, layer: str, parameter: str) -> tuple[int, ...]:
@@ -101,7 +105,7 @@ class Weights:
 
 def _fits(found: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
     return len(found) == len(expected) and all(
-        want is None or want == have for have, want in zip(found, expected, strict=True)
+        extent in (None, own) for own, extent in zip(found, expected, strict=True)
     )
 
 
@@ -190,7 +194,7 @@ def _keys_of(
 
 
 def _start(parts: list[str], modality: str, prefix: str | None) -> int | None:
-    """Where a key goes on behind the modality's prefix; None where it is not this modality's."""
+    """Number of a key's parts before the layer; None where it is not this modality's."""
     if prefix is not None:
         wanted = prefix.strip(".").split(".")
         start = len(wanted) if parts[: len(wanted)] == wanted else len(parts)

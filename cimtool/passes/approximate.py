@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,11 +44,19 @@ def _scaled_exp(u: FloatArray, half: float) -> FloatArray:
     return np.exp(half * (u - 1))
 
 
-def rounded(x: Array) -> FloatArray:
+def round_coefficients(x: Array) -> FloatArray:
     """Round to COEFFICIENT_BITS significant bits."""
     mantissa, exponent = np.frexp(x)
     steps = np.rint(np.ldexp(mantissa, COEFFICIENT_BITS))
     return np.asarray(np.ldexp(steps, exponent - COEFFICIENT_BITS))
+
+
+def _interpolations(function: Callable[[FloatArray], FloatArray]) -> Iterator[FloatArray]:
+    """Rounded coefficients of the interpolations at Chebyshev nodes, from degree 1 up."""
+    for degree in range(1, MAX_DEGREE + 1):
+        nodes = chebyshev.chebpts1(degree + 1)
+        fitted = chebyshev.chebfit(nodes, function(nodes), degree)
+        yield round_coefficients(chebyshev.cheb2poly(fitted))
 
 
 def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
@@ -58,11 +67,8 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
     u = np.linspace(-1.0, 1.0, DENSE_POINTS)
-    exact, top = _scaled_exp(u, half), rounded(np.exp(centre + half))
-    for degree in range(1, MAX_DEGREE + 1):
-        nodes = chebyshev.chebpts1(degree + 1)
-        fitted = chebyshev.cheb2poly(chebyshev.chebfit(nodes, _scaled_exp(nodes, half), degree))
-        powers = rounded(fitted)
+    exact, top = _scaled_exp(u, half), round_coefficients(np.exp(centre + half))
+    for powers in _interpolations(lambda nodes: _scaled_exp(nodes, half)):
         error = float(np.abs(polynomial.polyval(u, powers) - exact).max()) + ROUNDING
         if error <= tolerance:
             return ExpPolynomial(centre, half, tuple(float(c) for c in powers * top), error)
@@ -95,11 +101,12 @@ def fit_tanh(top: float, tolerance: float) -> TanhPolynomial:
     exact = np.tanh(limit * u)
     if limit == TANH_LIMIT:
         u, v, exact = np.append(u, 1.0), np.append(v, 1.0), np.append(exact, 1.0)
-    for degree in range(1, MAX_DEGREE + 1):
-        nodes = chebyshev.chebpts1(degree + 1)
+
+    def slope(nodes: FloatArray) -> FloatArray:
         shares = (nodes + 1) / 2
-        fitted = chebyshev.chebfit(nodes, np.tanh(limit * shares) / shares, degree)
-        powers = rounded(chebyshev.cheb2poly(fitted))
+        return np.tanh(limit * shares) / shares
+
+    for powers in _interpolations(slope):
         error = float(np.abs(u * polynomial.polyval(v, powers) - exact).max())
         if error <= tolerance:
             return TanhPolynomial(limit, tuple(float(c) for c in powers), error)

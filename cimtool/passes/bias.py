@@ -10,13 +10,13 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import round_half_up
 from cimtool.ir.op import Op
-from cimtool.ir.program import Graph
+from cimtool.ir.program import Graph, Node
 from cimtool.simulation.kernels.operations import prepare
 from cimtool.simulation.simulator import Runner
 
-Layer = Mvm | CrossbarMvm
-Adjust = Callable[[str, Layer, Array], tuple[Layer, Array]]
-"""Gets a layer's name, the layer and its input rows; returns the layer to use, and its output."""
+LayerOp = Mvm | CrossbarMvm
+Adjust = Callable[[Node, LayerOp, Array], tuple[LayerOp, Array]]
+"""The layer to put in the place of a node's own, and its output, for the node's input rows."""
 
 
 def adjust_layers(graph: Graph, rows: Array, adjust: Adjust) -> Graph:
@@ -25,18 +25,18 @@ def adjust_layers(graph: Graph, rows: Array, adjust: Adjust) -> Graph:
     nodes = []
     for node in graph.nodes:
         inputs = [values[i] for i in node.inputs]
-        if isinstance(node.op, Layer):
-            layer, values[node.name] = adjust(node.name, node.op, inputs[0])
+        if isinstance(node.op, LayerOp):
+            layer, values[node.name] = adjust(node, node.op, inputs[0])
             node = replace(node, op=layer)
         else:
-            values[node.name] = outputs(graph, node.name, node.op, *inputs)
+            values[node.name] = output_of(node.op, graph, node, *inputs)
         nodes.append(node)
     return replace(graph, nodes=tuple(nodes))
 
 
 def layer_means(graph: Graph, rows: Array) -> dict[str, FloatArray]:
     """Mean real output [N] of every layer of a graph over rows of its input."""
-    layers = [node.name for node in graph.nodes if isinstance(node.op, Layer)]
+    layers = [node.name for node in graph.nodes if isinstance(node.op, LayerOp)]
     values = Runner(graph).values({"x": rows}, layers)
     means = {}
     for name in layers:
@@ -48,22 +48,22 @@ def layer_means(graph: Graph, rows: Array) -> dict[str, FloatArray]:
 def correct_bias(graph: Graph, rows: Array, means: Mapping[str, FloatArray]) -> Graph:
     """Move each layer's bias so that its mean over `rows` is that in `means`, first layer first."""
 
-    def adjust(name: str, layer: Layer, x: Array) -> tuple[Layer, Array]:
-        return centred(layer, graph, name, x, means[name])
+    def adjust(node: Node, layer: LayerOp, x: Array) -> tuple[LayerOp, Array]:
+        return with_mean(layer, graph, node, x, means[node.name])
 
     return adjust_layers(graph, rows, adjust)
 
 
-def outputs(graph: Graph, name: str, op: Op, *inputs: Array) -> Array:
-    """What `op` gives in the place of the node `name` of a graph."""
-    types = tuple(graph.types[i] for i in graph.by_name[name].inputs)
+def output_of(op: Op, graph: Graph, node: Node, *inputs: Array) -> Array:
+    """The output of an operation in the place of a graph's node."""
+    types = tuple(graph.types[i] for i in node.inputs)
     return prepare(op, types)(*inputs)
 
 
-def centred(
-    layer: Layer, graph: Graph, name: str, x: Array, mean: FloatArray
-) -> tuple[Layer, Array]:
+def with_mean(
+    layer: LayerOp, graph: Graph, node: Node, x: Array, mean: FloatArray
+) -> tuple[LayerOp, Array]:
     """The layer with the bias that gives its output over input rows `x` this mean; the output."""
-    produced = outputs(graph, name, layer, x)
-    offset = round_half_up(mean / graph.types[name].unit - produced.mean(axis=0))
-    return replace(layer, bias=layer.bias + offset), produced + offset
+    output = output_of(layer, graph, node, x)
+    offset = round_half_up(mean / graph.types[node.name].unit - output.mean(axis=0))
+    return replace(layer, bias=layer.bias + offset), output + offset

@@ -1,4 +1,4 @@
-"""Calibrate: what every value of the folded program comes to on calibration rows.
+"""Calibrate: the range of every value of the folded program on calibration rows.
 
 Computed in float64 and rounded outward to 10 significant bits, so that a build does not depend on
 the last bits of a CPU's sums.
@@ -6,10 +6,11 @@ the last bits of a CPU's sums.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
@@ -115,7 +116,9 @@ def _calibration(
     }
     return Calibration(
         ranges=ranges,
-        mean_squares={name: _rounded_up(np.square(x).mean(axis=0)) for name, x in values.items()},
+        mean_squares={
+            name: significant(np.square(x).mean(axis=0), np.ceil) for name, x in values.items()
+        },
         squared_norms={name: _range(seen.min(), seen.max()) for name, seen in norms.items()},
         storing_errors=(
             _storing_errors(graph, values, ranges, settings) if calibrator == "mse" else {}
@@ -124,7 +127,7 @@ def _calibration(
 
 
 def calibration_key(settings: Settings) -> Hashable:
-    """What of the settings decides the calibration: equal keys calibrate alike."""
+    """The settings that decide the calibration: equal keys calibrate alike."""
     if settings.calibrator != "mse":
         return settings.calibrator
     own = tuple((layer.pattern, layer.given().get("activation_bits")) for layer in settings.layers)
@@ -132,21 +135,17 @@ def calibration_key(settings: Settings) -> Hashable:
 
 
 def _range(lo: Array, hi: Array) -> Range:
-    return Range(*outward(lo, hi))
+    """The range with both bounds rounded outward."""
+    return Range(significant(lo, np.floor), significant(hi, np.ceil))
 
 
-def _rounded_up(value: Array) -> FloatArray:
-    return outward(np.zeros(1), value)[1]
-
-
-def outward(lo: Array, hi: Array) -> tuple[FloatArray, FloatArray]:
-    """Round bounds outward to 10 significant bits; zero stays zero."""
-    bounds = []
-    for value, direction in ((lo, np.floor), (hi, np.ceil)):
-        value = np.asarray(value, np.float64)
-        step = np.ldexp(1.0, np.maximum(np.frexp(value)[1] - SIGNIFICANT_BITS, SMALLEST_EXPONENT))
-        bounds.append(np.asarray(direction(value / step) * step))
-    return bounds[0], bounds[1]
+def significant(
+    value: ArrayLike, direction: Callable[[Array], Array], bits: int = SIGNIFICANT_BITS
+) -> FloatArray:
+    """Round to some significant bits, down (np.floor) or up (np.ceil); zero stays zero."""
+    value = np.asarray(value, np.float64)
+    step = np.ldexp(1.0, np.maximum(np.frexp(value)[1] - bits, SMALLEST_EXPONENT))
+    return np.asarray(direction(value / step) * step)
 
 
 def _narrowed(
@@ -165,7 +164,7 @@ def _narrowed(
 def _storing_errors(
     graph: Graph, values: Mapping[str, Array], ranges: Mapping[str, Range], settings: Settings
 ) -> dict[tuple[str, int], StoringErrors]:
-    """What storing each layer's input in that layer's bits errs."""
+    """Errors of storing each layer's input in that layer's bits."""
     errors: dict[tuple[str, int], StoringErrors] = {}
     for node in graph.nodes:
         if isinstance(node.op, Mvm):
@@ -180,11 +179,11 @@ def _storing_errors(
 
 
 def _measured_errors(value: Array, seen: Range, bits: int) -> StoringErrors:
-    """What rounding and clipping a value [n, channels] errs at each of REACHES."""
+    """Errors of rounding and clipping a value [n, channels] at each of REACHES."""
     _, largest = integer_limits(bits, bool(seen.lo.min() < 0))
     errors = []
     for reach in REACHES:
         step = np.where(seen.top > 0, seen.top, 1.0) * 2.0**reach / largest
         codes = np.clip(np.rint(value / step), -largest, largest)
         errors.append(np.square(codes * step - value).mean(axis=0))
-    return StoringErrors(seen.top, _rounded_up(np.array(errors)))
+    return StoringErrors(seen.top, significant(np.array(errors), np.ceil))

@@ -16,9 +16,9 @@ from cimtool.base.arrays import FLOAT_BITS, Array, IntArray
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
-from cimtool.ir.program import Graph, Program, rewrite_each
-from cimtool.passes.bias import Layer, adjust_layers, centred, layer_means, outputs
-from cimtool.passes.fitting import Candidates, slice_candidates, unit_candidates
+from cimtool.ir.program import Graph, Node, Program, rewrite_each
+from cimtool.passes.bias import LayerOp, adjust_layers, layer_means, output_of, with_mean
+from cimtool.passes.fitting import StepErrors, column_errors
 from cimtool.passes.requantize import refit
 from cimtool.passes.step import Job, Pass
 
@@ -27,12 +27,12 @@ FIT_ROWS = 64
 MEAN_BITS = 40
 """Bits kept of an error before rows are counted and columns weighted, which takes 16 or so more."""
 WEIGHT_STEPS = 255
-"""Units of columns count in so many steps of the largest."""
+"""Steps of the largest unit in which the units of columns count."""
 
 
 @dataclass(frozen=True)
 class FitConvertersPass(Pass):
-    """Give a step to every converter that is not provably lossless, from so many `rows`."""
+    """Give a step to every converter that is not provably lossless, from the first `rows`."""
 
     rows: int = FIT_ROWS
 
@@ -57,14 +57,13 @@ def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
         return graph
     means = layer_means(graph, rows)
 
-    def adjust(name: str, layer: Layer, x: Array) -> tuple[Layer, Array]:
-        if not isinstance(layer, CrossbarMvm) or layer.crossbar.law is None:
-            return layer, outputs(graph, name, layer, x)
-        steps, unit_step = fit_steps(layer, x[:fit_rows])
-        fitted = replace(layer, steps=steps, unit_step=unit_step)
-        if fitted.exact:
-            return layer, outputs(graph, name, layer, x)
-        return centred(fitted, graph, name, x, means[name])
+    def adjust(node: Node, layer: LayerOp, x: Array) -> tuple[LayerOp, Array]:
+        if isinstance(layer, CrossbarMvm) and layer.crossbar.law is not None:
+            steps, unit_step = fit_steps(layer, x[:fit_rows])
+            fitted = replace(layer, steps=steps, unit_step=unit_step)
+            if not fitted.exact:
+                return with_mean(fitted, graph, node, x, means[node.name])
+        return layer, output_of(layer, graph, node, x)
 
     return rewrite_each(adjust_layers(graph, rows, adjust), Requant, refit)
 
@@ -74,44 +73,45 @@ def fit_steps(op: CrossbarMvm, x: IntArray) -> tuple[tuple[int | None, ...], int
 
     None where provably lossless, or there is no unit column.
     """
-    columns: list[Candidates | None] = []
-    for found in (*slice_candidates(op, x), unit_candidates(op, x)):
-        columns.append(None if found is None else _best_few(found, op.scale))
+    columns: list[StepErrors | None] = []
+    for tried in column_errors(op, x):
+        columns.append(None if tried is None else _best_few(tried, op.scale))
     fitted = [column for column in columns if column is not None]
     chosen = iter(_joint_choice(fitted, op.scale))
     steps = [None if column is None else column.first + next(chosen) for column in columns]
     return tuple(steps[:-1]), steps[-1]
 
 
-def _best_few(column: Candidates, scale: Array) -> Candidates:
-    """The candidate that alone makes the output scatter least, and its neighbours."""
-    best = int(np.argmin([np.dot(one, one) for one in _scatter(column.errors, scale)]))
+def _best_few(column: StepErrors, scale: Array) -> StepErrors:
+    """The step that alone makes the output scatter least, and its neighbours."""
+    best = int(np.argmin([np.dot(vector, vector) for vector in _scatter(column.errors, scale)]))
     kept = slice(max(best - 1, 0), best + 2)
-    return Candidates(column.first + kept.start, column.errors[kept].copy())
+    return StepErrors(column.first + kept.start, column.errors[kept].copy())
 
 
-def _joint_choice(columns: list[Candidates], scale: Array) -> list[int]:
-    """Which candidate of each column: no other choice for one of them makes the sum scatter less.
+def _joint_choice(columns: list[StepErrors], scale: Array) -> list[int]:
+    """The step of each column, counted from its first, with which the sum scatters least.
 
-    Starts from the best of each alone and improves one column at a time.
+    Starts from the best of each alone and improves one column at a time, until no other choice for
+    one of them is better.
     """
     if not columns:
         return []
     scatter = _scatter(np.concatenate([column.errors for column in columns]), scale)
     products = scatter @ scatter.T
+    squares = np.diag(products)
     ends = np.cumsum([len(column.errors) for column in columns])
-    owned = [range(end - len(c.errors), end) for c, end in zip(columns, ends, strict=True)]
-    energy = np.diag(products)
-    chosen = [min(own, key=lambda one: energy[one]) for own in owned]
+    places = [range(end - len(c.errors), end) for c, end in zip(columns, ends, strict=True)]
+    chosen = [min(steps, key=lambda i: squares[i]) for steps in places]
     before: list[int] = []
     while chosen != before:
         before = list(chosen)
-        for k, own in enumerate(owned):
-            rest = products[:, [*chosen[:k], *chosen[k + 1 :]]].sum(axis=1)
-            costs = energy + 2 * rest
-            best = min(own, key=lambda one: costs[one])
+        for k, steps in enumerate(places):
+            others = products[:, [*chosen[:k], *chosen[k + 1 :]]].sum(axis=1)
+            costs = squares + 2 * others
+            best = min(steps, key=lambda i: costs[i])
             chosen[k] = best if costs[best] < costs[chosen[k]] else chosen[k]
-    return [one - own.start for one, own in zip(chosen, owned, strict=True)]
+    return [i - steps.start for i, steps in zip(chosen, places, strict=True)]
 
 
 def _scatter(errors: IntArray, scale: Array) -> Array:

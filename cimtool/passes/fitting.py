@@ -1,4 +1,4 @@
-"""What conversions err at each of several steps: the numbers that converters are fitted by."""
+"""Errors of conversions at each of several steps: the numbers that converters are fitted by."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.simulation.kernels.portable import product_kind
 
-CANDIDATES = 8
-"""So many steps are tried, down from one whose codes reach beyond every sum that was seen."""
+TRIED_STEPS = 8
+"""Steps that are tried, down from one whose codes reach beyond every sum that was seen."""
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """Steps `first`, `first + 1`, .. of one converted column, and what they err at the output.
+class StepErrors:
+    """Errors at a layer's output of one converted column at the steps `first`, `first + 1`, ...
 
     `errors` [steps, rows, N] are whole numbers of 2^-fraction_bits of the layer's unit.
     """
@@ -51,47 +51,47 @@ class Sums:
             yield sums + idle[:, None, None].astype(kind) if idle.any() else sums
 
 
-def slice_candidates(op: CrossbarMvm, x: IntArray) -> Iterator[Candidates | None]:
-    """What each slice's candidates err for inputs `x` [n, K]; None where provably lossless."""
-    stored, law, sums = op.stored, op.crossbar.law, Sums(op, x)
+def column_errors(op: CrossbarMvm, x: IntArray) -> Iterator[StepErrors | None]:
+    """Errors of each slice at the tried steps, and last of the unit column, for inputs `x` [n, K].
+
+    None where a column is provably lossless, or there is no unit column.
+    """
+    stored, sums = op.stored, Sums(op, x)
     for cells, bounds, held in zip(stored.cells.slices, stored.bounds, stored.slices, strict=True):
-        if law is None or lossless(bounds, op.crossbar):
-            yield None
-            continue
-        bound = _largest(bounds)
-        seen = max(int(np.abs(part).max()) for part in sums.of_slice(cells.digits, bound))
-        steps = _steps(law, seen)
-        errors = np.zeros((len(steps), len(x), stored.shape[1]), np.int64)
-        for part, signs in zip(sums.of_slice(cells.digits, bound), held.signs, strict=True):
-            _add_errors(law, part, bound, sums.counts, signs << held.shift, steps, errors)
-        yield Candidates(steps[0], errors)
+        factors = [signs << held.shift for signs in held.signs]
+        yield _step_errors(op, sums, cells.digits, bounds, factors)
+    if op.crossbar.unit_column:
+        cells, factors = stored.unit_cells, list(stored.row_sum_factors)
+        yield _step_errors(op, sums, cells.digits, stored.unit_bounds, factors)
+    else:
+        yield None
 
 
-def unit_candidates(op: CrossbarMvm, x: IntArray) -> Candidates | None:
-    """What the unit column's candidates err; None where there is none, or it is lossless."""
-    crossbar, stored, law = op.crossbar, op.stored, op.crossbar.law
-    if law is None or not crossbar.unit_column or lossless(stored.unit_bounds, crossbar):
+def _step_errors(
+    op: CrossbarMvm, sums: Sums, conducts: IntArray, bounds: Bounds, factors: list[IntArray]
+) -> StepErrors | None:
+    """Errors of cells whose column sums in each row group count `factors` [N] times."""
+    law = op.crossbar.law
+    if law is None or lossless(bounds, op.crossbar):
         return None
-    sums = Sums(op, x)
-    found = sums.of_slice(stored.unit_cells.digits, _largest(stored.unit_bounds))
-    parts = [part.astype(np.int64) for part in found]
-    steps = _steps(law, max(int(np.abs(part).max()) for part in parts))
-    errors = np.zeros((len(steps), len(x), stored.shape[1]), np.int64)
-    for part, factor in zip(parts, stored.row_sum_factors, strict=True):
-        for k, step in enumerate(steps):
-            off = crossbar.read(part, step) - part
-            errors[k] += np.tensordot(sums.counts, off, 1) * factor
-    return Candidates(steps[0], errors)
-
-
-def _largest(bounds: Bounds) -> int:
-    return max(int(np.abs(edge).max()) for edge in bounds)
+    bound = max(int(np.abs(edge).max()) for edge in bounds)
+    seen = max(int(np.abs(part).max()) for part in sums.of_slice(conducts, bound))
+    steps = _steps(law, seen)
+    errors = np.zeros((len(steps), sums.digits.shape[1], op.stored.shape[1]), np.int64)
+    for part, factor in zip(sums.of_slice(conducts, bound), factors, strict=True):
+        if part.shape[2] == len(factor):
+            _add_errors(law, part, bound, sums.counts, factor, steps, errors)
+        else:  # one column, which all others share
+            own = np.zeros((*errors.shape[:2], 1), np.int64)
+            _add_errors(law, part, bound, sums.counts, np.ones(1, np.int64), steps, own)
+            errors += own * factor
+    return StepErrors(steps[0], errors)
 
 
 def _steps(law: Law, seen: int) -> range:
-    """The candidates for sums of at most `seen`."""
+    """The steps to try for sums of at most `seen`."""
     last = max(1, seen.bit_length() - law.ends[1].bit_length() + 1)
-    return range(max(0, last + 1 - CANDIDATES), last + 1)
+    return range(max(0, last + 1 - TRIED_STEPS), last + 1)
 
 
 def _add_errors(
@@ -103,7 +103,7 @@ def _add_errors(
     steps: range,
     errors: IntArray,
 ) -> None:
-    """Add what a row group errs, its cycles counted `counts` and its columns `factor` [N] times."""
+    """Add the errors of a row group, cycles counted `counts` and columns `factor` [N] times."""
     lo, hi = law.ends
     reach = bound + (max(hi, -lo) << steps[-1])
     kind = np.int32 if reach * int(np.abs(counts).sum()) < 1 << 30 else np.int64

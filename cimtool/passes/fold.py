@@ -11,25 +11,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.arrays import FloatArray, single
 from cimtool.ir.arithmetic import Add, Mvm, Store, scalar
 from cimtool.ir.backends import FOLD
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
-from cimtool.ir.scores import DistanceScore
-from cimtool.ir.source import BatchNorm, PolynomialScore
+from cimtool.ir.source import BatchNorm, DistanceScore, PolynomialScore
 from cimtool.passes.step import Job, Pass
 from cimtool.simulation.simulator import Simulator
 
 CENTRE_BITS = 20
-"""The common mean is rounded to so many bits of its largest entry, the same on every CPU."""
+"""Bits of its largest entry to which the common mean is rounded, the same on every CPU."""
 
 
 @dataclass(frozen=True)
 class FoldPass(Pass):
     """Take batch normalisation out and, for distances, centre mu on both sides.
 
-    What is not finite here is refused by name in `CalibratePass`.
+    `CalibratePass` refuses by name values that are not finite here.
     """
 
     name = "folded"
@@ -43,7 +42,7 @@ class FoldPass(Pass):
         of_distances = all(isinstance(op, DistanceScore | PolynomialScore) for op in scores)
         centre = _common_mean(program, job) if of_distances else None
         text, video = (
-            rewrite(graph, lambda node: FOLD.of(node.op), Folding(graph, centre))
+            rewrite(graph, FOLD.of, Folding(graph, centre))
             for graph in (program.text, program.video)
         )
         return replace(program, text=text, video=video)
@@ -86,26 +85,24 @@ FOLD.rule(Op)(keep)
 
 
 @FOLD.rule(BatchNorm)
-def batch_norm(builder: Folding, node: Node, inputs: tuple[str, ...]) -> str:
+def batch_norm(builder: Folding, op: BatchNorm, node: Node, inputs: tuple[str, ...]) -> str:
     """Scale and move the outputs of the layer before, or else the values."""
-    norm = node.op
-    assert isinstance(norm, BatchNorm)
-    offset = norm.beta - norm.mean * norm.factor
+    offset = op.beta - op.mean * op.factor
     taken = builder.take_layer(node, inputs[0])
     if taken is None:
-        return builder.add(node.name, Add((norm.factor,), offset), *inputs)
-    op, layer = taken
-    folded = Mvm(single(op.weight * norm.factor), single(op.bias * norm.factor + offset))
+        return builder.add(node.name, Add((op.factor,), offset), *inputs)
+    mvm, layer = taken
+    # In single precision, so that a bundle keeps folded weights in half the space.
+    folded = Mvm(single(mvm.weight * op.factor), single(mvm.bias * op.factor + offset))
     return builder.add(layer.name, folded, *layer.inputs)
 
 
 @FOLD.rule(Store)
-def centred(builder: Folding, node: Node, inputs: tuple[str, ...]) -> str:
+def without_centre(builder: Folding, op: Store, node: Node, inputs: tuple[str, ...]) -> str:
     """Take the centre off a stored mu: in the bias of the layer before, or else off the values."""
-    op, centre = node.op, builder.centre
-    assert isinstance(op, Store)
+    centre = builder.centre
     if centre is None or op.role != "mu":
-        return keep(builder, node, inputs)
+        return keep(builder, op, node, inputs)
     taken = builder.take_layer(node, inputs[0])
     if taken is None:
         value = builder.add("mu_centred", Add((scalar(1.0),), -centre), *inputs)
@@ -113,8 +110,3 @@ def centred(builder: Folding, node: Node, inputs: tuple[str, ...]) -> str:
         mvm, layer = taken
         value = builder.add(layer.name, Mvm(mvm.weight, mvm.bias - centre), *layer.inputs)
     return builder.add(node.name, op, value)
-
-
-def single(x: Array) -> Array:
-    """Round to what float32 holds, so that a bundle keeps folded weights in half the space."""
-    return x.astype(np.float32).astype(np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,21 +10,20 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.hardware.settings import Settings
 from cimtool.ir.arithmetic import Mvm, Store, scalar
-from cimtool.ir.calibration import StoringErrors
 from cimtool.ir.format import integer_limits
 from cimtool.ir.program import Graph
 from cimtool.ir.types import Type
-from cimtool.passes.calibrate import INPUT_MARGIN
+from cimtool.passes.calibrate import INPUT_MARGIN, significant
 
 EQUALISE_LIMIT = 8
 """Channels are equalised over at most 2^8 between the finest and the coarsest."""
 
 EQUALISE_SHARES = (0.25, 0.5, 0.75, 1.0)
-"""Candidates for how much of a channel's range goes into its scale, the rest into the weights."""
+"""Shares of a channel's range to try in its scale, the rest going into the weights."""
 
 CLIP_SHARES = tuple(2.0 ** (-k / 8) for k in range(17))
 INPUT_SHARES = (1.0, 0.5, 0.25)
-"""Candidates for how much of the range a format keeps, where errors were measured."""
+"""Shares of the range to try in a format, where errors were measured."""
 
 WEIGHT_LEVELS = 127
 """Largest weight integer that the choice of equalisation assumes, where no errors were measured."""
@@ -33,7 +32,7 @@ FEATURE_MARGIN = 1.125
 """Mu may leave its range by an eighth: its one scale covers the widest of all dimensions."""
 
 SCALE_BITS = 10
-"""The scale of mu has so many significant bits: its fourth power is exact, so units divide."""
+"""Significant bits of the scale of mu: its fourth power is exact, so units divide."""
 
 
 @dataclass(frozen=True)
@@ -64,25 +63,12 @@ def covering(top: float, bits: int, signed: bool, exact_scale: bool) -> Format:
     return Format(lo, hi, scalar(next_power_of_two(scale) if exact_scale else scale))
 
 
-@dataclass(frozen=True)
-class SharedScales:
-    """The scales that both modalities share: of mu, and of s for cross terms and for sums.
+def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> dict[str, float]:
+    """Scales by role that both modalities share: of mu, and of s for cross terms and for sums.
 
-    The variance's scales are mu's squared times a power of two, so that ed and vd are sums of
-    integers and shifts.
+    Chosen from the calibrated ranges of both lowered graphs. The variance's scales are mu's squared
+    times a power of two, so that ed and vd are sums of integers and shifts.
     """
-
-    mu: float
-    s: float
-    s_self: float
-
-    def of(self, role: str) -> float:
-        """The scale of a stored feature."""
-        return {"mu": self.mu, "s": self.s, "s_self": self.s_self}[role]
-
-
-def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> SharedScales:
-    """Choose the feature scales from the calibrated ranges of both projectors (lowered graphs)."""
     tops = {"mu": 0.0, "s": 0.0, "s_self": 0.0}
     bits = dict.fromkeys(tops, feature_bits)
     for graph in graphs:
@@ -92,17 +78,13 @@ def shared_scales(graphs: tuple[Graph, Graph], feature_bits: int) -> SharedScale
                 tops[node.op.role] = max(tops[node.op.role], top)
                 bits[node.op.role] = node.op.bits or feature_bits
     widest = FEATURE_MARGIN * tops["mu"]
-    mu = _rounded_up(float(covering(widest, bits["mu"], True, False).scale))
-    variance = {
-        role: mu**2 * next_power_of_two((tops[role] or mu**2) / ((1 << bits[role]) - 1) / mu**2)
-        for role in ("s", "s_self")
-    }
-    return SharedScales(mu, variance["s"], variance["s_self"])
-
-
-def _rounded_up(scale: float) -> float:
-    step = np.ldexp(1.0, np.frexp(scale)[1] - SCALE_BITS)
-    return float(np.ceil(scale / step) * step)
+    mu = float(covering(widest, bits["mu"], True, False).scale)
+    scales = {"mu": float(significant(mu, np.ceil, SCALE_BITS))}
+    square = scales["mu"] ** 2
+    for role in ("s", "s_self"):
+        largest = (1 << bits[role]) - 1
+        scales[role] = square * next_power_of_two((tops[role] or square) / largest / square)
+    return scales
 
 
 def layer_input_format(
@@ -113,14 +95,19 @@ def layer_input_format(
     Among the candidates the one whose expected noise at the readers' outputs is least, from
     rounding weights too: in 8 bits, or where errors were measured in the bits of each reader.
     """
-    known = graph.types[node_name]
+    known, source = graph.types[node_name], graph.by_name[node_name].inputs[0]
     top = np.array(magnitude(known), ndmin=1)
     power_of_two = store.role == "input"
     if power_of_two:
         top = INPUT_MARGIN * top
-    plain = _scaled(top, np.zeros(top.shape, np.int64), store.bits, known.signed, power_of_two)
+
+    def scaled(exponent: Array) -> Format:
+        """The format that covers all channels with scales 2^exponent apart."""
+        balanced = float((top / np.ldexp(1.0, exponent)).max())
+        fmt = covering(balanced, store.bits, known.signed, power_of_two)
+        return replace(fmt, scale=fmt.scale * np.ldexp(1.0, exponent))
+
     users = [node for node in graph.nodes if node_name in node.inputs]
-    source = graph.by_name[node_name].inputs[0]
     measured = graph.calibration.storing_errors.get((source, store.bits))
     readers = []
     for node in users:
@@ -128,42 +115,32 @@ def layer_input_format(
             bits = settings.of_layer(graph.layer(node)).weight_bits
             levels = WEIGHT_LEVELS if measured is None else integer_limits(bits, True)[1]
             readers.append((node.op.weight, levels))
+    candidates = [scaled(np.zeros(top.shape, np.int64))]
     if not readers or top.size == 1 or not (equalise or measured):
-        return plain
+        return candidates[0]
     mean_square = graph.calibration.mean_squares.get(source, top**2 / 3)
-    exponents = []
     if equalise:
         exponents = _equalising_exponents(top, [weight for weight, _ in readers])
         if power_of_two:
-            exponents += _covering_exponents(top, plain.hi)
-    candidates = [plain] + [
-        _scaled(top, exponent, store.bits, known.signed, power_of_two) for exponent in exponents
-    ]
+            exponents += _covering_exponents(top, candidates[0].hi)
+        candidates += map(scaled, exponents)
     # A value that is carried past the layers, into a residual sum, brings its error there as it is.
     gains = np.full(top.shape, float(len(users) > len(readers)))
     for weight, _ in readers:
         gains += np.square(weight).sum(axis=1)
-    found = []
+    shares = (1.0,)
+    if measured is not None:
+        shares = INPUT_SHARES if power_of_two else CLIP_SHARES
+    noise = []
     for candidate in candidates:
         weights = _weight_noise(candidate, mean_square, readers)  # the same for every share
-        for share in _shares(power_of_two, measured):
+        for share in shares:
             fmt = replace(candidate, scale=candidate.scale * share)
-            found.append((weights + float((gains * _stored_noise(fmt, measured)).sum()), fmt))
-    return min(found, key=lambda one: one[0])[1]
-
-
-def _shares(power_of_two: bool, measured: StoringErrors | None) -> tuple[float, ...]:
-    if measured is None:
-        return (1.0,)
-    return INPUT_SHARES if power_of_two else CLIP_SHARES
-
-
-def _scaled(
-    top: FloatArray, exponent: Array, bits: int, signed: bool, power_of_two: bool
-) -> Format:
-    balanced = float((top / np.ldexp(1.0, exponent)).max())
-    fmt = covering(balanced, bits, signed, power_of_two)
-    return Format(fmt.lo, fmt.hi, fmt.scale * np.ldexp(1.0, exponent))
+            errors = np.square(fmt.scale) / 12
+            if measured is not None:
+                errors = measured.at(fmt.scale * fmt.hi)
+            noise.append((weights + float((gains * errors).sum()), fmt))
+    return min(noise, key=lambda pair: pair[0])[1]
 
 
 def _weight_noise(
@@ -178,14 +155,6 @@ def _weight_noise(
         steps = np.abs(weight * fmt.scale[:, None]).max(axis=0) / levels
         total += float(np.square(steps).sum() / 12 * (mean_square / fmt.scale**2).sum())
     return total
-
-
-def _stored_noise(fmt: Format, measured: StoringErrors | None) -> FloatArray:
-    """Expected squared error [channels] of storing a value: step^2 / 12 where none was measured."""
-    if measured is not None:
-        return measured.at(fmt.scale * fmt.hi)
-    noise: FloatArray = np.square(fmt.scale) / 12
-    return noise
 
 
 def _equalising_exponents(top: FloatArray, weights: Sequence[FloatArray]) -> list[Array]:
@@ -217,10 +186,10 @@ def _covering_exponents(top: FloatArray, largest: int) -> list[Array]:
     return [np.maximum(needed, -limit) for limit in range(1, EQUALISE_LIMIT + 1)]
 
 
-def feature_format(store: Store, feature_bits: int, scales: SharedScales) -> Format:
+def feature_format(store: Store, feature_bits: int, scales: Mapping[str, float]) -> Format:
     """Format of a stored mu or s."""
     lo, hi = integer_limits(store.bits or feature_bits, store.role == "mu")
-    return Format(lo, hi, scalar(scales.of(store.role)))
+    return Format(lo, hi, scalar(scales[store.role]))
 
 
 def value_format(known: Type, store: Store) -> Format:

@@ -29,7 +29,7 @@ from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph, Node, as_inputs, rewrite_each
-from cimtool.passes.bias import outputs
+from cimtool.passes.bias import output_of
 from cimtool.passes.converters import FIT_ROWS, fit_steps
 from cimtool.passes.requantize import refit
 from cimtool.simulation.simulator import Runner
@@ -44,7 +44,7 @@ SCORE_LAYERS: Mapping[ScoreMapping, tuple[str, ...]] = {
     ),
     "hybrid": ("shortlist.mu.mu",),
 }
-"""What settings call the products that a gallery puts on crossbars: `query.stored`."""
+"""Names by which settings address the products that a gallery puts on crossbars."""
 
 DISTANCE = "ed"
 """The statistic by which a shortlist is drawn up."""
@@ -73,7 +73,7 @@ def program_gallery(score: Graph, video: Mapping[str, Array], settings: Settings
 
 
 class _Programmer:
-    """Walks a score once: `fixed` are the values of the items, `mapped` those of a query."""
+    """One walk over a score: `fixed` are the values of the items, `mapped` those of a query."""
 
     def __init__(self, score: Graph, video: Mapping[str, Array], settings: Settings):
         self.score, self.settings = score, settings
@@ -182,7 +182,10 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
     layers = {n.name: n.op for n in graph.nodes if isinstance(n.op, CrossbarMvm)}
     if all(op.crossbar.law is None for op in layers.values()):
         return graph
-    values = _values(graph, queries)
+    names = dict.fromkeys(
+        name for node in graph.nodes if node.name in layers for name in (node.name, *node.inputs)
+    )
+    values = Runner(graph).values(as_inputs("text", queries), list(names))
 
     def fitted(node: Node) -> Node:
         op = layers.get(node.name)
@@ -193,23 +196,12 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
         converted = _with_steps(op, x[:FIT_ROWS], known)
         if converted.exact:
             return node
-        error = values[node.name] - outputs(graph, node.name, converted, x)
+        error = values[node.name] - output_of(converted, graph, node, x)
         bias = op.bias + round_half_up(error.mean(axis=0))
         return replace(node, op=replace(converted, bias=bias))
 
     changed = replace(graph, nodes=tuple(map(fitted, graph.nodes)))
     return rewrite_each(changed, Requant, refit)
-
-
-def _values(graph: Graph, queries: Mapping[str, Array]) -> dict[str, Array]:
-    """What drives each crossbar product of a graph, and what it makes of it, for text features."""
-    inputs = as_inputs("text", queries)
-    names = []
-    for node in graph.nodes:
-        if isinstance(node.op, CrossbarMvm):
-            names += [node.name, *node.inputs]
-    inner = [name for name in dict.fromkeys(names) if name not in inputs]
-    return inputs | Runner(graph).values(inputs, inner)
 
 
 def _with_steps(op: CrossbarMvm, x: IntArray, right: Op | None) -> CrossbarMvm:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from cimtool.ir.backends import LOWER
-from cimtool.ir.op import Level
+from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Graph, Node, Program, rewrite, score_inputs
 from cimtool.passes import lower_projector, lower_score  # noqa: F401  (their rules fill the table)
 from cimtool.passes.lowering import Lowering
@@ -27,15 +27,15 @@ class LowerPass(Pass):
 
     def apply(self, program: Program, job: Job) -> Program:
         def lowered(graph: Graph) -> Graph:
-            return rewrite(graph, lambda node: _on_stored_input, Lowering(graph, job))
+            return rewrite(graph, lambda op: _on_stored_input, Lowering(graph, job))
 
         text, video = lowered(program.text), lowered(program.video)
         score = replace(program.score, inputs=score_inputs(text, video))
         return Program(text, video, lowered(score))
 
 
-def _on_stored_input(builder: Lowering, node: Node, inputs: tuple[str, ...]) -> str:
+def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, ...]) -> str:
     """The rule of a node, for inputs among which the embedding is stored first."""
     bits = builder.settings.input_bits
     stored = (builder.store(i, "input", bits) if i == "x" else i for i in inputs)
-    return LOWER.of(node.op)(builder, node, tuple(stored))
+    return LOWER.of(op)(builder, op, node, tuple(stored))

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cimtool.ir.arithmetic import Add, Clip, Mul, Store, scalar
+from cimtool.ir.arithmetic import Add, Clip, Mul, Store, plus
 from cimtool.ir.backends import LOWER
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Graph, Node
-from cimtool.ir.scores import CosineScore, DistanceScore
-from cimtool.ir.source import PolynomialScore
-from cimtool.passes.lowering import Lowering, horner, limited, normalised, plus_offset, widened
+from cimtool.ir.source import CosineScore, DistanceScore, PolynomialScore
+from cimtool.passes.lowering import Lowering, horner, limited, normalised, widened_range
 from cimtool.reference.surrogate import shifted
 
 NEGLIGIBLE_BITS = 60
-"""A coefficient so many bits below the sum of all, in variables in [-1, 1], is taken as zero."""
+"""Bits below the sum of all from which a coefficient, in variables in [-1, 1], is taken as zero."""
 
 COSINE_LIMIT = 2.0
 """Above any product of two unit rows that are rounded, and so longer than 1."""
@@ -25,8 +24,8 @@ LOGIT_BITS = 24
 
 
 @dataclass(frozen=True)
-class Limit:
-    """Where a value of the score saturates: its domain is `lo` to `hi` from `centre`.
+class DomainLimits:
+    """The domain beyond which a value of the score saturates, `lo` to `hi` from `centre`.
 
     All three are in units of the value `moved`, which is the value less the centre; `unit` is that
     unit's real value.
@@ -39,8 +38,8 @@ class Limit:
     unit: float
 
 
-def limit_of(score: Graph, value: str) -> Limit | None:
-    """The limit that `lower` put on a value, at any later stage; None where no score reads it."""
+def domain_limits(score: Graph, value: str) -> DomainLimits | None:
+    """The limits that `lower` put on a value, at any later stage; None where no score reads it."""
     shift: Add | None = None
     for node in score.nodes:
         if node.inputs != (value,):
@@ -49,7 +48,9 @@ def limit_of(score: Graph, value: str) -> Limit | None:
             case Clip() as clip if shift is not None:
                 scale = score.types[value].scale
                 unit = 1.0 if scale is None else float(scale)
-                return Limit(value, -float(shift.offset), float(clip.lo), float(clip.hi), unit)
+                return DomainLimits(
+                    value, -float(shift.offset), float(clip.lo), float(clip.hi), unit
+                )
             case Add() as shift:
                 value = node.name
             case Requant() if shift is None:
@@ -59,24 +60,25 @@ def limit_of(score: Graph, value: str) -> Limit | None:
 
 def _domain(builder: Lowering, statistic: str) -> tuple[float, float]:
     """Centre and half the width of a statistic's domain: its calibrated range, widened."""
-    lo, hi = widened(builder.ranges[statistic])
+    lo, hi = widened_range(builder.ranges[statistic])
     builder.note(f"score: {statistic} in [{lo:.6g}, {hi:.6g}], saturated outside")
     return (lo + hi) / 2, (hi - lo) / 2
 
 
 @LOWER.rule(DistanceScore)
-def distance_score(builder: Lowering, node: Node, inputs: tuple[str, ...]) -> str:
+def distance_score(
+    builder: Lowering, op: DistanceScore, node: Node, inputs: tuple[str, ...]
+) -> str:
     """Limit ed to its domain, about whose middle it keeps all its bits, then scale it."""
-    op, (statistic,), (ed,) = node.op, node.inputs, inputs
-    assert isinstance(op, DistanceScore)
+    (statistic,), (ed,) = node.inputs, inputs
     centre, half = _domain(builder, statistic)
     value = limited(builder, f"{statistic}_normal", ed, centre, half, whole=True)
-    scaled = Add((scalar(op.factor),), scalar(op.offset + op.factor * centre))
+    scaled = plus(op.factor, offset=op.offset + op.factor * centre)
     return _stored_logit(builder, builder.add(node.name, scaled, value))
 
 
 @LOWER.rule(CosineScore)
-def cosine_score(builder: Lowering, node: Node, inputs: tuple[str, ...]) -> str:
+def cosine_score(builder: Lowering, op: CosineScore, node: Node, inputs: tuple[str, ...]) -> str:
     """Keep the products of unit rows, which with the rounding of both are below COSINE_LIMIT."""
     (product,) = inputs
     value = limited(builder, "cosine_normal", product, 0.0, COSINE_LIMIT, whole=True)
@@ -88,10 +90,10 @@ def _stored_logit(builder: Builder, value: str) -> str:
 
 
 @LOWER.rule(PolynomialScore)
-def polynomial_score(builder: Lowering, node: Node, inputs: tuple[str, ...]) -> str:
+def polynomial_score(
+    builder: Lowering, op: PolynomialScore, node: Node, inputs: tuple[str, ...]
+) -> str:
     """Shift to variables in [-1, 1] in rational arithmetic, then Horner in both."""
-    op = node.op
-    assert isinstance(op, PolynomialScore)
     domains = [_domain(builder, statistic) for statistic in node.inputs]
     u, v = (
         normalised(builder, f"{statistic}_normal", value, *domain)
@@ -115,17 +117,17 @@ def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str,
         if value is not None:
             product = builder.add(f"{name}.u{i}", Mul(), value, u)
         elif constant:
-            product = builder.add(f"{name}.u{i}", Add((scalar(constant),), scalar(0.0)), u)
+            product = builder.add(f"{name}.u{i}", plus(constant), u)
         if len(row) > 1:
             inner = horner(builder, f"{name}.v{i}", v, row)
             terms = (product, inner) if product else (inner,)
-            value = builder.add(f"{name}.s{i}", plus_offset(len(terms), 0.0), *terms)
+            value = builder.add(f"{name}.s{i}", plus(*[1] * len(terms)), *terms)
         elif product:
-            value = builder.add(f"{name}.s{i}", plus_offset(1, row[0]), product)
+            value = builder.add(f"{name}.s{i}", plus(1, offset=row[0]), product)
         else:
             constant = row[0]
     if value is None:
-        return builder.add(f"{name}.constant", Add((scalar(0.0),), scalar(constant)), u)
+        return builder.add(f"{name}.constant", plus(0, offset=constant), u)
     return value
 
 

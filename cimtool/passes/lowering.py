@@ -1,8 +1,8 @@
-"""What the rules of `LowerPass` share: the builder, variables in [-1, 1] and Horner's scheme."""
+"""The builder of `LowerPass`, variables in [-1, 1] and Horner's scheme."""
 
 from __future__ import annotations
 
-from cimtool.ir.arithmetic import Add, Clip, Mul, Store, scalar
+from cimtool.ir.arithmetic import Clip, Mul, Store, plus, scalar
 from cimtool.ir.calibration import Range
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.types import Type
@@ -12,7 +12,7 @@ NORMAL_BITS = 21
 """Bits of a normalised variable: [-1, 1] in steps of 2^-20."""
 
 DOMAIN_MARGIN = 0.25
-"""How far ed, vd and row norms may leave their calibrated range, as a share of its span."""
+"""Share of a calibrated range by which ed, vd and row norms may leave it on each side."""
 
 
 class Lowering(Builder):
@@ -23,10 +23,10 @@ class Lowering(Builder):
         self.settings, self.note = job.settings, job.note
 
     def store(self, value: str, role: str, bits: int) -> str:
-        """Mark a value as stored for `role` in so many bits, once for all uses alike."""
+        """Mark a value as stored for `role` in this many bits, once for all uses alike."""
         op = Store(role, bits)
         for node in self.by_name.values():
-            if node.inputs == (value,) and isinstance(node.op, Store) and node.op.same(op):
+            if node.inputs == (value,) and node.op == op:
                 return node.name
         return self.add(f"{value}.stored", op, value)
 
@@ -39,38 +39,30 @@ def limited(
     Without, bounds follow from those of the value.
     """
     lo, hi = scalar(-half), scalar(half)
-    moved = builder.add(f"{name}.moved", Add((scalar(1.0),), scalar(-centre)), value)
-    return builder.add(
-        f"{name}.limited", Clip(lo, hi), moved, seen=Range(lo, hi) if whole else None
-    )
+    moved = builder.add(f"{name}.moved", plus(1, offset=-centre), value)
+    seen = Range(lo, hi) if whole else None
+    return builder.add(f"{name}.limited", Clip(lo, hi), moved, seen=seen)
 
 
 def normalised(builder: Builder, name: str, value: str, centre: float, half: float) -> str:
     """`clip((value - centre) / half, -1, 1)`, stored for Horner."""
     inside = limited(builder, name, value, centre, half)
-    scaled = builder.add(f"{name}.scaled", Add((scalar(1 / half),), scalar(0.0)), inside)
+    scaled = builder.add(f"{name}.scaled", plus(1 / half), inside)
     return builder.add(name, Store("normal", NORMAL_BITS), scaled)
 
 
 def horner(builder: Builder, name: str, u: str, coefficients: tuple[float, ...]) -> str:
     """`sum coefficients[i] u^i`, from the highest power down."""
     *lower_powers, top = coefficients
-    value = builder.add(
-        f"{name}.p{len(lower_powers)}", Add((scalar(top),), scalar(lower_powers[-1])), u
-    )
+    value = builder.add(f"{name}.p{len(lower_powers)}", plus(top, offset=lower_powers[-1]), u)
     for i, c in reversed(list(enumerate(lower_powers[:-1]))):
         product = builder.add(f"{name}.p{i}u", Mul(), value, u)
-        value = builder.add(f"{name}.p{i}", Add((scalar(1.0),), scalar(c)), product)
+        value = builder.add(f"{name}.p{i}", plus(1, offset=c), product)
     return value
 
 
-def widened(seen: Range | Type) -> tuple[float, float]:
+def widened_range(seen: Range | Type) -> tuple[float, float]:
     """A calibrated range with a quarter of its span added on each side."""
     lo, hi = float(seen.lo.min()), float(seen.hi.max())
     margin = DOMAIN_MARGIN * (hi - lo) or 2.0**-10 * max(abs(hi), 1.0)
     return lo - margin, hi + margin
-
-
-def plus_offset(terms: int, offset: float) -> Add:
-    """The operation `x_1 + .. + x_terms + offset`."""
-    return Add((scalar(1.0),) * terms, scalar(offset))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cimtool.hardware.settings import Settings
-from cimtool.ir.program import Program, check, misplaced
+from cimtool.ir.program import Program, check_program, misplaced
 from cimtool.passes.calibrate import CalibratePass
 from cimtool.passes.converters import FitConvertersPass
 from cimtool.passes.fold import FoldPass
@@ -58,7 +58,7 @@ def run_passes(
             where += f" (after {', '.join(stage.name for stage in stages)})"
         _require(step, program, where)
         program = step.apply(program, job)
-        check(program, where, step.leaves)
+        check_program(program, where, step.leaves)
         stages.append(Stage(step.name, program))
     return tuple(stages)
 

@@ -23,7 +23,6 @@ from cimtool.ir.types import Type
 from cimtool.passes.bias import correct_bias, layer_means
 from cimtool.passes.formats import (
     Format,
-    SharedScales,
     feature_format,
     layer_input_format,
     magnitude,
@@ -31,19 +30,19 @@ from cimtool.passes.formats import (
     shared_scales,
     value_format,
 )
-from cimtool.passes.requantize import requantized
+from cimtool.passes.requantize import requantize
 from cimtool.passes.rounding import least_error_weights
 from cimtool.passes.step import Job, Pass
 from cimtool.simulation.kernels.operations import prepare
 
 EXACT_BITS = 45
-"""Sums are kept exact up to so many bits; 2^46 times a 15-bit multiplier stays below 2^62."""
+"""Bits up to which sums are kept exact; 2^46 times a 15-bit multiplier stays below 2^62."""
 
 COLUMN_FLOOR = 2.0**-24
 """No column's unit is finer than this share of its layer's coarsest: less cannot be told apart."""
 
 CLIP_LIMIT = 2.0**62
-"""What stands for an infinite limit of a Clip: no value reaches it."""
+"""Stands for an infinite limit of a Clip: no value reaches it."""
 
 FACTOR_BITS = 24
 """A factor of a product whose exact form would be wider than EXACT_BITS is narrowed to these."""
@@ -72,7 +71,7 @@ class QuantizePass(Pass):
 
         def quantized(graph: Graph, inputs: Mapping[str, Type]) -> Graph:
             builder = Quantizing(graph, inputs, job, self, scales)
-            return rewrite(graph, lambda node: QUANTIZE.of(node.op), builder)
+            return rewrite(graph, QUANTIZE.of, builder)
 
         def projector(graph: Graph) -> Graph:
             made = quantized(graph, graph.inputs)
@@ -94,7 +93,7 @@ class Quantizing(Builder):
         inputs: Mapping[str, Type],
         job: Job,
         options: QuantizePass,
-        scales: SharedScales,
+        scales: Mapping[str, float],
     ):
         super().__init__(source.name, inputs)
         self.source, self.job, self.options, self.scales = source, job, options, scales
@@ -102,12 +101,12 @@ class Quantizing(Builder):
         self._rows: dict[str, Array] = {}
 
     def narrow(self, value: str, bits: int) -> str:
-        """The value in so many bits (signed, power-of-two scale), rounded once for all uses."""
+        """The value in this many bits (signed, power-of-two scale), rounded once for all uses."""
         if (value, bits) not in self._narrowed:
             top = float(magnitude(self.types[value]).max()) or 1.0
             lo, hi = integer_limits(bits, True)
             fmt = Format(lo, hi, scalar(next_power_of_two(top / hi)))
-            self._narrowed[value, bits] = requantized(self, f"{value}.narrow", value, fmt)
+            self._narrowed[value, bits] = requantize(self, f"{value}.narrow", value, fmt)
         return self._narrowed[value, bits]
 
     def rows(self, name: str) -> Array:
@@ -115,25 +114,19 @@ class Quantizing(Builder):
         if name == "x":
             return self.job.rows(self.name)
         if name not in self._rows:
-            self._rows[name] = self._computed(name)
+            node = self.by_name[name]
+            known = tuple(self.types[i] for i in node.inputs)
+            self._rows[name] = prepare(node.op, known)(*map(self.rows, node.inputs))
         return self._rows[name]
-
-    def _computed(self, name: str) -> Array:
-        if name == "x" or name in self._rows:
-            return self.rows(name)
-        node = self.by_name[name]
-        known = tuple(self.types[i] for i in node.inputs)
-        return prepare(node.op, known)(*(self._computed(i) for i in node.inputs))
 
 
 QUANTIZE.rule(MatMul, Axis)(keep)
 
 
 @QUANTIZE.rule(Store)
-def store(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str:
+def store(builder: Quantizing, op: Store, node: Node, inputs: tuple[str, ...]) -> str:
     """Round into the format of the store's role."""
-    op, source, settings = node.op, builder.source, builder.job.settings
-    assert isinstance(op, Store)
+    source, settings = builder.source, builder.job.settings
     if op.role in ("input", "activation"):
         fmt = layer_input_format(source, node.name, op, settings, builder.options.equalise)
     elif op.role in ("mu", "s", "s_self"):
@@ -142,17 +135,15 @@ def store(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str:
         fmt = value_format(source.types[node.inputs[0]], op)
     if op.role == "input":
         return builder.add(node.name, Quantize(fmt.scale, fmt.lo, fmt.hi), inputs[0])
-    value = requantized(builder, node.name, _before_clip(builder, inputs[0], fmt), fmt)
+    value = requantize(builder, node.name, _before_clip(builder, inputs[0], fmt), fmt)
     if op.role == "logit":
         return builder.add("logit", Dequantize(fmt.scale), value)
     return value
 
 
 @QUANTIZE.rule(Mvm)
-def mvm(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str:
+def mvm(builder: Quantizing, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
     """Round weights to integers, one scale an output channel; the input's scales go in."""
-    op = node.op
-    assert isinstance(op, Mvm)
     settings = builder.job.settings.of_layer(builder.source.layer(node))
     _, largest = integer_limits(settings.weight_bits, True)
     effective = op.weight * np.reshape(builder.types[inputs[0]].unit, (-1, 1))
@@ -172,17 +163,15 @@ def mvm(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str:
 
 
 @QUANTIZE.rule(Clip)
-def clip(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str:
+def clip(builder: Quantizing, op: Clip, node: Node, inputs: tuple[str, ...]) -> str:
     """Limits in units of the value, per channel where its scale is."""
-    op = node.op
-    assert isinstance(op, Clip)
     unit = builder.types[inputs[0]].unit
     limits = Clip(_in_units(op.lo, unit), _in_units(op.hi, unit))
     return builder.add(node.name, limits, *inputs)
 
 
 @QUANTIZE.rule(Sum)
-def exact_sum(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str:
+def accumulate(builder: Quantizing, op: Sum, node: Node, inputs: tuple[str, ...]) -> str:
     """Accumulate exactly, after narrowing terms whose sum would be too wide."""
     known = builder.types[inputs[0]]
     spare = EXACT_BITS - known.bits - int(known.shape[-1]).bit_length()
@@ -193,7 +182,7 @@ def exact_sum(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str:
 
 
 @QUANTIZE.rule(Mul)
-def exact_product(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str:
+def multiply(builder: Quantizing, op: Mul, node: Node, inputs: tuple[str, ...]) -> str:
     """Multiply exactly, after narrowing factors whose product would be too wide."""
     if sum(builder.types[i].bits for i in inputs) > EXACT_BITS + 1:
         inputs = tuple(
@@ -204,10 +193,8 @@ def exact_product(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> s
 
 
 @QUANTIZE.rule(Add)
-def aligned_sum(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str:
+def aligned_sum(builder: Quantizing, op: Add, node: Node, inputs: tuple[str, ...]) -> str:
     """Bring all terms to one unit (exact shifts where scales allow) and add the constant."""
-    op = node.op
-    assert isinstance(op, Add)
     values = list(inputs)
     if len(values) > 1:
         values = [_uniform(builder, value) for value in values]
@@ -231,7 +218,7 @@ def aligned_sum(builder: Quantizing, node: Node, inputs: tuple[str, ...]) -> str
             factors.append((np.sign(factor) * share).astype(np.int64))
             continue
         fmt = wide_format(unit / sizes[i])
-        values[i] = requantized(builder, f"{value}.aligned", value, fmt)
+        values[i] = requantize(builder, f"{value}.aligned", value, fmt)
         factors.append(np.sign(factor).astype(np.int64))
     offset = round_half_up(op.offset / unit)
     return builder.add(node.name, Add(tuple(factors), offset, unit), *values)

@@ -10,17 +10,17 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
-from cimtool.ir.format import Ratio, ratio, shortened
+from cimtool.ir.format import Ratio, ratio, with_fewer_bits
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Node
-from cimtool.ir.types import Type, exact
+from cimtool.ir.types import Type, exact_bounds
 from cimtool.passes.formats import Format
 
 BIAS_MARGIN = 4
 """Multipliers leave room for bounds a quarter wider: bias correction still moves them."""
 
 
-def requantized(builder: Builder, name: str, value: str, fmt: Format) -> str:
+def requantize(builder: Builder, name: str, value: str, fmt: Format) -> str:
     """Add the Requant from a value's own scale to a format's, with multipliers per channel."""
     known = builder.types[value]
     shape = np.broadcast_shapes(known.unit.shape, fmt.scale.shape)
@@ -37,22 +37,20 @@ def requantized(builder: Builder, name: str, value: str, fmt: Format) -> str:
     return builder.add(name, op, value)
 
 
-def refit(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+def refit(builder: Builder, op: Requant, node: Node, inputs: tuple[str, ...]) -> str:
     """Take bits off multipliers whose products no longer fit, now that converters err as well."""
-    op = node.op
-    assert isinstance(op, Requant)
     shape = op.multiplier.shape
     channels = zip(
         op.multiplier.flat, op.shift.flat, _largest(builder.types[inputs[0]], shape), strict=True
     )
-    ratios = [shortened(Ratio(int(m), int(shift)), int(top)) for m, shift, top in channels]
+    ratios = [with_fewer_bits(Ratio(int(m), int(shift)), int(top)) for m, shift, top in channels]
     multiplier, shift = _arrays(ratios, shape)
     return builder.add(node.name, replace(op, multiplier=multiplier, shift=shift), *inputs)
 
 
 def _largest(known: Type, shape: tuple[int, ...]) -> Iterable[int]:
     """The largest magnitude of each channel; of all where there is one scale."""
-    magnitudes = np.maximum(np.abs(exact(known.lo)), np.abs(exact(known.hi)))
+    magnitudes = np.maximum(np.abs(exact_bounds(known.lo)), np.abs(exact_bounds(known.hi)))
     return np.broadcast_to(magnitudes, shape).flat if shape else [magnitudes.max()]
 
 

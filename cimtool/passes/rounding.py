@@ -6,7 +6,9 @@ Rounding each weight to the nearest integer makes the weights err least. What co
 those before it err (Frantar et al., GPTQ, ICLR 2023; the same as Babai's nearest plane).
 
 Rows are integers, so that H is exact, and what is real is added in a fixed order: the same rows
-and weights give the same integers on every machine.
+and weights give the same integers on every machine. A BLAS adds in an order of its own, another one
+on another CPU; the loops here add in the order written, and numba fuses no multiplication with an
+addition.
 """
 
 from __future__ import annotations
@@ -16,13 +18,19 @@ import math
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.passes.rounding_kernels import rounded_back, unit_triangle
+from cimtool.base.compiled import jit, side_by_side
 
 RIDGE = 0.01
 """Share of the mean second moment that is added to each, so that none is 0."""
 
 SHRINKAGE_STEPS = 1024
-"""The shrinkage is rounded to so many steps: it must not hang on the last bits of a CPU's sums."""
+"""Steps that the shrinkage is rounded to: it must not depend on the last bits of a CPU's sums."""
+
+PANEL = 32
+"""Columns of a matrix that are factored before the rest is updated."""
+
+BLOCK = 32
+"""Columns of weights that are rounded at a time: their errors stay in a core's cache."""
 
 
 def least_error_weights(target: FloatArray, rows: IntArray, limit: int, centred: bool) -> IntArray:
@@ -32,25 +40,26 @@ def least_error_weights(target: FloatArray, rows: IntArray, limit: int, centred:
     does not count, as a bias takes it off.
     """
     moments = second_moments(rows, centred)
-    energy = moments.diagonal().copy()
+    squares = moments.diagonal().copy()
     moments *= 1 - shrinkage(rows, centred)
-    moments[np.diag_indices_from(moments)] = energy + (RIDGE * math.fsum(energy) / len(energy) or 1)
+    ridge = RIDGE * math.fsum(squares) / len(squares) or 1
+    moments[np.diag_indices_from(moments)] = squares + ridge
     # Inputs that count most come last in the order: rounded first, they have least to make up for.
-    order = np.argsort(energy, kind="stable")
+    order = np.argsort(squares, kind="stable")
     upper = unit_triangle(moments[np.ix_(order, order)])
-    found = np.empty_like(target)
-    found[order] = rounded_back(target[order], upper, limit)
-    return found.astype(np.int64)
+    weights = np.empty_like(target)
+    weights[order] = rounded_back(target[order], upper, limit)
+    return weights.astype(np.int64)
 
 
 def second_moments(rows: IntArray, centred: bool) -> FloatArray:
     """`sum x x^T` [K, K] over rows [n, K] of integers, or over their differences from the mean."""
     real = rows.astype(np.float64)
-    found: FloatArray = real.T @ real  # whole numbers below 2^53: exact in any order
+    moments: FloatArray = real.T @ real  # whole numbers below 2^53: exact in any order
     if centred:
         sums = rows.sum(axis=0).astype(np.float64)
-        found -= np.multiply.outer(sums, sums) / len(rows)
-    return found
+        moments -= np.multiply.outer(sums, sums) / len(rows)
+    return moments
 
 
 def shrinkage(rows: IntArray, centred: bool) -> float:
@@ -70,3 +79,88 @@ def shrinkage(rows: IntArray, centred: bool) -> float:
     total = float(squares.sum())
     share = min(max(float(variances.sum()) / total, 0.0), 1.0) if total else 1.0
     return math.ceil(share * SHRINKAGE_STEPS) / SHRINKAGE_STEPS
+
+
+def unit_triangle(matrix: FloatArray) -> FloatArray:
+    """`U` [K, K], unit upper triangular, of `matrix = U^T D U`, which is positive definite."""
+    upper = matrix.copy()
+    _factor(upper, PANEL)
+    return upper
+
+
+@jit
+def _factor(a, panel):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Turn the upper half of a symmetric matrix into U, a panel of rows at a time."""
+    size = len(a)
+    scaled = np.empty((panel, size))
+    for start in range(0, size, panel):
+        end = min(start + panel, size)
+        for k in range(start, end):
+            pivot = a[k, k]
+            for j in range(k, size):
+                scaled[k - start, j] = a[k, j]
+                a[k, j] = a[k, j] / pivot
+            for i in range(k + 1, end):
+                factor = scaled[k - start, i]
+                for j in range(i, size):
+                    a[i, j] -= factor * a[k, j]
+        for i in range(end, size):
+            row = a[i]
+            k = start
+            while k + 3 < end:
+                f0, f1 = scaled[k - start, i], scaled[k + 1 - start, i]
+                f2, f3 = scaled[k + 2 - start, i], scaled[k + 3 - start, i]
+                u0, u1, u2, u3 = a[k], a[k + 1], a[k + 2], a[k + 3]
+                for j in range(i, size):
+                    row[j] -= f0 * u0[j] + f1 * u1[j] + f2 * u2[j] + f3 * u3[j]
+                k += 4
+            while k < end:
+                f0, u0 = scaled[k - start, i], a[k]
+                for j in range(i, size):
+                    row[j] -= f0 * u0[j]
+                k += 1
+
+
+def rounded_back(target: FloatArray, upper: FloatArray, limit: int) -> FloatArray:
+    """Whole numbers [K, N] within `limit` for `target` [K, N], the last row first.
+
+    What earlier ones err is made up for in the next, as `upper` weighs it:
+    `q_k = round(t_k + sum_{j>k} U_kj (t_j - q_j))`, halves up.
+    """
+    found = np.empty_like(target)
+
+    def block(columns: slice) -> None:
+        part = np.ascontiguousarray(target[:, columns])
+        _round(part, upper, float(limit))
+        found[:, columns] = part
+
+    width = target.shape[1]
+    side_by_side(block, [slice(k, min(k + BLOCK, width)) for k in range(0, width, BLOCK)])
+    return found
+
+
+@jit
+def _round(t, upper, limit):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Round the columns of `t` in place."""
+    size, width = t.shape
+    errors = np.zeros((size, width))
+    total = np.empty(width)
+    for k in range(size - 1, -1, -1):
+        total[:] = t[k]
+        weights = upper[k]
+        j = k + 1
+        while j + 3 < size:
+            w0, w1, w2, w3 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
+            e0, e1, e2, e3 = errors[j], errors[j + 1], errors[j + 2], errors[j + 3]
+            for c in range(width):
+                total[c] += w0 * e0[c] + w1 * e1[c] + w2 * e2[c] + w3 * e3[c]
+            j += 4
+        while j < size:
+            w0, e0 = weights[j], errors[j]
+            for c in range(width):
+                total[c] += w0 * e0[c]
+            j += 1
+        for c in range(width):
+            q = min(max(np.floor(total[c] + 0.5), -limit), limit)
+            errors[k, c] = t[k, c] - q
+            t[k, c] = q

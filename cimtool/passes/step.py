@@ -15,7 +15,7 @@ from cimtool.ir.program import Program
 
 @dataclass(frozen=True)
 class Job:
-    """What every pass may look at beside the program: calibration rows, and the bits of layers.
+    """Inputs of every pass beside the program: calibration rows, and the bits of layers.
 
     `text` and `video` are the rows; `note` takes one line on what a pass decided that a user must
     know, such as the error of an approximation.

@@ -26,9 +26,7 @@ class TilePass(Pass):
     leaves = Level.CROSSBAR
 
     def apply(self, program: Program, job: Job) -> Program:
-        def mvm(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
-            op = node.op
-            assert isinstance(op, Mvm)
+        def mvm(builder: Builder, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
             assert op.scale is not None
             settings = job.settings.of_layer(f"{builder.name}.{node.name}")
             crossbar = settings.crossbar(settings.input_code(builder.types[inputs[0]]))

@@ -58,9 +58,8 @@ def on_die(program: Program, settings: Settings, conditions: Conditions, index: 
     def on_arrays(graph: Graph) -> Graph:
         stored = stored_cells(graph)
 
-        def rule(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
-            op, layer = node.op, graph.layer(node)
-            assert isinstance(op, CrossbarMvm)
+        def rule(builder: Builder, op: CrossbarMvm, node: Node, inputs: tuple[str, ...]) -> str:
+            layer = graph.layer(node)
             owner = stored[layer]
             arrays = arrays_of(settings, owner, op.crossbar.weights.bits)
             place = Place(layer, owner, arrays)

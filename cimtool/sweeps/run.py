@@ -101,7 +101,7 @@ def sweep(
     nameable = not isinstance(target, Target)
     made = points(keys, target, file)
     plan = Plan(keys, made, dies, budget or {}, table, jobs, dask, file, nameable)
-    source = ModelSource.of(projectors, poly, **model)
+    source = ModelSource(projectors, poly, **model)
     return run_sweep(source, calibration, data, plan, allow_calibration_rows, output, say)
 
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.compiled import side_by_side
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import ArgumentError, CimError, naming
+from cimtool.base.named import require_one
 from cimtool.base.progress import Say
 from cimtool.loading.data import EmbeddingsLike, File, read_data
 from cimtool.loading.embeddings import TRUTH
-from cimtool.loading.npy import missing_array, npz_names, read_npz
+from cimtool.loading.npy import npz_names, read_npz
 from cimtool.loading.source import ModelSource
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
@@ -129,9 +130,9 @@ def gaussian_items(gaussians: File | Mapping[str, Array]) -> Items:
     else:
         path = Path(gaussians)
         where, values, held = str(path), read_npz(path, names), npz_names(path)
-    for name in ARRAYS:
-        if name not in values:
-            raise missing_array(where, name, held)
+    with naming(where):
+        for name in ARRAYS:
+            require_one(values, (name,), held)
     text, video = (_gaussians(values, m, where) for m in ("text", "video"))
     if text.d != video.d:
         raise CimError(

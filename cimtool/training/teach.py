@@ -58,7 +58,7 @@ def teacher(
     if output is not None:
         check_output(Path(output), ".npz")
     if projectors is not None and data is not None:
-        items = model_items(ModelSource.of(projectors, layer_map=layer_map), data, say)
+        items = model_items(ModelSource(projectors, layer_map=layer_map), data, say)
     elif layer_map is not None:
         raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
     else:

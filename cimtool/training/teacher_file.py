@@ -14,10 +14,10 @@ from scipy.special import log_expit, logit
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import CimError, naming
 from cimtool.base.files import replace_files
-from cimtool.base.named import unknown
+from cimtool.base.named import require_one, unknown
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import require_suffix
-from cimtool.loading.npy import missing_array, npz_names, read_npz
+from cimtool.loading.npy import npz_names, read_npz
 from cimtool.training.items import Items
 from cimtool.training.options import whole
 from cimtool.training.teacher import Labels, Sigmoid, exact_labels, monte_carlo_labels
@@ -139,9 +139,9 @@ def read_teacher(path: Path) -> Teacher:
     where = str(path)
     require_suffix(path, "a teacher", (".npz",))
     values = read_npz(path, (*COLUMNS, *NUMBERS, *INTEGERS, "labels"))
-    for name in ("ed", "vd", "y"):
-        if name not in values:
-            raise missing_array(where, name, npz_names(path))
+    with naming(where):
+        for name in ("ed", "vd", "y"):
+            require_one(values, (name,), npz_names(path))
     columns = {name: _column(values[name], where, name) for name in COLUMNS if name in values}
     for name, column in columns.items():
         if len(column) != len(columns["ed"]):

@@ -17,7 +17,7 @@ from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.target import Target
 from cimtool.loading.data import EmbeddingsLike, File
 from cimtool.loading.embeddings import Embeddings
-from cimtool.loading.source import ModelSource, Projectors, split_options
+from cimtool.loading.source import ModelSource, Projectors, split_model_options
 from cimtool.reference.surrogate import Polynomial
 from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text, with_layers
@@ -79,7 +79,7 @@ def tune(
     `exports/<model>@<target>.settings.toml`). Raises CimError where the highest bits miss the
     budget on either half, or rows of `data` calibrated (unless `allow_calibration_rows`).
     """
-    model_options, by_name = split_options(options)
+    model_options, by_name = split_model_options(options)
     highest = Configuration.of(target, settings, by_name)
     if not budget:
         raise ArgumentError(
@@ -89,7 +89,7 @@ def tune(
     given = {name: value for name, value in by_name.items() if value is not None}
     if settings is not None:
         given = read_toml(Path(settings)) | given
-    source = ModelSource.of(projectors, poly, **model_options)
+    source = ModelSource(projectors, poly, **model_options)
     model, rows, evaluated = read_evaluation(source, calibration, data, allow_calibration_rows, say)
     name = f"{model.name}@{highest.target.name}.settings.toml"
     file = Path(output) if output else Path("exports") / name

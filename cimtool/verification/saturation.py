@@ -14,7 +14,7 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.ir.types import INT_LIMIT
 from cimtool.loading.embeddings import Embeddings
-from cimtool.passes.lower_score import Limit, limit_of
+from cimtool.passes.lower_score import DomainLimits, domain_limits
 from cimtool.simulation.simulator import Features, Simulator
 
 STORED_ROWS = 256
@@ -85,7 +85,7 @@ def domains(
     counters = [
         _Counter(stage, statistic, limit)
         for statistic, value in limited.items()
-        if (limit := limit_of(score, value)) is not None
+        if (limit := domain_limits(score, value)) is not None
     ]
     names = [counter.limit.moved for counter in counters]
     for rows, values in simulator.iter_score(text, video, names):
@@ -100,7 +100,7 @@ class _Counter:
 
     stage: str
     statistic: str
-    limit: Limit
+    limit: DomainLimits
     seen_lo: float = np.inf
     seen_hi: float = -np.inf
     outside: int = 0

@@ -57,7 +57,7 @@ def test_compile_takes_the_fit(
     poly = tmp_path / "p.json"
     assert cimtool("fit", teacher, "-o", poly).status == 0
     assert cimtool(*compiling(small_trunk, tmp_path / "bundle", poly=poly)).status == 0
-    model = ModelSource.of(small_trunk.projectors, poly).load()
+    model = ModelSource(small_trunk.projectors, poly).load()
     assert (model.a, model.b, model.samples) == (0.1, 0, None)
 
 
@@ -73,7 +73,7 @@ def test_a_two_branch_model_scores_by_its_fit(
     assert found["divisors"] == {"ed": 16, "vd": 256}
     labels = read_teacher(file).labels
     logits = (
-        ModelSource.of(files.projectors, poly).load().head.polynomial.evaluate(labels.ed, labels.vd)
+        ModelSource(files.projectors, poly).load().head.polynomial.evaluate(labels.ed, labels.vd)
     )
     assert np.sqrt(np.mean(np.square(logits - labels.logit))) < 0.01
 

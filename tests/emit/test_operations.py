@@ -10,8 +10,16 @@ from cimtool.base.arrays import FloatArray
 from cimtool.emit.writer import GraphWriter
 from cimtool.ir.backends import ONNX
 from cimtool.ir.op import Op
-from cimtool.ir.scores import CosineScore, DistanceScore
-from cimtool.ir.source import Exp, L2Normalize, LayerNorm, LeakyRelu, Sigmoid, Tanh
+from cimtool.ir.source import (
+    CosineScore,
+    DistanceScore,
+    Exp,
+    L2Normalize,
+    LayerNorm,
+    LeakyRelu,
+    Sigmoid,
+    Tanh,
+)
 from cimtool.ir.types import real
 
 NORM = LayerNorm(np.array([0.5, -2.0, 1.5]), np.array([0.1, 0.0, -0.3]), 1e-2)

@@ -20,7 +20,7 @@ from cimtool.ir.format import (
     ratio,
     requant,
     round_half_up,
-    shortened,
+    with_fewer_bits,
 )
 
 TOP = 1 << 62
@@ -192,7 +192,7 @@ def test_limits_are_symmetric_for_numbers_and_full_for_codes() -> None:
 def test_a_shortened_ratio_fits_and_is_no_shorter_than_it_must(
     multiplier: int, shift: int, magnitude: int
 ) -> None:
-    found = shortened(Ratio(multiplier, shift), magnitude)
+    found = with_fewer_bits(Ratio(multiplier, shift), magnitude)
     taken = shift - found.shift
     if found.multiplier > 1 and found.shift > 1:
         assert magnitude * found.multiplier < 2**62 - 2**found.shift

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cimtool.ir.op import Op
-from cimtool.ir.scores import CosineScore, DistanceScore
+from cimtool.ir.source import CosineScore, DistanceScore
 from cimtool.ir.types import real
 
 VALUES = np.array([[0.5, 2.0], [3.0, 7.25]])

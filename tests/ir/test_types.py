@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cimtool.ir.types import INT_LIMIT, RangeError, combine, integer, like, real
+from cimtool.ir.types import INT_LIMIT, RangeError, combine, integer, number_type, real
 
 
 @given(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40))
@@ -53,9 +53,9 @@ def test_real_values_have_no_unit() -> None:
         _ = real(("n",)).unit
 
 
-def test_like_keeps_the_kind_of_number_and_the_unit() -> None:
+def test_a_number_with_a_unit_is_an_integer() -> None:
     known = integer(("n", 2), -1, 5, 0.25)
-    assert like(known, ("n",), 0, 9).unit == 0.25
-    assert not like(real(("n",)), ("n",), 0, 9).is_integer
+    assert number_type(("n",), 0, 9, known.scale).unit == 0.25
+    assert not number_type(("n",), 0, 9, real(("n",)).scale).is_integer
     assert known.real_bounds() == (-0.25, 1.25)
     assert (known.magnitude, known.signed) == (5, True)

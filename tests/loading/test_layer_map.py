@@ -28,7 +28,7 @@ def renamed(module: nn.Module, names: dict[str, str]) -> dict[str, torch.Tensor]
 
 
 def constants(path: Path, poly: Path, layer_map: Path | None = None) -> list[bytes]:
-    program = ModelSource.of(path, poly, layer_map=layer_map).load().program
+    program = ModelSource(path, poly, layer_map=layer_map).load().program
     return [
         (value.weight if hasattr(value, "weight") else value.mean).tobytes()
         for graph in (program.text, program.video)
@@ -55,18 +55,18 @@ def test_a_map_names_heads_and_prefixes(tmp_path: Path, trunks: TwoTower, poly_f
     }
     torch.save(towers, tmp_path / "odd.pth")
     with pytest.raises(CimError, match=r"keys start with left, right; .*layer_map"):
-        ModelSource.of(tmp_path / "odd.pth", poly_file).load()
+        ModelSource(tmp_path / "odd.pth", poly_file).load()
     prefixes = '[text]\nprefix = "left"\n{}[video]\nprefix = "right.net."\n{}'
     file = tmp_path / "map.toml"
     file.write_text(prefixes.format("", ""))
     with pytest.raises(CimError, match=r"which Linear under left is mu cannot be told.*layer_map"):
-        ModelSource.of(tmp_path / "odd.pth", poly_file, layer_map=file).load()
+        ModelSource(tmp_path / "odd.pth", poly_file, layer_map=file).load()
     file.write_text(prefixes.format(HEAD_ROLES, HEAD_ROLES))
     wanted = constants(tmp_path / "plain.pth", poly_file)
     assert constants(tmp_path / "odd.pth", poly_file, file) == wanted
-    assert ModelSource.of(tmp_path / "odd.pth", poly_file, layer_map=file).load().files[2][
-        0
-    ] == str(file)
+    assert ModelSource(tmp_path / "odd.pth", poly_file, layer_map=file).load().files[2][0] == str(
+        file
+    )
 
 
 def square(towers: TwoTower) -> dict[str, torch.Tensor]:
@@ -91,7 +91,7 @@ def test_safetensors_lose_the_order_and_say_so(
     torch.save(state, tmp_path / "odd.pth")
     save_file(state, tmp_path / "odd.safetensors")
     with pytest.raises(CimError, match=r"order of the layers under text cannot be told.*layer_map"):
-        ModelSource.of(tmp_path / "odd.safetensors", poly_file).load()
+        ModelSource(tmp_path / "odd.safetensors", poly_file).load()
     (tmp_path / "map.toml").write_text("[text]\n" + ROLES)
     wanted = constants(tmp_path / "odd.pth", poly_file)
     assert constants(tmp_path / "odd.safetensors", poly_file, tmp_path / "map.toml") == wanted
@@ -117,9 +117,7 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
     (tmp_path / "map.toml").write_text("[text]\neps = 1e-3\n")
     program = (
-        ModelSource.of(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml")
-        .load()
-        .program
+        ModelSource(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml").load().program
     )
     text, video = program.text.by_name["bn1"].op, program.video.by_name["bn1"].op
     assert isinstance(text, BatchNorm)
@@ -145,7 +143,7 @@ def test_mistakes_in_a_map(
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
     (tmp_path / "map.toml").write_text(text)
     with pytest.raises(CimError, match=message):
-        ModelSource.of(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml").load()
+        ModelSource(tmp_path / "net.pth", poly_file, layer_map=tmp_path / "map.toml").load()
 
 
 def test_an_absent_map(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_trunk_computes_what_torch_does(
 ) -> None:
     path = tmp_path / "net.pth"
     torch.save(FORMS[form](trunks), path)
-    model = ModelSource.of(path, poly_file).load()
+    model = ModelSource(path, poly_file).load()
     assert_same_as_torch(model, trunks)
     assert (model.name, model.layout, model.unit_rows) == ("net", "trunk", False)
     assert (model.text_width, model.video_width, model.dimension) == (6, 8, D)
@@ -78,14 +78,14 @@ def test_trunk_computes_what_torch_does(
 
 def test_safetensors(tmp_path: Path, trunks: TwoTower, poly_file: Path) -> None:
     save_file(trunks.state_dict(), tmp_path / "net.safetensors")
-    assert_same_as_torch(ModelSource.of(tmp_path / "net.safetensors", poly_file).load(), trunks)
+    assert_same_as_torch(ModelSource(tmp_path / "net.safetensors", poly_file).load(), trunks)
 
 
 def test_two_branch_brings_its_polynomial_in_its_own_statistics(
     tmp_path: Path, branches: TwoTower, branch_content: dict[str, Any], polynomial: Polynomial
 ) -> None:
     torch.save(branch_content, tmp_path / "net.pth")
-    model = ModelSource.of(tmp_path / "net.pth", a=0.2, b=0.3).load()
+    model = ModelSource(tmp_path / "net.pth", a=0.2, b=0.3).load()
     assert_same_as_torch(model, branches, unit=True)
     assert (model.layout, model.unit_rows, model.dimension) == ("two-branch", True, D)
     assert (model.a, model.b, model.samples) == (0.2, 0.3, None)
@@ -106,7 +106,7 @@ def test_the_score_is_the_polynomial_of_the_statistics(
     tmp_path: Path, trunks: TwoTower, poly_file: Path, polynomial: Polynomial
 ) -> None:
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
-    program = ModelSource.of(tmp_path / "net.pth", poly_file).load().program
+    program = ModelSource(tmp_path / "net.pth", poly_file).load().program
     rng = np.random.default_rng(0)
     text = run(program.text, {"x": rng.normal(size=(3, 6))})
     video = run(program.video, {"x": rng.normal(size=(4, 8))})
@@ -121,13 +121,13 @@ def test_the_score_is_the_polynomial_of_the_statistics(
 def test_without_a_polynomial_the_way_out_is_named(tmp_path: Path, trunks: TwoTower) -> None:
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
     with pytest.raises(CimError, match=r"net\.pth: holds no polynomial; .*`cimtool fit`"):
-        ModelSource.of(tmp_path / "net.pth").load()
+        ModelSource(tmp_path / "net.pth").load()
 
 
 def test_a_probability_stays_one(tmp_path: Path, branch_content: dict[str, Any]) -> None:
     branch_content["poly"]["fit_logit"] = False
     torch.save(branch_content, tmp_path / "net.pth")
-    assert not ModelSource.of(tmp_path / "net.pth").load().head.polynomial.fit_logit
+    assert not ModelSource(tmp_path / "net.pth").load().head.polynomial.fit_logit
 
 
 def without(key: str) -> Callable[[dict[str, Any]], None]:
@@ -181,7 +181,7 @@ def test_a_wrong_trunk_is_one_sentence(
     spoil(state)
     torch.save(state, tmp_path / "net.pth")
     with pytest.raises(CimError, match=message) as caught:
-        ModelSource.of(tmp_path / "net.pth", poly_file).load()
+        ModelSource(tmp_path / "net.pth", poly_file).load()
     assert "\n" not in str(caught.value)
 
 
@@ -208,7 +208,7 @@ def test_a_wrong_two_branch_is_one_sentence(
     spoil(state)
     torch.save(state, tmp_path / "net.pth")
     with pytest.raises(CimError, match=message):
-        ModelSource.of(tmp_path / "net.pth", poly_file).load()
+        ModelSource(tmp_path / "net.pth", poly_file).load()
 
 
 def test_both_modalities_are_wanted_in_one_layout_and_one_space(
@@ -217,17 +217,17 @@ def test_both_modalities_are_wanted_in_one_layout_and_one_space(
     path = tmp_path / "net.pth"
     torch.save({"text": trunks.text_proj.state_dict()}, path)
     with pytest.raises(CimError, match=r'holds no weights under "video_proj\."; .*layer_map'):
-        ModelSource.of(path, poly_file).load()
+        ModelSource(path, poly_file).load()
     mixed = {"text": trunks.text_proj.state_dict(), "video": branches.video_proj.state_dict()}
     torch.save(mixed, path)
     with pytest.raises(CimError, match='text is of layout "trunk" and video of "two-branch"'):
-        ModelSource.of(path, poly_file).load()
+        ModelSource(path, poly_file).load()
     other = trunks.video_proj.state_dict()
     other |= {"mu.weight": torch.ones(4, 9), "logvar.weight": torch.ones(4, 9)}
     other |= {"mu.bias": torch.ones(4), "logvar.bias": torch.ones(4)}
     torch.save({"text": trunks.text_proj.state_dict(), "video": other}, path)
     with pytest.raises(CimError, match="text gives 5 dimensions and video 4"):
-        ModelSource.of(path, poly_file).load()
+        ModelSource(path, poly_file).load()
     torch.save({"text": {"w.weight": torch.ones(2, 2)}, "video": {"w.weight": torch.ones(2)}}, path)
     with pytest.raises(CimError, match=r"is of no known layout .* expected .*trunk: .*two-branch:"):
-        ModelSource.of(path, poly_file).load()
+        ModelSource(path, poly_file).load()

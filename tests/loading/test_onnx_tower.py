@@ -19,8 +19,10 @@ from cimtool.emit.runtime import Session
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.heads import dimension
 from cimtool.ir.program import MODALITIES, Program
-from cimtool.loading.onnx_tower import read_onnx_tower
+from cimtool.loading.onnx_graph import read_onnx_graph
+from cimtool.loading.onnx_rules import translate
 from cimtool.loading.source import ModelSource
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.step import Job
@@ -61,8 +63,8 @@ def test_an_exported_trunk_folds_to_the_numbers_of_its_checkpoint(
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
     files = export_both(trunks, (6, 8), tmp_path)
     models = (
-        ModelSource.of(tmp_path / "net.pth", poly_file).load(),
-        ModelSource.of(files, poly_file).load(),
+        ModelSource(tmp_path / "net.pth", poly_file).load(),
+        ModelSource(files, poly_file).load(),
     )
     assert (models[1].name, models[1].layout) == ("text-video", "onnx")
     assert [Path(file).name for file, _ in models[1].files] == [
@@ -85,7 +87,7 @@ def test_an_exported_two_branch_model_keeps_its_residual_and_norm(
 ) -> None:
     files = export_both(branches, (D, D), tmp_path)
     x = np.random.default_rng(0).normal(size=(7, D)).astype(np.float32)
-    found = Simulator(ModelSource.of(files).load_projectors().program).encode("text", x)
+    found = Simulator(ModelSource(files).load_projectors().program).encode("text", x)
     with torch.no_grad():
         mu, logvar = branches.text_proj(torch.from_numpy(x))
     np.testing.assert_allclose(found["mu"], mu, rtol=1e-5, atol=1e-6)
@@ -99,7 +101,7 @@ def test_the_newer_exporter_of_torch(tmp_path: Path, trunks: TwoTower) -> None:
         input_names=["x"], output_names=["mu", "logvar"], external_data=False,
         dynamic_shapes={"x": {0: torch.export.Dim("n")}}, verbose=False,
     )  # fmt: skip
-    assert read_onnx_tower(tmp_path / "t.onnx").dimension == D
+    assert dimension(translate(read_onnx_graph(tmp_path / "t.onnx"))) == D
 
 
 def activated(seed: int) -> tuple[list[NodeProto], dict[str, np.ndarray]]:
@@ -142,7 +144,7 @@ def rows() -> dict[str, np.ndarray]:
 def test_the_real_program_is_what_the_file_computes(
     by_hand: tuple[Path, Path], rows: dict[str, np.ndarray]
 ) -> None:
-    simulator = Simulator(ModelSource.of(by_hand).load_projectors().program)
+    simulator = Simulator(ModelSource(by_hand).load_projectors().program)
     for modality, file in zip(MODALITIES, by_hand, strict=True):
         session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
         mu, logvar = session.run(["mu", "logvar"], {"x": rows[modality]})
@@ -183,28 +185,28 @@ def test_two_projectors_meet_in_one_space(
     with pytest.raises(
         CimError, match=r"text\.onnx gives 5 dimensions and .*other\.onnx 6; expected the same"
     ):
-        ModelSource.of((by_hand[0], other), poly_file).load()
+        ModelSource((by_hand[0], other), poly_file).load()
 
 
 def test_what_two_files_lack_or_have_no_use_for(
     by_hand: tuple[Path, Path], poly_file: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(CimError, match=r"text\.onnx, .*video\.onnx: holds no polynomial; .*poly"):
-        ModelSource.of(by_hand).load()
+        ModelSource(by_hand).load()
     with pytest.raises(CimError, match=r"map\.toml: a map names the layers of a checkpoint"):
-        ModelSource.of(by_hand, poly_file, layer_map=tmp_path / "map.toml").load()
+        ModelSource(by_hand, poly_file, layer_map=tmp_path / "map.toml").load()
     with pytest.raises(
         CimError, match=r"text\.onnx: is one projector; expected a checkpoint of both"
     ):
-        ModelSource.of(by_hand[0], poly_file).load()
+        ModelSource(by_hand[0], poly_file).load()
 
 
 def test_points_need_a_head_that_takes_them(write_onnx: WriteOnnx, poly_file: Path) -> None:
     point = write_onnx([node("Tanh", ["x"], ["embedding"])], {}, outputs=("embedding",))
     with pytest.raises(CimError, match=r"give points without a variance, and no head is named"):
-        ModelSource.of((point, point), poly_file).load()
+        ModelSource((point, point), poly_file).load()
     with pytest.raises(CimError, match=r'head "pcme-poly" needs a variance'):
-        ModelSource.of((point, point), poly_file, head="pcme-poly").load()
+        ModelSource((point, point), poly_file, head="pcme-poly").load()
     x = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
-    program = ModelSource.of((point, point), head="cosine").load().program
+    program = ModelSource((point, point), head="cosine").load().program
     assert np.diag(Simulator(program).scores(x, x)) == pytest.approx(1)

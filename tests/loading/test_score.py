@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,12 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.euclidean import Euclidean
 from cimtool.ir.heads.pcme_poly import PcmePoly
-from cimtool.ir.program import Builder
-from cimtool.ir.source import Exp
+from cimtool.ir.program import Graph
 from cimtool.loading.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions, read_score, statistics_note
 from cimtool.loading.source import ModelSource
@@ -29,17 +29,13 @@ INNER = {"degree": 1, "coeff": [-0.5, 0.25], "bias": 1.0, "a": 0.3, "b": 0.4}
 LAYER = Mvm(np.eye(3), np.zeros(3))
 
 
-@dataclass(frozen=True)
-class Tower:
-    variance: bool = True
-    width: int = 3
-
-    def build(self, builder: Builder, x: str) -> tuple[str, str | None]:
-        mu = builder.add("mu", LAYER, x)
-        return mu, builder.add("s", Exp(), mu) if self.variance else None
+def tower(variance: bool) -> Graph:
+    builder = TowerBuilder(3)
+    mu = builder.add("mu", LAYER, "x")
+    return builder.tower(mu, mu if variance else None)
 
 
-GAUSSIANS, POINTS = (Tower(), Tower()), (Tower(variance=False),) * 2
+GAUSSIANS, POINTS = (tower(True),) * 2, (tower(False),) * 2
 
 
 def test_the_polynomial_given_goes_before_the_one_in_the_file() -> None:
@@ -93,7 +89,7 @@ def test_only_a_sampled_score_has_a_teacher() -> None:
     ],
 )  # fmt: skip
 def test_one_sentence_says_what_does_not_fit(
-    content: dict[str, Any], wanted: ScoreOptions, towers: tuple[Tower, Tower], said: str
+    content: dict[str, Any], wanted: ScoreOptions, towers: tuple[Graph, Graph], said: str
 ) -> None:
     with pytest.raises(CimError, match=said) as raised:
         read_score("f.pth", content, wanted, towers, (1.0, 1.0))
@@ -102,13 +98,13 @@ def test_one_sentence_says_what_does_not_fit(
 
 def test_a_checkpoint_names_its_head(tmp_path: Path, trunks: TwoTower) -> None:
     torch.save({**trunks.state_dict(), "head": "cosine"}, tmp_path / "net.pth")
-    model = ModelSource.of(tmp_path / "net.pth").load()
+    model = ModelSource(tmp_path / "net.pth").load()
     assert (model.head, model.layout, list(model.program.text.outputs)) == (
         Cosine(),
         "trunk",
         ["mu"],
     )
-    assert ModelSource.of(tmp_path / "net.pth", head="euclidean").load().head == Euclidean()
+    assert ModelSource(tmp_path / "net.pth", head="euclidean").load().head == Euclidean()
 
 
 def test_modules_of_a_head_without_a_polynomial(trunks: TwoTower) -> None:

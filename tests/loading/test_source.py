@@ -9,23 +9,23 @@ import pytest
 from torch import nn
 
 from cimtool.base.errors import CimError
-from cimtool.loading.source import ModelOptions, ModelSource, split_options
+from cimtool.loading.source import ModelOptions, ModelSource, split_model_options
 from cimtool.reference.surrogate import Polynomial
 
 
 def test_files_may_be_texts() -> None:
-    source = ModelSource.of("m.pth", "p.json", layer_map="map.toml", head="csd", a=0.5)
+    source = ModelSource("m.pth", "p.json", layer_map="map.toml", head="csd", a=0.5)
     assert source == ModelSource(
-        Path("m.pth"), Path("p.json"), 0.5, layer_map=Path("map.toml"), head="csd"
+        Path("m.pth"), Path("p.json"), a=0.5, layer_map=Path("map.toml"), head="csd"
     )
     assert (source.files, str(source)) == ((Path("m.pth"),), "m.pth")
 
 
 def test_a_source_names_itself() -> None:
-    pair = ModelSource.of(("text.onnx", Path("video.onnx")))
+    pair = ModelSource(("text.onnx", Path("video.onnx")))
     assert pair.files == (Path("text.onnx"), Path("video.onnx"))
     assert str(pair) == "text.onnx and video.onnx"
-    modules = ModelSource.of((nn.Linear(2, 2), nn.Linear(2, 2)))
+    modules = ModelSource((nn.Linear(2, 2), nn.Linear(2, 2)))
     assert (modules.files, str(modules)) == ((), "torch modules")
 
 
@@ -46,10 +46,10 @@ def test_what_makes_no_model_is_refused_before_a_file_is_read(
     projectors: Any, options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(CimError, match=said):
-        ModelSource.of(projectors, options.pop("poly", None), **options)
+        ModelSource(projectors, options.pop("poly", None), **options)
 
 
 def test_options_of_a_model_are_told_from_settings() -> None:
-    own, others = split_options({"a": 0.5, "head": None, "weight_bits": 6})
+    own, others = split_model_options({"a": 0.5, "head": None, "weight_bits": 6})
     assert own == ModelOptions(a=0.5, head=None)
     assert others == {"weight_bits": 6}

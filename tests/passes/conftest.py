@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,12 +12,13 @@ from cimtool.base.progress import silent
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.heads import Tower, assemble
+from cimtool.ir.heads import assemble
 from cimtool.ir.heads.pcme_poly import PcmePoly
-from cimtool.ir.program import Program
+from cimtool.ir.op import Op
+from cimtool.ir.program import Graph, Program
 from cimtool.ir.source import BatchNorm
-from cimtool.loading.layouts.trunk import TrunkTower
-from cimtool.loading.layouts.two_branch import TwoBranchTower
+from cimtool.loading.layouts.trunk import trunk_tower
+from cimtool.loading.layouts.two_branch import two_branch_tower
 from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
@@ -38,8 +40,8 @@ def norm(rng: Rng, width: int) -> BatchNorm:
     return BatchNorm(gamma, beta, mean, var, 1e-5)
 
 
-def trunk(rng: Rng, width: int = WIDTH, hidden: int = HIDDEN, d: int = D) -> TrunkTower:
-    return TrunkTower(
+def trunk(rng: Rng, width: int = WIDTH, hidden: int = HIDDEN, d: int = D) -> Graph:
+    return trunk_tower(
         dense(rng, width, hidden),
         norm(rng, hidden),
         dense(rng, hidden, hidden),
@@ -49,14 +51,27 @@ def trunk(rng: Rng, width: int = WIDTH, hidden: int = HIDDEN, d: int = D) -> Tru
     )
 
 
-def branch(rng: Rng, d: int = D, hidden: int = HIDDEN) -> TwoBranchTower:
-    return TwoBranchTower(
+def branch(rng: Rng, d: int = D, hidden: int = HIDDEN) -> Graph:
+    return two_branch_tower(
         (dense(rng, d, hidden), dense(rng, hidden, d, gain=0.2)),
         (dense(rng, d, hidden), dense(rng, hidden, d)),
     )
 
 
-def program(text: Tower, video: Tower, polynomial: Polynomial = QUADRATIC) -> Program:
+def with_ops(tower: Graph, **ops: Op) -> Graph:
+    """A tower with other operations in the place of those of these names."""
+    nodes = (replace(node, op=ops.get(node.name, node.op)) for node in tower.nodes)
+    return replace(tower, nodes=tuple(nodes))
+
+
+def moved(tower: Graph, offset: float) -> Graph:
+    """A tower whose mu is further off by an offset."""
+    mu = tower.by_name["mu"].op
+    assert isinstance(mu, Mvm)
+    return with_ops(tower, mu=replace(mu, bias=mu.bias + offset))
+
+
+def program(text: Graph, video: Graph, polynomial: Polynomial = QUADRATIC) -> Program:
     return assemble(text, video, PcmePoly(polynomial))
 
 
@@ -88,7 +103,8 @@ def models() -> SimpleNamespace:
     unit = rng.normal(size=(2, ROWS, D))
     unit /= np.linalg.norm(unit, axis=-1, keepdims=True)
     return SimpleNamespace(
-        dense=dense, norm=norm, trunk=trunk, branch=branch, program=program, job=job,
+        dense=dense, norm=norm, with_ops=with_ops, moved=moved, trunk=trunk, branch=branch,
+        program=program, job=job,
         small=program(trunk(rng), trunk(rng)), data=data,
         branches=program(branch(rng), branch(rng)), unit=unit,
         polynomial=QUADRATIC,

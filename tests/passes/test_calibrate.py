@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +13,7 @@ from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.calibration import REACHES
 from cimtool.ir.program import Program
-from cimtool.passes.calibrate import INPUT_MARGIN, calibration_key, outward
+from cimtool.passes.calibrate import INPUT_MARGIN, calibration_key, significant
 from cimtool.simulation.simulator import Simulator
 
 from .conftest import passed
@@ -23,7 +22,7 @@ from .conftest import passed
 @given(st.floats(-1e30, 1e30), st.floats(0, 1e30))
 def test_bounds_are_rounded_outward_to_ten_bits(lo: float, width: float) -> None:
     hi = lo + width
-    found = outward(np.asarray(lo), np.asarray(hi))
+    found = significant(np.asarray(lo), np.floor), significant(np.asarray(hi), np.ceil)
     assert found[0] <= lo
     assert found[1] >= hi
     for value, rounded in zip((lo, hi), found, strict=True):
@@ -156,7 +155,8 @@ def test_what_decides_the_ranges(models: SimpleNamespace) -> None:
 def test_what_overflows_is_refused_by_name(models: SimpleNamespace) -> None:
     rng = np.random.default_rng(2)
     towers = [models.trunk(rng) for _ in range(2)]
-    hot = replace(towers[1], logvar=Mvm(towers[1].logvar.weight, towers[1].logvar.bias + 1000))
+    logvar = towers[1].by_name["logvar"].op
+    hot = models.with_ops(towers[1], logvar=Mvm(logvar.weight, logvar.bias + 1000))
     program = models.program(towers[0], hot)
     with pytest.raises(CimError, match=r"^video\.s \(exp\): is not finite on the calibration data"):
         calibrated(models, program, models.data)
@@ -165,9 +165,8 @@ def test_what_overflows_is_refused_by_name(models: SimpleNamespace) -> None:
 def test_a_row_of_zeros_that_is_normalised_is_refused_by_name(models: SimpleNamespace) -> None:
     rng = np.random.default_rng(2)
     tower = models.branch(rng)
-    tower = replace(
-        tower, mu_proj=(tower.mu_proj[0], Mvm(tower.mu_proj[1].weight * 0, np.zeros(6)))
-    )
+    last = tower.by_name["mu_proj.3"].op
+    tower = models.with_ops(tower, **{"mu_proj.3": Mvm(last.weight * 0, np.zeros(6))})
     data = models.unit.copy()
     data[0, 5] = 0
     with pytest.raises(CimError, match=r"^text\.mu \(l2_normalize\): is not finite"):

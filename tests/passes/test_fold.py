@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from cimtool.base.arrays import single
 from cimtool.ir.arithmetic import Add, Mvm
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.heads.cosine import Cosine
@@ -16,7 +17,7 @@ from cimtool.ir.heads.euclidean import Euclidean
 from cimtool.ir.program import Builder, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.ir.types import real
-from cimtool.passes.fold import FoldPass, round_to_bits, single
+from cimtool.passes.fold import FoldPass, round_to_bits
 from cimtool.simulation.simulator import Runner, Simulator
 
 
@@ -68,7 +69,7 @@ def test_one_vector_is_taken_from_both_means(models: SimpleNamespace) -> None:
 def test_a_huge_shared_offset_goes(models: SimpleNamespace) -> None:
     rng = np.random.default_rng(3)
     towers = [models.trunk(rng) for _ in range(2)]
-    far = [replace(t, mu=replace(t.mu, bias=t.mu.bias + 1e4)) for t in towers]
+    far = [models.moved(t, 1e4) for t in towers]
     job = models.job(*models.data)
     near, moved = (FoldPass().apply(models.program(*pair), job) for pair in (towers, far))
     for modality, x in zip(("text", "video"), models.data, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,14 +12,14 @@ import pytest
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.ir.arithmetic import Mvm, Store
-from cimtool.ir.heads import assemble
+from cimtool.ir.heads import TowerBuilder, assemble
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.op import Op
-from cimtool.ir.program import Builder, Program
-from cimtool.ir.source import Exp, LayerNorm, LeakyRelu, Sigmoid, Tanh
+from cimtool.ir.program import Graph, Program
+from cimtool.ir.source import LayerNorm, LeakyRelu, Sigmoid, Tanh
 from cimtool.passes.lower_projector import EXP_TOLERANCE, TANH_TOLERANCE
-from cimtool.passes.lowering import DOMAIN_MARGIN, widened
+from cimtool.passes.lowering import DOMAIN_MARGIN, widened_range
 from cimtool.passes.pipeline import compile_program
 from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
@@ -79,7 +79,7 @@ def test_the_score_is_exact_inside_the_domain_and_saturates_outside(
     job = models.job(*models.data)
     calibrated, lowered = stages(models.small, job)
     ranges = calibrated.score.calibration.ranges
-    (ed_lo, ed_hi), (vd_lo, vd_hi) = (widened(ranges[name]) for name in ("ed", "vd"))
+    (ed_lo, ed_hi), (vd_lo, vd_hi) = (widened_range(ranges[name]) for name in ("ed", "vd"))
     assert ed_lo == float(ranges["ed"].lo) - DOMAIN_MARGIN * float(
         ranges["ed"].hi - ranges["ed"].lo
     )
@@ -140,28 +140,15 @@ def test_alike_readers_share_one_store(models: SimpleNamespace) -> None:
 def test_a_range_without_span_is_widened_too(models: SimpleNamespace) -> None:
     calibrated, _ = stages(models.small, models.job(*models.data))
     seen = calibrated.score.calibration.ranges["ed"]
-    lo, hi = widened(replace(seen, lo=seen.hi))
+    lo, hi = widened_range(replace(seen, lo=seen.hi))
     assert lo < float(seen.hi) < hi
 
 
-@dataclass(frozen=True)
-class CurvedTower:
+def curved_tower(curve: Op, fc: Mvm | None, mu: Mvm, logvar: Mvm) -> Graph:
     """A layer, a curve of its values (or of the input), and the heads on it."""
-
-    curve: Op
-    fc: Mvm | None
-    mu: Mvm
-    logvar: Mvm
-
-    @property
-    def width(self) -> int:
-        return int((self.fc or self.mu).weight.shape[0])
-
-    def build(self, builder: Builder, x: str) -> tuple[str, str]:
-        inner = builder.add("fc", self.fc, x) if self.fc else x
-        hidden = builder.add("curve", self.curve, inner)
-        mu = builder.add("mu", self.mu, hidden)
-        return mu, builder.add("s", Exp(), builder.add("logvar", self.logvar, hidden))
+    builder = TowerBuilder((fc or mu).weight.shape[0])
+    hidden = builder.add("curve", curve, builder.add("fc", fc, "x") if fc else "x")
+    return builder.tower(builder.add("mu", mu, hidden), builder.add("logvar", logvar, hidden))
 
 
 def curved(models: SimpleNamespace, op: Op, gain: float, first: bool = True) -> Program:
@@ -172,7 +159,7 @@ def curved(models: SimpleNamespace, op: Op, gain: float, first: bool = True) -> 
     for _ in range(2):
         fc = models.dense(rng, width, width, gain) if first else None
         mu, logvar = models.dense(rng, width, 6), models.dense(rng, width, 6, gain=0.2)
-        towers.append(CurvedTower(op, fc, mu, logvar))
+        towers.append(curved_tower(op, fc, mu, logvar))
     return models.program(*towers)
 
 
@@ -267,7 +254,7 @@ def test_a_distance_is_scaled_inside_its_domain_and_saturates_outside(
     job = models.job(*models.data, notes=notes)
     calibrated, lowered = passed(program, job, "calibrated", "lowered")
     score = lowered.score
-    lo, hi = widened(calibrated.score.calibration.ranges["ed"])
+    lo, hi = widened_range(calibrated.score.calibration.ranges["ed"])
     assert f"score: ed in [{lo:.6g}, {hi:.6g}], saturated outside" in notes
     assert list(score.outputs.values()) == ["logit.stored"]
     # The stored logit has room for the whole domain, not for the calibrated part of it alone.

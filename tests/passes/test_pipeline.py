@@ -16,13 +16,13 @@ from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.heads import Tower, assemble
+from cimtool.ir.heads import assemble
 from cimtool.ir.heads.pcme_poly import PcmePoly
-from cimtool.ir.op import Level
-from cimtool.ir.program import Program
+from cimtool.ir.op import Level, Op
+from cimtool.ir.program import Graph, Program
 from cimtool.ir.source import BatchNorm
-from cimtool.loading.layouts.trunk import TrunkTower
-from cimtool.loading.layouts.two_branch import TwoBranch, TwoBranchTower
+from cimtool.loading.layouts.trunk import trunk_tower
+from cimtool.loading.layouts.two_branch import TwoBranch, two_branch_tower
 from cimtool.loading.score import raw
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.pipeline import Stage, compile_program, passes_for, run_passes
@@ -48,15 +48,15 @@ def norm(rng: np.random.Generator, width: int) -> BatchNorm:
     return BatchNorm(gamma, beta, mean, var, 1e-5)
 
 
-def trunk(rng: np.random.Generator, width: int, hidden: int, d: int) -> TrunkTower:
-    return TrunkTower(
+def trunk(rng: np.random.Generator, width: int, hidden: int, d: int) -> Graph:
+    return trunk_tower(
         dense(rng, width, hidden), norm(rng, hidden), dense(rng, hidden, hidden),
         norm(rng, hidden), dense(rng, hidden, d), dense(rng, hidden, d, 0.2),
     )  # fmt: skip
 
 
-def branch(rng: np.random.Generator, d: int, hidden: int, gain: float = 0.2) -> TwoBranchTower:
-    return TwoBranchTower(
+def branch(rng: np.random.Generator, d: int, hidden: int, gain: float = 0.2) -> Graph:
+    return two_branch_tower(
         (dense(rng, d, hidden), dense(rng, hidden, d, gain)),
         (dense(rng, d, hidden), dense(rng, hidden, d)),
     )
@@ -67,7 +67,7 @@ def job(text: Array, video: Array, target: str = "ideal", **flags: object) -> Jo
     return Job(resolve(load_target(target), None, flags), *rows, lambda line: None)
 
 
-def compiled(towers: tuple[Tower, Tower], made: Job, poly: Polynomial = PLAIN) -> tuple[Stage, ...]:
+def compiled(towers: tuple[Graph, Graph], made: Job, poly: Polynomial = PLAIN) -> tuple[Stage, ...]:
     return compile_program(assemble(*towers, PcmePoly(poly)), made, lambda line: None)
 
 
@@ -75,7 +75,7 @@ def scores(stage: Stage, made: Job) -> Array:
     return Simulator(stage.program).scores(made.text, made.video)
 
 
-def assert_compiles_or_is_refused(towers: tuple[Tower, Tower], made: Job) -> None:
+def assert_compiles_or_is_refused(towers: tuple[Graph, Graph], made: Job) -> None:
     """Any other exception, a warning included, fails the test."""
     try:
         stages = compiled(towers, made)
@@ -147,7 +147,7 @@ def tiny() -> str:
         eighths = [rng.integers(-8, 9, shape) / 8 for shape in ((2, 2),) * 4]
         fc1, fc2, mu, logvar = (Mvm(w, np.array([0.25, -0.5])) for w in eighths)
         plain = BatchNorm(np.ones(2), np.zeros(2), np.zeros(2), np.ones(2), 0.0)
-        towers.append(TrunkTower(fc1, plain, fc2, plain, mu, logvar))
+        towers.append(trunk_tower(fc1, plain, fc2, plain, mu, logvar))
     x = rng.integers(-16, 17, (2, 8, 2)) / 8
     made = job(*x, target="isaac-rram-128", adc_bits=1)
     polynomial = Polynomial(1, (-0.125, 0.0), 0.5)
@@ -199,18 +199,25 @@ def test_odd_shapes_compile(width: int, hidden: int, d: int, target: str) -> Non
     assert np.isfinite(scores(stages[-1], made)).all()
 
 
-Change = Callable[[TrunkTower], TrunkTower]
+Change = Callable[[Graph], Graph]
+
+
+def with_op(tower: Graph, name: str, op: Op) -> Graph:
+    """A tower with another operation in the place of that of this name."""
+    nodes = (replace(node, op=op) if node.name == name else node for node in tower.nodes)
+    return replace(tower, nodes=tuple(nodes))
 
 
 def scaled(layer: str, gain: float, columns: slice = slice(None), bias: float = 0.0) -> Change:
     """Scale columns of a layer, with another bias in all of them."""
 
-    def change(tower: TrunkTower) -> TrunkTower:
-        op = getattr(tower, layer)
+    def change(tower: Graph) -> Graph:
+        op = tower.by_name[layer].op
+        assert isinstance(op, Mvm)
         weight, offset = op.weight.copy(), op.bias.copy()
         weight[:, columns] *= gain
         offset[columns] = offset[columns] * gain + bias
-        return replace(tower, **{layer: Mvm(weight, offset)})
+        return with_op(tower, layer, Mvm(weight, offset))
 
     return change
 
@@ -218,11 +225,12 @@ def scaled(layer: str, gain: float, columns: slice = slice(None), bias: float = 
 def dead(layer: str, columns: slice) -> Change:
     """Channels that no ReLU lets through."""
 
-    def change(tower: TrunkTower) -> TrunkTower:
-        op = getattr(tower, layer)
+    def change(tower: Graph) -> Graph:
+        op = tower.by_name[layer].op
+        assert isinstance(op, BatchNorm)
         gamma, beta = op.gamma.copy(), op.beta.copy()
         gamma[columns], beta[columns] = 0.0, -1.0
-        return replace(tower, **{layer: replace(op, gamma=gamma, beta=beta)})
+        return with_op(tower, layer, replace(op, gamma=gamma, beta=beta))
 
     return change
 
@@ -304,9 +312,10 @@ def test_a_branch_that_gives_nothing_compiles(layer: str, gain: float) -> None:
     towers = []
     for _ in "tv":
         tower = branch(rng, D, HIDDEN)
-        inner, outer = getattr(tower, layer)
+        outer = tower.by_name[f"{layer}.3"].op
+        assert isinstance(outer, Mvm)
         quiet = Mvm(outer.weight * gain, outer.bias * gain)
-        towers.append(replace(tower, **{layer: (inner, quiet)}))
+        towers.append(with_op(tower, f"{layer}.3", quiet))
     x = rng.normal(size=(2, 24, D))
     made = job(*(x / np.linalg.norm(x, axis=2, keepdims=True)))
     stages = compiled(tuple(towers), made)  # type: ignore[arg-type]
@@ -322,15 +331,16 @@ def test_an_accumulator_too_narrow_is_refused_by_name() -> None:
         compiled(towers, made)
 
 
-def narrow_spread(d: int, items: int) -> tuple[tuple[TwoBranchTower, TwoBranchTower], Array, Array]:
+def narrow_spread(d: int, items: int) -> tuple[tuple[Graph, Graph], Array, Array]:
     """A two-branch model as trained ones are: variances near 1, ed/d within 0.3% of itself."""
     rng = np.random.default_rng(6)
     towers = []
     for _ in "tv":
         tower = branch(rng, d, 2 * d, gain=0.1)
-        inner, outer = tower.logvar_proj
+        outer = tower.by_name["logvar_proj.3"].op
+        assert isinstance(outer, Mvm)
         flat = Mvm(outer.weight * 0.008, outer.bias * 0.01)
-        towers.append(replace(tower, logvar_proj=(inner, flat)))
+        towers.append(with_op(tower, "logvar_proj.3", flat))
     text = rng.normal(size=(items, d))
     video = text + 2.5 * rng.normal(size=(items, d))
     unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (text, video)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -104,7 +104,7 @@ def test_ed_and_vd_are_exact_sums_of_the_stored_numbers(
 ) -> None:
     rng = np.random.default_rng(bits)
     towers = [models.trunk(rng) for _ in range(2)]
-    far = [replace(t, mu=replace(t.mu, bias=t.mu.bias + offset)) for t in towers]
+    far = [models.moved(t, offset) for t in towers]
     made = make(models.program(*far), models.job(*models.data[:, :9], feature_bits=bits))
     simulator = Simulator(made.program)
     sides = []
@@ -168,8 +168,9 @@ def test_equalisation_helps_uneven_channels(models: SimpleNamespace) -> None:
     towers = []
     for _ in range(2):
         tower = models.trunk(rng)
-        weight = tower.fc1.weight / uneven[:, None]
-        towers.append(replace(tower, fc1=Mvm(weight, tower.fc1.bias)))
+        fc1 = tower.by_name["fc1"].op
+        even = Mvm(fc1.weight / uneven[:, None], fc1.bias)
+        towers.append(models.with_ops(tower, fc1=even))
     rms = []
     for equalise in (False, True):
         job = models.job(*(models.data * uneven), equalise=equalise)

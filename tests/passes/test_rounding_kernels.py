@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.passes.rounding_kernels import BLOCK, PANEL, rounded_back, unit_triangle
+from cimtool.passes.rounding import BLOCK, PANEL, rounded_back, unit_triangle
 
 
 @pytest.mark.parametrize("size", [1, 3, PANEL, PANEL + 5, 3 * PANEL + 2])

@@ -28,8 +28,8 @@ def arrays(n: int = 4, m: int = 4, d: int = 6) -> Arrays:
 
 
 def test_a_model_needs_no_polynomial(small_trunk: DemoFiles) -> None:
-    items = model_items(ModelSource.of(small_trunk.projectors), small_trunk.eval, silent)
-    model = ModelSource.of(small_trunk.projectors, small_trunk.poly).load()
+    items = model_items(ModelSource(small_trunk.projectors), small_trunk.eval, silent)
+    model = ModelSource(small_trunk.projectors, small_trunk.poly).load()
     rows = read_embeddings(small_trunk.eval)
     wanted = Simulator(model.program).encode("text", rows.text)
     np.testing.assert_array_equal(items.text.mu, wanted["mu"])
@@ -39,7 +39,7 @@ def test_a_model_needs_no_polynomial(small_trunk: DemoFiles) -> None:
 
 
 def test_two_branch_says_what_it_divides_the_statistics_by(small_two_branch: DemoFiles) -> None:
-    items = model_items(ModelSource.of(small_two_branch.projectors), small_two_branch.eval, silent)
+    items = model_items(ModelSource(small_two_branch.projectors), small_two_branch.eval, silent)
     assert (items.scale_ed, items.scale_vd) == (16, 256)
     np.testing.assert_allclose(np.linalg.norm(items.video.mu, axis=1), 1, rtol=1e-6)
 
@@ -47,9 +47,9 @@ def test_two_branch_says_what_it_divides_the_statistics_by(small_two_branch: Dem
 def test_blocks_of_rows_are_put_together(
     small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = model_items(ModelSource.of(small_trunk.projectors), small_trunk.eval, silent)
+    whole = model_items(ModelSource(small_trunk.projectors), small_trunk.eval, silent)
     monkeypatch.setattr("cimtool.training.items.ROW_BLOCK", 7)
-    parts = model_items(ModelSource.of(small_trunk.projectors), small_trunk.eval, silent)
+    parts = model_items(ModelSource(small_trunk.projectors), small_trunk.eval, silent)
     np.testing.assert_allclose(parts.video.mu, whole.video.mu, rtol=1e-5, atol=1e-6)
     assert parts.video.s.shape == whole.video.s.shape
 

@@ -165,7 +165,7 @@ def test_epochs_are_ranked_as_the_deployed_polynomial_ranks(data: Path, tmp_path
     assert run.outgrew_polynomial
     held = make_job(data, None, TrainingOptions(batch=16, poly=poly)).held
     rows = {"text": held.text.numpy(), "video": held.video.numpy()}
-    scores = Simulator(ModelSource.of(run.folder / "model.pth").load().program).scores(**rows)
+    scores = Simulator(ModelSource(run.folder / "model.pth").load().program).scores(**rows)
     found = recalls_of(scores, held)
     assert found == pytest.approx(run.best.recalls)
 

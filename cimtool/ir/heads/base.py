@@ -1,16 +1,17 @@
-"""What towers and heads are, and how they make the program of a trained model."""
+"""Towers and heads, and the program of a trained model that they make."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named
-from cimtool.ir.arithmetic import Add, Axis, MatMul, scalar
-from cimtool.ir.program import MODALITIES, Builder, Graph, Program, score_inputs
+from cimtool.ir.arithmetic import Axis, MatMul, plus
+from cimtool.ir.program import MODALITIES, Builder, Graph, Program, keep, score_inputs
+from cimtool.ir.source import Exp
 from cimtool.ir.types import Type, real
 from cimtool.reference.surrogate import Polynomial
 
@@ -18,25 +19,30 @@ Span = tuple[float, float]
 """The lowest and the highest value of a statistic."""
 
 
-class Tower(Protocol):
-    """One trained projector: adds its nodes to a graph."""
+class TowerBuilder(Builder):
+    """Builds a tower: the graph of one trained projector, from rows `x` [n, width].
 
-    @property
-    def width(self) -> int:
-        """Extent of an input row."""
-        ...
+    Its outputs are `mu` and the variance `s`, [n, d] each; a point embedding has no `s`.
+    """
 
-    def build(self, builder: Builder, x: str) -> tuple[str, str | None]:
-        """Add the nodes from `x` [n, width]; return the names of `mu` and `s` (variance) [n, d].
+    def __init__(self, width: int):
+        super().__init__("tower", {"x": real(("n", width))})
 
-        A point embedding has no variance: its `s` is None.
-        """
-        ...
+    def tower(self, mu: str, logvar: str | None = None) -> Graph:
+        """The finished graph."""
+        if logvar is None:
+            return self.graph({"mu": mu})
+        return self.graph({"mu": mu, "s": self.add("s", Exp(), logvar)})
+
+
+def dimension(tower: Graph) -> int:
+    """Extent d of a tower's mu and s."""
+    return tower.extent(tower.outputs["mu"])
 
 
 @dataclass(frozen=True)
 class ScoreConstants:
-    """What files and options say of a score; a head takes of it what it needs.
+    """Constants of a score, from files and options; a head takes those that it needs.
 
     `polynomial` takes raw ed and vd; None where there is none. `a` and `b` are the teacher's.
     """
@@ -47,6 +53,7 @@ class ScoreConstants:
     b: float | None = None
 
 
+@dataclass(frozen=True)
 class Head(Named):
     """Base of the score functions; a subclass in `cimtool/ir/heads/` is found by itself.
 
@@ -54,17 +61,17 @@ class Head(Named):
     """
 
     surrogate: ClassVar[str]
-    """What tables call its float score."""
+    """Name of its float score in tables."""
     statistics: ClassVar[tuple[str, ...]] = ()
     """The values of its score graph whose range is calibrated: `ed`, `vd`."""
     needs_variance: ClassVar[bool] = False
-    """Whether a tower must give a variance."""
+    """True where a tower must give a variance."""
     takes_polynomial: ClassVar[bool] = False
-    """Whether its score is a polynomial from a file."""
+    """True where its score is a polynomial from a file."""
     is_sampled: ClassVar[bool] = False
-    """Whether its score stands for E[sigmoid(b - a D)], so that exact and Monte Carlo are known."""
+    """True where its score stands for E[sigmoid(b - a D)], with exact and Monte Carlo forms."""
     remedy: ClassVar[str] = "train another model"
-    """What to do where the float score itself is far off."""
+    """Advice where the float score itself is far off."""
 
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
@@ -73,8 +80,8 @@ class Head(Named):
 
     @property
     def predicts_logit(self) -> bool:
-        """Whether the score is the logit of a matching probability."""
-        return False
+        """True where the score is the logit of a matching probability."""
+        return self.is_sampled
 
     @property
     def limited(self) -> Mapping[str, str]:
@@ -83,12 +90,12 @@ class Head(Named):
 
     @property
     def measure(self) -> str:
-        """What reports call its scores: `logit`, or `score` where it is none."""
+        """Name of its scores in reports: `logit`, or `score` where it is none."""
         return "logit" if self.predicts_logit else "score"
 
     @property
     def unsampled_note(self) -> str:
-        """What a report says where the score stands for no mean of sigmoids."""
+        """A remark for reports where the score stands for no mean of sigmoids."""
         return (
             f'head "{self.name}" has no sampled score, exact or Monte Carlo, so drift is measured '
             f"against the float {self.surrogate}"
@@ -103,7 +110,7 @@ class Head(Named):
         raise NotImplementedError
 
     def constant_over(self, spans: Mapping[str, Span]) -> bool:
-        """Whether the score hardly varies while its statistics do, over these spans."""
+        """True where the score hardly varies while its statistics do, over these spans."""
         return False
 
     def jitter(self, statistics: Mapping[str, FloatArray], off: float) -> float:
@@ -115,7 +122,7 @@ class Head(Named):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name, for a manifest."""
-        return {"name": self.name, **vars(self)}
+        return {"name": self.name, **asdict(self)}
 
     @staticmethod
     def from_json(values: Mapping[str, Any], where: str) -> Head:
@@ -129,11 +136,6 @@ class Head(Named):
         return cls(**values)
 
 
-def plus(*factors: float) -> Add:
-    """The operation `sum factors[i] * x_i` on real numbers."""
-    return Add(tuple(scalar(factor) for factor in factors), scalar(0.0))
-
-
 def distance(b: Builder) -> str:
     """Add `ed = ed_t + ed_v - 2 mu_t.mu_v` [n, m] of items that store `mu` and `ed_self`."""
     ed_t = b.add("text.ed_self.rows", Axis(1), "text.ed_self")
@@ -141,33 +143,23 @@ def distance(b: Builder) -> str:
     return b.add("ed", plus(1, 1, -2), ed_t, ed_v, b.add("mu.mu", MatMul(), "text.mu", "video.mu"))
 
 
-def encoder(name: str, tower: Tower) -> Graph:
-    """A tower alone, from `x` to `mu` and, where it has a variance, `s`."""
-    builder = Builder(name, {"x": real(("n", tower.width))})
-    mu, s = tower.build(builder, "x")
-    return builder.graph({"mu": mu} if s is None else {"mu": mu, "s": s})
-
-
-def has_variance(tower: Tower) -> bool:
-    """Whether a tower gives a variance beside its mean."""
-    return "s" in encoder("trial", tower).outputs
-
-
-def assemble(text: Tower, video: Tower, head: Head) -> Program:
-    """The trained model as a program of real numbers, before any pass.
+def assemble(text: Graph, video: Graph, head: Head) -> Program:
+    """The program of two towers and a head, in real numbers, before any pass.
 
     Raises CimError where the head needs a variance and a tower gives none.
     """
     graphs = {}
     for name, tower in zip(MODALITIES, (text, video), strict=True):
-        builder = Builder(name, {"x": real(("n", tower.width))})
-        mu, s = tower.build(builder, "x")
-        if head.needs_variance and s is None:
+        if head.needs_variance and "s" not in tower.outputs:
             raise CimError(
                 f'head "{head.name}" needs a variance, and the {name} projector gives a point '
                 f"without one; expected one of the heads {', '.join(_of_points())}"
             )
-        graphs[name] = builder.graph(head.features(builder, mu, s))
+        builder = Builder(name, tower.inputs)
+        for node in tower.nodes:
+            keep(builder, node.op, node, node.inputs)
+        outputs = head.features(builder, tower.outputs["mu"], tower.outputs.get("s"))
+        graphs[name] = builder.graph(outputs)
     score = head.score(score_inputs(graphs["text"], graphs["video"]))
     return Program(graphs["text"], graphs["video"], score)
 

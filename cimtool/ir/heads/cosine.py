@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from cimtool.ir.arithmetic import MatMul, Store
 from cimtool.ir.heads.base import Head
 from cimtool.ir.program import Builder, Graph
-from cimtool.ir.scores import CosineScore
-from cimtool.ir.source import L2Normalize
+from cimtool.ir.source import CosineScore, L2Normalize
 from cimtool.ir.types import Type
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from cimtool.base.errors import ArgumentError
-from cimtool.ir.arithmetic import Mul, Store, Sum
-from cimtool.ir.heads.base import Head, ScoreConstants, distance, plus
+from cimtool.ir.arithmetic import Mul, Store, Sum, plus
+from cimtool.ir.heads.base import Head, ScoreConstants, distance
 from cimtool.ir.program import Builder, Graph
-from cimtool.ir.scores import DistanceScore
+from cimtool.ir.source import DistanceScore
 from cimtool.ir.types import Type
 
 
@@ -40,11 +40,6 @@ class Csd(Head, name="csd"):
                 known.file,
             )
         return cls(known.a, known.b)
-
-    @property
-    def predicts_logit(self) -> bool:
-        """It does: a sigmoid of it is the probability."""
-        return True
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         assert s is not None

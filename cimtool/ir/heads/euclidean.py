@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cimtool.ir.arithmetic import Mul, Store, Sum
 from cimtool.ir.heads.base import Head, distance
 from cimtool.ir.program import Builder, Graph
-from cimtool.ir.scores import DistanceScore
+from cimtool.ir.source import DistanceScore
 from cimtool.ir.types import Type
 
 

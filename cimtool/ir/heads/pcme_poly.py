@@ -19,8 +19,8 @@ from typing import Any, Self
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError
-from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum
-from cimtool.ir.heads.base import Head, ScoreConstants, Span, plus
+from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
+from cimtool.ir.heads.base import Head, ScoreConstants, Span
 from cimtool.ir.program import MODALITIES, Builder, Graph
 from cimtool.ir.source import PolynomialScore
 from cimtool.ir.types import Type
@@ -52,7 +52,7 @@ class PcmePoly(Head, name="pcme-poly"):
 
     @property
     def predicts_logit(self) -> bool:
-        """Whether the polynomial was fitted on logits; else it predicts p."""
+        """True where the polynomial was fitted on logits; else it predicts p."""
         return self.polynomial.fit_logit
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
@@ -107,10 +107,6 @@ class PcmePoly(Head, name="pcme-poly"):
 
     def jitter(self, statistics: Mapping[str, FloatArray], off: float) -> float:
         return self.polynomial.jitter(statistics["ed"], statistics["vd"], off)
-
-    def to_json(self) -> dict[str, Any]:
-        p = self.polynomial
-        return {"name": self.name, "polynomial": {**vars(p), "coeff": list(p.coeff)}}
 
     @classmethod
     def parsed(cls, values: Mapping[str, Any]) -> Self:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from cimtool.base.errors import CimError
 from cimtool.base.named import nearest, register_modules
 from cimtool.base.plugins import load_plugins
-from cimtool.loading.layout import Layout, Projector
+from cimtool.loading.layout import Layout
 from cimtool.loading.weights import Weights
 
-__all__ = ["Layout", "Projector", "recognise"]
+__all__ = ["Layout", "recognise"]
 
 register_modules(__name__, __path__)
 

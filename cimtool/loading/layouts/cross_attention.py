@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray
-from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.heads import plus
-from cimtool.ir.program import Builder
-from cimtool.ir.source import LayerNorm
-from cimtool.loading.layout import Layout, Projector
-from cimtool.loading.linear import layer_norm, linear
+from cimtool.base.arrays import single
+from cimtool.ir.arithmetic import Mvm, plus
+from cimtool.ir.heads import TowerBuilder
+from cimtool.ir.program import Graph
+from cimtool.loading.layout import Layout
+from cimtool.loading.linear import linear, read_layer_norm
 from cimtool.loading.weights import PARAMETERS, Weights
 
 LEAK = (
     "trained with partners as contexts (paired), which leaks the right answer into the features: a "
     "cosine gap of paired features is optimistic; here each side is encoded from its own row alone"
 )
-
-
-@dataclass(frozen=True)
-class CrossAttentionTower:
-    """`attn` is what attention to one token comes to; x, mu [n, width]."""
-
-    attn: Mvm
-    ln: LayerNorm
-
-    @property
-    def width(self) -> int:
-        """Extent of an input row, and of mu."""
-        return int(self.attn.weight.shape[0])
-
-    @property
-    def dimension(self) -> int:
-        """Extent of mu."""
-        return self.width
-
-    def build(self, builder: Builder, x: str) -> tuple[str, None]:
-        """Add the nodes; return the name of `mu`, and None: there is no variance."""
-        attended = builder.add("attn", self.attn, x)
-        return builder.add("mu", self.ln, builder.add("mu_sum", plus(1, 1), x, attended)), None
 
 
 class CrossAttention(Layout, name="cross-attention"):
@@ -58,20 +33,21 @@ class CrossAttention(Layout, name="cross-attention"):
         return weights.has(weights.layer("attn"), "in_proj_weight")
 
     @classmethod
-    def tower(cls, weights: Weights) -> Projector:
+    def tower(cls, weights: Weights) -> Graph:
         """Read the block; CimError where a key is missing or a shape does not fit."""
         names = [weights.layer(role) for role in cls.layers]
         attn, out, ln = names
         width = weights.get(attn, "in_proj_weight", (None, None)).shape[1]
         own = {"in_proj_weight", "in_proj_bias"}
         weights.refuse_others(names, cls.name, PARAMETERS | own)
-        return CrossAttentionTower(
-            _one_token(weights, attn, out, width), layer_norm(weights, ln, width)
-        )
+        builder = TowerBuilder(width)
+        attended = builder.add("attn", _one_token(weights, attn, out, width), "x")
+        total = builder.add("mu_sum", plus(1, 1), "x", attended)
+        return builder.tower(builder.add("mu", read_layer_norm(weights, ln, width), total))
 
     @classmethod
     def warnings(cls, content: Mapping[str, Any]) -> tuple[str, ...]:
-        """That paired attention leaks, where `paired` says that it was trained so."""
+        """The leak of paired attention, where `paired` says that it was trained so."""
         return (LEAK,) if content.get("paired") is True else ()
 
 
@@ -83,8 +59,4 @@ def _one_token(weights: Weights, attn: str, out: str, width: int) -> Mvm:
     outer = linear(weights, out, width, width, has_bias)
     bias = weights.get(attn, "in_proj_bias", (3 * width,))[rows] if has_bias else np.zeros(width)
     # To float32, which also takes what the order of a sum leaves of a CPU or of its threads.
-    return Mvm(_single(value.T @ outer.weight), _single(bias @ outer.weight + outer.bias))
-
-
-def _single(x: FloatArray) -> FloatArray:
-    return x.astype(np.float32).astype(np.float64)
+    return Mvm(single(value.T @ outer.weight), single(bias @ outer.weight + outer.bias))

@@ -12,59 +12,23 @@ in what the others give, the last of which has `activation` behind it as well.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
 from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
-from cimtool.ir.program import Builder
-from cimtool.ir.source import Exp, LeakyRelu, Tanh
-from cimtool.loading.layout import Layout, Projector
+from cimtool.ir.program import Graph
+from cimtool.ir.source import LeakyRelu, Tanh
+from cimtool.loading.layout import Layout
 from cimtool.loading.linear import linear, relu
 from cimtool.loading.weights import Weights
 
-ACTIVATIONS = ("leaky-relu", "none", "relu", "tanh")
+ACTIVATIONS: dict[Any, Op | None] = {"none": None, "relu": relu(), "tanh": Tanh()}
+LEAKY_RELU = "leaky-relu"
 NEGATIVE_SLOPE = 0.01
-
-
-@dataclass(frozen=True)
-class PerceptronTower:
-    """Hidden layers with `between` behind each, then `mu` with `after` behind it, and `logvar`.
-
-    An activation is None where there is none, `logvar` where `mu` is a point.
-    """
-
-    hidden: tuple[Mvm, ...]
-    between: Op | None
-    mu: Mvm
-    after: Op | None = None
-    logvar: Mvm | None = None
-
-    @property
-    def width(self) -> int:
-        """Extent of an input row."""
-        return int((*self.hidden, self.mu)[0].weight.shape[0])
-
-    @property
-    def dimension(self) -> int:
-        """Extent of mu, and of s."""
-        return int(self.mu.weight.shape[1])
-
-    def build(self, builder: Builder, x: str) -> tuple[str, str | None]:
-        """Add the nodes; return the names of `mu` and of `s`, None where there is no variance."""
-        for n, layer in enumerate(self.hidden, start=1):
-            x = builder.add(f"fc{n}", layer, x)
-            if self.between is not None:
-                x = builder.add(f"act{n}", self.between, x)
-        if self.after is None:
-            mu = builder.add("mu", self.mu, x)
-        else:
-            mu = builder.add("mu", self.after, builder.add("mu_sum", self.mu, x))
-        if self.logvar is None:
-            return mu, None
-        return mu, builder.add("s", Exp(), builder.add("logvar", self.logvar, x))
 
 
 class Perceptron(Layout, name="perceptron"):
@@ -83,24 +47,35 @@ class Perceptron(Layout, name="perceptron"):
         )
 
     @classmethod
-    def tower(cls, weights: Weights) -> Projector:
+    def tower(cls, weights: Weights) -> Graph:
         """Read the chain; CimError where shapes do not chain or an activation is not known."""
         between, after = (_said(weights, key) for key in ("activation", "output_activation"))
         heads = [weights.layer(role) for role in cls.layers]
-        if heads[1] not in weights.layers:
-            *hidden, last = _chain(weights, list(weights.layers))
-            return PerceptronTower(tuple(hidden), between, last, after)
-        if after is not None:
+        has_variance = heads[1] in weights.layers
+        if has_variance and after is not None:
             raise CimError(
                 f"{_place(weights, 'output_activation')}: output_activation is "
                 f"{weights.values['output_activation']}, and the heads {' and '.join(heads)} are "
                 "linear; expected none"
             )
-        hidden = _chain(weights, [name for name in weights.layers if name not in heads])
-        width = hidden[-1].weight.shape[1] if hidden else None
-        mu = _linear(weights, heads[0], width)
-        logvar = _linear(weights, heads[1], mu.weight.shape[0], mu.weight.shape[1])
-        return PerceptronTower(tuple(hidden), between, mu, None, logvar)
+        names = [name for name in weights.layers if not (has_variance and name in heads)]
+        if not weights.in_order(names):
+            raise CimError(
+                f"{weights.file}: the order of the layers {', '.join(names)} cannot be told, as "
+                "the file sorts them by name; expected names that differ in numbers only, or a "
+                ".pth file"
+            )
+        *hidden, last = _chain(weights, [*names, heads[0]] if has_variance else names)
+        logvar = _linear(weights, heads[1], *last.weight.shape) if has_variance else None
+        builder, x = TowerBuilder((*hidden, last)[0].weight.shape[0]), "x"
+        for n, layer in enumerate(hidden, start=1):
+            x = builder.add(f"fc{n}", layer, x)
+            if between is not None:
+                x = builder.add(f"act{n}", between, x)
+        mu = builder.add("mu" if after is None else "mu_sum", last, x)
+        if after is not None:
+            mu = builder.add("mu", after, mu)
+        return builder.tower(mu, None if logvar is None else builder.add("logvar", logvar, x))
 
 
 def _is_linear(weights: Weights, layer: str) -> bool:
@@ -111,18 +86,11 @@ def _is_linear(weights: Weights, layer: str) -> bool:
 
 def _linear(weights: Weights, layer: str, width: int | None, out: int | None = None) -> Mvm:
     """A layer that takes `width` numbers, any where None; its bias may be left out."""
-    if width is None:
-        width = weights.get(layer, "weight", (None, None)).shape[1]
     return linear(weights, layer, width, out, has_bias=weights.has(layer, "bias"))
 
 
-def _chain(weights: Weights, names: list[str]) -> list[Mvm]:
-    """The layers, each as wide as the one before gives; CimError where the order is not known."""
-    if not weights.ordered and len({re.sub(r"\d+", "#", name) for name in names}) > 1:
-        raise CimError(
-            f"{weights.file}: the order of the layers {', '.join(names)} cannot be told, as the "
-            "file sorts them by name; expected names that differ in numbers only, or a .pth file"
-        )
+def _chain(weights: Weights, names: Sequence[str]) -> list[Mvm]:
+    """The layers, each as wide as the one before gives."""
     layers: list[Mvm] = []
     for name in names:
         width = layers[-1].weight.shape[1] if layers else None
@@ -133,16 +101,12 @@ def _chain(weights: Weights, names: list[str]) -> list[Mvm]:
 def _said(weights: Weights, key: str) -> Op | None:
     """The activation that a plain value names."""
     name = weights.values.get(key, "none")
-    match name:
-        case "none":
-            return None
-        case "relu":
-            return relu()
-        case "tanh":
-            return Tanh()
-        case "leaky-relu":
-            return LeakyRelu(_slope(weights))
-    raise unknown(f"{_place(weights, key)}: {key}", str(name), ACTIVATIONS)
+    if name == LEAKY_RELU:
+        return LeakyRelu(_slope(weights))
+    if name not in ACTIVATIONS:
+        known = (*ACTIVATIONS, LEAKY_RELU)
+        raise unknown(f"{_place(weights, key)}: {key}", str(name), known)
+    return ACTIVATIONS[name]
 
 
 def _slope(weights: Weights) -> float:

@@ -4,48 +4,27 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.program import Builder
-from cimtool.ir.source import BatchNorm, Exp
-from cimtool.loading.layout import Layout, Projector
-from cimtool.loading.linear import batch_norm, linear, relu
+from cimtool.ir.heads import TowerBuilder
+from cimtool.ir.program import Graph
+from cimtool.ir.source import BatchNorm
+from cimtool.loading.layout import Layout
+from cimtool.loading.linear import linear, read_batch_norm, relu
 from cimtool.loading.weights import Weights
 
 _MU = re.compile(r"(^|[._])(mu|mean)([._]|$)")
 _LOGVAR = re.compile(r"(^|[._])(log_?var|log_?variance|log_?sigma2|sigma|var)([._]|$)")
 
 
-@dataclass(frozen=True)
-class TrunkTower:
+def trunk_tower(fc1: Mvm, bn1: BatchNorm, fc2: Mvm, bn2: BatchNorm, mu: Mvm, logvar: Mvm) -> Graph:
     """Two hidden layers of Linear, BatchNorm and ReLU, and two linear heads [n, d]."""
-
-    fc1: Mvm
-    bn1: BatchNorm
-    fc2: Mvm
-    bn2: BatchNorm
-    mu: Mvm
-    logvar: Mvm
-
-    @property
-    def width(self) -> int:
-        """Extent of an input row."""
-        return int(self.fc1.weight.shape[0])
-
-    @property
-    def dimension(self) -> int:
-        """Extent of mu and s."""
-        return int(self.mu.weight.shape[1])
-
-    def build(self, builder: Builder, x: str) -> tuple[str, str]:
-        """Add the nodes; return the names of `mu` and `s`."""
-        for n, (fc, bn) in enumerate(((self.fc1, self.bn1), (self.fc2, self.bn2)), start=1):
-            summed = builder.add(f"fc{n}", fc, x)
-            x = builder.add(f"relu{n}", relu(), builder.add(f"bn{n}", bn, summed))
-        mu = builder.add("mu", self.mu, x)
-        return mu, builder.add("s", Exp(), builder.add("logvar", self.logvar, x))
+    builder, x = TowerBuilder(fc1.weight.shape[0]), "x"
+    for n, (fc, bn) in enumerate(((fc1, bn1), (fc2, bn2)), start=1):
+        summed = builder.add(f"fc{n}", fc, x)
+        x = builder.add(f"relu{n}", relu(), builder.add(f"bn{n}", bn, summed))
+    return builder.tower(builder.add("mu", mu, x), builder.add("logvar", logvar, x))
 
 
 class Trunk(Layout, name="trunk"):
@@ -57,35 +36,24 @@ class Trunk(Layout, name="trunk"):
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
         """By BatchNorm's running statistics."""
-        return any(
-            weights.has(layer, statistic)
-            for layer in weights.layers
-            for statistic in ("running_mean", "running_var")
-        )
+        return any(_has_statistics(weights, layer) for layer in weights.layers)
 
     @classmethod
-    def tower(cls, weights: Weights) -> Projector:
+    def tower(cls, weights: Weights) -> Graph:
         """Read the six layers; CimError where their order, kind or shape cannot be told."""
         roles = _assign(weights)
         fc_bias = _have_bias(weights, roles["fc1"], roles["fc2"])
         head_bias = _have_bias(weights, roles["mu"], roles["logvar"])
-        width = weights.get(roles["fc1"], "weight", (None, None)).shape[1]
-        fc1 = linear(weights, roles["fc1"], width, has_bias=fc_bias)
+        fc1 = linear(weights, roles["fc1"], has_bias=fc_bias)
         hidden = fc1.weight.shape[1]
         fc2 = linear(weights, roles["fc2"], hidden, has_bias=fc_bias)
         last = fc2.weight.shape[1]
         mu = linear(weights, roles["mu"], last, has_bias=head_bias)
         logvar = linear(weights, roles["logvar"], last, mu.weight.shape[1], head_bias)
-        tower = TrunkTower(
-            fc1=fc1,
-            bn1=batch_norm(weights, roles["bn1"], hidden),
-            fc2=fc2,
-            bn2=batch_norm(weights, roles["bn2"], last),
-            mu=mu,
-            logvar=logvar,
-        )
+        bn1 = read_batch_norm(weights, roles["bn1"], hidden)
+        bn2 = read_batch_norm(weights, roles["bn2"], last)
         weights.refuse_others([roles[role] for role in cls.layers], cls.name)
-        return tower
+        return trunk_tower(fc1, bn1, fc2, bn2, mu, logvar)
 
 
 def _have_bias(weights: Weights, *layers: str) -> bool:
@@ -111,19 +79,20 @@ def _assign(weights: Weights) -> dict[str, str]:
     return _ordered(weights, roles, (hidden, free), (normed, norms))
 
 
+def _has_statistics(weights: Weights, layer: str) -> bool:
+    return weights.has(layer, "running_mean") or weights.has(layer, "running_var")
+
+
 def _is_norm(weights: Weights, layer: str) -> bool:
-    statistics = weights.has(layer, "running_mean") or weights.has(layer, "running_var")
-    return statistics or (weights.has(layer, "weight") and len(_shape(weights, layer)) == 1)
+    return _has_statistics(weights, layer) or (
+        weights.has(layer, "weight") and len(weights.shape(layer, "weight")) == 1
+    )
 
 
 def _is_linear(weights: Weights, layer: str) -> bool:
     if weights.has(layer, "weight"):
-        return len(_shape(weights, layer)) == 2
+        return len(weights.shape(layer, "weight")) == 2
     return weights.has(layer, "bias")
-
-
-def _shape(weights: Weights, layer: str) -> tuple[int, ...]:
-    return weights.shape(layer, "weight")
 
 
 def _head(weights: Weights, role: str, named: list[str], linears: list[str]) -> str:
@@ -170,7 +139,7 @@ def _ordered(
     orders = itertools.product(*(itertools.permutations(layers) for _, layers in groups))
     choices = [roles | dict(zip(names, itertools.chain(*o), strict=True)) for o in orders]
     fitting = [choice for choice in choices if _chain_fits(weights, choice)]
-    unsorted = [group for group, layers in groups if not (weights.ordered or _is_series(layers))]
+    unsorted = [group for group, layers in groups if not weights.in_order(layers)]
     untold = list(itertools.chain(*unsorted))
     if len({tuple(choice[role] for role in untold) for choice in fitting}) > 1:
         raise ArgumentError(
@@ -183,21 +152,11 @@ def _ordered(
     return (fitting or choices)[0]
 
 
-def _is_series(layers: list[str]) -> bool:
-    """Whether names differ in numbers only, so that sorting them is their order."""
-    return len({re.sub(r"\d+", "#", layer) for layer in layers}) <= 1
-
-
 def _chain_fits(weights: Weights, roles: dict[str, str]) -> bool:
-    def out(role: str) -> int:
-        return _shape(weights, roles[role])[0]
-
-    def width(role: str) -> int:
-        return _shape(weights, roles[role])[-1]
-
     try:
-        return width("fc2") == out("fc1") == out("bn1") and width("mu") == width("logvar") == out(
-            "fc2"
-        ) == out("bn2")
+        shapes = {role: weights.shape(layer, "weight") for role, layer in roles.items()}
     except CimError:  # a layer without weight: reported by name when it is read
         return False
+    hidden = {shapes["fc1"][0], shapes["bn1"][0], shapes["fc2"][-1]}
+    last = {shapes["fc2"][0], shapes["bn2"][0], shapes["mu"][-1], shapes["logvar"][-1]}
+    return len(hidden) == len(last) == 1

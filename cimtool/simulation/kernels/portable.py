@@ -14,7 +14,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.compiled import jit
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.types import Type, combine, exact
+from cimtool.ir.types import Type, combine, exact_bounds
 
 SUMS_IN_CACHE = 1 << 19
 """So many column sums are made before they are converted: they stay in a core's cache."""
@@ -30,7 +30,7 @@ def product_kind(bound: int) -> type[np.float32] | type[np.float64] | type[np.in
 def absolute_bound(a: Type, b: tuple[Array, Array], width: int) -> int:
     """Largest sum of |a_i * b_i| over `width` terms: no partial sum in any order exceeds it."""
     lo, hi = combine(np.multiply, (a.lo, a.hi), b)
-    terms = np.broadcast_to(exact(np.asarray(np.maximum(-lo, hi))), (width,))
+    terms = np.broadcast_to(exact_bounds(np.maximum(-lo, hi)), (width,))
     return int(terms.sum())
 
 

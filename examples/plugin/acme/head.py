@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cimtool.ir.heads.base import distance
 from cimtool.ir.heads.euclidean import Euclidean
 from cimtool.ir.program import Builder, Graph
-from cimtool.ir.scores import DistanceScore
+from cimtool.ir.source import DistanceScore
 from cimtool.ir.types import Type
 
 

@@ -28,7 +28,7 @@ class HardTanh(Op, name="hard_tanh", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @LOWER.rule(HardTanh)
-def _lower(builder: Builder, node: Node, inputs: tuple[str, ...]) -> str:
+def _lower(builder: Builder, op: HardTanh, node: Node, inputs: tuple[str, ...]) -> str:
     """A clip, which hardware has."""
     return builder.add(node.name, Clip(scalar(-1.0), scalar(1.0)), *inputs)
 

@@ -10,36 +10,24 @@ import numpy as np
 import pytest
 
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.heads import Head, assemble
-from cimtool.ir.program import Builder, Program
-from cimtool.ir.source import Exp, L2Normalize
+from cimtool.ir.heads import Head, TowerBuilder, assemble
+from cimtool.ir.program import Graph, Program
+from cimtool.ir.source import L2Normalize
 from cimtool.simulation.simulator import Simulator
 
 WIDTH, D, TEXTS, VIDEOS = 7, 5, 6, 4
 
 
-@dataclass(frozen=True)
-class Point:
+def point(mu: Mvm, unit: bool = False) -> Graph:
     """A mean without a variance, of unit norm where asked for."""
-
-    mu: Mvm
-    unit: bool = False
-    width: int = WIDTH
-
-    def build(self, builder: Builder, x: str) -> tuple[str, None]:
-        mu = builder.add("mu", self.mu, x)
-        return (builder.add("unit", L2Normalize(), mu) if self.unit else mu), None
+    builder = TowerBuilder(WIDTH)
+    value = builder.add("mu", mu, "x")
+    return builder.tower(builder.add("unit", L2Normalize(), value) if unit else value)
 
 
-@dataclass(frozen=True)
-class Gaussian:
-    mu: Mvm
-    logvar: Mvm
-    width: int = WIDTH
-
-    def build(self, builder: Builder, x: str) -> tuple[str, str]:
-        mu = builder.add("mu", self.mu, x)
-        return mu, builder.add("s", Exp(), builder.add("logvar", self.logvar, x))
+def gaussian(mu: Mvm, logvar: Mvm) -> Graph:
+    builder = TowerBuilder(WIDTH)
+    return builder.tower(builder.add("mu", mu, "x"), builder.add("logvar", logvar, "x"))
 
 
 def layer(seed: int) -> Mvm:
@@ -65,15 +53,15 @@ class Made:
 @pytest.fixture
 def towers() -> SimpleNamespace:
     return SimpleNamespace(
-        points=(Point(layer(0)), Point(layer(1))),
-        units=(Point(layer(0), unit=True), Point(layer(1), unit=True)),
-        gaussians=(Gaussian(layer(0), layer(2)), Gaussian(layer(1), layer(3))),
+        points=(point(layer(0)), point(layer(1))),
+        units=(point(layer(0), unit=True), point(layer(1), unit=True)),
+        gaussians=(gaussian(layer(0), layer(2)), gaussian(layer(1), layer(3))),
     )
 
 
 @pytest.fixture
 def made() -> Callable[..., Made]:
-    def make(head: Head, pair: tuple[Point | Gaussian, Point | Gaussian]) -> Made:
+    def make(head: Head, pair: tuple[Graph, Graph]) -> Made:
         program = assemble(*pair, head)
         x = rows()
 

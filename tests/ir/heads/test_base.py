@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.ir.heads import Head, ScoreConstants, assemble, has_variance
+from cimtool.ir.heads import Head, ScoreConstants, assemble
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.euclidean import Euclidean
@@ -60,11 +60,6 @@ def test_a_point_is_refused_where_a_variance_is_needed(head: Head, towers: Simpl
         f'head "{head.name}" needs a variance, and the video projector gives a point without one; '
         "expected one of the heads cosine, euclidean"
     )
-
-
-def test_a_tower_says_whether_it_has_a_variance(towers: SimpleNamespace) -> None:
-    assert has_variance(towers.gaussians[0])
-    assert not has_variance(towers.points[0])
 
 
 def test_heads_take_what_is_known_and_say_what_is_not() -> None:

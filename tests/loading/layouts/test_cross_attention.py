@@ -13,7 +13,7 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.emit.runtime import Session
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.heads import encoder
+from cimtool.ir.heads import dimension
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.inspect import describe_checkpoint, inspect
 from cimtool.loading.layer_map import LayerMap, ModalityMap
@@ -61,8 +61,8 @@ def test_the_tower_is_the_whole_module_on_its_own_row(bias: bool) -> None:
         wanted = made.double()(x.double()).numpy()
     layout, (tower, _) = read_towers(checkpoint(made.float(), made))
     assert layout.name == "cross-attention"
-    assert (tower.width, tower.dimension) == (WIDTH, WIDTH)
-    found = run(encoder("text", tower), {"x": x.double().numpy()})
+    assert (tower.extent("x"), dimension(tower)) == (WIDTH, WIDTH)
+    found = run(tower, {"x": x.double().numpy()})
     assert list(found) == ["mu"]
     np.testing.assert_allclose(found["mu"], wanted, atol=2e-6)
 
@@ -71,7 +71,7 @@ def test_attention_to_one_token_is_one_layer() -> None:
     """MultiheadAttention itself, whose softmax is 1, and the product of its last two matrices."""
     made = block()
     _, (tower, _) = read_towers(checkpoint(made, made))
-    (layer,) = (n.op for n in encoder("text", tower).nodes if isinstance(n.op, Mvm))
+    (layer,) = (n.op for n in tower.nodes if isinstance(n.op, Mvm))
     context = torch.from_numpy(embeddings(7, 2)["video"]).unsqueeze(1)
     other = torch.randn(7, 1, WIDTH)
     with torch.no_grad():
@@ -132,7 +132,7 @@ def test_paired_training_is_told_everywhere(saved: Saved, tmp_path: Path) -> Non
     leak = "trained with partners as contexts (paired), which leaks the right answer"
     (told,) = inspect(path)["warnings"]
     assert told.startswith(leak)
-    assert ModelSource.of(path).load().warnings == (told,)
+    assert ModelSource(path).load().warnings == (told,)
     bundle = api.compile(
         path, calibration=embeddings(64, 0), target="ideal", output=tmp_path / "bundle"
     )
@@ -146,7 +146,7 @@ def test_training_on_own_rows_is_no_cause_to_warn(saved: Saved) -> None:
     assert facts["layout"] == "cross-attention"
     parameters = 4 * WIDTH**2 + 4 * WIDTH + 2 * WIDTH
     assert facts["text"]["parameters"] == parameters
-    assert ModelSource.of(saved()).load().warnings == ()
+    assert ModelSource(saved()).load().warnings == ()
 
 
 def test_modules_in_memory_keep_their_epsilon(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_map_names_the_layers_and_the_epsilon() -> None:
     x = torch.from_numpy(embeddings(5, 1)["text"])
     with torch.no_grad():
         wanted = made(x).numpy()
-    found = run(encoder("text", tower), {"x": x.double().numpy()})
+    found = run(tower, {"x": x.double().numpy()})
     np.testing.assert_allclose(found["mu"], wanted, atol=1e-5)
 
 

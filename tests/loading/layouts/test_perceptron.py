@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from cimtool.base.errors import CimError
-from cimtool.ir.heads import encoder
+from cimtool.ir.heads import dimension
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.layer_map import LayerMap, ModalityMap, read_layer_map
 from cimtool.loading.model import read_towers
@@ -47,7 +47,7 @@ def checkpoint(module: nn.Module, **values: Any) -> Checkpoint:
 
 def of_tower(held: Checkpoint, rows: torch.Tensor) -> dict[str, np.ndarray]:
     _, (tower, _) = read_towers(held)
-    return run(encoder("text", tower), {"x": rows.double().numpy()})
+    return run(tower, {"x": rows.double().numpy()})
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_the_slope_is_the_one_that_is_said(rows: torch.Tensor) -> None:
 def test_extents_of_a_tower() -> None:
     for module in (perceptron((WIDTH, D), "tanh", "tanh"), Gaussian("tanh")):
         layout, (tower, _) = read_towers(checkpoint(module, activation="tanh"))
-        assert (layout.name, tower.width, tower.dimension) == ("perceptron", WIDTH, D)
+        assert (layout.name, tower.extent("x"), dimension(tower)) == ("perceptron", WIDTH, D)
 
 
 def test_a_map_says_the_activation_and_names_the_heads(tmp_path: Path, rows: torch.Tensor) -> None:
@@ -107,7 +107,7 @@ def test_a_map_says_the_activation_and_names_the_heads(tmp_path: Path, rows: tor
     text = 'activation = "tanh"\nmu = "head_a"\nlogvar = "head_b"\n'
     (tmp_path / "map.toml").write_text(f"[text]\n{text}[video]\n{text}")
     _, (tower, _) = read_towers(held, read_layer_map(tmp_path / "map.toml"))
-    found = run(encoder("text", tower), {"x": rows.double().numpy()})
+    found = run(tower, {"x": rows.double().numpy()})
     np.testing.assert_allclose(found["mu"], module(rows)[0].detach().numpy(), atol=1e-6)
 
 
@@ -116,7 +116,7 @@ def test_a_file_is_read_with_its_head(tmp_path: Path) -> None:
     state = {"text_proj": module.state_dict(), "video_proj": module.state_dict()}
     values = {"activation": "tanh", "output_activation": "tanh", "head": "euclidean"}
     torch.save({**state, **values}, tmp_path / "m.pth")
-    model = ModelSource.of(tmp_path / "m.pth").load()
+    model = ModelSource(tmp_path / "m.pth").load()
     assert (model.layout, model.head.name, model.dimension) == ("perceptron", "euclidean", D)
     kinds = [node.op.name for node in model.program.text.nodes[:4]]
     assert kinds == ["mvm", "tanh", "mvm", "tanh"]
@@ -139,7 +139,7 @@ def test_a_sorted_file_needs_numbered_names(tmp_path: Path) -> None:
         held = read_checkpoint(tmp_path / "m.safetensors")
         if told:
             _, (tower, _) = read_towers(held, said(activation="tanh"))
-            assert tower.dimension == WIDTH
+            assert dimension(tower) == WIDTH
         else:
             with pytest.raises(CimError, match=r"order of the layers first, other cannot be told"):
                 read_towers(held, said(activation="tanh"))

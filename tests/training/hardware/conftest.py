@@ -25,7 +25,7 @@ def make_compiler(
     """The compiler of a small model for 4 bits on `isaac-rram-128`."""
     settings = resolve(load_target("isaac-rram-128"), None, BITS | flags)
     poly = files.poly if files.poly.exists() else None
-    model = ModelSource.of(files.projectors, poly).load()
+    model = ModelSource(files.projectors, poly).load()
     data = read_data(files.calibration, model)
     return Compiler(model.program, Job(settings, data.text, data.video, silent), conditions)
 

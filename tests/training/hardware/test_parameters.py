@@ -16,7 +16,7 @@ from cimtool.training.hardware.parameters import tensor_keys, with_tensors
 
 
 def keys(projectors: Path) -> dict[str, dict[str, TensorKeys]]:
-    return tensor_keys(ModelSource.of(projectors).load_projectors(), str(projectors))
+    return tensor_keys(ModelSource(projectors).load_projectors(), str(projectors))
 
 
 def test_the_layers_of_a_trunk_are_found(small_trunk: DemoFiles) -> None:
@@ -49,7 +49,7 @@ def test_a_layer_without_a_bias_has_no_key_for_one(small_trunk: DemoFiles, tmp_p
 
 
 def test_a_layer_made_of_several_tensors_is_refused(small_two_branch: DemoFiles) -> None:
-    model = ModelSource.of(small_two_branch.projectors).load_projectors()
+    model = ModelSource(small_two_branch.projectors).load_projectors()
     nodes = [
         replace(node, op=Mvm(node.op.weight, node.op.bias)) if isinstance(node.op, Mvm) else node
         for node in model.program.text.nodes

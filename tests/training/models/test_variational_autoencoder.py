@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.ir.heads import encoder
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.model import read_towers
@@ -28,7 +27,7 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str
     layout, (tower, _) = read_towers(held)
     assert layout.name == model.layout
     rows = torch.randn(3, 6)
-    found = run(encoder("text", tower), {"x": rows.double().numpy()})
+    found = run(tower, {"x": rows.double().numpy()})
     mu, logvar = (one.detach().numpy() for one in towers.text_tower(rows).gaussian)
     np.testing.assert_allclose(found["mu"], mu, atol=1e-6)
     np.testing.assert_allclose(found["s"], np.exp(logvar), rtol=1e-5)
@@ -36,7 +35,7 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str
     options = VariationalAutoencoder.options_of(text.arrays, text.arrays)
     assert options == {"hidden": hidden, "width": 5}
     assert VariationalAutoencoder.options_of({}, {}) == {}
-    loaded = ModelSource.of(tmp_path / "m.pth").load()
+    loaded = ModelSource(tmp_path / "m.pth").load()
     assert loaded.head.name == "csd"
     assert (loaded.a, loaded.b) == (0.5, 0.0)
 
