@@ -82,16 +82,17 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
         "wide": wide,
     }
     flags = {name for name, has in present.items() if has}
-    of_groups: list[dict[str, str]] = [{} for _ in stored.groups]
-    for r, constants in enumerate(of_groups):
-        if "scaled" in flags:
-            constants["slice_factors"] = writer.constant(factors[r], kind)
-        if "idle" in flags:
-            constants["idle"] = writer.constant(idle[r][:, None, None], kind)
-        if "unit" in flags:
-            unit_factors = stored.row_sum_factors[r] << _level_shift(law, op.unit_step)
-            constants["unit_factors"] = writer.constant(unit_factors, kind)
     function = row_group_adc(crossbar, (len(inputs), len(weights)), flags)
+    by_group = {
+        "slice_factors": factors,
+        "idle": idle[:, :, None, None],
+        "unit_factors": stored.row_sum_factors << _level_shift(law, op.unit_step),
+    }
+    taken = [name for name in by_group if name in function.input]
+    of_groups = [
+        {name: writer.constant(by_group[name][r], kind) for name in taken}
+        for r in range(len(stored.groups))
+    ]
     total = _row_groups(writer, function, values, weights, stored.groups, of_groups)
     return _digital(writer, op, total if wide else writer.cast(total, "INT64"), x)
 
