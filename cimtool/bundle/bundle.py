@@ -167,7 +167,7 @@ class Bundle:
     def estimate(
         self, samples: int, gallery: int | None = None, operating_point: str | None = None
     ) -> Estimate:
-        """Estimate the cost on its target, and with `gallery` of a query against so many items.
+        """Estimate the cost on its target, with `gallery` also of a query against that many items.
 
         Raises CimError for a number below 1 and an operating point that the target does not have.
         """

@@ -75,10 +75,11 @@ class Estimate:
         """One text encoded and scored against a gallery whose items are encoded already."""
         if self.gallery is None:
             return None
-        first = self.program.shortlist
-        drawn_up = Cost() if first is None else self._walk(first, self.gallery)
-        scored = self.gallery if first is None else self.shortlist or self.gallery
-        return self.text + drawn_up + self._walk(self.program.score, scored)
+        graph = self.program.shortlist
+        if graph is None:
+            return self.text + self._walk(self.program.score, self.gallery)
+        scored = self.shortlist or self.gallery
+        return self.text + self._walk(graph, self.gallery) + self._walk(self.program.score, scored)
 
     @property
     def montecarlo(self) -> SamplingCost | None:

@@ -59,7 +59,7 @@ class StoredMatrix:
         return self.rows * self.items * self.cells_per_value
 
     def arrays_for(self, items: int) -> int:
-        """Arrays that hold so many items."""
+        """Arrays that hold a number of items."""
         return self.row_tiles * (1 if self.across is None else -(-items // self.across))
 
 
@@ -166,7 +166,7 @@ def _matrix(products: Sequence[tuple[str, CrossbarMvm]], settings: Settings) -> 
 
 
 def most_items(matrices: Sequence[StoredMatrix], arrays: int) -> int | None:
-    """The most items that so many arrays hold; None where they hold any number."""
+    """The most items that a number of arrays holds; None where they hold any number."""
     if any(matrix.across is None for matrix in matrices):
         return None
     most = arrays * max(matrix.across or 0 for matrix in matrices)
@@ -178,7 +178,7 @@ def most_items(matrices: Sequence[StoredMatrix], arrays: int) -> int | None:
 
 
 def check_chips(use: MemoryUse, target: Target, chips: int) -> None:
-    """Raise CimError where a gallery does not fit so many chips that are written once."""
+    """Raise CimError where a gallery does not fit a number of chips that are written once."""
     if chips < 1:
         raise ArgumentError("{chips} is {}; expected at least 1", chips)
     if use.arrays_per_chip is None:

@@ -28,10 +28,10 @@ FRAME_GAP = 10.0
 """Between chips that are framed and named, in the same measure as SIDE."""
 
 FEW_BLOCKS = 40
-"""Up to so many chips are drawn apart, each in a frame."""
+"""Most chips that are drawn apart, each in a frame."""
 
 MOST_SQUARES = 30_000
-"""Above so many arrays a square stands for several, so that a browser can still draw them."""
+"""Most arrays with a square each; of more a square stands for several, for the browser's sake."""
 
 AREAS = 8
 """Colours of layers, `a0` to `a7`; later ones begin again."""
@@ -220,7 +220,7 @@ def _frames(levels: Sequence[Blocks], plan: Layout, scale: float, top: float) ->
 
 
 def _square(x: float, y: float, height: float) -> str:
-    """A square's path, as high as it is used, from the bottom, with a hair's breadth between."""
+    """The path of a square, filled from the bottom up to `height`, with a thin gap to the next."""
     width = SIDE * 0.9
     tall = height * 0.9
     return f"M{x:.5g} {y + width - tall:.5g}h{width:.3g}v{tall:.3g}h-{width:.3g}z"

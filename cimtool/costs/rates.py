@@ -61,7 +61,7 @@ class Rates:
         return None if figure is None else figure.value
 
     def arrays_in(self, scope: str) -> int | None:
-        """Arrays in an array, macro, core or chip; None where nobody said."""
+        """Arrays in an array, macro, core or chip; None where the target does not say."""
         chip = self.target.hierarchy
         return {
             "array": 1,

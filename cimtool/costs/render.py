@@ -16,28 +16,30 @@ Facts = Iterator[tuple[str, str]]
 """Names and what they are."""
 
 
-def estimate_text(found: Estimate, name: str) -> str:
+def estimate_text(estimate: Estimate, name: str) -> str:
     """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
-    point = found.rates.point
+    point = estimate.rates.point
     at = "no operating point" if point is None else f'at "{point.name}" ({point.conditions()})'
     blocks = [
-        f"{name} on {found.target.name}, {at}",
-        table_text(layer_cost_table(found)),
-        "\n".join([*layout_lines(found.layout), _area_line(found)]),
-        table_text(total_table(found)),
-        "\n".join(_missing_lines(found)),
+        f"{name} on {estimate.target.name}, {at}",
+        table_text(layer_cost_table(estimate)),
+        "\n".join([*layout_lines(estimate.layout), _area_line(estimate)]),
+        table_text(total_table(estimate)),
+        "\n".join(_missing_lines(estimate)),
     ]
-    if found.query is not None and found.montecarlo is not None:
-        blocks.append(table_text(montecarlo_table(found.query, found.text, found.montecarlo)))
-    blocks.append("\n".join(f"* {line}" for line in assumptions(found)))
+    if estimate.query is not None and estimate.montecarlo is not None:
+        blocks.append(
+            table_text(montecarlo_table(estimate.query, estimate.text, estimate.montecarlo))
+        )
+    blocks.append("\n".join(f"* {line}" for line in assumptions(estimate)))
     return "\n\n".join(blocks)
 
 
-def layer_cost_table(found: Estimate) -> Table:
+def layer_cost_table(estimate: Estimate) -> Table:
     """Each layer: its size, its arrays, and the cost of one product."""
 
     def cost(place: Placement) -> Cost:
-        return found.layers[place.layer]
+        return estimate.layers[place.layer]
 
     help_ = "> marks a lower bound: some of its parts have no figure"
     columns: tuple[tuple[Column, Callable[[Placement], Content]], ...] = (
@@ -51,7 +53,7 @@ def layer_cost_table(found: Estimate) -> Table:
         (Column("latency", whole), lambda p: cost(p).latency_ns.cell(TIMES)),
         (Column("energy", whole, help_), lambda p: cost(p).energy_pj.cell(ENERGIES)),
     )
-    return item_table("One product of each layer", found.placements, columns)
+    return item_table("One product of each layer", estimate.placements, columns)
 
 
 def layout_lines(plan: Layout) -> list[str]:
@@ -104,20 +106,20 @@ def fit_facts(plan: Layout) -> Facts:
     yield "in", f"{counted(plan.macros, 'macro')}, {counted(plan.cores, 'core')}"
 
 
-def use_facts(found: Estimate) -> Facts:
+def use_facts(estimate: Estimate) -> Facts:
     """The cells of its arrays that a program uses, where they are, and their area."""
-    stored = [place for place in found.placements if place.shares is None]
+    stored = [place for place in estimate.placements if place.shares is None]
     cells = sum(place.arrays * place.cells_per_array for place in stored)
     used = sum(place.cells for place in stored) / cells if cells else 0.0
     yield "cells used", f"{used:.1%} of those in its arrays"
-    yield from fit_facts(found.layout)
-    yield "area", found.area.text(AREAS)
+    yield from fit_facts(estimate.layout)
+    yield "area", estimate.area.text(AREAS)
 
 
-def query_facts(found: Estimate, query: Cost) -> Facts:
+def query_facts(estimate: Estimate, query: Cost) -> Facts:
     """The gallery, how much of a query's energy is known, its conversions, the operating point."""
-    point = found.rates.point
-    yield "gallery", counted(found.gallery or 0, "item")
+    point = estimate.rates.point
+    yield "gallery", counted(estimate.gallery or 0, "item")
     yield "energy known for", f"{coverage(query.coverage)} of its operations"
     yield "conversions", f"{query.conversions:,}"
     yield "operating point", NOT_GIVEN if point is None else point.name
@@ -131,24 +133,24 @@ def missing_sentences(query: Cost) -> Iterator[str]:
     return (f"{' and '.join(of)}: without {', '.join(p)}" for p, of in missing.items() if p)
 
 
-def _area_line(found: Estimate) -> str:
-    area = found.area.text(AREAS)
-    if found.area.value is not None and found.area.lower_bound:
-        area += f" (a lower bound: without {', '.join(found.area.missing)})"
+def _area_line(estimate: Estimate) -> str:
+    area = estimate.area.text(AREAS)
+    if estimate.area.value is not None and estimate.area.lower_bound:
+        area += f" (a lower bound: without {', '.join(estimate.area.missing)})"
     return f"area: {area}"
 
 
-def totals(found: Estimate) -> dict[str, Cost]:
+def totals(estimate: Estimate) -> dict[str, Cost]:
     """The totals by their headings: a text, a video, and a query where there is a gallery."""
-    costs = {"one text": found.text, "one video": found.video}
-    if found.query is not None:
-        costs[f"query x {found.gallery:,}"] = found.query
+    costs = {"one text": estimate.text, "one video": estimate.video}
+    if estimate.query is not None:
+        costs[f"query x {estimate.gallery:,}"] = estimate.query
     return costs
 
 
-def total_table(found: Estimate) -> Table:
+def total_table(estimate: Estimate) -> Table:
     """The operations, time and energy of a text, a video and a query."""
-    costs = totals(found)
+    costs = totals(estimate)
     rows: dict[str, Callable[[Cost], Content]] = {
         "MACs in arrays": lambda c: c.macs,
         "drive cycles": lambda c: c.drive_cycles,
@@ -174,18 +176,18 @@ def _standing(cost: Cost) -> str:
     return "a lower bound" if cost.energy_pj.lower_bound else "the total"
 
 
-def _missing_lines(found: Estimate) -> list[str]:
+def _missing_lines(estimate: Estimate) -> list[str]:
     lines = []
     for quantity, name in (("latency_ns", "latency"), ("energy_pj", "energy")):
         missing = dict.fromkeys(
-            part for cost in totals(found).values() for part in getattr(cost, quantity).missing
+            part for cost in totals(estimate).values() for part in getattr(cost, quantity).missing
         )
         if missing:
             parts = ", ".join(missing)
             lines.append(f"{name}: not given for {parts}; totals are a lower bound (>)")
     reasons: dict[str, list[str]] = {}
-    for place in found.placements:
-        why = found.rates.mismatch(place, found.settings.of_layer(place.layer))
+    for place in estimate.placements:
+        why = estimate.rates.mismatch(place, estimate.settings.of_layer(place.layer))
         if why is not None:
             reasons.setdefault(why, []).append(place.layer)
     return lines + [f"{', '.join(layers)}: {why}" for why, layers in reasons.items()]
@@ -209,7 +211,7 @@ def montecarlo_table(query: Cost, text: Cost, sampled: SamplingCost) -> Table:
     return make_table("Compiled and sampled", columns, rows)
 
 
-def assumptions(found: Estimate) -> list[str]:
+def assumptions(estimate: Estimate) -> list[str]:
     """Assumptions of the totals, one sentence each."""
     lines = [
         "the arrays of a layer work side by side, layers one after another; an array with several "
@@ -218,40 +220,40 @@ def assumptions(found: Estimate) -> list[str]:
         "cell as often as a layer has them",
         "converters work while the next cycle is read; where they are slower, they set the pace",
     ]
-    if not found.layout.resident:
+    if not estimate.layout.resident:
         lines.append("each inference loads its weights anew: no batch shares a load")
-    if found.query is not None:
+    if estimate.query is not None:
         lines.append("the gallery is encoded already; a query encodes one text and scores it")
     lines += [
         f"{place.layer} drives the cells of {place.shares}"
-        for place in found.placements
+        for place in estimate.placements
         if place.shares is not None
     ]
-    if found.layout.chips is None and found.rates.own.rows is not None:
+    if estimate.layout.chips is None and estimate.rates.own.rows is not None:
         lines.append("chips are as large as the program needs")
-    lines += [f"not modelled: {text}" for text in found.target.unmodelled]
-    unconfirmed = [f.quantity for f in found.target.figures if f.status == "unconfirmed"]
+    lines += [f"not modelled: {text}" for text in estimate.target.unmodelled]
+    unconfirmed = [f.quantity for f in estimate.target.figures if f.status == "unconfirmed"]
     if unconfirmed:
         lines.append(f"unconfirmed figures: {', '.join(unconfirmed)}")
     return lines
 
 
-def estimate_json(found: Estimate, name: str) -> dict[str, Any]:
+def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
     """All of an estimate as plain values: ns, pJ and mm2."""
-    point, sampled = found.rates.point, found.montecarlo
+    point, sampled = estimate.rates.point, estimate.montecarlo
     return {
         "bundle": name,
-        "target": found.target.name,
+        "target": estimate.target.name,
         "operating_point": None if point is None else point.model_dump(exclude_none=True),
-        "gallery": found.gallery,
-        "layout": found.layout.to_json(),
+        "gallery": estimate.gallery,
+        "layout": estimate.layout.to_json(),
         "layers": [
-            p.to_json() | {"cost": found.layers[p.layer].to_json()} for p in found.placements
+            p.to_json() | {"cost": estimate.layers[p.layer].to_json()} for p in estimate.placements
         ],
-        "text": found.text.to_json(),
-        "video": found.video.to_json(),
-        "query": None if found.query is None else found.query.to_json(),
-        "area_mm2": found.area.to_json(),
+        "text": estimate.text.to_json(),
+        "video": estimate.video.to_json(),
+        "query": None if estimate.query is None else estimate.query.to_json(),
+        "area_mm2": estimate.area.to_json(),
         "montecarlo": None if sampled is None else vars(sampled),
-        "assumptions": assumptions(found),
+        "assumptions": assumptions(estimate),
     }

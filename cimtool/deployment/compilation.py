@@ -40,7 +40,7 @@ from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
 
 CALIBRATION_ROWS = 4096
-"""At most so many rows a modality are used for calibration: the first ones."""
+"""Most rows of a modality that are used for calibration: the first ones."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ ONNX_LIMIT = (1 << 31) - 1
 """An ONNX file is one protobuf message, which cannot be larger."""
 
 RECALL_AT = 10
-"""A shortlist is also measured by how many of the best so many items it holds."""
+"""A shortlist is also measured by the share that it holds of this number of best items."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ FUNCTIONS = {made.name: made for made in (REQUANT, SHIFT_RIGHT_8)}
 
 
 def row_group_mvm(inputs: int, weights: int, wide: bool) -> FunctionProto:
-    """One row group without conversion: so many byte planes of inputs and of weights."""
+    """One row group without conversion, for a number of byte planes of inputs and of weights."""
     planes = "" if (inputs, weights) == (1, 1) else f"{inputs}x{weights}"
     return function(
         f"RowGroupMvm{planes}{'Wide' if wide else ''}",

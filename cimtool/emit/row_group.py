@@ -100,7 +100,7 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
 def _digital(writer: GraphWriter, op: CrossbarMvm, total: str, x: str) -> str:
     """Append what the digital side adds to converted sums, int64: sums of inputs, and the bias.
 
-    Sums of inputs make good complements and offset weights (unless the unit column does), and take
+    Sums of inputs correct complements and offset weights (unless the unit column does), and take
     off what erased cells leaked; a sum in binary places is then rounded half up.
     """
     crossbar, stored = op.crossbar, op.stored
