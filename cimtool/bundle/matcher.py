@@ -61,16 +61,16 @@ class Matcher:
         Raises CimError unless both are such features as `encode_text` and `encode_video` return.
         """
         inputs = self.simulator.program.score.inputs
-        if self.simulator.program.gallery_items is not None:
-            if video is not None:
-                raise CimError(
-                    f"{self.bundle.name} holds its gallery in the memory; expected score(text) "
-                    "without video features"
-                )
-            return self.simulator.score(_checked_features("text", text, inputs), kind=np.float32)
+        held = self.simulator.program.gallery_items is not None
+        if held and video is not None:
+            raise CimError(
+                f"{self.bundle.name} holds its gallery in the memory; expected score(text) without "
+                "video features"
+            )
         queries = _checked_features("text", text, inputs)
-        items = _checked_features("video", {} if video is None else video, inputs)
-        return self.simulator.score(queries, items, np.float32)
+        items = {} if video is None else video
+        videos = None if held else _checked_features("video", items, inputs)
+        return self.simulator.score(queries, videos, np.float32)
 
     def scores(self, data: EmbeddingsLike) -> Array:
         """`logit` float32 [n, m] of embeddings in any form that `compile` takes.

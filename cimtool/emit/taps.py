@@ -39,11 +39,12 @@ def taps(op: CrossbarMvm, x: IntArray) -> Taps:
     driven, packed = digits.astype(exact), np.hstack(columns).astype(exact)
     products = [(driven[:, :, group] @ packed[group]).astype(np.int64) for group in stored.groups]
     sums = np.stack(products, axis=1) + (idle[:, None] * crossbar.zero_digits)[None, :, :, None]
-    codes = sums.copy()
+    codes, values = sums.copy(), sums.copy()
     for column, step in converted_columns(op):
         if step is not None and crossbar.law is not None:
             codes[..., column] = crossbar.law.codes(sums[..., column], step)
-    added = [_group_sum(op, digits, codes, r) for r in range(len(stored.groups))]
+            values[..., column] = crossbar.law.values(codes[..., column], step)
+    added = [_group_sum(op, digits, values[:, r], r) for r in range(len(stored.groups))]
     shift_add = np.stack(added, axis=1).reshape(len(x), len(stored.groups), width)
     return Taps(digits, sums, codes, shift_add)
 
@@ -58,13 +59,13 @@ def converted_columns(op: CrossbarMvm) -> list[tuple[slice, int | None]]:
     return columns
 
 
-def _group_sum(op: CrossbarMvm, digits: IntArray, codes: IntArray, r: int) -> IntArray:
-    """Shift-and-add of one row group [n, N], with the digital corrections that belong to it."""
+def _group_sum(op: CrossbarMvm, digits: IntArray, converted: IntArray, r: int) -> IntArray:
+    """Shift-and-add [n, N] of a row group's converted sums, with its digital corrections."""
     crossbar, stored = op.crossbar, op.stored
     driven = digits[:, :, stored.groups[r]].sum(axis=2, keepdims=True)
     idle = stored.idle_rows[r] * crossbar.zero_digits[None, :, None]
     leak = crossbar.column_leak * (driven + idle)
-    values = [_values(op, codes[:, r, :, part], step) for part, step in converted_columns(op)]
+    values = [converted[..., part] for part, _ in converted_columns(op)]
     row_sum = (values.pop() if crossbar.unit_column else driven) << crossbar.fraction_bits
     total: IntArray = np.zeros(values[0].shape[::2], np.int64)
     for held, value in zip(stored.slices, values, strict=True):
@@ -72,11 +73,6 @@ def _group_sum(op: CrossbarMvm, digits: IntArray, codes: IntArray, r: int) -> In
         p = np.where(held.flipped[r], crossbar.cell_maximum * row_sum - p, p)
         total += held.sign * _over_cycles(op, p << held.shift)
     return total - _over_cycles(op, row_sum * crossbar.weights.offset)
-
-
-def _values(op: CrossbarMvm, codes: IntArray, step: int | None) -> IntArray:
-    law = op.crossbar.law
-    return codes if step is None or law is None else law.values(codes, step)
 
 
 def _over_cycles(op: CrossbarMvm, values: IntArray) -> IntArray:
