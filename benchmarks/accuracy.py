@@ -25,12 +25,13 @@ from cimtool.api import prepare
 from cimtool.base.arrays import Array, IntArray
 from cimtool.reference.exact import exact
 from cimtool.reference.montecarlo import monte_carlo
+from cimtool.reference.queries import truth_of
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.saved import BEST
 from cimtool.training.teacher_file import Teacher
-from cimtool.verification.drift import DriftTable, StageRow, truth_of
+from cimtool.verification.drift import DriftTable, StageRow
 from cimtool.verification.headline import points_text
 
 TARGET = "isaac-rram-128"
@@ -196,19 +197,17 @@ def measured(case: Case) -> Iterator[dict[str, Any]]:
 
 def row(case: Case, one: StageRow) -> dict[str, Any]:
     """What one way to score loses against the exact reference."""
-    drift, found, lost = one.drift, one.retrieval, one.losses["r1_loss"]
-    assert drift is not None
-    assert found is not None
+    found = one.figures
     return {
         "model": case.name,
         "score": one.stage,
-        "logit RMSE": drift.logit_rmse,
-        "centred": drift.centred_rmse,
-        "of spread": f"{drift.relative_rmse:.2%}",
-        "top-1 %": 100 * drift.top1_agreement,
-        "R@1 t>v %": 100 * found.text_to_video.r1,
-        "R@1 v>t %": 100 * found.video_to_text.r1,
-        "R@1 loss (95%)": points_text(lost),
+        "logit RMSE": found["logit_rmse"],
+        "centred": found["centred_rmse"],
+        "of spread": f"{found['relative_rmse']:.2%}",
+        "top-1 %": 100 * found["top1_agreement"],
+        "R@1 t>v %": 100 * found["r1_text_to_video"],
+        "R@1 v>t %": 100 * found["r1_video_to_text"],
+        "R@1 loss (95%)": points_text(one.losses["r1_loss"]),
     }
 
 

@@ -75,8 +75,8 @@ def figures(scores: Array, right: Array) -> dict[str, float]:
     found = retrieval(scores, right)
     return {
         "gap": float(own.mean() - scores[wrong].mean()),
-        "R@1 t>v %": 100 * found.text_to_video.r1,
-        "R@1 v>t %": 100 * found.video_to_text.r1,
+        "R@1 t>v %": 100 * found["r1_text_to_video"],
+        "R@1 v>t %": 100 * found["r1_video_to_text"],
     }
 
 

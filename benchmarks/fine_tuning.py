@@ -43,7 +43,7 @@ DIE_SEED = 1000
 def recalls(logits: Array, right: Array) -> tuple[float, float]:
     """R@10 in per cent, from texts and from videos, whose best text counts."""
     found = retrieval(logits, right)
-    return 100 * found.text_to_video.r10, 100 * found.video_to_text.r10
+    return 100 * found["r10_text_to_video"], 100 * found["r10_video_to_text"]
 
 
 def figures_of(case: Case, name: str, logits: Array, wanted: Array) -> dict[str, Any]:

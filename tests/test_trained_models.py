@@ -17,7 +17,12 @@ from cimtool.hardware.target import target_names
 from cimtool.ir.program import MODALITIES
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.models import Model
-from cimtool.verification.bits import compare_outputs, count_against_reference, failures, outputs_of
+from cimtool.verification.bits import (
+    bit_failures,
+    compare_outputs,
+    count_against_reference,
+    outputs_of,
+)
 
 WIDTH, ROWS, CLASSES = 12, 96, 4
 ONE_MODALITY = ("autoencoder", "variational-autoencoder")
@@ -108,5 +113,5 @@ def test_no_value_differs(model: str, target: str, trained: Trained) -> None:
     found = outputs_of({"text": text, "video": video}, scores)
     counts = compare_outputs("ONNX Runtime", simulated, found)
     counts += count_against_reference(program, rows, simulated)
-    assert failures(counts) == ()
+    assert bit_failures(counts) == ()
     assert sum(count.compared for count in counts) > ROWS * ROWS

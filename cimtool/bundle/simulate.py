@@ -26,7 +26,7 @@ from cimtool.bundle.dies import (
 from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.data import EmbeddingsLike, File, read_data, read_rows
-from cimtool.reference.queries import retrieval
+from cimtool.reference.queries import WAYS, retrieval
 from cimtool.simulation.simulator import Features, Simulator
 
 
@@ -87,7 +87,7 @@ def _on_dies(
     found: dict[str, Array] = {"scores": scores, "trial_scores": trials, "trial_rmse": rmse}
     if data.text_to_video is not None:
         both = [retrieval(one, data.text_to_video) for one in trials]
-        found["trial_r1"] = np.array([(one.text_to_video.r1, one.video_to_text.r1) for one in both])
+        found["trial_r1"] = np.array([[one[f"r1_{way}"] for way in WAYS] for one in both])
     return found
 
 

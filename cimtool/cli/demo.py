@@ -13,8 +13,7 @@ from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.demo import CACHE, OUT, TEACHER, DemoResult, DemoSettings, run_demo
 from cimtool.training.demo_data import DemoFiles
-from cimtool.verification.files import REPORT_FILES
-from cimtool.verification.render import terminal_text
+from cimtool.verification.render import REPORT_FILES, terminal_text
 
 BY_HAND = Path("by-hand")
 """Folder of what the printed commands make."""

@@ -17,7 +17,7 @@ from cimtool.cli.options import (
     model_options,
 )
 from cimtool.cli.output import Output
-from cimtool.evaluation.render import figure_table
+from cimtool.evaluation.render import evaluation_table
 from cimtool.report.terminal import table_text
 
 ONNX = ".onnx"
@@ -44,7 +44,7 @@ def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any)
     put side by side, with their differences to the first.
     """
     found = api.evaluate(data, *_paired(what), say=out.say, **options)
-    table = figure_table(found)
+    table = evaluation_table(found)
     text = [table_text(table), "", *table.footnotes]
     out.result(found.to_json(), "\n".join(text))
 

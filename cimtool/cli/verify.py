@@ -14,7 +14,7 @@ from cimtool.cli.noise import noise_options, take_noise
 from cimtool.cli.options import FILE, calibration_rows_option, embeddings_option, reference_options
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_limits
-from cimtool.verification.files import REPORT_FILES
+from cimtool.verification.render import REPORT_FILES
 
 
 @click.command(cls=Command)

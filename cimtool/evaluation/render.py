@@ -8,7 +8,7 @@ from cimtool.reference.queries import RECALLS, WAY_NAMES
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
 
-def figure_table(found: Evaluation) -> Table:
+def evaluation_table(found: Evaluation) -> Table:
     """Each figure of each subject, and of each after the first what it is less the first's."""
     columns = [Column("")]
     for number, one in enumerate(found.scores):
@@ -58,13 +58,13 @@ def _number(value: float, name: str, sign: str) -> str:
 
 
 def sentences(found: Evaluation) -> list[str]:
-    """What the figures are of, and all notes."""
+    """The queries, the resamples and all notes."""
     right = (
         "right is what has an item's label, and an item does not find itself"
         if found.leave_one_out
         else "right is what belongs to a query by text_to_video"
     )
-    texts, videos = found.queries
+    texts, videos = found.queries.values()
     said = [
         f"{found.data}: {texts:,} texts and {videos:,} videos are queries; {right}.",
         f"In brackets: 95% of {found.resamples:,} resamples of the queries.",

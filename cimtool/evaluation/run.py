@@ -12,16 +12,19 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say
-from cimtool.evaluation.ranking import check_truth, found_by_label, found_by_pairs
 from cimtool.evaluation.subjects import Subject
-from cimtool.reference.bootstrap import Change, Interval, Samples
-from cimtool.reference.metrics import common_mean, settle
+from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.bootstrap import Change, Interval
+from cimtool.reference.metrics import class_cosine_gaps, common_mean, cosine_gaps, settle
 from cimtool.reference.queries import (
     LOSS_FIGURES,
-    WAYS,
     Queries,
     Uncertainty,
+    precision_queries,
+    queries_among_others,
     ranking_figures,
+    retrieved,
+    truth_of,
     uncertainties,
 )
 from cimtool.report.formats import numbered
@@ -36,7 +39,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Score:
-    """What one subject scored: figures by name, their intervals, its warnings.
+    """The figures of one subject by name, their intervals, its warnings.
 
     `differences` are its figures less the first subject's on the same resamples; empty for the
     first. Shares are fractions; the names are those of `ranking_figures`.
@@ -55,14 +58,14 @@ class Score:
 class Evaluation:
     """Scores of one or several subjects on the same data, in the order given.
 
-    `queries` counts texts and videos that have something right to find. With `leave_one_out` right
+    `queries` counts what has something right to find, by way. With `leave_one_out` right
     is what has an item's label, itself left out; otherwise what `text_to_video` says.
     """
 
     data: str
     texts: int
     videos: int
-    queries: tuple[int, int]
+    queries: Mapping[str, int]
     leave_one_out: bool
     resamples: int
     seed: int
@@ -75,7 +78,6 @@ class Evaluation:
         return {
             "format_version": FORMAT_VERSION,
             **values,
-            "queries": dict(zip(WAYS, self.queries, strict=True)),
             "scores": [_score_json(one) for one in self.scores],
         }
 
@@ -109,7 +111,7 @@ def evaluate_subjects(
         notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
     say("resampling queries")
     clusters = np.arange(len(data.text)) if alone else data.right
-    counts = _count(found[0].text["rank"]), _count(found[0].video["rank"])
+    counts = found[0].counts
     return Evaluation(
         data.file,
         len(data.text),
@@ -119,8 +121,43 @@ def evaluate_subjects(
         resamples,
         seed,
         _scores(names, subjects, found, clusters, resamples, seed),
-        (*notes, *few_queries(*counts), *unused_labels(data, "precision" in found[0].text)),
+        (
+            *notes,
+            *few_queries(*counts.values()),
+            *unused_labels(data, "precision" in found[0].text),
+        ),
     )
+
+
+def check_truth(data: Embeddings, leave_one_out: bool) -> None:
+    """Raise CimError unless `data` says what is right for each query."""
+    if not leave_one_out:
+        _ = data.right  # raises where pairs are not known
+        return
+    if len(data.text) != len(data.video):
+        raise ArgumentError(
+            "{}: {} texts and {} videos; expected as many of both with {leave_one_out}, where row "
+            "i of both is one item",
+            data.file,
+            len(data.text),
+            len(data.video),
+        )
+    if data.labels is None:
+        raise CimError(
+            f"{data.file}: labels is missing, the class of each item; expected it, for an item "
+            "does not find itself"
+        )
+    classes = len(np.unique(data.labels))
+    if classes == 1:
+        raise CimError(
+            f"{data.file}: the label of every item is {data.labels[0]}; expected two classes or "
+            "more"
+        )
+    if classes == len(data.labels):
+        raise CimError(
+            f"{data.file}: no two items share a label; expected classes of several items, for an "
+            "item does not find itself"
+        )
 
 
 def check_sampling(resamples: int, seed: int) -> None:
@@ -134,16 +171,13 @@ def check_sampling(resamples: int, seed: int) -> None:
 def _queries(
     subject: Subject, name: str, leave_one_out: bool, say: Say
 ) -> tuple[Queries, list[str]]:
-    """What the queries of a subject find, and what its scores must be warned of."""
+    """Rank the queries of a subject; also warnings on its scores."""
     data = subject.data
     say(f"{name}: encoding {len(data.text)} texts and {len(data.video)} videos")
     simulator = Simulator(subject.program)
     trained = trained_features(Simulator(subject.trained), data)
-    if subject.program is subject.trained:
-        features, means = trained, real_means(subject.trained, trained)
-    else:
-        features = encode(simulator, data)
-        means = _moved_back(subject, trained, *real_means(subject.program, features))
+    features = trained if subject.program is subject.trained else encode(simulator, data)
+    means = _moved_back(subject, trained, *real_means(subject.program, features))
     say(f"{name}: scoring {len(data.text)} x {len(data.video)} pairs")
     with within_float64(data):
         scores: FloatArray = simulator.score(features["text"], features["video"])
@@ -153,11 +187,25 @@ def _queries(
         )
     settle(scores)
     say(f"{name}: ranking")
+    return rank_queries(scores, *means, data, leave_one_out), all_equal(scores, "scores")
+
+
+def rank_queries(
+    scores: Array, text: Array, video: Array, data: Embeddings, leave_one_out: bool
+) -> Queries:
+    """Rank queries by `scores` [n, m], with cosine gaps of the means `text` [n, d], `video` [m, d].
+
+    Right is what `text_to_video` says, of precisions what has the query's label; with
+    `leave_one_out` all other items of its class.
+    """
     if leave_one_out and data.labels is not None:
-        found = found_by_label(scores, *means, data.labels)
-    else:
-        found = found_by_pairs(scores, *means, data)
-    return found, all_equal(scores, "scores")
+        found = queries_among_others(scores, data.labels)
+        found.text["gap"] = class_cosine_gaps(text, video, data.labels)
+        return found
+    truth = truth_of(data.right, data.labels, len(data.video))
+    found = retrieved(scores, data.right).merged(precision_queries(scores, truth))
+    found.text["gap"] = cosine_gaps(text, video, data.right)
+    return found
 
 
 def _moved_back(
@@ -179,10 +227,9 @@ def _scores(
     data = subjects[0].data
     measured = [partial(ranking_figures, queries) for queries in found]
     samples = uncertainties(measured, measured[0], clusters, len(data.video), seed, resamples)
-    once = Samples.once(len(data.text), len(data.video))
     made = []
     for i, (name, subject) in enumerate(zip(names, subjects, strict=True)):
-        values = {key: float(value[0]) for key, value in measured[i](once).items()}
+        values = dict(samples[i].figures)
         if "cosine_gap" in values:
             values["cosine_gap"] = round(values["cosine_gap"], GAP_DECIMALS) + 0.0
         made.append(
@@ -201,14 +248,10 @@ def _scores(
 
 def _differences(found: Uncertainty) -> dict[str, Change]:
     """Each figure less the first subject's; losses count what is worse, of ranks the higher."""
-    result = {}
-    for name in LOSS_FIGURES:
-        if name in found.losses:
-            loss = found.losses[name]
-            flipped = Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
-            result[name] = loss if "_rank_" in name else flipped
-    return result
-
-
-def _count(ranks: FloatArray) -> int:
-    return int(np.count_nonzero(~np.isnan(ranks)))
+    return {
+        name: loss
+        if "_rank_" in name
+        else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
+        for name, loss in found.losses.items()
+        if name in LOSS_FIGURES
+    }

@@ -7,7 +7,7 @@ is no query of its figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,14 +23,10 @@ BLOCK_COUNTS = 1 << 21
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a figure lies in LEVEL of the resamples."""
+    """The interval of a figure in LEVEL of the resamples."""
 
     low: float
     high: float
-
-    def holds(self, value: float) -> bool:
-        """Whether `value` is inside, ends included."""
-        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -43,13 +39,13 @@ class Change:
 
     @property
     def is_real(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """True where the interval leaves out 0."""
         return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """How often each query occurs in each resample: `counts` [B, n]."""
+    """The `counts` [B, n] of each query in each resample."""
 
     counts: FloatArray
 
@@ -133,8 +129,3 @@ def interval(values: Array) -> Interval:
         return Interval(np.nan, np.nan)
     low, high = np.nanpercentile(values, (edge, 100 - edge))
     return Interval(float(low), float(high))
-
-
-def intervals(values: Mapping[str, Sequence[Array]]) -> dict[str, Interval]:
-    """The interval of each figure from its values over blocks of resamples."""
-    return {name: interval(np.concatenate(blocks)) for name, blocks in values.items()}

@@ -7,7 +7,6 @@ p and 1-p a relative one, under 1e-9 for d up to 4096 and a * s up to 15; mostly
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +16,7 @@ from cimtool.base.compiled import map_rows
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.reference.exact_kernels import log_probabilities
-from cimtool.reference.statistics import Gaussians, centred
+from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
 
 # Pairs between two lines of progress, some seconds at d = 1024; pairs that a thread takes at once.
 _BLOCK = 1 << 17
@@ -32,20 +31,9 @@ class OutOfReach(CimError):
         self.pair = pair
 
 
-@dataclass(frozen=True, eq=False)
-class Exact:
-    """log p and log(1-p) of all pairs, each [n, m] float64."""
-
-    log_p: FloatArray
-    log_1mp: FloatArray
-
-    @property
-    def logit(self) -> FloatArray:
-        """log(p / (1 - p)), [n, m]."""
-        return self.log_p - self.log_1mp
-
-
-def exact(text: Gaussians, video: Gaussians, a: float, b: float, say: Say = silent) -> Exact:
+def exact(
+    text: Gaussians, video: Gaussians, a: float, b: float, say: Say = silent
+) -> MatchProbabilities:
     """Compute E[sigmoid(b - a |z_t - z_v|^2)] of all pairs, in blocks of texts.
 
     Raises CimError where a is not above 0, a or b is not finite, the two have not one d, a mean or
@@ -55,18 +43,16 @@ def exact(text: Gaussians, video: Gaussians, a: float, b: float, say: Say = sile
         raise CimError(f"texts have {text.d} dimensions and videos {video.d}; expected one d")
     _check(a, b, (text.mu, text.s, video.mu, video.s))
     text, video = centred(text, video)
-    arrays = tuple(map(np.ascontiguousarray, (text.mu, text.s, video.mu, video.s)))
     n, m = len(text), len(video)
     log_p, log_1mp = np.empty((n, m)), np.empty((n, m))
     height = max(1, _BLOCK // max(m, 1))
     for start in range(0, n, height):
         block = slice(start, min(start + height, n))
-        i, j = np.divmod(np.arange(start * m, block.stop * m), m)
-        out = log_p[block].reshape(-1), log_1mp[block].reshape(-1)
-        _fill(arrays, np.stack([i, i, j, j]), a, b, out)
+        mu, s = text.mu[block, None], text.s[block, None]
+        log_p[block], log_1mp[block] = log_match_probability(mu, s, video.mu, video.s, a, b)
         if n > height:
             say(f"exact score: {block.stop} of {n} texts")
-    return Exact(log_p, log_1mp)
+    return MatchProbabilities(log_p, log_1mp)
 
 
 def log_match_probability(
@@ -88,11 +74,23 @@ def log_match_probability(
         found = ", ".join(str(list(one)) for one in shapes)
         raise CimError(f"mu_t, s_t, mu_v, s_v have shapes {found}; expected [..., d] with one d")
     _check(a, b, arrays)
+    mu_t, s_t, mu_v, s_v = flat = [np.ascontiguousarray(x).reshape(-1, x.shape[-1]) for x in arrays]
     rows = np.stack([_row_numbers(one[:-1], shape) for one in shapes])
-    flat = tuple(np.ascontiguousarray(x).reshape(-1, x.shape[-1]) for x in arrays)
-    log_p, log_1mp = np.empty(shape), np.empty(shape)
-    _fill(flat, rows, a, b, (log_p.reshape(-1), log_1mp.reshape(-1)))
-    return log_p, log_1mp
+    log_p, log_1mp = np.empty(rows.shape[1]), np.empty(rows.shape[1])
+
+    def some(pairs: slice) -> None:
+        ends = pairs.start, pairs.stop
+        log_probabilities(mu_t, s_t, mu_v, s_v, rows, *ends, float(a), float(b), log_p, log_1mp)
+
+    if log_p.size:
+        map_rows(some, log_p.size, _AT_ONCE)
+    lost = np.flatnonzero(~(np.isfinite(log_p) & np.isfinite(log_1mp)))
+    if lost.size:
+        pair = int(lost[0])
+        raise OutOfReach(
+            pair, _reach(a, *(x[row] for x, row in zip(flat, rows[:, pair], strict=True)))
+        )
+    return log_p.reshape(shape), log_1mp.reshape(shape)
 
 
 def _row_numbers(shape: tuple[int, ...], broadcast: tuple[int, ...]) -> IntArray:
@@ -115,33 +113,10 @@ def _check(a: float, b: float, arrays: tuple[FloatArray, ...]) -> None:
             raise CimError(f"{name} holds {values[~good][0]}; expected {kind}")
 
 
-def _fill(
-    arrays: tuple[FloatArray, ...], rows: IntArray, a: float, b: float,
-    out: tuple[FloatArray, FloatArray],
-) -> None:  # fmt: skip
-    """Write log p and log(1-p) of the pairs that `rows` [4, n] name, in threads."""
-
-    mu_t, s_t, mu_v, s_v = arrays
-
-    def some(pairs: slice) -> None:
-        log_probabilities(
-            mu_t, s_t, mu_v, s_v, rows, pairs.start, pairs.stop, float(a), float(b), *out
-        )
-
-    count = rows.shape[1]
-    if count:
-        map_rows(some, count, _AT_ONCE)
-    lost = np.flatnonzero(~(np.isfinite(out[0]) & np.isfinite(out[1])))
-    if lost.size:
-        _refuse(int(lost[0]), arrays, rows, a)
-
-
-def _refuse(pair: int, arrays: tuple[FloatArray, ...], rows: IntArray, a: float) -> None:
-    mu_t, s_t, mu_v, s_v = (x[row] for x, row in zip(arrays, rows[:, pair], strict=True))
+def _reach(a: float, mu_t: FloatArray, s_t: FloatArray, mu_v: FloatArray, s_v: FloatArray) -> str:
     with np.errstate(over="ignore"):
         widest, distance = a * (s_t + s_v).max(), a * ((mu_t - mu_v) ** 2).sum()
-    raise OutOfReach(
-        pair,
+    return (
         f"the exact probability of a pair is out of reach: its a * max(s) is {widest:.3g} and its "
-        f"a * |mu_t - mu_v|^2 is {distance:.3g}; expected up to 15 and up to 1e6",
+        f"a * |mu_t - mu_v|^2 is {distance:.3g}; expected up to 15 and up to 1e6"
     )

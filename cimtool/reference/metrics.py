@@ -1,4 +1,4 @@
-"""How well a score matrix retrieves, and how far it drifts from another.
+"""Retrieval of a score matrix, and its distance from another.
 
 Matrices are [n, m], texts down and videos across; the higher the score the better the match.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +14,6 @@ from scipy.stats import rankdata
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import CimError
-from cimtool.reference.precision import average_precision, hit_positions
 
 TIE_GRID = 2.0**-30
 """Scores this share of the largest apart are one: equal items differ by rounding in float64."""
@@ -69,33 +67,39 @@ def best_ranks(scores: Array, right: IntArray) -> FloatArray:
     return np.where(has_text, 1.0 + not_below - itself, np.nan)
 
 
-@dataclass(frozen=True)
-class Recall:
-    """Retrieval in one direction: shares of queries, and the median rank of the right item."""
+def hit_positions(scores: Array, relevant: BoolArray) -> IntArray:
+    """Return where the `relevant` items of one query's `scores` [m] rank, from 1, best first.
 
-    r1: float
-    r5: float
-    r10: float
-    median_rank: float
-    queries: int
-
-
-@dataclass(frozen=True)
-class Retrieval:
-    """Retrieval both ways."""
-
-    text_to_video: Recall
-    video_to_text: Recall
+    Of equal scores the wrong items come first, and so do those that are NaN.
+    """
+    right, wrong = -np.sort(-scores[relevant]), np.sort(scores[~relevant])
+    ahead = len(wrong) - np.searchsorted(wrong, right)
+    positions: IntArray = ahead + np.arange(1, len(right) + 1)
+    return positions
 
 
-def average_precisions(
+def average_precision(positions: IntArray, top: int | None = None) -> float:
+    """Return the average precision of a query whose right items rank at `positions`, best first.
+
+    Of the whole ranking, or of the `top` best and then divided by min(relevant, top). NaN where
+    nothing is right.
+    """
+    if not len(positions):
+        return math.nan
+    precision = np.arange(1, len(positions) + 1) / positions
+    if top is None:
+        return float(precision.mean())
+    return float(precision[positions <= top].sum() / min(len(positions), top))
+
+
+def mean_average_precision(
     scores: Array, query_labels: Array, gallery_labels: Array, top: int | None = None
-) -> FloatArray:
-    """Return the average precision [queries] of each row of `scores` [queries, gallery].
+) -> float:
+    """Return the mean over queries of the average precision of `scores` [queries, gallery].
 
     Right is what has the query's label; over the whole ranking, or over the `top` best and then
-    divided by min(relevant, top). Ties count against the right items. NaN where the gallery lacks a
-    query's label; raises CimError where it lacks all of them.
+    divided by min(relevant, top). Ties count against the right items. Queries whose label the
+    gallery lacks are left out; raises CimError where it lacks all of them.
     """
     if not np.isin(query_labels, gallery_labels).any():
         raise CimError("no label of the queries occurs in the gallery; mAP has nothing to find")
@@ -103,14 +107,7 @@ def average_precisions(
         average_precision(hit_positions(row, gallery_labels == label), top)
         for row, label in zip(scores, query_labels, strict=True)
     ]
-    return np.array(found)
-
-
-def mean_average_precision(
-    scores: Array, query_labels: Array, gallery_labels: Array, top: int | None = None
-) -> float:
-    """Return the mean of `average_precisions` over the queries that have one."""
-    return float(np.nanmean(average_precisions(scores, query_labels, gallery_labels, top)))
+    return float(np.nanmean(found))
 
 
 def cosine_gaps(text: Array, video: Array, text_to_video: IntArray) -> FloatArray:
@@ -156,35 +153,6 @@ def _unit_rows(rows: Array) -> FloatArray:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     unit: FloatArray = rows / np.where(norms > 0, norms, 1.0)
     return unit
-
-
-@dataclass(frozen=True)
-class ScoreDrift:
-    """How far scores are from a reference. Queries are texts unless said otherwise."""
-
-    logit_rmse: float
-    centred_rmse: float  # after removing each query's mean difference, which ranks nothing
-    bias: float  # mean of score less reference
-    max_abs: float
-    spread: float  # mean over queries of the reference's standard deviation within a query
-    top1_agreement: float  # the worse of both directions
-    spearman: float  # mean over queries
-
-    @property
-    def relative_rmse(self) -> float:
-        """`logit_rmse` in units of the reference's spread; infinite where it has none."""
-        return _ratio(self.logit_rmse, self.spread)
-
-    @property
-    def relative_centred_rmse(self) -> float:
-        """`centred_rmse` in units of the reference's spread; infinite where it has none."""
-        return _ratio(self.centred_rmse, self.spread)
-
-
-def _ratio(part: float, whole: float) -> float:
-    if whole > 0:
-        return part / whole
-    return math.inf if part > 0 else 0.0
 
 
 def spreads(scores: Array) -> FloatArray:
@@ -238,27 +206,18 @@ class ReferenceScores:
 
         A row that is all ties in either has no order to compare and counts as 0.
         """
-        found: FloatArray = np.concatenate(
-            [
-                _correlation(_centred_ranks(scores[rows]), self._ranks[rows].astype(np.float64))
-                for rows in _blocks(scores)
-            ]
-        )
-        return found
+        found = []
+        for rows in _blocks(scores):
+            x, y = _centred_ranks(scores[rows]), self._ranks[rows].astype(np.float64)
+            norms = np.sqrt(np.einsum("nm,nm->n", x, x) * np.einsum("nm,nm->n", y, y))
+            found.append(np.einsum("nm,nm->n", x, y) / np.where(norms > 0, norms, 1.0))
+        return np.concatenate(found)
 
 
 def _blocks(scores: Array) -> Iterator[slice]:
     """Rows of scores [n, m] that are ranked at a time."""
     height = max(1, RANKED // scores.shape[1])
     return (slice(start, start + height) for start in range(0, len(scores), height))
-
-
-def _correlation(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Correlation of each row of x and y [n, m], whose rows have mean 0."""
-    covariance = np.einsum("nm,nm->n", x, y)
-    norms = np.sqrt(np.einsum("nm,nm->n", x, x) * np.einsum("nm,nm->n", y, y))
-    found: FloatArray = covariance / np.where(norms > 0, norms, 1.0)
-    return found
 
 
 def _best(scores: Array, axis: int) -> BoolArray:

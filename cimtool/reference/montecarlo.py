@@ -11,7 +11,7 @@ from numpy.random import Generator, Philox
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.errors import CimError
-from cimtool.reference.statistics import Gaussians, centred
+from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
 
 Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
@@ -28,17 +28,10 @@ DEFAULT_SAMPLES = 10
 
 
 @dataclass(frozen=True, eq=False)
-class MonteCarlo:
+class SampledProbabilities(MatchProbabilities):
     """Estimates for all pairs, each [n, m] float64."""
 
-    log_p: FloatArray
-    log_1mp: FloatArray
     standard_error_of_logit: FloatArray
-
-    @property
-    def logit(self) -> FloatArray:
-        """log(p / (1 - p)), [n, m]."""
-        return self.log_p - self.log_1mp
 
 
 def monte_carlo(
@@ -48,13 +41,10 @@ def monte_carlo(
     b: float,
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
-    rows_t: IntArray | None = None,
-    rows_v: IntArray | None = None,
-) -> MonteCarlo:
+) -> SampledProbabilities:
     """Estimate E[sigmoid(b - a |z_t - z_v|^2)] of all pairs from K = `samples` draws an item.
 
-    `rows_t` [n] and `rows_v` [m] are the items' own row numbers (default 0, 1, ...), which with
-    `seed` and the modality key their draws: an item has the same draws in whatever batch it comes.
+    Row numbers (0, 1, ...), `seed` and the modality key the draws of an item.
     The standard error is the two-sample one, sqrt(var(row means)/K + var(column means)/K), since
     the K*K pairs share their draws; the delta method carries it to the logit.
     Raises CimError where there are fewer than two samples or the seed is not in [0, 2^64).
@@ -63,8 +53,7 @@ def monte_carlo(
         raise CimError(f"samples is {samples}; a standard error needs at least 2")
     if not 0 <= seed < 2**64:
         raise CimError(f"seed is {seed}; expected 0 to 2^64 - 1")
-    rows_t = np.arange(len(text)) if rows_t is None else rows_t
-    rows_v = np.arange(len(video)) if rows_v is None else rows_v
+    rows_t, rows_v = np.arange(len(text)), np.arange(len(video))
     text, video = centred(text, video)
     log_p, log_1mp, error = (np.empty((len(text), len(video))) for _ in range(3))
     for cols in _blocks(len(video), _VIDEO_POINTS // samples):
@@ -75,7 +64,7 @@ def monte_carlo(
             z_t = draw(text[rows], "text", rows_t[rows], samples, seed)
             for i, x in enumerate(_sigmoid_inputs(z_t, z_v, a, b), start=rows.start):
                 log_p[i, cols], log_1mp[i, cols], error[i, cols] = _mean_of_sigmoids(x)
-    return MonteCarlo(log_p, log_1mp, error)
+    return SampledProbabilities(log_p, log_1mp, error)
 
 
 def draw(

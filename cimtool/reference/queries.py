@@ -1,32 +1,36 @@
 """A score matrix query by query, and every figure as a mean, median or maximum over its queries.
 
 One definition of each figure serves the data as they are and all their resamples, so that its
-interval is of the very same number. Matrices are [n, m], texts down and videos across.
+interval is of the very same number. Matrices are [n, m], texts down and videos across. By label,
+queries are looked at one by one, so that nothing but the scores grows with n x m.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.named import unknown
 from cimtool.reference.bootstrap import (
     RESAMPLES,
     Change,
+    Draws,
     Interval,
     Samples,
     interval,
-    intervals,
     resamples,
 )
 from cimtool.reference.metrics import (
-    Recall,
     ReferenceScores,
-    Retrieval,
-    ScoreDrift,
+    average_precision,
     best_ranks,
+    hit_positions,
     ranks,
 )
 
@@ -35,6 +39,9 @@ WAYS = tuple(WAY_NAMES)
 RECALLS = (1, 5, 10)
 FEW_BEST = 50
 """The best items that mAP@50 looks at."""
+
+COLUMNS = 128
+"""Videos whose scores are copied at a time, to lie side by side in memory."""
 
 LIMITS = ("logit_rmse", "top1_agreement_loss", "r1_loss", "r5_loss", "r10_loss")
 
@@ -47,10 +54,20 @@ Measured = Callable[[Samples], Figures]
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """What each query got: arrays by name, over texts [n] and over videos [m]; NaN is no query."""
+    """Measurements of each query by name, over texts [n] and videos [m]; NaN is no query."""
 
     text: dict[str, FloatArray] = field(default_factory=dict)
     video: dict[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Queries that have something right to find, by way; nothing where none is ranked."""
+        sides = zip(WAYS, (self.text, self.video), strict=True)
+        return {
+            way: int(np.count_nonzero(~np.isnan(side["rank"])))
+            for way, side in sides
+            if "rank" in side
+        }
 
     def merged(self, other: Queries) -> Queries:
         """Both together; of a name in both, the other's."""
@@ -65,8 +82,81 @@ def retrieved(scores: Array, text_to_video: IntArray) -> Queries:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The right video [n] of each text, and the classes of texts [n] and videos [m] if known.
+
+    A video that is right for no text has no class, whatever `labels` hold of it.
+    """
+
+    text_to_video: IntArray
+    labels: tuple[IntArray, IntArray] | None = None
+
+
+def truth_of(text_to_video: IntArray, labels: IntArray | None, videos: int) -> Truth:
+    """Give each video the label of its texts; no labels at all where two of its texts disagree."""
+    if labels is None:
+        return Truth(text_to_video)
+    of_video = np.zeros(videos, np.int64)
+    of_video[text_to_video] = labels
+    if not np.array_equal(of_video[text_to_video], labels):
+        return Truth(text_to_video)
+    return Truth(text_to_video, (labels, of_video))
+
+
+def precision_queries(scores: Array, truth: Truth) -> Queries:
+    """`precision` and `precision50` of each query of `scores` [n, m]; nothing without labels.
+
+    A video without a class is neither found nor, with NaN, a query.
+    """
+    if truth.labels is None:
+        return Queries()
+    text, video = truth.labels
+    known = np.unique(truth.text_to_video)
+    of_text = ranked((row[known] for row in scores), (video[known] == label for label in text))
+    of_video = ranked(columns(scores, known), (text == label for label in video[known]))
+    back = {name: np.full(len(video), np.nan) for name in of_video}
+    for name, values in of_video.items():
+        back[name][known] = values
+    del of_text["rank"], back["rank"]
+    return Queries(of_text, back)
+
+
+def queries_among_others(scores: Array, labels: IntArray) -> Queries:
+    """Rank and precisions of items [n] as queries among the others in `scores` [n, n].
+
+    `rank` is that of the best right one, NaN for an item that is alone in its class.
+    """
+    sides = (scores, columns(scores, np.arange(len(labels))))
+    text, video = (
+        ranked(
+            (np.delete(row, i) for i, row in enumerate(rows)),
+            (np.delete(labels, i) == label for i, label in enumerate(labels)),
+        )
+        for rows in sides
+    )
+    return Queries(text, video)
+
+
+def columns(scores: Array, videos: IntArray) -> Iterator[Array]:
+    """Yield the scores [n] of each of `videos`."""
+    for start in range(0, len(videos), COLUMNS):
+        yield from np.ascontiguousarray(scores[:, videos[start : start + COLUMNS]].T)
+
+
+def ranked(rows: Iterable[Array], relevant: Iterable[BoolArray]) -> dict[str, FloatArray]:
+    """Return `rank` of the best right item, `precision` and `precision50` of each query."""
+    found = []
+    for row, right in zip(rows, relevant, strict=True):
+        positions = hit_positions(row, right)
+        best = positions[0] if len(positions) else np.nan
+        found.append((best, average_precision(positions), average_precision(positions, FEW_BEST)))
+    values = np.array(found, np.float64).T
+    return dict(zip(("rank", "precision", "precision50"), values, strict=True))
+
+
 def compared(scores: Array, reference: ReferenceScores) -> Queries:
-    """How far each query's scores are from the reference's."""
+    """Differences of each query's scores from the reference's."""
     difference = scores - reference.scores
     mean = difference.mean(axis=1)
     squares = np.einsum("nm,nm->n", difference, difference) / scores.shape[1]
@@ -85,70 +175,69 @@ def compared(scores: Array, reference: ReferenceScores) -> Queries:
     return Queries(text, {"same_best": best[1]})
 
 
+MEANS = {
+    "bias": "mean",
+    "spread": "spread",
+    "spearman": "spearman",
+    "own_spread": "own_spread",
+    "cosine_gap": "gap",
+}
+"""Figures that are the mean of an array over the texts."""
+
+ROOT_MEANS = {
+    "logit_rmse": "squares",
+    "centred_rmse": "centred",
+    "float_rmse": "float_squares",
+    "monte_carlo_rmse": "monte_carlo_squares",
+    "step_rmse": "step_squares",
+}
+"""Those that are the root of a mean."""
+
+WORSE_WAYS = {"top1_agreement": "same_best", "float_top1": "float_best"}
+"""Those that are the lower of the means over texts and over videos."""
+
+
 def figures(queries: Queries, samples: Samples) -> Figures:
     """Every figure that the queries allow, in each resample; the names are those of a report.
 
-    `r1_text_to_video`, ... `median_rank_*`, `map_*`, `cosine_gap`, the fields of `ScoreDrift`, and
-    of named other matrices `<name>_rmse` and `<name>_top1`.
+    `r1_text_to_video`, ... `median_rank_*`, `map_*`, `max_abs` (the largest difference), and those
+    of MEANS, ROOT_MEANS and WORSE_WAYS.
     """
     found: Figures = {}
-    sides = (queries.text, samples.text), (queries.video, samples.video)
-    for way, (values, draws) in zip(WAYS, sides, strict=True):
+    for way, values, draws in _ways(queries, samples):
         if "rank" in values:
             rank = values["rank"]
             for k in RECALLS:
-                found[f"r{k}_{way}"] = draws.mean(_at_most(rank, k))
+                found[f"r{k}_{way}"] = draws.mean(np.where(np.isnan(rank), np.nan, rank <= k))
             found[f"median_rank_{way}"] = draws.median(rank)
         if "precision" in values:
             found[f"map_{way}"] = draws.mean(values["precision"])
-    if "squares" in queries.text:
-        found |= _drift(queries, samples)
-    text = samples.text
-    for name, own in queries.text.items():
-        if name.endswith("_squares"):
-            found[name.replace("_squares", "_rmse")] = np.sqrt(text.mean(own))
-        elif name.endswith("_best") and name != "same_best":
-            found[name.replace("_best", "_top1")] = _worse(queries, samples, name)
-    if "own_spread" in queries.text:
-        found["own_spread"] = text.mean(queries.text["own_spread"])
-    if "gap" in queries.text:
-        found["cosine_gap"] = text.mean(queries.text["gap"])
+    own, text = queries.text, samples.text
+    found |= {name: text.mean(own[of]) for name, of in MEANS.items() if of in own}
+    found |= {name: np.sqrt(text.mean(own[of])) for name, of in ROOT_MEANS.items() if of in own}
+    for name, of in WORSE_WAYS.items():
+        if of in own:
+            found[name] = np.minimum(text.mean(own[of]), samples.video.mean(queries.video[of]))
+    if "largest" in own:
+        found["max_abs"] = text.largest(own["largest"])
     return found
 
 
 def ranking_figures(queries: Queries, samples: Samples) -> Figures:
-    """What `figures` has, and what only an evaluation asks: `mean_rank_*` and `map50_*`."""
+    """Those of `figures`, and what only an evaluation asks: `mean_rank_*` and `map50_*`."""
     found = figures(queries, samples)
-    sides = (queries.text, samples.text), (queries.video, samples.video)
-    for way, (values, draws) in zip(WAYS, sides, strict=True):
+    for way, values, draws in _ways(queries, samples):
         found[f"mean_rank_{way}"] = draws.mean(values["rank"])
         if "precision50" in values:
             found[f"map50_{way}"] = draws.mean(values["precision50"])
     return found
 
 
-def _at_most(rank: FloatArray, k: int) -> FloatArray:
-    return np.where(np.isnan(rank), np.nan, rank <= k)
-
-
-def _drift(queries: Queries, samples: Samples) -> Figures:
-    values, draws = queries.text, samples.text
-    return {
-        "logit_rmse": np.sqrt(draws.mean(values["squares"])),
-        "centred_rmse": np.sqrt(draws.mean(values["centred"])),
-        "bias": draws.mean(values["mean"]),
-        "max_abs": draws.largest(values["largest"]),
-        "spread": draws.mean(values["spread"]),
-        "top1_agreement": _worse(queries, samples, "same_best"),
-        "spearman": draws.mean(values["spearman"]),
-    }
-
-
-def _worse(queries: Queries, samples: Samples, name: str) -> FloatArray:
-    found: FloatArray = np.minimum(
-        samples.text.mean(queries.text[name]), samples.video.mean(queries.video[name])
-    )
-    return found
+def _ways(
+    queries: Queries, samples: Samples
+) -> tuple[tuple[str, dict[str, FloatArray], Draws], ...]:
+    text, video = WAYS
+    return (text, queries.text, samples.text), (video, queries.video, samples.video)
 
 
 def once(queries: Queries) -> dict[str, float]:
@@ -158,30 +247,20 @@ def once(queries: Queries) -> dict[str, float]:
     return {name: float(value[0]) for name, value in found.items()}
 
 
-def drift_of(values: Mapping[str, float]) -> ScoreDrift:
-    """The drift among figures."""
-    return ScoreDrift(**{name: values[name] for name in ScoreDrift.__dataclass_fields__})
+def relative_errors(values: Mapping[str, float]) -> dict[str, float]:
+    """RMSEs among figures in units of the reference's spread; infinite where it has none."""
+    found = {}
+    for name, of in (("relative_rmse", "logit_rmse"), ("relative_centred_rmse", "centred_rmse")):
+        if of in values:
+            error, spread = values[of], values["spread"]
+            none = math.inf if error > 0 else 0.0
+            found[name] = error / spread if spread > 0 else none
+    return found
 
 
-def retrieval_of(values: Mapping[str, float], queries: Queries) -> Retrieval:
-    """The retrieval among figures; `queries` say how many there are."""
-    ways = []
-    for way, side in zip(WAYS, (queries.text, queries.video), strict=True):
-        r1, r5, r10 = (values[f"r{k}_{way}"] for k in RECALLS)
-        count = int(np.count_nonzero(~np.isnan(side["rank"])))
-        ways.append(Recall(r1, r5, r10, values[f"median_rank_{way}"], count))
-    return Retrieval(*ways)
-
-
-def retrieval(scores: Array, text_to_video: IntArray) -> Retrieval:
-    """Return R@1/5/10 and median ranks of `scores` [n, m]; `text_to_video` [n] is what is right."""
-    queries = retrieved(scores, text_to_video)
-    return retrieval_of(once(queries), queries)
-
-
-def drift(scores: Array, reference: Array) -> ScoreDrift:
-    """Compare `scores` with `reference`, both [n, m], in float64."""
-    return drift_of(once(compared(scores.astype(np.float64), ReferenceScores(reference))))
+def retrieval(scores: Array, text_to_video: IntArray) -> dict[str, float]:
+    """R@1/5/10 and median ranks by name of `scores` [n, m]; `text_to_video` [n] is right."""
+    return once(retrieved(scores, text_to_video))
 
 
 def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
@@ -201,9 +280,39 @@ def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> d
 
 
 @dataclass(frozen=True)
-class Uncertainty:
-    """Intervals of one row's figures, and how they differ from another row's, paired."""
+class DriftLimit:
+    """A metric of the compiled model, the most it may be, and what it is."""
 
+    metric: str
+    limit: float
+    value: float
+
+    @property
+    def kept(self) -> bool:
+        """True where the value is at most the limit; NaN is not."""
+        return self.value <= self.limit
+
+    def sentence(self) -> str:
+        """The metric and its limit, for a message."""
+        return f"{self.metric} is {self.value:.6g}; the limit is {self.limit:g}"
+
+
+def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
+    """Raise CimError for an unknown metric, with the nearest, and for a limit that is no number."""
+    for metric, limit in limits.items():
+        if metric not in LIMITS:
+            raise ArgumentError("{} {}", Argument(argument), unknown("metric", metric, LIMITS))
+        if not isinstance(limit, int | float) or not math.isfinite(limit):
+            raise ArgumentError(
+                "{} {}: {!r} is no finite number; expected one", Argument(argument), metric, limit
+            )
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Figures of one row, their intervals, and their losses from another row's, paired."""
+
+    figures: Mapping[str, float]
     intervals: Mapping[str, Interval]
     losses: Mapping[str, Change]
 
@@ -229,23 +338,28 @@ def uncertainties(
 
     `right` [n] names the video of each text; `count` is how many resamples are drawn.
     """
-    parts: list[dict[str, list[FloatArray]]] = [{} for _ in rows]
-    changes: list[dict[str, list[FloatArray]]] = [{} for _ in rows]
-    for samples in resamples(right, videos, seed, count):
+    drawn: list[list[tuple[Figures, Figures]]] = [[] for _ in rows]
+    as_they_are = Samples.once(len(right), videos)
+    for samples in chain([as_they_are], resamples(right, videos, seed, count)):
         best = reference(samples)
-        for part, change, row in zip(parts, changes, rows, strict=True):
+        for blocks, row in zip(drawn, rows, strict=True):
             own = row(samples)
-            _append(part, own.items())
-            _append(change, losses(best, own).items())
-    once_each = Samples.once(len(right), videos)
-    best = reference(once_each)
+            blocks.append((own, losses(best, own)))
     found = []
-    for part, change, row in zip(parts, changes, rows, strict=True):
-        lost = {
-            name: _change(float(value[0]), change[name])
-            for name, value in losses(best, row(once_each)).items()
-        }
-        found.append(Uncertainty(intervals(part), lost | _worse_ways(lost)))
+    for blocks in drawn:
+        known, lost = (_changes(side) for side in zip(*blocks, strict=True))
+        values = {name: one.value for name, one in known.items()}
+        ranges = {name: Interval(one.low, one.high) for name, one in known.items()}
+        found.append(Uncertainty(values, ranges, lost | _worse_ways(lost)))
+    return found
+
+
+def _changes(blocks: Sequence[Figures]) -> dict[str, Change]:
+    """Each figure of the first block and its interval over the others."""
+    found = {}
+    for name, (value,) in blocks[0].items():
+        range_ = interval(np.concatenate([block[name] for block in blocks[1:]]))
+        found[name] = Change(float(value), range_.low, range_.high)
     return found
 
 
@@ -263,17 +377,7 @@ def _worse_ways(lost: Mapping[str, Change]) -> dict[str, Change]:
 
 
 def losses(reference: Mapping[str, Array], own: Mapping[str, Array]) -> Figures:
-    """What is lost of each figure that both have: positive is worse, of ranks too."""
+    """The loss of each figure that both have: positive is worse, of ranks too."""
     both = [name for name in LOSS_FIGURES if name in reference and name in own]
     signs = {name: -1 if "_rank_" in name else 1 for name in both}
     return {name: signs[name] * (reference[name] - own[name]) for name in both}
-
-
-def _append(into: dict[str, list[FloatArray]], items: Iterable[tuple[str, FloatArray]]) -> None:
-    for name, values in items:
-        into.setdefault(name, []).append(values)
-
-
-def _change(value: float, blocks: Sequence[FloatArray]) -> Change:
-    found = interval(np.concatenate(blocks))
-    return Change(value, found.low, found.high)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +53,19 @@ def centred(text: Gaussians, video: Gaussians) -> tuple[Gaussians, Gaussians]:
     return Gaussians(text.mu - centre, text.s), Gaussians(video.mu - centre, video.s)
 
 
+@dataclass(frozen=True, eq=False)
+class MatchProbabilities:
+    """log p and log(1-p) of all pairs, each [n, m] float64."""
+
+    log_p: FloatArray
+    log_1mp: FloatArray
+
+    @property
+    def logit(self) -> FloatArray:
+        """log(p / (1 - p)), [n, m]."""
+        return self.log_p - self.log_1mp
+
+
 def expected_distance(text: Gaussians, video: Gaussians) -> FloatArray:
     """E|z_t - z_v|^2 of aligned rows, [n]: `sum delta^2 + s` with s = s_t + s_v."""
     delta = text.mu - video.mu
@@ -66,55 +78,3 @@ def distance_variance(text: Gaussians, video: Gaussians) -> FloatArray:
     delta, s = text.mu - video.mu, text.s + video.s
     vd: FloatArray = (2 * s * s + 4 * delta * delta * s).sum(axis=1)
     return vd
-
-
-def pair_statistics(text: Gaussians, video: Gaussians) -> tuple[FloatArray, FloatArray]:
-    """Return ed and vd of all pairs, both [n, m], by matrix products and no n x m x d array."""
-    text, video = centred(text, video)
-    return _block_statistics(text, _VideoTerms.of(video))
-
-
-def iter_pair_statistics(
-    text: Gaussians, video: Gaussians, rows: int = 1024
-) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
-    """Yield (text rows, ed [rows, m], vd [rows, m]) for at most `rows` texts at a time."""
-    text, video = centred(text, video)
-    terms = _VideoTerms.of(video)
-    for start in range(0, len(text), rows):
-        block = slice(start, min(start + rows, len(text)))
-        yield block, *_block_statistics(text[block], terms)
-
-
-def _self_terms(items: Gaussians) -> tuple[FloatArray, FloatArray]:
-    """What an item adds to ed and to vd in every pair, both [n]: sum mu^2 + s, 2 s^2 + 4 mu^2 s."""
-    mu2, s = items.mu**2, items.s
-    return (mu2 + s).sum(axis=1), (2 * s * s + 4 * mu2 * s).sum(axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class _VideoTerms:
-    """The video side of the expansion, made once for all blocks of texts."""
-
-    mu: FloatArray  # [m, d]
-    cross: FloatArray  # [m, 4d], facing the texts' [s, mu^2, mu s, mu]
-    ed_self: FloatArray  # [m]
-    vd_self: FloatArray  # [m]
-
-    @classmethod
-    def of(cls, video: Gaussians) -> _VideoTerms:
-        mu, s = video.mu, video.s
-        cross = np.concatenate([4 * (s + mu * mu), 4 * s, -8 * mu, -8 * mu * s], axis=1)
-        return cls(mu, cross, *_self_terms(video))
-
-
-def _block_statistics(text: Gaussians, video: _VideoTerms) -> tuple[FloatArray, FloatArray]:
-    mu, s = text.mu, text.s
-    ed_self, vd_self = _self_terms(text)
-    ed = mu @ video.mu.T
-    ed *= -2
-    ed += ed_self[:, None]
-    ed += video.ed_self
-    vd = np.concatenate([s, mu * mu, mu * s, mu], axis=1) @ video.cross.T
-    vd += vd_self[:, None]
-    vd += video.vd_self
-    return ed, vd

@@ -20,6 +20,7 @@ from cimtool.loading.data import EmbeddingsLike, File, files_of
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelOptions, ModelSource, Projectors
 from cimtool.passes.gallery import SCORE_LAYERS
+from cimtool.reference.queries import check_metrics
 from cimtool.reference.surrogate import Polynomial
 from cimtool.sweeps.choice import cheapest
 from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command
@@ -30,7 +31,6 @@ from cimtool.sweeps.page import PAGE, pareto_page
 from cimtool.sweeps.references import reference_name, references
 from cimtool.sweeps.results import TABLES, Chosen, Sweep, TableFormat, check_format, sweep_files
 from cimtool.sweeps.workers import workers
-from cimtool.verification.limits import check_metrics
 
 
 @dataclass(frozen=True)

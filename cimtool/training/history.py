@@ -11,8 +11,11 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.reference.metrics import Retrieval, mean_average_precision
-from cimtool.reference.precision import average_precision, hit_positions
+from cimtool.reference.metrics import (
+    average_precision,
+    hit_positions,
+    mean_average_precision,
+)
 from cimtool.reference.queries import RECALLS, WAYS, retrieval
 from cimtool.training.pairs import Pairs
 
@@ -130,10 +133,8 @@ def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict
     """
     if pairs.alone and pairs.labels is not None:
         return _among_others(scores, pairs.labels.numpy())
-    found: Retrieval = retrieval(scores, pairs.right.numpy())
-    recalls = {
-        f"r{k}_{way}": float(getattr(getattr(found, way), f"r{k}")) for k in RECALLS for way in WAYS
-    }
+    found = retrieval(scores, pairs.right.numpy())
+    recalls = {f"r{k}_{way}": found[f"r{k}_{way}"] for k in RECALLS for way in WAYS}
     if not by_class or pairs.labels is None:
         return recalls
     text, right = pairs.labels.numpy(), pairs.right.numpy()

@@ -18,6 +18,7 @@ from cimtool.hardware.target import Target
 from cimtool.loading.data import EmbeddingsLike, File
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.source import ModelSource, Projectors, split_model_options
+from cimtool.reference.queries import check_metrics
 from cimtool.reference.surrogate import Polynomial
 from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text, with_layers
@@ -25,7 +26,6 @@ from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.references import reference_name, references
 from cimtool.tuning.search import Attempt, Search, probe
 from cimtool.tuning.widths import ORDER, Bits, CostName, LayerCosts, Width, by_layer, check_cost
-from cimtool.verification.limits import check_metrics
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,12 @@ MODEL_OF = {
 def measured_on(report: Report) -> str:
     """The data and the reference of the figures."""
     data = report.subject.data
-    reference = report.drift.reference.name
+    reference = report.drift.reference
     return f"{data.texts} texts x {data.videos} videos of {data.file}, against {reference}"
 
 
 def survival_sentence(report: Report) -> str:
-    """Whether the compiled model keeps the reference's R@1."""
+    """The loss of R@1 of the compiled model, and of dies where any were drawn."""
     loss = report.headline.r1_loss
     if loss is None:
         return "The loss of R@1 is not known"
@@ -52,7 +52,7 @@ def survival_sentence(report: Report) -> str:
 
 
 def _of_dies(report: Report) -> str:
-    """What the dies lose of R@1 at the time that costs them most."""
+    """The loss of R@1 of the median die at the time that costs it most."""
     medians = (one.median for one in report.drift.noisy)
     worst = max(medians, key=lambda row: row.losses["r1_loss"].value)
     loss = worst.losses["r1_loss"]
@@ -65,7 +65,7 @@ def _points(loss: Change) -> str:
 
 
 def verdict(report: Report) -> str:
-    """What the checks found, in a word or two; without limits only bits were checked."""
+    """The outcome of the checks in a few words; without limits only bits were checked."""
     if report.failures:
         return f"{counted(len(report.failures), 'check')} failed"
     if not report.checks.limits:
@@ -74,7 +74,7 @@ def verdict(report: Report) -> str:
 
 
 def die_sentences(report: Report) -> tuple[str, ...]:
-    """What dies keep of the compiled model, each sentence once."""
+    """The sentences on dies, each once."""
     drift = report.drift
     said = [s for one in drift.noisy for s in one.sentences(drift.final, drift.score)]
     return tuple(dict.fromkeys(said))
@@ -87,7 +87,7 @@ def other_sentences(report: Report) -> tuple[str, ...]:
 
 
 def clipping_sentence(report: Report) -> str:
-    """Where converters clip most, by layer and slice."""
+    """The layer and slice whose converters clip most."""
     layers = report.causes.layers
     if not any(column.step is not None for one in layers for column in one.converters):
         return "No converter clips or rounds: all conversions are lossless."
@@ -128,20 +128,11 @@ def clipped_sentence(report: Report) -> str | None:
 
 
 def unmodelled(report: Report) -> tuple[str, ...]:
-    """What the target says that it does not model, and noise where no dies were drawn."""
+    """Effects that the target does not model, and noise where no dies were drawn."""
     said = report.estimate.target.unmodelled
     if report.drift.noisy:
         return said
     return (*said, "noise: no dies were drawn, all figures are of perfect arrays")
-
-
-def figures_by_status(report: Report) -> dict[str, list[str]]:
-    """The quantities of the target's figures by how sure they are."""
-    figures = report.estimate.target.figures
-    return {
-        status: list(dict.fromkeys(one.quantity for one in figures if one.status == status))
-        for status in STATUSES
-    }
 
 
 def other_notes(report: Report) -> tuple[str, ...]:
@@ -150,8 +141,8 @@ def other_notes(report: Report) -> tuple[str, ...]:
 
 
 def pair_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """What the picture of scores shows, in numbers; the largest difference is of all pairs."""
-    pairs, drift = report.drift.pairs, report.drift.final.drift
+    """Numbers beside the picture of scores; the largest difference is of all pairs."""
+    pairs, figures = report.drift.pairs, report.drift.final.figures
     right = sum(pairs.right)
     yield "pairs drawn", f"{right:,} right, {len(pairs.right) - right:,} wrong"
     both = list(zip(pairs.reference, pairs.compiled, pairs.right, strict=True))
@@ -159,13 +150,13 @@ def pair_facts(report: Report) -> Iterator[tuple[str, str]]:
         squares = [(compiled - reference) ** 2 for reference, compiled, of in both if of == kind]
         if squares:
             yield f"RMSE, {name}", f"{math.sqrt(sum(squares) / len(squares)):.4g}"
-    if drift is not None:
-        yield "bias, all pairs", f"{drift.bias:.4g}"
-        yield "largest difference", f"{drift.max_abs:.4g}"
+    for label, name in (("bias, all pairs", "bias"), ("largest difference", "max_abs")):
+        if name in figures:
+            yield label, f"{figures[name]:.4g}"
 
 
 def floor_sentence(report: Report) -> str | None:
-    """How far Monte Carlo itself is off, the measure of what a drift is worth."""
+    """The error of Monte Carlo itself, the measure of what a drift is worth."""
     scatter, equal = report.drift.scatter, report.headline.equal_samples
     if scatter is None:
         return None
@@ -196,7 +187,7 @@ def margin_sentences(report: Report) -> tuple[str, ...]:
 
 
 def domain_sentences(report: Report) -> tuple[str, ...]:
-    """How many pairs leave the domain of the compiled score, where any do."""
+    """Pairs outside the domain of the compiled score."""
     domains = report.saturation.domains
     if domains and not any(d.outside for d in domains):
         return ("no pair is outside the domain of the compiled score",)
@@ -217,9 +208,15 @@ def limit_sentences(report: Report) -> tuple[str, ...]:
 
 
 def fidelity(report: Report) -> str:
-    """What bit for bit means on this target."""
+    """The meaning of bit for bit on this target."""
     of = MODEL_OF[report.subject.fidelity]
     return f"{of} (reference on {REFERENCE_ROWS} rows, ONNX Runtime on all)"
+
+
+def setting_facts(report: Report) -> Iterator[tuple[str, str]]:
+    """Settings and their texts, without lists that are empty."""
+    settings = report.subject.settings.items()
+    return ((key, setting_text(value)) for key, value in settings if value != [])
 
 
 def setting_text(value: Any) -> str:

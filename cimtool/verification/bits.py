@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -31,7 +31,7 @@ Outputs = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class BitCount:
-    """How many values of one output differ from the simulator's, and the first that does."""
+    """Values of one output that differ from the simulator's: their number, and the first."""
 
     implementation: str
     output: str
@@ -42,7 +42,7 @@ class BitCount:
     other_value: float | None = None
 
     def sentence(self) -> str:
-        """What differs, for a message."""
+        """The difference, for a message."""
         index = ", ".join(map(str, self.first_index or ()))
         return (
             f"{self.output}: {self.differing} of {self.compared} values differ between the "
@@ -59,19 +59,12 @@ def count_differences(implementation: str, output: str, simulated: Array, other:
             f"{list(other.shape)}"
         )
     differs = simulated != other
-    count = int(np.count_nonzero(differs))
-    if not count:
-        return BitCount(implementation, output, simulated.size, 0)
+    count = BitCount(implementation, output, simulated.size, int(np.count_nonzero(differs)))
+    if not count.differing:
+        return count
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(differs)), differs.shape))
-    return BitCount(
-        implementation,
-        output,
-        simulated.size,
-        count,
-        index,
-        float(simulated[index]),
-        float(other[index]),
-    )
+    values = (float(simulated[index]), float(other[index]))
+    return replace(count, first_index=index, simulator_value=values[0], other_value=values[1])
 
 
 def compare_outputs(
@@ -119,7 +112,7 @@ def _compare_shortlist(
     text = features_of("text", simulated)
     found = np.concatenate([ed for _, ed in simulator.iter_distances(text)])
     onnx = Session(bundle.folder / SHORTLIST).distances(onnx_text, found.shape[1])
-    few = few_rows(found.shape[1])
+    few = reference_queries(found.shape[1])
     first = {name: value[:few] for name, value in text.items()}
     (_, readable), *_ = Simulator(bundle.program, fast=False).iter_distances(first)
     return (
@@ -136,7 +129,9 @@ def count_against_reference(
     `rows` are embeddings by modality.
     """
     held = program.gallery_items
-    queries, items = (REFERENCE_ROWS, REFERENCE_ROWS) if held is None else (few_rows(held), held)
+    queries, items = (
+        (REFERENCE_ROWS, REFERENCE_ROWS) if held is None else (reference_queries(held), held)
+    )
     readable = Simulator(program, fast=False)
     # Many small products: a thread of BLAS for each modality, not a pool that waits for its others.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(len(MODALITIES)) as pool:
@@ -149,7 +144,7 @@ def count_against_reference(
     return compare_outputs(REFERENCE, first, outputs_of(features, logits))
 
 
-def few_rows(items: int) -> int:
+def reference_queries(items: int) -> int:
     """Queries of the NumPy reference against so many items in the memory: fewer for many."""
     return max(1, min(REFERENCE_ROWS, REFERENCE_PAIRS // items))
 
@@ -164,6 +159,6 @@ def bit_sentences(counts: Sequence[BitCount]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def failures(counts: Sequence[BitCount]) -> tuple[str, ...]:
+def bit_failures(counts: Sequence[BitCount]) -> tuple[str, ...]:
     """One sentence for each output that differs."""
     return tuple(count.sentence() for count in counts if count.differing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from cimtool.verification.answers import setting_text
 from cimtool.verification.references import References
 from cimtool.verification.render import WIDTH
 from cimtool.verification.report import FORMAT_VERSION, Report, VerificationFailed
-from cimtool.verification.run import measure
+from cimtool.verification.run import make_report
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ def compare_bundles(
     each = [data] * len(bundles) if isinstance(data, Embeddings) else data
     reports = []
     for bundle, rows in zip(bundles, each, strict=True):
-        report = measure(bundle, rows, references, {}, _prefixed(say, bundle.name), None, seen_rows)
+        report = make_report(
+            bundle, rows, references, {}, _prefixed(say, bundle.name), None, seen_rows
+        )
         if report.failures:
             raise VerificationFailed(report)
         reports.append(report)
@@ -89,8 +91,9 @@ def comparison_text(found: Comparison, width: int = WIDTH) -> str:
     """The comparison for a terminal, plain text: a column a bundle."""
     columns = [Column(""), *(Column(name, number) for name in found.names)]
     apart = ("",) * len(columns)
-    sections = (_settings(found), _steps(found), _results(found))
-    rows = [row for section in sections for row in (*section, apart)][:-1]
+    settings = [(key, *row) for key, row in found.differing.items()]
+    figures = _by_label([_figures(report) for report in found.reports])
+    rows = [*settings, apart, *_steps(found), apart, *figures]
     table = table_text(make_table("Bundles side by side", columns, rows), width, gap=1)
     return f"{table}\n\n{wrapped(dict.fromkeys(_notes(found)), width)}"
 
@@ -98,25 +101,20 @@ def comparison_text(found: Comparison, width: int = WIDTH) -> str:
 Rows = list[Sequence[Content]]
 
 
-def _settings(found: Comparison) -> Rows:
-    return [(key, *row) for key, row in found.differing.items()]
+def _by_label(each: Sequence[Mapping[str, Content]]) -> Rows:
+    """A row a label of the longest of `each`."""
+    return [(label, *(one.get(label) for one in each)) for label in max(each, key=len)]
 
 
 def _steps(found: Comparison) -> Rows:
     """RMSE that each step adds, from the float score on."""
     surrogates = " or ".join(dict.fromkeys(report.drift.surrogate for report in found.reports))
-    each = []
+    each: list[Mapping[str, Content]] = []
     for report in found.reports:
         trained, *others = report.drift.compiled_rows
-        steps = {surrogates: trained.step_rmse}
-        each.append(steps | {row.stage: row.step_rmse for row in others})
-    longest = max(each, key=lambda one: len(one))
-    return [(f"step: {name}", *(one.get(name) for one in each)) for name in longest]
-
-
-def _results(found: Comparison) -> Rows:
-    each = [_figures(report) for report in found.reports]
-    return [(label, *(figures[label] for figures in each)) for label in each[0]]
+        steps = {f"step: {row.stage}": row.get("step_rmse") for row in others}
+        each.append({f"step: {surrogates}": trained.get("step_rmse"), **steps})
+    return _by_label(each)
 
 
 def _figures(report: Report) -> dict[str, Content]:
@@ -127,9 +125,7 @@ def _figures(report: Report) -> dict[str, Content]:
         **{f"R@{k} loss, points": report.checks.metrics[f"r{k}_loss"] for k in RECALLS},
     }
     for way, name in WAY_NAMES.items():
-        shares[f"R@1 {name}"] = getattr(
-            getattr(report.drift.final.retrieval, way, None), "r1", None
-        )
+        shares[f"R@1 {name}"] = report.drift.final.get(f"r1_{way}")
     return {
         "RMSE": report.checks.metrics["logit_rmse"],
         "RMSE vs float": report.headline.compiled_rmse,
@@ -138,7 +134,7 @@ def _figures(report: Report) -> dict[str, Content]:
 
 
 def _notes(found: Comparison) -> list[str]:
-    names = {report.drift.reference.name for report in found.reports}
+    names = {report.drift.reference for report in found.reports}
     notes = [f"RMSE and losses are against {' or '.join(sorted(names))}."]
     for name, report in zip(found.names, found.reports, strict=True):
         notes += [f"{name}: {note}" for note in report.notes]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.metrics import (
     ReferenceScores,
-    Retrieval,
-    ScoreDrift,
-    average_precisions,
     common_mean,
     cosine_gaps,
     on_grid,
@@ -23,12 +21,12 @@ from cimtool.reference.metrics import (
 from cimtool.reference.queries import (
     Measured,
     Queries,
+    Truth,
     Uncertainty,
     compared,
-    drift_of,
     figures,
-    once,
-    retrieval_of,
+    precision_queries,
+    relative_errors,
     retrieved,
     uncertainties,
 )
@@ -37,104 +35,35 @@ GAP_DECIMALS = 12
 """Cosine gaps are rounded to these: less is rounding in float64, and no gap must read 0."""
 
 
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """Which video [n] is right for each text, and the classes of both sides where known.
-
-    `video_labels` [m] are defined where `labelled` [m] says so: a video right for no text has none.
-    """
-
-    text_to_video: IntArray
-    text_labels: IntArray | None = None
-    video_labels: IntArray | None = None
-    labelled: BoolArray | None = None
-
-
-def truth_of(text_to_video: IntArray, labels: IntArray | None, videos: int) -> Truth:
-    """Give each video the label of its texts; no labels at all where two of its texts disagree."""
-    if labels is None:
-        return Truth(text_to_video)
-    of_video = np.zeros(videos, np.int64)
-    of_video[text_to_video] = labels
-    if not np.array_equal(of_video[text_to_video], labels):
-        return Truth(text_to_video)
-    labelled = np.bincount(text_to_video, minlength=videos) > 0
-    return Truth(text_to_video, labels, of_video, labelled)
-
-
-@dataclass(frozen=True)
-class MeanPrecision:
-    """Mean average precision over the whole ranking, by label, both ways."""
-
-    text_to_video: float
-    video_to_text: float
-
-
 @dataclass(frozen=True)
 class StageRow:
-    """One stage of the table; None is a figure not known, or of a row compared with itself.
+    """One stage of the table; a figure not known, or of a row compared with itself, is not there.
 
-    `spread` is the mean over queries of the standard deviation of the row's own scores within a
-    query. `drift` is against the reference; `float_rmse` and `float_top1` are the RMSE
-    and top-1 agreement against the float score, `monte_carlo_rmse` the RMSE against Monte
-    Carlo; `step_rmse` is the RMSE against the row before. `intervals` are of the figures by name,
-    `losses` what the reference has more of them, paired.
+    `figures` are by name, as `reference.queries.figures` has them. `logit_rmse` to `spearman` are
+    against the reference, of whose scores `spread` is the mean standard deviation within a query;
+    `own_spread` is that of the row's own. `float_*`, `monte_carlo_rmse` and `step_rmse` are against
+    the float score, Monte Carlo and the row before. `intervals` are of the figures, `losses` what
+    the reference has more of them, paired; `queries` are counted by way.
     """
 
     stage: str
-    drift: ScoreDrift | None = None
-    spread: float | None = None
-    float_rmse: float | None = None
-    float_top1: float | None = None
-    monte_carlo_rmse: float | None = None
-    step_rmse: float | None = None
-    retrieval: Retrieval | None = None
-    mean_precision: MeanPrecision | None = None
-    cosine_gap: float | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+    queries: Mapping[str, int] = field(default_factory=dict)
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     losses: Mapping[str, Change] = field(default_factory=dict)
 
+    def get(self, figure: str) -> float | None:
+        """A figure; None where it is not there."""
+        return self.figures.get(figure)
 
-def row_of(stage: str, queries: Queries) -> StageRow:
-    """The row of a stage from what its queries got."""
-    return row_from(stage, once(queries), queries)
 
-
-def row_from(stage: str, values: Mapping[str, float], queries: Queries) -> StageRow:
-    """The row of a stage from its figures; `queries` say how many there are of each kind."""
-    maps = [values.get(f"map_{way}") for way in ("text_to_video", "video_to_text")]
-    gap = values.get("cosine_gap")
-    return StageRow(
-        stage,
-        drift=drift_of(values) if "logit_rmse" in values else None,
-        spread=values.get("own_spread"),
-        float_rmse=values.get("float_rmse"),
-        float_top1=values.get("float_top1"),
-        monte_carlo_rmse=values.get("monte_carlo_rmse"),
-        step_rmse=values.get("step_rmse"),
-        retrieval=retrieval_of(values, queries) if "rank" in queries.text else None,
-        mean_precision=None if None in maps else MeanPrecision(*maps),  # type: ignore[arg-type]
+def row_of(stage: str, queries: Queries, found: Uncertainty) -> StageRow:
+    """The row of a stage from its figures and the queries that they are of."""
+    figures = {**found.figures, **relative_errors(found.figures)}
+    if "cosine_gap" in figures:
         # Less than these decimals is rounding; adding 0.0 makes a -0.0 a 0.0.
-        cosine_gap=None if gap is None else round(gap, GAP_DECIMALS) + 0.0,
-    )
-
-
-def precision_queries(scores: Array, truth: Truth) -> Queries:
-    """Average precision of each query of `scores` [n, m], over labelled videos; none unlabelled."""
-    if truth.text_labels is None or truth.video_labels is None or truth.labelled is None:
-        return Queries()
-    known, labels = scores[:, truth.labelled], truth.video_labels[truth.labelled]
-    back = np.full(scores.shape[1], np.nan)
-    back[truth.labelled] = average_precisions(known.T, labels, truth.text_labels)
-    return Queries(
-        {"precision": average_precisions(known, truth.text_labels, labels)}, {"precision": back}
-    )
-
-
-def rmse(scores: Array, other: Array) -> float:
-    """Root mean square difference of two matrices, in float64."""
-    difference = scores.astype(np.float64) - other
-    return float(np.sqrt(np.mean(difference * difference)))
+        figures["cosine_gap"] = round(figures["cosine_gap"], GAP_DECIMALS) + 0.0
+    return StageRow(stage, figures, queries.counts, found.intervals, found.losses)
 
 
 class DriftTable:
@@ -146,7 +75,7 @@ class DriftTable:
 
     def __init__(self, truth: Truth, reference: FloatArray | None):
         self.truth = truth
-        self.rows: list[StageRow] = []
+        self.stages: list[str] = []
         self.queries: list[Queries] = []
         self._videos = 0
         self._reference = None if reference is None else ReferenceScores(reference)
@@ -158,21 +87,17 @@ class DriftTable:
     @property
     def scores(self) -> FloatArray:
         """The scores [n, m] that drift is measured against: the reference's or the float ones."""
-        against = self._reference or self._float
-        if against is None:
-            raise TypeError("the table has no scores yet")
-        return against.scores
+        reference = self._reference or self._float
+        assert reference is not None, "the table has no scores yet"
+        return reference.scores
 
     def add_unknown(self, stage: str) -> None:
         """Append the row of a score that cannot be computed."""
-        self._append(StageRow(stage), Queries())
+        self._append(stage, Queries())
 
     def add_reference(self, stage: str) -> None:
         """Append the reference's own row."""
-        if self._reference is None:
-            raise TypeError("the table has no reference")
-        queries = self._retrieved(self._reference.scores)
-        self._append(row_of(stage, queries), queries)
+        self._append(stage, self._retrieved(self.scores))
 
     def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
         """Append the row of Monte Carlo beside another reference."""
@@ -180,22 +105,27 @@ class DriftTable:
         if self._reference is not None:
             queries = queries.merged(compared(scores, self._reference))
         self._monte_carlo = ReferenceScores(scores)
-        self._append(row_of(stage, queries), queries)
+        self._append(stage, queries)
 
     def add(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> None:
         """Append a stage's row from its scores [n, m] and real means [n, d], [m, d].
 
-        The first one is the float score: of the trained program before any pass.
+        The first one is the float score: of the trained program before any pass. Raises CimError
+        where a score is not finite.
         """
+        if not np.isfinite(scores).all():
+            raise CimError(
+                f"stage {stage}: a score is not finite; the model is out of float64's range"
+            )
         scores = on_grid(scores)
         queries = self.measured(scores, text_mu, video_mu)
-        self._append(row_of(stage, queries), queries)
+        self._append(stage, queries)
         self._before = ReferenceScores(scores)
         if self._float is None:
             self._float = self._before
 
-    def _append(self, row: StageRow, queries: Queries) -> None:
-        self.rows.append(row)
+    def _append(self, stage: str, queries: Queries) -> None:
+        self.stages.append(stage)
         self.queries.append(queries)
 
     def _retrieved(self, scores: FloatArray) -> Queries:
@@ -204,7 +134,7 @@ class DriftTable:
         return found.merged(precision_queries(scores, self.truth))
 
     def measured(self, scores: FloatArray, text_mu: Array, video_mu: Array) -> Queries:
-        """What the queries got of scores of `on_grid`; the step is from the last row added."""
+        """Measure scores of `on_grid` query by query; the step is from the last row added."""
         found = self._retrieved(scores)
         found.text["own_spread"] = spreads(scores)
         reference = self._reference or self._float
@@ -236,10 +166,7 @@ class DriftTable:
     def finished(self, seed: int) -> tuple[StageRow, ...]:
         """The rows with the intervals of their figures."""
         found = self.uncertainties([partial(figures, one) for one in self.queries], seed)
-        return tuple(
-            replace(row, intervals=one.intervals, losses=one.losses)
-            for row, one in zip(self.rows, found, strict=True)
-        )
+        return tuple(map(row_of, self.stages, self.queries, found))
 
     def uncertainties(self, rows: Sequence[Measured], seed: int) -> list[Uncertainty]:
         """The uncertainty of rows measured on this table's pairs.

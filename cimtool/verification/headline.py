@@ -1,16 +1,31 @@
-"""The headline: how far the compiled model is off, what caused it, and whether that matters."""
+"""Findings of drift: the rows of all stages and dies, and the headline with what caused it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
+import numpy as np
+
+from cimtool.ir.heads import Head
+from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.report.formats import percent
 from cimtool.verification.drift import StageRow
+from cimtool.verification.margins import (
+    Margin,
+    PairSample,
+    RecallCurve,
+    margins,
+    pair_sample,
+    recall_curves,
+)
 from cimtool.verification.noisy import Noisy
 from cimtool.verification.references import Scatter
+from cimtool.verification.stages import StageRuns
 
 BROKEN_SURROGATE = 2.0
 """A surrogate so many times as far off as Monte Carlo is off by more than sampling explains.
@@ -26,15 +41,13 @@ BROKEN_RECALL = 0.01
 class Headline:
     """The compiled model's drift, the step that adds most of it, and what it is worth.
 
-    `reference_rmse` and `reference_top1` are against the reference; `compiled_rmse`,
-    `relative_rmse` (of the float score's mean spread within a query, None where it has none) and
-    `top1_agreement` against the float score. `equal_samples` is the K at which Monte Carlo
-    would err as much, None where it is not known or nothing is off. `cause` is the dearest step,
-    None where no step changes any score; it is the float score where the surrogate costs most.
+    `compiled_rmse`, `relative_rmse` (of the float score's mean spread within a query, None where it
+    has none) and `top1_agreement` are against the float score. `equal_samples` is the K at which
+    Monte Carlo would err as much, None where it is not known or nothing is off. `cause` is the
+    dearest step, None where no step changes any score; it is the float score where the surrogate
+    costs most.
     """
 
-    reference_rmse: float | None
-    reference_top1: float | None
     compiled_rmse: float
     relative_rmse: float | None
     top1_agreement: float
@@ -48,7 +61,7 @@ class Headline:
     sentences: tuple[str, ...]
 
 
-def headline(
+def make_headline(
     rows: Sequence[StageRow],
     reference: str,
     scatter: Scatter | None,
@@ -64,49 +77,43 @@ def headline(
     start = next(i for i, row in enumerate(rows) if row.stage == surrogate)
     trained, compiled = rows[start], rows[-1]
     exact = scatter is not None and scatter.rmse is not None
-    if faults:
-        before, worst = reference, trained
-    else:
-        before, worst = _dearest(rows, start, reference, exact)
-    cause_rmse = worst.step_rmse or 0.0
-    spread = trained.spread or 0.0
-    rmse = compiled.float_rmse or 0.0
+    before, worst = (
+        (reference, trained) if faults else _dearest(rows, start, reference if exact else None)
+    )
+    step = worst.get("step_rmse") or 0.0
+    spread, rmse = trained.get("own_spread") or 0.0, compiled.get("float_rmse") or 0.0
     found = Headline(
-        reference_rmse=compiled.drift.logit_rmse if compiled.drift and scatter else None,
-        reference_top1=compiled.drift.top1_agreement if compiled.drift and scatter else None,
         compiled_rmse=rmse,
         relative_rmse=rmse / spread if spread > 0 else None,
-        top1_agreement=1.0 if compiled.float_top1 is None else compiled.float_top1,
+        top1_agreement=compiled.figures.get("float_top1", 1.0),
         equal_samples=_equal_samples(compiled, scatter),
-        surrogate_rmse=trained.drift.logit_rmse if trained.drift else None,
+        surrogate_rmse=trained.get("logit_rmse"),
         surrogate_broken=bool(faults),
-        cause=worst.stage if cause_rmse > 0 else None,
-        cause_before=before if cause_rmse > 0 else None,
-        cause_rmse=cause_rmse,
+        cause=worst.stage if step else None,
+        cause_before=before if step else None,
+        cause_rmse=step,
         r1_loss=compiled.losses.get("r1_loss"),
         sentences=(),
     )
-    return _said(found, rows, scatter, score, trained)
+    return replace(found, sentences=tuple(_sentences(found, compiled, trained, scatter, score)))
 
 
-def _dearest(
-    rows: Sequence[StageRow], start: int, reference: str, exact: bool
-) -> tuple[str, StageRow]:
-    """The step that adds most and what stands before it; the surrogate's own where it is known."""
-    steps = [(rows[i - 1].stage, rows[i]) for i in range(start + 1, len(rows))]
-    if exact:
+def _dearest(rows: Sequence[StageRow], start: int, reference: str | None) -> tuple[str, StageRow]:
+    """The step that adds most and what stands before it; the surrogate's own from a `reference`."""
+    steps = [(before.stage, row) for before, row in pairwise(rows[start:])]
+    if reference is not None:
         steps.insert(0, (reference, rows[start]))
-    return max(steps, key=lambda step: step[1].step_rmse or 0.0)
+    return max(steps, key=lambda step: step[1].get("step_rmse") or 0.0)
 
 
 def _equal_samples(compiled: StageRow, scatter: Scatter | None) -> float | None:
     """K at which Monte Carlo's mean square error, which falls as 1/K, is the compiled model's."""
-    if scatter is None or compiled.drift is None:
+    if scatter is None or compiled.get("logit_rmse") is None:
         return None
     if scatter.rmse is None:
-        own, error = scatter.standard_error, compiled.float_rmse or 0.0
+        own, error = scatter.standard_error, compiled.get("float_rmse") or 0.0
     else:
-        own, error = scatter.rmse, compiled.drift.logit_rmse
+        own, error = scatter.rmse, compiled.figures["logit_rmse"]
     return scatter.samples * (own / error) ** 2 if error > 0 else None
 
 
@@ -119,64 +126,41 @@ def with_dies(found: Headline, noisy: Sequence[Noisy], compiled: StageRow, score
     if not noisy:
         return found
     said = [sentence for one in noisy for sentence in one.sentences(compiled, score)]
-    worst = max((one.median for one in noisy), key=lambda row: row.step_rmse or 0.0)
-    rmse = worst.step_rmse or 0.0
+    worst = max((one.median for one in noisy), key=lambda row: row.get("step_rmse") or 0.0)
+    rmse = worst.get("step_rmse") or 0.0
     if rmse > found.cause_rmse and not found.surrogate_broken:
         said.insert(0, f"Noise of the devices adds more than any step: RMSE {rmse:.4g}.")
         found = replace(found, cause=worst.stage, cause_before=compiled.stage, cause_rmse=rmse)
     return replace(found, sentences=(*found.sentences, *dict.fromkeys(said)))
 
 
-def _said(
-    found: Headline,
-    rows: Sequence[StageRow],
-    scatter: Scatter | None,
-    score: str,
-    trained: StageRow,
-) -> Headline:
-    sentences = []
-    if scatter is not None and scatter.rmse is not None:
-        sentences += _of_exact(found, rows, scatter, score)
-    else:
-        share = ""
-        if found.relative_rmse is not None:
-            share = f", {found.relative_rmse:.1%} of its spread within a query"
-        sentences.append(
-            f"The compiled model is {found.compiled_rmse:.4g} ({score} RMSE) from the float "
-            f"{trained.stage}{share}; top-1 agreement {found.top1_agreement:.1%}."
-        )
-        if scatter is not None:
-            sentences += _of_scatter(found, scatter, trained)
-    sentences += _of_steps(found, trained.stage)
-    if found.r1_loss is not None:
-        sentences.append(_of_recall(found.r1_loss))
-    return replace(found, sentences=tuple(sentences))
-
-
-def _of_exact(found: Headline, rows: Sequence[StageRow], scatter: Scatter, score: str) -> list[str]:
-    """The compiled model beside Monte Carlo, both against the exact score."""
-    compiled = rows[-1].drift
-    if compiled is None or scatter.rmse is None or scatter.top1_agreement is None:
-        raise TypeError("the compiled model has no drift from the exact score")
-    sentences = [
-        f"The compiled model is {compiled.logit_rmse:.4g} ({score} RMSE) from the exact score, "
-        f"{_of_spread(compiled.relative_rmse)}; top-1 agreement {compiled.top1_agreement:.1%}."
-    ]
-    if found.equal_samples is None:
-        return sentences
-    closer = compiled.logit_rmse <= scatter.rmse
-    sentences.append(
-        f"That is {'closer' if closer else 'FURTHER'} than Monte Carlo at K={scatter.samples} is "
-        f"({scatter.rmse:.4g}, top-1 agreement {scatter.top1_agreement:.1%}), which "
-        f"{equal_text(found.equal_samples)}."
+def _sentences(
+    found: Headline, compiled: StageRow, trained: StageRow, scatter: Scatter | None, score: str
+) -> Iterator[str]:
+    reference, rmse, top1 = f"float {trained.stage}", found.compiled_rmse, found.top1_agreement
+    share = found.relative_rmse
+    exact = scatter is not None and scatter.rmse is not None and "logit_rmse" in compiled.figures
+    if exact:
+        names = ("logit_rmse", "top1_agreement", "relative_rmse")
+        reference, (rmse, top1, share) = "exact score", (compiled.figures[name] for name in names)
+    spread = "whose scores do not differ within a query"
+    if share is not None and math.isfinite(share):
+        spread = f"{share:.1%} of its spread within a query"
+    yield (
+        f"The compiled model is {rmse:.4g} ({score} RMSE) from the {reference}, {spread}; top-1 "
+        f"agreement {top1:.1%}."
     )
-    return sentences
-
-
-def _of_spread(share: float) -> str:
-    if math.isinf(share):
-        return "whose scores do not differ within a query"
-    return f"{share:.1%} of its spread within a query"
+    if scatter is not None and not exact:
+        yield from _of_scatter(found, scatter, trained)
+    elif scatter is not None and found.equal_samples is not None:
+        yield (
+            f"That is {'closer' if found.equal_samples >= scatter.samples else 'FURTHER'} than "
+            f"Monte Carlo at K={scatter.samples} is ({scatter.rmse:.4g}, top-1 agreement "
+            f"{scatter.top1_agreement:.1%}), which {equal_text(found.equal_samples)}."
+        )
+    yield _of_steps(found, trained.stage)
+    if found.r1_loss is not None:
+        yield _of_recall(found.r1_loss)
 
 
 def equal_text(samples: float) -> str:
@@ -186,45 +170,45 @@ def equal_text(samples: float) -> str:
     return f"would err as much at about K={float(f'{samples:.2g}'):,.0f}"
 
 
-def _of_scatter(found: Headline, scatter: Scatter, trained: StageRow) -> list[str]:
-    """What Monte Carlo's scatter says of a drift; no comfort where it hides the scores.
+def _of_scatter(found: Headline, scatter: Scatter, trained: StageRow) -> Iterator[str]:
+    """The drift beside Monte Carlo's scatter; no comfort where that hides the scores.
 
     Where the scores of a query do not differ at all, more samples would not make them.
     """
-    rmse, error, spread = found.compiled_rmse, scatter.standard_error, trained.spread or 0.0
+    rmse, error, spread = (
+        found.compiled_rmse,
+        scatter.standard_error,
+        trained.get("own_spread") or 0.0,
+    )
     hidden = 0 < spread < error
-    said = []
     if rmse > error or not hidden:
         place = "within" if rmse <= error else "MORE than"
-        equal = ""
-        if found.equal_samples is not None:
-            equal = f"; it {equal_text(found.equal_samples)}"
-        said.append(
+        equal = "" if found.equal_samples is None else f"; it {equal_text(found.equal_samples)}"
+        yield (
             f"That is {place} the scatter of the Monte Carlo score itself, whose standard error is "
             f"{error:.4g} at K={scatter.samples}{equal}."
         )
     if hidden:
-        said.append(
+        yield (
             f"Monte Carlo at K={scatter.samples} scatters more (standard error {error:.4g}) than "
             f"the {trained.stage}'s scores differ within a query ({spread:.4g}): use more samples."
         )
-    return said
 
 
-def _of_steps(found: Headline, surrogate: str) -> list[str]:
+def _of_steps(found: Headline, surrogate: str) -> str:
     if found.cause is None:
-        return ["No step changes any score."]
+        return "No step changes any score."
     if found.cause == surrogate:
         what = "is BROKEN" if found.surrogate_broken else "itself costs most"
-        return [
+        return (
             f"The surrogate {what}: the float {surrogate} is {found.cause_rmse:.4g} from the "
             f"{found.cause_before} score, and all that the compiler did adds "
             f"{found.compiled_rmse:.4g}."
-        ]
-    return [
+        )
+    return (
         f'The step that adds most is "{found.cause}": RMSE {found.cause_rmse:.4g} against '
         f'"{found.cause_before}".'
-    ]
+    )
 
 
 def _of_recall(loss: Change) -> str:
@@ -240,37 +224,34 @@ def _of_recall(loss: Change) -> str:
 
 def points_text(loss: Change) -> str:
     """A loss in points with its interval."""
-    # Adding 0.0 makes a -0.0 a 0.0.
-    ends = (round(100 * share, 1) + 0.0 for share in (loss.value, loss.low, loss.high))
-    value, low, high = ends
-    return f"{value:.1f} points ({low:.1f} to {high:.1f})"
+    return f"{percent(loss.value)} points ({percent(loss.low)} to {percent(loss.high)})"
 
 
 def surrogate_faults(
     surrogate: StageRow, scatter: Scatter | None, score: str, jitter: float
 ) -> tuple[str, ...]:
-    """What is wrong with the surrogate itself, before any hardware, a sentence each.
+    """Faults of the surrogate itself, before any hardware, a sentence each.
 
     It is further off than sampling explains; or it loses R@1; or `jitter`, the change of its score
     where ed or vd is 0.1% of its range off, is more than the scores differ within a query.
     """
-    drift = surrogate.drift
-    if scatter is None or drift is None:
+    if scatter is None or "logit_rmse" not in surrogate.figures:
         return ()
+    rmse, spread = surrogate.figures["logit_rmse"], surrogate.figures["spread"]
     exact = scatter.rmse is not None
     # Monte Carlo's mean square error falls as 1/K.
     usual = math.sqrt(max(scatter.samples / DEFAULT_SAMPLES, 1.0))
     error = usual * (scatter.standard_error if scatter.rmse is None else scatter.rmse)
     name = "exact" if exact else "Monte Carlo"
     faults = []
-    if drift.logit_rmse > BROKEN_SURROGATE * error:
+    if rmse > BROKEN_SURROGATE * error:
         times = "which has no scatter"
         if error > 0:
             measure = "own error" if exact else "standard error"
             samples = min(scatter.samples, DEFAULT_SAMPLES)
-            times = f"{drift.logit_rmse / error:.1f} times Monte Carlo's {measure} at K={samples}"
+            times = f"{rmse / error:.1f} times Monte Carlo's {measure} at K={samples}"
         faults.append(
-            f"the {surrogate.stage} itself is {drift.logit_rmse:.4g} ({score} RMSE) from the "
+            f"the {surrogate.stage} itself is {rmse:.4g} ({score} RMSE) from the "
             f"{name} score, {times}: lost before any hardware"
         )
     lost = surrogate.losses.get("r1_loss")
@@ -279,16 +260,94 @@ def surrogate_faults(
             f"the {surrogate.stage} itself loses {points_text(lost)} of R@1: lost before any "
             "hardware"
         )
-    if exact and amplifies(surrogate, jitter):
+    if exact and jitter > spread > 0:
         faults.append(
             f"the {surrogate.stage}'s terms are large and cancel: where ed or vd is 0.1% of its "
             f"range off, its {score} changes by {jitter:.4g}, more than the scores of a query "
-            f"differ ({drift.spread:.4g}); no hardware computes it well, fit another one "
+            f"differ ({spread:.4g}); no hardware computes it well, fit another one "
             "(`cimtool fit`)"
         )
     return tuple(faults)
 
 
-def amplifies(surrogate: StageRow, jitter: float) -> bool:
-    """Whether small errors of ed and vd move it by more than the scores of a query differ."""
-    return surrogate.drift is not None and jitter > surrogate.drift.spread > 0
+@dataclass(frozen=True)
+class DriftFindings:
+    """Drift from the reference; `rows` end with the ONNX files, `noisy` are dies at one time each.
+
+    `score` says what is compared, `logit` or `score` (where the head predicts none); `surrogate` is
+    the stage of its float score, the trained program before any pass; `scatter` is
+    Monte Carlo's own, None where a and b are not known.
+    """
+
+    score: str
+    surrogate: str
+    reference: str
+    scatter: Scatter | None
+    headline: Headline
+    rows: tuple[StageRow, ...]
+    noisy: tuple[Noisy, ...]
+    margins: tuple[Margin, ...]
+    curves: tuple[RecallCurve, ...]
+    pairs: PairSample
+
+    @property
+    def shown(self) -> tuple[StageRow, ...]:
+        """The rows of the drift table: the stages, then what dies keep where any were drawn."""
+        return (*self.rows, *(row for one in self.noisy for row in one.rows))
+
+    @property
+    def compiled_rows(self) -> tuple[StageRow, ...]:
+        """The rows of the stages, from the float score on."""
+        names = [row.stage for row in self.rows]
+        return self.rows[names.index(self.surrogate) :]
+
+    @property
+    def survivors(self) -> tuple[StageRow, ...]:
+        """The rows that tell survival: reference, surrogate, compiled model, dies."""
+        start = [row for row in self.rows if row.stage in (self.reference, self.surrogate)]
+        compiled = replace(self.final, stage="compiled model")
+        return (*start, compiled, *self.shown[len(self.rows) :])
+
+    @property
+    def final(self) -> StageRow:
+        """The row of the compiled model, as its ONNX files compute it."""
+        return self.rows[-1]
+
+
+def find_drift(
+    head: Head,
+    runs: StageRuns,
+    rows: tuple[StageRow, ...],
+    faults: Sequence[str],
+    noisy: tuple[Noisy, ...],
+    data: Embeddings,
+    seed: int,
+) -> DriftFindings:
+    """Read the `rows` of stages; `faults` are those of the surrogate."""
+    score, surrogate = head.measure, head.surrogate
+    first = make_headline(rows, runs.reference, runs.scatter, score, faults, surrogate)
+    reference = runs.table.scores
+    known = "logit_rmse" in rows[-1].figures and len(data.video) > 1
+    return DriftFindings(
+        score=score,
+        surrogate=surrogate,
+        reference=runs.reference,
+        scatter=runs.scatter,
+        headline=with_dies(first, noisy, rows[-1], score),
+        rows=rows,
+        noisy=noisy,
+        margins=margins(reference, runs.scores, data.right) if known else (),
+        curves=_curves(runs, rows, data, surrogate),
+        pairs=pair_sample(reference, runs.scores, data.right, seed),
+    )
+
+
+def _curves(
+    runs: StageRuns, rows: Sequence[StageRow], data: Embeddings, surrogate: str
+) -> tuple[RecallCurve, ...]:
+    """The curves of the reference, the float score and the compiled model."""
+    names, queries = [row.stage for row in rows], runs.table.queries
+    first = next(i for i, one in enumerate(queries) if "rank" in one.text)
+    shown = dict.fromkeys((first, names.index(surrogate), len(rows) - 1))
+    texts = np.bincount(data.right, minlength=len(data.video))
+    return recall_curves([(names[i], queries[i]) for i in shown], texts)

@@ -69,12 +69,12 @@ class Forms:
         return (name,) if node.op.role in STORED_ROLES else ()
 
     def reads_activation(self, layer: Node) -> bool:
-        """Whether a layer reads an activation, whose rounding then is its own."""
+        """Tell whether a layer reads an activation, whose rounding then is its own."""
         stored = self.lowered.by_name[layer.inputs[0]].op
         return isinstance(stored, Store) and stored.role == "activation"
 
     def converts(self, layer: Node) -> bool:
-        """Whether a layer's converters lose anything."""
+        """Tell whether a layer's converters lose anything."""
         op = self.compiled.by_name[layer.name].op
         return isinstance(op, CrossbarMvm) and not op.exact
 
@@ -88,7 +88,7 @@ class Forms:
         return found
 
     def kernel(self, graph: Graph, name: str) -> Callable[..., Array]:
-        """What computes an operation of the compiled or the tiled graph, made ready once."""
+        """The kernel of an operation of the compiled or the tiled graph, made ready once."""
         key = (graph is self.tiled, name)
         if key not in self._kernels:
             node = graph.by_name[name]
@@ -100,7 +100,7 @@ class Forms:
         return {}
 
 
-class Walk:
+class MixedGraph:
     """A graph's values for given inputs, with some parts in real numbers and all others compiled.
 
     `before` are values of another walk over the same inputs that this one need not compute again.
@@ -132,27 +132,22 @@ class Walk:
         return {name: self.value(value) for name, value in self.forms.lowered.outputs.items()}
 
     def kept(self) -> dict[str, Number]:
-        """What was computed of the parts and the outputs: enough to start another walk from."""
+        """Computed values of the parts and the outputs: enough to start another evaluation from."""
         held = {*self.forms.parts, *self.forms.lowered.outputs.values()}
         return {name: value for name, value in self.values.items() if name in held}
 
     def is_integer(self, name: str) -> bool:
-        """Whether a value is computed in integers."""
+        """Tell whether a value is computed in integers."""
         if name not in self._integer:
-            self._integer[name] = self._decide(name)
+            node = self.forms.compiled.by_name.get(name)
+            if node is None or not self.real.isdisjoint(self.forms.parts.get(name, ())):
+                self._integer[name] = False
+            else:
+                self._integer[name] = self._rounds(name) or all(map(self.is_integer, node.inputs))
         return self._integer[name]
 
-    def _decide(self, name: str) -> bool:
-        node = self.forms.compiled.by_name.get(name)
-        parts = self.forms.parts.get(name, ())
-        if node is None or not self.real.isdisjoint(parts):
-            return False
-        if self._rounds(name):
-            return True
-        return all(map(self.is_integer, node.inputs))
-
     def _rounds(self, name: str) -> bool:
-        """Whether a value is rounded into its format, whatever it is computed from.
+        """Tell whether a value is rounded into its format, whatever it is computed from.
 
         An activation is where an integer layer reads it; a layer in real numbers reads its source.
         """

@@ -1,4 +1,4 @@
-"""What each crossbar layer loses, and how far its column sums fill their converters."""
+"""Errors of each crossbar layer, and the range of its converters that column sums fill."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def layer_findings(
 
 
 def _layers(graph: Graph) -> dict[str, tuple[str, CrossbarMvm]]:
-    """What each layer of a graph reads, and its operation."""
+    """The input and the operation of each layer of a graph."""
     return {n.name: (n.inputs[0], n.op) for n in graph.nodes if isinstance(n.op, CrossbarMvm)}
 
 
@@ -130,7 +130,7 @@ def _of_projector(
             outputs,
             sqnr_db(floats[name], output),
             sqnr_db(alone, output),
-            column_sums(op, values[value][:SUM_ROWS]),
+            describe_columns(op, values[value][:SUM_ROWS]),
         )
 
 
@@ -150,7 +150,7 @@ def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
             own = sqnr_db(exact, values[name][:, few])
             stored = StoredWeights(op.weight[:, few], op.crossbar)
             some = replace(op, stored=stored, bias=op.bias[few])
-            sums = column_sums(some, values[value][:SUM_ROWS])
+            sums = describe_columns(some, values[value][:SUM_ROWS])
             yield LayerFinding(f"{graph}.{name}", inputs, outputs, None, own, sums)
 
 
@@ -166,7 +166,7 @@ def sqnr_db(signal: FloatArray, found: FloatArray) -> float | None:
     return 10 * math.log10(power / noise) if power > 0 else -math.inf
 
 
-def column_sums(op: CrossbarMvm, x: IntArray) -> tuple[ColumnSums, ...]:
+def describe_columns(op: CrossbarMvm, x: IntArray) -> tuple[ColumnSums, ...]:
     """Describe the column sums of a layer for integer inputs `x` [n, K], one entry a slice.
 
     The unit column comes last where there is one.
@@ -193,67 +193,50 @@ def _described(
 ) -> ColumnSums:
     crossbar, law = op.crossbar, op.crossbar.law
     lo, hi = int(bounds[0].min()), int(bounds[1].max())
-    unclipped = (lo, hi) if law is None or step is None else law.unclipped(step)
-    count = _Count(lo, hi, *unclipped)
+    first, last = (lo, hi) if law is None or step is None else law.unclipped(step)
+    shift = max((hi - lo).bit_length() - FINE_BINS.bit_length() + 1, 0)
+    fine = np.zeros((hi - lo >> shift) + 1, np.int64)
+    lowest, highest, conversions, clipped = hi, lo, 0, 0
     for part in sums.of_slice(cells.digits, max(-lo, hi)):
-        count.add(part)
-    seen, ends = (count.lowest, count.highest), (lo, hi)
+        lowest, highest = min(lowest, int(part.min())), max(highest, int(part.max()))
+        conversions += part.size
+        clipped += int(np.count_nonzero((part < first) | (part > last)))
+        fine += np.bincount(part.ravel().astype(np.int64) - lo >> shift, minlength=len(fine))
+    seen, ends = (lowest, highest), (lo, hi)
     if law is not None and step is not None:
         codes = law.codes(np.array(seen), step)
         seen, ends = (int(codes[0]), int(codes[1])), (law.lo, law.hi)
-    edges, counts = count.histogram()
+    edges, counts = _histogram(fine, lo, shift, lowest, highest)
     return ColumnSums(
         name,
         crossbar.converter.bits,
         step,
         crossbar.fraction_bits,
-        count.conversions,
-        count.clipped / count.conversions,
-        _used(seen, ends),
-        count.lowest,
-        count.highest,
+        conversions,
+        clipped / conversions,
+        # The used part of the range around 0, on the side where that is larger.
+        max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0),
+        lowest,
+        highest,
         edges,
         counts,
     )
 
 
-def _used(seen: tuple[int, int], ends: tuple[int, int]) -> float:
-    """The used part of the range `ends` around 0, on the side where that is larger."""
-    return max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0)
+def _histogram(
+    fine: IntArray, lo: int, shift: int, lowest: int, highest: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Edges [BINS + 1] and counts [BINS] over what was seen, all bins as wide as one another.
 
-
-class _Count:
-    """Counts whole sums, a block at a time, between the proved bounds `lo` and `hi`."""
-
-    def __init__(self, lo: int, hi: int, first: int, last: int):
-        self.shift = max((hi - lo).bit_length() - FINE_BINS.bit_length() + 1, 0)
-        self.lo, self.first, self.last = lo, first, last
-        self.fine = np.zeros((hi - lo >> self.shift) + 1, np.int64)
-        self.lowest, self.highest = hi, lo
-        self.conversions = self.clipped = 0
-
-    def add(self, sums: Array) -> None:
-        """Count a block of column sums of any shape."""
-        lowest, highest = int(sums.min()), int(sums.max())
-        self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)
-        self.conversions += sums.size
-        if lowest < self.first or highest > self.last:
-            self.clipped += int(np.count_nonzero((sums < self.first) | (sums > self.last)))
-        bins = sums.ravel().astype(np.int64) - self.lo >> self.shift
-        self.fine += np.bincount(bins, minlength=len(self.fine))
-
-    def histogram(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Edges [BINS + 1] and counts [BINS] over what was seen, all bins as wide as one another.
-
-        Bins are as many fine ones wide as it takes to hold everything in BINS.
-        """
-        first, last = (end - self.lo >> self.shift for end in (self.lowest, self.highest))
-        width = -(-(last + 1 - first) // BINS)
-        held = np.zeros(BINS * width, np.int64)
-        held[: last + 1 - first] = self.fine[first : last + 1]
-        edges = (np.arange(BINS + 1) * width + first << self.shift) + self.lo
-        counts = held.reshape(BINS, width).sum(axis=1)
-        return tuple(edges.tolist()), tuple(counts.tolist())
+    Bin i of `fine` counts the sums from `lo + (i << shift)` on; bins are as many of these wide as
+    it takes to hold everything in BINS.
+    """
+    first, last = (end - lo >> shift for end in (lowest, highest))
+    width = -(-(last + 1 - first) // BINS)
+    held = np.zeros(BINS * width, np.int64)
+    held[: last + 1 - first] = fine[first : last + 1]
+    edges = (np.arange(BINS + 1) * width + first << shift) + lo
+    return tuple(edges.tolist()), tuple(held.reshape(BINS, width).sum(axis=1).tolist())
 
 
 def worst_clipping(found: Sequence[LayerFinding]) -> tuple[str, ColumnSums] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -13,15 +13,14 @@ from cimtool.base.progress import Say
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import MEDIAN, WORST, dies, dies_text, readout_sentence
 from cimtool.hardware.noise.times import time_text
-from cimtool.ir.program import Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
-from cimtool.reference.queries import Figures, figures
+from cimtool.reference.queries import WAYS, Figures, figures
 from cimtool.simulation.compensation import ReadoutCost
 from cimtool.simulation.die_program import Conditions
-from cimtool.simulation.simulator import Features, Simulator
-from cimtool.verification.drift import DriftTable, StageRow, row_from
+from cimtool.simulation.simulator import Simulator
+from cimtool.verification.drift import DriftTable, StageRow, row_of
 from cimtool.verification.stages import encode, real_means
 
 HIGHER_IS_BETTER = ("r1_", "r5_", "r10_", "map_", "cosine_gap", "top1", "spearman", "spread")
@@ -34,7 +33,7 @@ DieFigures = Callable[[Samples], Sequence[Figures]]
 
 @dataclass(frozen=True)
 class Noisy:
-    """What `verify` found of dies at one time: two rows, each figure a percentile over dies.
+    """Dies at one time: two rows, each figure a percentile over dies.
 
     `percentile` is the one of the worst row (of errors, 100 less it), 0 where that is the worst of
     so few dies; `seconds` count from t0.
@@ -55,16 +54,17 @@ class Noisy:
 
     @property
     def _worst(self) -> str:
-        error = f"{self.worst.step_rmse or 0.0:.4g}"
+        error = f"{self.worst.get('step_rmse') or 0.0:.4g}"
         if self.percentile == 0:
             return f"the worst of them is {error} off"
         return f"one die in twenty is worse than {error}"
 
     def sentences(self, compiled: StageRow, score: str) -> tuple[str, ...]:
-        """What the chip keeps of the compiled model, and what compensation takes."""
+        """The R@1 and the error of dies, and the readout that compensation takes."""
+        error = self.median.get("step_rmse") or 0.0
         said = [
             f"On {dies_text(self.trials)} read {time_text(self.seconds)} after programming the "
-            f"median die {_kept(self.median, compiled)} and is {self.median.step_rmse or 0.0:.4g} "
+            f"median die {_kept(self.median, compiled)} and is {error:.4g} "
             f"({score} RMSE) from the noise-free model; {self._worst}."
         ]
         if self.readout.products:
@@ -73,7 +73,7 @@ class Noisy:
 
 
 def _kept(median: StageRow, compiled: StageRow) -> str:
-    """How much of the compiled model's R@1 the median die keeps, both ways together."""
+    """The share of the compiled model's R@1 that the median die keeps, both ways together."""
     now, was = _r1(median), _r1(compiled)
     if was <= 0:
         return "has nothing of R@1 to keep"
@@ -84,8 +84,7 @@ def _kept(median: StageRow, compiled: StageRow) -> str:
 
 
 def _r1(row: StageRow) -> float:
-    found = row.retrieval
-    return 0.0 if found is None else (found.text_to_video.r1 + found.video_to_text.r1) / 2
+    return sum(row.figures.get(f"r1_{way}", 0.0) for way in WAYS) / len(WAYS)
 
 
 def over_dies(dies: DieFigures, percentile: float, samples: Samples) -> Figures:
@@ -123,7 +122,9 @@ def measure_dies(
     when = time_text(conditions.seconds)
     for index, die in enumerate(dies(bundle, conditions, trials), 1):
         say(f"die {index} of {trials}, {when}: encoding and scoring")
-        features, scores = _scored(die.program, data)
+        simulator = Simulator(die.program)
+        features = encode(simulator, data)
+        scores = simulator.score(features["text"], features["video"])
         found.append(table.measured(on_grid(scores), *real_means(die.program, features)))
         readout = die.readout
 
@@ -134,19 +135,9 @@ def measure_dies(
     # Fewer dies than twenty have no worst twentieth: of these the worst is told.
     worst, called = (WORST, f"{WORST:g}th %") if trials >= 100 / WORST else (0.0, "worst")
     rows = [partial(over_dies, of_dies, percentile) for percentile in (MEDIAN, worst)]
-    named = []
-    texts, videos = len(data.text), len(data.video)
-    uncertain = table.uncertainties(rows, seed)
-    for name, row, one in zip(("median", called), rows, uncertain, strict=True):
-        values = {name: float(v[0]) for name, v in row(Samples.once(texts, videos)).items()}
-        stage = row_from(f"noisy {when}, {name}", values, found[0])
-        named.append(replace(stage, intervals=one.intervals, losses=one.losses))
-    return Noisy(
-        trials, conditions.seconds, conditions.compensation, readout, named[0], named[1], worst
+    median, lowest = (
+        row_of(f"noisy {when}, {name}", found[0], one)
+        for name, one in zip(("median", called), table.uncertainties(rows, seed), strict=True)
     )
-
-
-def _scored(program: Program, data: Embeddings) -> tuple[dict[str, Features], FloatArray]:
-    simulator = Simulator(program)
-    features = encode(simulator, data)
-    return features, simulator.score(features["text"], features["video"])
+    kept = (readout, median, lowest, worst)
+    return Noisy(trials, conditions.seconds, conditions.compensation, *kept)

@@ -43,7 +43,7 @@ def notes_of(
     notes += few_queries(len(data.text), len(np.unique(truth.text_to_video)))
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         notes.append(_recall_note(bundle.gallery.shortlist, runs))
-    notes += unused_labels(data, truth.text_labels is not None)
+    notes += unused_labels(data, truth.labels is not None)
     return (*notes, *(f"not modelled: {text}" for text in bundle.target.unmodelled))
 
 
@@ -67,7 +67,7 @@ def _warnings(
 
 
 def pairs_alike(statistics: Mapping[str, Span]) -> bool:
-    """Whether all pairs have the same statistics: then it is the data that tell nothing."""
+    """Tell whether all pairs have the same statistics, so that the data tell nothing."""
     return bool(statistics) and all(hi - lo <= ALIKE * abs(hi) for lo, hi in statistics.values())
 
 

@@ -21,7 +21,7 @@ from cimtool.report.charts import (
 from cimtool.report.formats import number, percent
 from cimtool.report.svg import percent_tick
 from cimtool.verification.drift import StageRow
-from cimtool.verification.drift_findings import DriftFindings
+from cimtool.verification.headline import DriftFindings
 from cimtool.verification.layers import ColumnSums
 from cimtool.verification.sensitivity import Sensitivity
 
@@ -41,9 +41,9 @@ def survival_chart(drift: DriftFindings) -> str:
 
 
 def _r1(row: StageRow, way: str) -> ErrorBar | None:
-    if row.retrieval is None:
+    value, found = row.get(f"r1_{way}"), row.intervals.get(f"r1_{way}")
+    if value is None:
         return None
-    value, found = getattr(row.retrieval, way).r1, row.intervals.get(f"r1_{way}")
     low, high = (math.nan, math.nan) if found is None else (found.low, found.high)
     return ErrorBar(value, low, high)
 
@@ -54,9 +54,9 @@ def budget_chart(drift: DriftFindings) -> str:
     What is left over closes the sum: steps that err alike, or against each other.
     """
     terms = [
-        Term(row.stage, row.step_rmse**2, number(row.step_rmse), row.stage == drift.headline.cause)
+        Term(row.stage, step**2, number(step), row.stage == drift.headline.cause)
         for row in drift.compiled_rows
-        if row.step_rmse is not None
+        if (step := row.get("step_rmse")) is not None
     ]
     total = total_rmse(drift) ** 2
     rest = total - sum(term.amount for term in terms)
@@ -70,8 +70,8 @@ def budget_chart(drift: DriftFindings) -> str:
 
 def total_rmse(drift: DriftFindings) -> float:
     """The compiled model's RMSE from the reference, or from the float score where it is that."""
-    final = drift.final
-    return (final.float_rmse or 0.0) if final.drift is None else final.drift.logit_rmse
+    figures = drift.final.figures
+    return figures.get("logit_rmse", figures.get("float_rmse", 0.0))
 
 
 def pairs_chart(drift: DriftFindings) -> str:
@@ -82,7 +82,7 @@ def pairs_chart(drift: DriftFindings) -> str:
         Points(name, [(x, y) for x, y, right in both if right == kind])
         for name, kind in (("right pairs", True), ("wrong pairs", False))
     ]
-    of = drift.reference.name
+    of = drift.reference
     label = f"Compiled {drift.score} of {len(both)} pairs against that of {of}"
     return scatter(groups, f"{drift.score}, {of}", f"{drift.score}, compiled", label)
 

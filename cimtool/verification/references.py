@@ -1,11 +1,11 @@
-"""What compiled scores are held against: the exact score, and Monte Carlo with its scatter."""
+"""Reference scores: the exact score, and Monte Carlo with its scatter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -35,15 +35,8 @@ FLOOR_ITEMS = 256
 
 
 @dataclass(frozen=True)
-class Reference:
-    """What drift is measured against: its name in the table."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class Floor:
-    """How far Monte Carlo itself is from the exact score, over several seeds, on fewer pairs.
+    """The distance of Monte Carlo from the exact score, over several seeds, on fewer pairs.
 
     `rmse` and `top1_agreement` are means over `seeds` seeds, `rmse_spread` the standard deviation.
     """
@@ -91,7 +84,7 @@ class References:
     kind: ReferenceKind = "exact"
     samples: int = DEFAULT_SAMPLES
     seed: int = 0
-    _key: tuple[object, ...] = field(default=(), init=False)
+    _key: tuple[Any, ...] = field(default=(), init=False)
     _known: TeacherScores | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -104,12 +97,12 @@ class References:
 
     @property
     def monte_carlo_name(self) -> str:
-        """What the table calls Monte Carlo."""
+        """Monte Carlo's name in the table."""
         return f"Monte Carlo (K={self.samples})"
 
     @property
     def name(self) -> str:
-        """What the table calls the reference, where a and b are known."""
+        """The reference's name in the table, where a and b are known."""
         return EXACT if self.kind == "exact" else self.monte_carlo_name
 
     def of(
@@ -121,19 +114,29 @@ class References:
         """
         if model.a is None or model.b is None:
             return None
-        arrays = (text.mu, text.s, video.mu, video.s)
         settings = (model.a, model.b, model.head.predicts_logit)
-        if self._known is None or not _same(self._key, (*settings, *arrays)):
-            self._known = self._compute(text, video, *settings, say)
-            self._key = (*settings, *arrays)
+        key: tuple[Any, ...] = (*settings, text.mu, text.s, video.mu, video.s)
+        if self._known is None or not all(
+            np.array_equal(one, other) for one, other in zip(self._key, key, strict=True)
+        ):
+            self._known, self._key = self._compute(text, video, *settings, say), key
         return self._known
 
     def _compute(
         self, text: Gaussians, video: Gaussians, a: float, b: float, fit_logit: bool, say: Say
     ) -> TeacherScores:
+        def sample(items: int | None, seed: int) -> tuple[FloatArray, Array]:
+            """Scores of the first `items` of both modalities, and their standard errors."""
+            found = monte_carlo(text[:items], video[:items], a, b, self.samples, seed)
+            if fit_logit:
+                return found.logit, found.standard_error_of_logit
+            p = np.exp(found.log_p)
+            # The delta method, back from the logit.
+            return p, found.standard_error_of_logit * p * np.exp(found.log_1mp)
+
         pairs = f"{len(text)} x {len(video)} pairs"
         say(f"{self.monte_carlo_name}: {pairs}")
-        sampled, error = self._sampled(text, video, a, b, fit_logit, self.seed)
+        sampled, error = sample(None, self.seed)
         standard_error = float(np.sqrt(np.mean(error * error)))
         sampled = on_grid(sampled)
         del error  # as large as the scores
@@ -143,44 +146,21 @@ class References:
         found = exact(text, video, a, b, say)
         scores = on_grid(found.logit if fit_logit else np.exp(found.log_p))
         del found
-        against = ReferenceScores(scores)
-        rmse = float(np.sqrt(against.squares(sampled).mean()))
-        top1 = min(float(one.mean()) for one in against.same_best(sampled))
-        few = scores[:FLOOR_ITEMS, :FLOOR_ITEMS]
-        floor = self._floor(text[:FLOOR_ITEMS], video[:FLOOR_ITEMS], few, a, b, fit_logit)
-        return TeacherScores(
-            scores, sampled, Scatter(self.samples, standard_error, rmse, top1, floor)
-        )
+        few = ReferenceScores(scores[:FLOOR_ITEMS, :FLOOR_ITEMS])
+        seeds = range(self.seed, self.seed + FLOOR_SEEDS)
+        errors = np.array([_errors(few, sample(FLOOR_ITEMS, seed)[0]) for seed in seeds])
+        rmse, agreement = map(float, errors.mean(axis=0))
+        spread = float(errors[:, 0].std(ddof=1))
+        texts, videos = few.scores.shape
+        floor = Floor(FLOOR_SEEDS, texts, videos, rmse, spread, agreement)
+        own = _errors(ReferenceScores(scores), sampled)
+        return TeacherScores(scores, sampled, Scatter(self.samples, standard_error, *own, floor))
 
-    def _floor(
-        self, text: Gaussians, video: Gaussians, scores: FloatArray, a: float, b: float,
-        fit_logit: bool,
-    ) -> Floor:  # fmt: skip
-        against = ReferenceScores(scores)
-        rmses, agreements = [], []
-        for seed in range(self.seed, self.seed + FLOOR_SEEDS):
-            sampled, _ = self._sampled(text, video, a, b, fit_logit, seed)
-            rmses.append(np.sqrt(against.squares(sampled).mean()))
-            agreements.append(min(one.mean() for one in against.same_best(sampled)))
-        return Floor(
-            FLOOR_SEEDS,
-            len(text),
-            len(video),
-            float(np.mean(rmses)),
-            float(np.std(rmses, ddof=1)),
-            float(np.mean(agreements)),
-        )
 
-    def _sampled(
-        self, text: Gaussians, video: Gaussians, a: float, b: float, fit_logit: bool, seed: int
-    ) -> tuple[FloatArray, Array]:
-        """Scores [n, m] and their standard errors."""
-        found = monte_carlo(text, video, a, b, self.samples, seed)
-        if fit_logit:
-            return found.logit, found.standard_error_of_logit
-        p = np.exp(found.log_p)
-        # The delta method, back from the logit.
-        return p, found.standard_error_of_logit * p * np.exp(found.log_1mp)
+def _errors(reference: ReferenceScores, scores: FloatArray) -> tuple[float, float]:
+    """RMSE from the reference, and top-1 agreement."""
+    rmse = float(np.sqrt(reference.squares(scores).mean()))
+    return rmse, min(float(one.mean()) for one in reference.same_best(scores))
 
 
 @contextmanager
@@ -194,7 +174,7 @@ def within_float64(data: Embeddings) -> Iterator[None]:
 
 
 def trained_features(trained: Simulator, data: Embeddings) -> dict[str, Features]:
-    """What the trained program makes of both modalities' rows.
+    """Features of both modalities' rows in the trained program.
 
     Raises CimError, naming the file, where a feature is not finite.
     """
@@ -246,10 +226,3 @@ def _gaussians(trained: Simulator, modality: str, features: Features, rows: Arra
         if isinstance(node.op, Store) and node.op.role == "s_self"
     )
     return Gaussians(features["mu"], trained.values(modality, rows, [summed])[summed])
-
-
-def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    return len(one) == len(other) and all(
-        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b  # type: ignore[arg-type]
-        for a, b in zip(one, other, strict=True)
-    )

@@ -5,22 +5,107 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass
+from typing import Any, get_type_hints
 
+from pydantic import TypeAdapter
+
+from cimtool import __version__
 from cimtool.base.errors import CheckFailed
+from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.render import estimate_json
-from cimtool.verification.causes import Causes
-from cimtool.verification.checks import Checks
-from cimtool.verification.drift_findings import DriftFindings
-from cimtool.verification.headline import Headline
+from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.queries import DriftLimit, limit_metrics, once
+from cimtool.verification.bits import BitCount, bit_failures
+from cimtool.verification.drift import DriftTable
+from cimtool.verification.headline import DriftFindings, Headline
 from cimtool.verification.saturation import Saturation
-from cimtool.verification.subject import Subject
+from cimtool.verification.sensitivity import Causes
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 DIGITS = 6
 """Significant digits of the numbers in `report.json`: what every machine agrees on."""
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+NUMBER = {"type": ["number", "null"]}
+"""A number at 6 significant digits; null where it is not finite or not known."""
+
+DERIVED: dict[str, dict[str, Any]] = {
+    "Change": {"is_real": {"type": "boolean"}},
+    "DriftLimit": {"kept": {"type": "boolean"}},
+}
+"""Properties that the JSON has beside a class's own fields."""
+
+
+@dataclass(frozen=True)
+class DataCard:
+    """The data that was measured on."""
+
+    file: str
+    texts: int
+    videos: int
+    labelled: bool
+
+
+@dataclass(frozen=True)
+class VerifiedBundle:
+    """A bundle, its target and settings, where they come from, the data, and the seed of all draws.
+
+    `fidelity` is the target's class.
+    """
+
+    bundle: str
+    model: str
+    target: str
+    fidelity: str
+    data: DataCard
+    seed: int
+    settings: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+
+def verified_bundle(bundle: Bundle, data: Embeddings, seed: int) -> VerifiedBundle:
+    """Name what is verified."""
+    manifest = ("cimtool_version", "inputs", "files", "notes")
+    return VerifiedBundle(
+        bundle.name,
+        bundle.model.name,
+        bundle.target.name,
+        bundle.target.class_,
+        DataCard(data.file, len(data.text), len(data.video), data.labels is not None),
+        seed,
+        bundle.settings.to_json(),
+        {"verified_with": __version__} | {name: bundle.manifest[name] for name in manifest},
+    )
+
+
+@dataclass(frozen=True)
+class Checks:
+    """The values that differ between implementations, and limits on `metrics`."""
+
+    bits: tuple[BitCount, ...]
+    metrics: Mapping[str, float]
+    limits: tuple[DriftLimit, ...]
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """One sentence for each check that did not hold."""
+        return (*bit_failures(self.bits), *(one.sentence() for one in self.limits if not one.kept))
+
+
+def make_checks(
+    bits: tuple[BitCount, ...], table: DriftTable, limits: Mapping[str, float]
+) -> Checks:
+    """Hold the last row of a table against limits.
+
+    Losses are from the reference's row, the float score's where no other reference is known.
+    """
+    reference = next(one for one in table.queries if "rank" in one.text)
+    metrics = limit_metrics(once(table.queries[-1]), once(reference))
+    held = tuple(DriftLimit(metric, limit, metrics[metric]) for metric, limit in limits.items())
+    return Checks(bits, metrics, held)
 
 
 @dataclass(frozen=True)
@@ -45,21 +130,21 @@ class CostCard:
 
 
 def cost_card(estimate: Estimate, bundle: str) -> CostCard:
-    """What an estimate says, and on what it rests."""
+    """An estimate and the figures that it rests on, for the JSON."""
     target, names = estimate.target, [field.name for field in fields(TargetFigure)]
     figures = (TargetFigure(*(getattr(f, name) for name in names)) for f in target.figures)
     return CostCard(target.unmodelled, estimate_json(estimate, bundle), tuple(figures))
 
 
-RECORDS = (Subject, DriftFindings, Checks, Saturation, Causes, CostCard)
+RECORDS = (VerifiedBundle, DriftFindings, Checks, Saturation, Causes, CostCard)
 """The records whose fields make the JSON of a report, beside its notes."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `verify` found of one bundle; `notes` are sentences a reader should see."""
+    """The findings on one bundle; `notes` are sentences a reader should see."""
 
-    subject: Subject
+    subject: VerifiedBundle
     drift: DriftFindings
     checks: Checks
     saturation: Saturation
@@ -82,7 +167,7 @@ class Report:
         records = [self.subject, self.drift, self.checks, self.saturation, self.causes]
         values: dict[str, Any] = {"format_version": FORMAT_VERSION}
         for record in (*records, cost_card(self.estimate, self.subject.bundle)):
-            values |= plain(record)
+            values |= json_values(record)
         values |= {"notes": list(self.notes), "passed": not self.failures}
         return {**values, "failures": list(self.failures)}
 
@@ -99,24 +184,71 @@ class VerificationFailed(CheckFailed):
         self.report = report
 
 
-def plain(value: Any) -> Any:
-    """Dataclasses and containers as JSON's types, floats rounded, without what is derived."""
+def json_values(value: Any) -> Any:
+    """Dataclasses and containers as JSON's types, floats six_digits, without what is derived."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)} | _derived(value)
+        derived = DERIVED.get(type(value).__name__, ())
+        names = (*(field.name for field in fields(value)), *derived)
+        return {name: json_values(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): json_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [json_values(inner) for inner in value]
     if isinstance(value, float):
-        return rounded(value)
+        return six_digits(value)
     return value
 
 
-def _derived(value: Any) -> dict[str, Any]:
-    names = ("relative_rmse", "relative_centred_rmse", "kept", "is_real")
-    return {name: plain(getattr(value, name)) for name in names if hasattr(value, name)}
-
-
-def rounded(number: float) -> float | None:
+def six_digits(number: float) -> float | None:
     """A number at 6 significant digits, 0.0 for -0.0; None where it is not finite."""
     return float(f"{number:.{DIGITS}g}") + 0.0 if math.isfinite(number) else None
+
+
+def report_schema() -> dict[str, Any]:
+    """The schema (draft 2020-12) of what `Report.to_json` gives."""
+    hints = [hint for record in RECORDS for hint in get_type_hints(record).items()]
+    fields = [*hints, ("notes", tuple[str, ...])]
+    flat = make_dataclass("Flat", fields, namespace={"__doc__": Report.__doc__})
+    found = TypeAdapter(flat).json_schema(mode="serialization")
+    definitions = found.pop("$defs")
+    for name, more in DERIVED.items():
+        _add(definitions[name], more)
+    _add(
+        found,
+        {
+            "format_version": {"const": FORMAT_VERSION},
+            "passed": {"type": "boolean"},
+            "failures": {"type": "array", "items": {"type": "string"}},
+        },
+    )
+    body = _plain({**found, "$defs": definitions})
+    return {"$schema": DIALECT, "title": "cimtool report", **body}
+
+
+def schema_text() -> str:
+    """The text of `docs/report.schema.json`."""
+    return json.dumps(report_schema(), indent=1) + "\n"
+
+
+def _add(definition: dict[str, Any], more: dict[str, Any]) -> None:
+    definition["properties"] |= more
+    definition["required"] += more
+
+
+def _plain(node: Any) -> Any:
+    """A part of the schema with numbers that may be null, nothing unnamed, and no titles."""
+    if isinstance(node, list):
+        return [_plain(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("type") == "number":
+        return NUMBER
+    if "anyOf" in node and {"type": "number"} in node["anyOf"]:
+        return NUMBER
+    kept = {name: one for name, one in node.items() if name not in ("title", "default")}
+    if "properties" not in node:
+        return {name: _plain(one) for name, one in kept.items()}
+    kept["properties"] = {name: _plain(one) for name, one in node["properties"].items()}
+    return {name: one if name == "properties" else _plain(one) for name, one in kept.items()} | {
+        "additionalProperties": False
+    }

@@ -13,6 +13,7 @@ from cimtool.bundle.dies import NoiseOptions, conditions_of
 from cimtool.bundle.matcher import check_gallery
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import Embeddings, require_rivals
+from cimtool.reference.queries import check_metrics
 from cimtool.simulation.die_program import Conditions
 from cimtool.verification.bits import (
     ONNX,
@@ -22,19 +23,15 @@ from cimtool.verification.bits import (
     count_against_reference,
     outputs_of,
 )
-from cimtool.verification.causes import find_causes
-from cimtool.verification.checks import check
-from cimtool.verification.drift_findings import find_drift
-from cimtool.verification.files import write_report
-from cimtool.verification.headline import surrogate_faults
-from cimtool.verification.limits import check_metrics
+from cimtool.verification.headline import find_drift, surrogate_faults
 from cimtool.verification.noisy import measure_dies
 from cimtool.verification.notes import notes_of
 from cimtool.verification.references import References
-from cimtool.verification.report import Report, VerificationFailed
+from cimtool.verification.render import write_report
+from cimtool.verification.report import Report, VerificationFailed, make_checks, verified_bundle
 from cimtool.verification.saturation import Saturation, stored_values
+from cimtool.verification.sensitivity import find_causes
 from cimtool.verification.stages import StageRuns, real_means, run_stages
-from cimtool.verification.subject import subject_of
 
 
 def verify_bundle(
@@ -57,7 +54,9 @@ def verify_bundle(
     on.
     """
     check_metrics("max_drift", limits or {})
-    report = measure(bundle, data, references or References(), limits or {}, say, noise, seen_rows)
+    report = make_report(
+        bundle, data, references or References(), limits or {}, say, noise, seen_rows
+    )
     if folder is not None:
         write_report(report, folder)
     if report.failures:
@@ -65,7 +64,7 @@ def verify_bundle(
     return report
 
 
-def measure(
+def make_report(
     bundle: Bundle,
     data: Embeddings,
     references: References,
@@ -95,9 +94,9 @@ def measure(
     say("counting saturation")
     lowered = next(stage.program for stage in bundle.stages if stage.name == "lowered")
     return Report(
-        subject_of(bundle, data, seed),
+        verified_bundle(bundle, data, seed),
         drift,
-        check(bits, runs.table, limits),
+        make_checks(bits, runs.table, limits),
         Saturation(runs.domains, stored_values(lowered, runs.simulator, data)),
         causes,
         bundle.estimate(references.samples, len(data.video)),
@@ -106,7 +105,7 @@ def measure(
 
 
 def times_of(bundle: Bundle, noise: NoiseOptions) -> tuple[Conditions, ...]:
-    """When dies are read: at the earliest that is known, and at the time asked for."""
+    """Times at which dies are read: the earliest that is known, and the one asked for."""
     asked = conditions_of(bundle, noise)
     first = conditions_of(bundle, replace(noise, time=None))
     return (first,) if asked.seconds == first.seconds else (first, asked)

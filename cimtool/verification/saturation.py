@@ -23,7 +23,7 @@ STORED_ROWS = 256
 
 @dataclass(frozen=True)
 class Domain:
-    """How far the pairs' ed or vd reach, against the domain of the compiled score.
+    """The range of the pairs' ed or vd, against the domain of the compiled score.
 
     `stage` is `lowered`, whose features are real numbers, or the last one, whose features carry all
     errors of the hardware. `outside` is the share of all pairs beyond the domain, `right_outside`
@@ -82,59 +82,36 @@ def domains(
     """
     score = simulator.program.score
     text, video = (features[modality] for modality in MODALITIES)
-    counters = [
-        _Counter(stage, statistic, limit)
+    limits = {
+        statistic: limit
         for statistic, value in limited.items()
         if (limit := domain_limits(score, value)) is not None
-    ]
-    names = [counter.limit.moved for counter in counters]
+    }
+    blocks: dict[str, list[tuple[float, float, int, int]]] = {name: [] for name in limits}
+    names = [limit.moved for limit in limits.values()]
     for rows, values in simulator.iter_score(text, video, names):
-        for name, counter in zip(names, counters, strict=True):
-            counter.add(values[name], right[rows])
-    return tuple(counter.domain(len(video["mu"])) for counter in counters)
-
-
-@dataclass
-class _Counter:
-    """Counts one statistic's pairs, block by block, around the centre of the domain."""
-
-    stage: str
-    statistic: str
-    limit: DomainLimits
-    seen_lo: float = np.inf
-    seen_hi: float = -np.inf
-    outside: int = 0
-    right_outside: int = 0
-    right: int = 0
-
-    def add(self, values: FloatArray, right: IntArray) -> None:
-        """Count a block [rows, m] whose right columns are `right` [rows]."""
-        beyond = (values < self.limit.lo) | (values > self.limit.hi)
-        self.seen_lo = min(self.seen_lo, float(values.min()))
-        self.seen_hi = max(self.seen_hi, float(values.max()))
-        self.outside += int(np.count_nonzero(beyond))
-        self.right_outside += int(np.count_nonzero(beyond[np.arange(len(right)), right]))
-        self.right += len(right)
-
-    def domain(self, columns: int) -> Domain:
-        """What was counted over all blocks of `columns` videos."""
-        limit = self.limit
+        for statistic, limit in limits.items():
+            blocks[statistic].append(_counts(values[limit.moved], limit, right[rows]))
+    found = []
+    for statistic, limit in limits.items():
+        lowest, highest, outside, right_outside = zip(*blocks[statistic], strict=True)
         lo, hi, seen_lo, seen_hi = (
             (end + limit.centre) * limit.unit
-            for end in (limit.lo, limit.hi, self.seen_lo, self.seen_hi)
+            for end in (limit.lo, limit.hi, min(lowest), max(highest))
         )
-        share = self.outside / (self.right * columns)
-        return Domain(
-            self.stage,
-            self.statistic,
-            lo,
-            hi,
-            seen_lo,
-            seen_hi,
-            share,
-            self.right_outside,
-            self.right,
-        )
+        share = sum(outside) / (len(right) * len(video["mu"]))
+        counted = (share, sum(right_outside), len(right))
+        found.append(Domain(stage, statistic, lo, hi, seen_lo, seen_hi, *counted))
+    return tuple(found)
+
+
+def _counts(
+    values: FloatArray, limit: DomainLimits, right: IntArray
+) -> tuple[float, float, int, int]:
+    """Lowest and highest of a block [rows, m], how many are beyond the limits, how many right."""
+    beyond = (values < limit.lo) | (values > limit.hi)
+    right_beyond = beyond[np.arange(len(right)), right]
+    return float(values.min()), float(values.max()), int(beyond.sum()), int(right_beyond.sum())
 
 
 def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tuple[Stored, ...]:

@@ -1,4 +1,4 @@
-"""Which part of a compiled model costs most: each in integers alone, and each left in real numbers.
+"""Sensitivity: the error of each part in integers alone, and with it alone left in real numbers.
 
 A part is a layer (its weights, its converters and the rounding of the activation it reads), a
 stored value (an input, mu, s, or s as it is summed), or the score. Biases are those that were
@@ -15,13 +15,20 @@ from typing import Literal
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.progress import Say
+from cimtool.bundle.bundle import Bundle
 from cimtool.ir.arithmetic import Mvm, Store
+from cimtool.ir.heads import Head
 from cimtool.ir.integer import Quantize, Requant
-from cimtool.ir.program import MODALITIES, Program, as_inputs
+from cimtool.ir.program import MODALITIES, as_inputs
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import top1_agreement
-from cimtool.verification.hybrid import Forms, Number, Walk
+from cimtool.verification.headline import DriftFindings
+from cimtool.verification.hybrid import Forms, MixedGraph, Number
+from cimtool.verification.layers import LayerFinding, layer_findings
+from cimtool.verification.notes import alike_text, pairs_alike
+from cimtool.verification.stages import StageRuns
 
 SENSITIVITY_ROWS = 256
 """Texts, and videos, of the pairs that each part is measured on."""
@@ -29,14 +36,29 @@ SENSITIVITY_ROWS = 256
 WORTHWHILE = 0.1
 """A setting is named where it could take off this share of the compiled model's error, or more."""
 
-Kind = Literal["layer", "input", "mu", "s", "s_self", "score"]
-KINDS: dict[str, Kind] = {"input": "input", "mu": "mu", "s": "s", "s_self": "s_self"}
+PartKind = Literal["layer", "input", "mu", "s", "s_self", "score"]
+PART_KINDS: dict[str, PartKind] = {"input": "input", "mu": "mu", "s": "s", "s_self": "s_self"}
 """Kinds of parts by the role of a stored value."""
+
+CALLED = {
+    "input": "the rounding of the {0} input",
+    "mu": "the rounding of {0} mu",
+    "s": "the rounding of {0} s",
+    "s_self": "the rounding of {0} s in sums",
+    "score": "the arithmetic of the score",
+}
+"""What a reader calls a part, by its kind, of a modality."""
+
+DOMINANT = 2.0
+"""A surrogate so many times as far off as what the compiler adds is four fifths of the squares."""
+
+SETTINGS = {"input": "input_bits", "mu": "feature_bits", "s": "feature_bits"}
+"""The setting that decides the bits of a stored value."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one part costs, against the lowered model on the same pairs; `bits` of a stored value.
+    """The error of one part, from the lowered model on the same pairs; `bits` of a stored value.
 
     `alone`: only this part in integers, all others in real numbers; `left_float`: only this part in
     real numbers. `rmse` is of the logit, `top1` the agreement on the best item, the worse of both
@@ -44,7 +66,7 @@ class Part:
     """
 
     part: str
-    kind: Kind
+    kind: PartKind
     bits: int | None
     alone_rmse: float
     alone_top1: float
@@ -92,14 +114,18 @@ def sensitivity(
     """
     programs = {stage.name: stage.program for stage in stages}
     digital = [stage.program for stage in stages if stage.program.gallery_items is None]
-    forms = _forms(programs["lowered"], programs["tiled"], digital[-1])
+    graphs = (programs["lowered"].graphs, programs["tiled"].graphs, digital[-1].graphs)
+    # A shortlist's graph, which only the compiled program may have, is left out.
+    forms = {same[0].name: Forms(*same) for same in zip(*graphs, strict=False)}
     text, video = subset(data, rows)
     model = _Model(forms, {"text": data.text[text], "video": data.video[video]})
     everything = model.parts
     reference = model.logits(everything)
 
     def measured(real: Collection[str]) -> tuple[float, float]:
-        return _against(reference, model.logits(real))
+        logits = model.logits(real)
+        rmse = math.sqrt(float(np.square(logits - reference).mean()))
+        return rmse, top1_agreement(logits, reference)
 
     parts = []
     for name, kind, bits, owned in _listed(model):
@@ -116,12 +142,6 @@ def sensitivity(
     )
 
 
-def _forms(lowered: Program, tiled: Program, compiled: Program) -> dict[str, Forms]:
-    # A shortlist's graph, which only the compiled program may have, is left out.
-    graphs = zip(lowered.graphs, tiled.graphs, compiled.graphs, strict=False)
-    return {graph.name: Forms(graph, *others) for graph, *others in graphs}
-
-
 def subset(data: Embeddings, rows: int) -> tuple[IntArray, IntArray]:
     """The first `rows` texts, and their right videos with the first of the others up to `rows`."""
     text = np.arange(min(rows, len(data.text)))
@@ -129,11 +149,6 @@ def subset(data: Embeddings, rows: int) -> tuple[IntArray, IntArray]:
     right = every[:0] if data.text_to_video is None else np.unique(data.text_to_video[text])
     others = np.setdiff1d(every, right)[: max(rows - len(right), 0)]
     return text, np.sort(np.concatenate([right, others]))
-
-
-def _against(reference: FloatArray, logits: FloatArray) -> tuple[float, float]:
-    rmse = math.sqrt(float(np.square(logits - reference).mean()))
-    return rmse, top1_agreement(logits, reference)
 
 
 class _Model:
@@ -152,7 +167,7 @@ class _Model:
         features: dict[str, Number] = {}
         for modality in MODALITIES:
             features |= as_inputs(modality, self._features(modality, frozenset(real)))
-        walk = Walk(self.forms["score"], features, real)
+        walk = MixedGraph(self.forms["score"], features, real)
         return walk.outputs()["logit"].real
 
     def _features(self, modality: str, real: frozenset[str]) -> dict[str, Number]:
@@ -161,15 +176,15 @@ class _Model:
         # The nearer of both ends, nothing real and everything, shares most with what is asked for.
         end = min((frozenset[str](), own), key=lambda end: len(end ^ (real & own)))
         if (modality, end) not in self._ends:
-            walk = Walk(forms, rows, end)
+            walk = MixedGraph(forms, rows, end)
             walk.outputs()
             self._ends[modality, end] = walk.kept()
         changed = forms.changed(end ^ (real & own))
         before = {k: v for k, v in self._ends[modality, end].items() if k not in changed}
-        return Walk(forms, rows, real, before).outputs()
+        return MixedGraph(forms, rows, real, before).outputs()
 
 
-def _listed(model: _Model) -> Iterator[tuple[str, Kind, int | None, frozenset[str]]]:
+def _listed(model: _Model) -> Iterator[tuple[str, PartKind, int | None, frozenset[str]]]:
     """Every part with its kind, the bits of a stored value, and what `Forms` calls it."""
     for modality in MODALITIES:
         forms = model.forms[modality]
@@ -182,12 +197,12 @@ def _listed(model: _Model) -> Iterator[tuple[str, Kind, int | None, frozenset[st
                 assert isinstance(node.op, Store)
                 assert isinstance(stored, Quantize | Requant)
                 bits = stored.hi.bit_length() + (stored.lo < 0)
-                yield forms.lowered.layer(node), KINDS[node.op.role], bits, owned
+                yield forms.lowered.layer(node), PART_KINDS[node.op.role], bits, owned
     yield "score", "score", None, frozenset({"score"})
 
 
 def advice(found: Sensitivity, score: str = "logit") -> str:
-    """Which setting to change next, in a sentence; no setting where no part stands out."""
+    """Name the setting to change next, in a sentence; none where no part stands out."""
     worst = found.worst
     measured = f"(from the lowered model, on {found.texts} texts x {found.videos} videos)"
     if not found.rmse or worst.left_float_rmse > (1 - WORTHWHILE) * found.rmse:
@@ -203,23 +218,14 @@ def advice(found: Sensitivity, score: str = "logit") -> str:
 
 
 def _called(part: Part) -> str:
-    """What a reader calls a part."""
+    """A part in words."""
     modality, _, layer = part.part.partition(".")
-    stored = {
-        "input": f"the rounding of the {modality} input",
-        "mu": f"the rounding of {modality} mu",
-        "s": f"the rounding of {modality} s",
-        "s_self": f"the rounding of {modality} s in sums",
-        "score": "the arithmetic of the score",
-    }
-    return stored.get(part.kind, f"layer {modality}.{layer}")
+    return CALLED.get(part.kind, "layer {0}.{1}").format(modality, layer)
 
 
 def _remedy(found: Sensitivity, worst: Part) -> str:
-    if worst.kind == "input":
-        return f"try input_bits above {worst.bits}"
-    if worst.kind in ("mu", "s"):
-        return f"try feature_bits above {worst.bits}"
+    if worst.kind in SETTINGS:
+        return f"try {SETTINGS[worst.kind]} above {worst.bits}"
     if worst.kind != "layer":
         return "no setting changes its bits"
     best = min(found.settings, key=lambda one: one.rmse)
@@ -227,3 +233,42 @@ def _remedy(found: Sensitivity, worst: Part) -> str:
         f'try more {best.setting} for it ([layers."{worst.part}"] in a settings file), which alone '
         f"could bring {best.rmse:.3g}"
     )
+
+
+@dataclass(frozen=True)
+class Causes:
+    """The errors of each layer and each part; `advice` names the setting to change next."""
+
+    layers: tuple[LayerFinding, ...]
+    sensitivity: Sensitivity
+    advice: tuple[str, ...]
+
+
+def find_causes(
+    bundle: Bundle, data: Embeddings, runs: StageRuns, drift: DriftFindings, say: Say
+) -> Causes:
+    """Look into the layers, and measure each part in integers alone and left in real numbers."""
+    say("looking into the layers")
+    layers = layer_findings(bundle.stages, data, simulator=runs.simulator)
+    say("sensitivity: each part in integers alone, each left in real numbers")
+    parts = sensitivity(bundle.stages, data)
+    head = bundle.model.head
+    if pairs_alike(runs.statistics):
+        said = f"measure on other data: {alike_text(head, data)}"
+    else:
+        said = next_change(head, drift, parts)
+    return Causes(layers, parts, (said,))
+
+
+def next_change(head: Head, drift: DriftFindings, parts: Sensitivity) -> str:
+    """Name what to change next: a surrogate that costs most by far, then the devices."""
+    found = drift.headline
+    dominates = (found.surrogate_rmse or 0.0) > DOMINANT * found.compiled_rmse
+    if found.cause == head.surrogate and (found.surrogate_broken or dominates):
+        return f"{head.remedy}: no setting of the hardware mends the surrogate"
+    if found.cause in [row.stage for one in drift.noisy for row in one.rows]:
+        return (
+            "the devices cost most: no bits of a layer mend that; try another compensation than "
+            f"{drift.noisy[-1].compensation}, other cell_bits, or another target"
+        )
+    return advice(parts, head.measure)

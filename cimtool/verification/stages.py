@@ -8,17 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
-from cimtool.base.errors import CimError
 from cimtool.base.progress import Say
 from cimtool.bundle.bundle import ModelCard
 from cimtool.ir.heads import Head, Span
-from cimtool.ir.program import Program
+from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.pipeline import Stage
+from cimtool.reference.queries import Truth, truth_of
 from cimtool.simulation.simulator import Features, Simulator
-from cimtool.verification.drift import DriftTable, Truth, truth_of
+from cimtool.verification.drift import DriftTable
 from cimtool.verification.references import (
-    Reference,
     References,
     Scatter,
     TeacherScores,
@@ -37,12 +36,12 @@ JITTER_PAIRS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class StageRuns:
-    """What all stages gave: the rows so far, and the compiled program's own results.
+    """Results of all stages: the rows so far, and the compiled program's features and scores.
 
     `scatter` is None where the head has no sampled score or the teacher's a and b are not known.
     """
 
-    reference: Reference
+    reference: str
     scatter: Scatter | None
     table: DriftTable
     simulator: Simulator
@@ -71,7 +70,7 @@ def run_stages(
         scores, statistics, some = _score_with_statistics(trained, features, head.statistics)
     known = reference_scores(references, model, trained, features, data, say)
     table = _table(truth_of(data.right, data.labels, len(data.video)), references, known, head)
-    _add(table, head.surrogate, scores, stages[0].program, features)
+    table.add(head.surrogate, scores, *real_means(stages[0].program, features))
     found: tuple[Domain, ...] = ()
     simulator = trained
     for stage in stages[1:]:
@@ -79,12 +78,12 @@ def run_stages(
         simulator = Simulator(stage.program)
         features = encode(simulator, data)
         scores = simulator.score(features["text"], features["video"])
-        _add(table, stage.name, scores, stage.program, features)
+        table.add(stage.name, scores, *real_means(stage.program, features))
         if stage.name in ("lowered", stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
             found += domains(simulator, stage.name, features, data.right, head.limited)
     return StageRuns(
-        Reference(head.surrogate if known is None else references.name),
+        head.surrogate if known is None else references.name,
         None if known is None else known.scatter,
         table,
         simulator,
@@ -100,28 +99,22 @@ def _table(
     truth: Truth, references: References, known: TeacherScores | None, head: Head
 ) -> DriftTable:
     """The table with the rows of the references that the head has."""
-    names = (references.name, references.monte_carlo_name)
     if known is None:
         table = DriftTable(truth, None)
-        for name in dict.fromkeys(names if head.is_sampled else ()):
+        names = (references.name, references.monte_carlo_name) if head.is_sampled else ()
+        for name in dict.fromkeys(names):
             table.add_unknown(name)
         return table
-    if known.exact is None:
-        table = DriftTable(truth, known.monte_carlo)
-        table.add_reference(references.name)
-        return table
-    table = DriftTable(truth, known.exact)
+    table = DriftTable(truth, known.monte_carlo if known.exact is None else known.exact)
     table.add_reference(references.name)
-    table.add_monte_carlo(references.monte_carlo_name, known.monte_carlo)
+    if known.exact is not None:
+        table.add_monte_carlo(references.monte_carlo_name, known.monte_carlo)
     return table
 
 
 def encode(simulator: Simulator, data: Embeddings) -> dict[str, Features]:
     """Features of both modalities' embeddings."""
-    return {
-        "text": simulator.encode("text", data.text),
-        "video": simulator.encode("video", data.video),
-    }
+    return {m: simulator.encode(m, getattr(data, m)) for m in MODALITIES}
 
 
 def _score_with_statistics(
@@ -141,18 +134,6 @@ def _score_with_statistics(
             some[name].append(values[name].reshape(-1)[::apart])
     spans = {name: (min(lo for lo, _ in v), max(hi for _, hi in v)) for name, v in ends.items()}
     return np.concatenate(parts), spans, {name: np.concatenate(v) for name, v in some.items()}
-
-
-def _add(
-    table: DriftTable,
-    stage: str,
-    scores: FloatArray,
-    program: Program,
-    features: dict[str, Features],
-) -> None:
-    if not np.isfinite(scores).all():
-        raise CimError(f"stage {stage}: a score is not finite; the model is out of float64's range")
-    table.add(stage, scores, *real_means(program, features))
 
 
 def real_means(program: Program, features: Mapping[str, Features]) -> tuple[Array, Array]:

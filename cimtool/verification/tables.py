@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
@@ -17,52 +17,45 @@ from cimtool.report.formats import (
     whole,
 )
 from cimtool.report.table import Cell, Column, Content, Table, make_table
-from cimtool.verification.causes import Causes
 from cimtool.verification.drift import StageRow
-from cimtool.verification.drift_findings import DriftFindings
+from cimtool.verification.headline import DriftFindings
 from cimtool.verification.layers import LAYER_ROWS, SUM_ROWS, ColumnSums, LayerFinding
 from cimtool.verification.pictures import sums_picture
 from cimtool.verification.saturation import Saturation
+from cimtool.verification.sensitivity import Causes
 
+CLIPPED = Column("clipped", fine_percent, unit="%")
 ARROWS = {"text_to_video": "t>v", "video_to_text": "v>t"}
 
 
 def survival_table(drift: DriftFindings) -> Table:
     """R@1 both ways and the loss, with intervals."""
-    help_ = "queries whose right item is the best, %; in brackets where 95% of resamples lie"
-    columns = (
-        Column("stage"),
-        *(Column(f"R@1\n{name}", percent, help_) for name in WAY_NAMES.values()),
-        Column(
-            "R@1 loss,\npoints",
-            percent,
-            "what the reference has more of R@1 on the same queries, the worse of both directions; "
-            "it is real where its interval leaves out 0",
-        ),
-    )
+    shares = [
+        Column(f"R@1\n{name}", percent, "queries whose right item is the best, and 95% interval")
+        for name in WAY_NAMES.values()
+    ]
+    loss = "what the reference has more on the same queries, in the worse way; real where not 0"
+    columns = (Column("stage"), *shares, Column("R@1 loss,\npoints", percent, loss))
     rows = [
-        (row.stage, *(_share(row, "r1", way, True) for way in WAYS), _loss(row, drift))
+        (row.stage, *(_share(row, f"r1_{way}", True) for way in WAYS), _loss(row, drift))
         for row in drift.survivors
     ]
     styles = [_style(row, drift) for row in drift.survivors]
     return make_table("R@1 in percent, with 95% intervals", columns, rows, styles, sortable=False)
 
 
-def _share(row: StageRow, figure: str, way: str, with_interval: bool) -> Content:
-    """A share of a row's retrieval: `r1`, `r5`, `r10` or `map`."""
-    found = row.mean_precision if figure == "map" else row.retrieval
-    if found is None:
+def _share(row: StageRow, figure: str, with_interval: bool) -> Content:
+    """A share of a row's queries in percent."""
+    value = row.get(figure)
+    if value is None:
         return None
-    value = getattr(found, way)
-    value = value if figure == "map" else getattr(value, figure)
-    interval = row.intervals.get(f"{figure}_{way}") if with_interval else None
-    note = "" if interval is None else percent_range(interval.low, interval.high)
-    return Cell(percent(value), value, note)
+    found = row.intervals.get(figure) if with_interval else None
+    return Cell(percent(value), value, percent_range(found.low, found.high) if found else "")
 
 
 def _loss(row: StageRow, drift: DriftFindings) -> Content:
     loss = row.losses.get("r1_loss")
-    if loss is None or row.stage == drift.reference.name:
+    if loss is None or row.stage == drift.reference:
         return None
     return Cell(percent(loss.value), loss.value, percent_range(loss.low, loss.high))
 
@@ -75,153 +68,86 @@ def _style(row: StageRow, drift: DriftFindings) -> str:
 
 def drift_table(drift: DriftFindings) -> Table:
     """The drift of every stage; shares in percent."""
-    against, surrogate = drift.reference.name, drift.surrogate
+    against, surrogate = drift.reference, drift.surrogate
     columns = (
         Column("stage"),
-        Column(
-            "RMSE",
-            number,
-            f"root mean square difference of the {drift.score} from {against}; "
-            "± is that reference's own standard error, where it is sampled",
-        ),
-        Column(
-            "centred",
-            number,
-            "RMSE after removing each query's mean difference, which ranks nothing",
-            essential=False,
-        ),
-        Column(
-            "% of\nspread",
-            percent,
-            "RMSE as a share of the mean spread of the reference within a query",
-        ),
+        Column("RMSE", number, f"root mean square difference from {against}; ± is its own error"),
+        Column("centred", number, "RMSE less each query's mean difference", essential=False),
+        Column("% of\nspread", percent, "RMSE as a share of the reference's spread in a query"),
         Column("bias", number, "mean difference", essential=False),
         Column("max", number, "largest difference"),
-        Column(
-            "step",
-            number,
-            "RMSE against the row before: what this step alone changed; * is the largest",
-        ),
-        Column(
-            "vs\nMC",
-            number,
-            "RMSE against Monte Carlo, whose own scatter is in it",
-            essential=False,
-        ),
-        Column("vs\nfloat", number, f"RMSE against the float {surrogate}: all that was lost since"),
-        Column(
-            "top-1\n%",
-            percent,
-            "queries with the reference's best item, the worse of both directions",
-        ),
-        Column("float\ntop-1", percent, f"the same against the float {surrogate}", essential=False),
-        Column(
-            "rank\ncorr.",
-            number,
-            "Spearman's rank correlation with the reference, mean over queries",
-            essential=False,
-        ),
+        Column("step", number, "RMSE against the row before; * is the largest"),
+        Column("vs\nMC", number, "RMSE against Monte Carlo, with its scatter", essential=False),
+        Column("vs\nfloat", number, f"RMSE against the float {surrogate}"),
+        Column("top-1\n%", percent, "queries with the reference's best item, the worse way"),
+        Column("float\ntop-1", percent, f"the same of the float {surrogate}", essential=False),
+        Column("rank\ncorr.", number, "Spearman's, mean over queries", essential=False),
     )
-    return make_table(
-        f"Drift from {against}, stage by stage",
-        columns,
-        [_drift_cells(row, drift) for row in drift.shown],
-        [_style(row, drift) for row in drift.shown],
-    )
+    rows = [(row.stage, _rmse(row, drift), *_errors(row, drift)) for row in drift.shown]
+    styles = [_style(row, drift) for row in drift.shown]
+    return make_table(f"Drift from {against}, stage by stage", columns, rows, styles)
 
 
-def _drift_cells(row: StageRow, drift: DriftFindings) -> Sequence[Content]:
-    def off(figure: str) -> float | None:
-        return getattr(row.drift, figure, None)
-
-    step: Content = row.step_rmse
-    if row.step_rmse is not None and row.stage == drift.headline.cause:
-        step = Cell(f"{number(row.step_rmse)} *", row.step_rmse)
-    return (
-        row.stage,
-        _rmse(row, drift),
-        off("centred_rmse"),
-        off("relative_rmse"),
-        off("bias"),
-        off("max_abs"),
-        step,
-        row.monte_carlo_rmse,
-        row.float_rmse,
-        off("top1_agreement"),
-        row.float_top1,
-        off("spearman"),
-    )
+def _errors(row: StageRow, drift: DriftFindings) -> Iterator[Content]:
+    for name in ("centred_rmse", "relative_rmse", "bias", "max_abs"):
+        yield row.get(name)
+    step = row.get("step_rmse")
+    if step is not None and row.stage == drift.headline.cause:
+        yield Cell(f"{number(step)} *", step)
+    else:
+        yield step
+    for name in ("monte_carlo_rmse", "float_rmse", "top1_agreement", "float_top1", "spearman"):
+        yield row.get(name)
 
 
 def _rmse(row: StageRow, drift: DriftFindings) -> Content:
     """The RMSE; the scatter of Monte Carlo in its own row; what is not known by these words."""
     scatter = drift.scatter
-    if row.drift is not None:
-        return row.drift.logit_rmse
-    if row.retrieval is None:
+    if "logit_rmse" in row.figures:
+        return row.figures["logit_rmse"]
+    if not row.figures:
         return Cell(NOT_KNOWN, math.nan)
-    if row.stage != drift.reference.name or scatter is None or scatter.rmse:
+    if row.stage != drift.reference or scatter is None or scatter.rmse:
         return None
     return Cell(f"±{number(scatter.standard_error)}", math.nan)
 
 
 def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
-    """How well every stage retrieves, with `intervals` where they are known."""
-    maps = drift.final.mean_precision is not None
-    gaps = drift.final.cosine_gap is not None
-    columns = [Column("stage")]
-    for arrow in ARROWS.values():
-        columns += [
-            Column(f"{arrow}\nR@1", percent),
-            Column(f"{arrow}\nR@5", percent, essential=False),
-            Column(f"{arrow}\nR@10", percent),
-            Column(f"{arrow}\nrank", "{:g}".format, essential=False),
-        ]
-    columns += [Column(f"{arrow}\nmAP", percent) for arrow in ARROWS.values() if maps]
-    columns += [Column("cosine\ngap", number, essential=False)] * gaps
-    rows = []
-    for row in drift.shown:
-        cells: list[Content] = [row.stage]
-        for way in WAYS:
-            cells += [_share(row, f"r{k}", way, intervals) for k in RECALLS]
-            cells.append(getattr(getattr(row.retrieval, way, None), "median_rank", None))
-        cells += [_share(row, "map", way, intervals) for way in WAYS if maps]
-        rows.append([*cells, *[row.cosine_gap] * gaps])
-    return make_table(
-        "Retrieval in percent (rank: the median), t>v text to video, v>t video to text",
-        columns,
-        rows,
-        [_style(row, drift) for row in drift.shown],
-    )
+    """Retrieval of every stage, with `intervals` where they are known."""
+    columns = {}
+    for way, arrow in ARROWS.items():
+        for k in RECALLS:
+            columns[f"r{k}_{way}"] = Column(f"{arrow}\nR@{k}", percent, essential=k != 5)
+        columns[f"median_rank_{way}"] = Column(f"{arrow}\nrank", "{:g}".format, essential=False)
+    columns |= {f"map_{way}": Column(f"{arrow}\nmAP", percent) for way, arrow in ARROWS.items()}
+    columns["cosine_gap"] = Column("cosine\ngap", number, essential=False)
+    columns = {name: one for name, one in columns.items() if name in drift.final.figures}
+    rows = [
+        (
+            row.stage,
+            *(
+                _share(row, name, intervals) if one.form is percent else row.get(name)
+                for name, one in columns.items()
+            ),
+        )
+        for row in drift.shown
+    ]
+    title = "Retrieval in percent (rank: the median), t>v text to video, v>t video to text"
+    styles = [_style(row, drift) for row in drift.shown]
+    return make_table(title, (Column("stage"), *columns.values()), rows, styles)
 
 
-def layer_table(causes: Causes) -> Table:
+def crossbar_layer_table(causes: Causes) -> Table:
     """Every layer, its worst column and a picture of its column sums."""
+    decibels = "{:.1f}".format
     columns = (
         Column("layer"),
         Column("weights", whole),
-        Column(
-            "SQNR",
-            "{:.1f}".format,
-            "signal to quantisation noise of its output, with all errors that arrive",
-            unit="dB",
-        ),
-        Column(
-            "own", "{:.1f}".format, "the same, of its own weights and converters alone", unit="dB"
-        ),
-        Column(
-            "clipped",
-            fine_percent,
-            "column sums beyond the codes of the converter, of the worst slice",
-            unit="%",
-        ),
+        Column("SQNR", decibels, "its output to the noise of all errors that arrive", unit="dB"),
+        Column("own", decibels, "the same, of its own weights and converters alone", unit="dB"),
+        Column("clipped", fine_percent, "column sums beyond the codes, worst slice", unit="%"),
         Column("of", help="the slice that is clipped most"),
-        Column(
-            "range used",
-            percent,
-            "the part of the converter's codes that is used, of that slice",
-            unit="%",
-        ),
+        Column("range used", percent, "the part of its converter's codes in use", unit="%"),
         Column("column sums, slice by slice", help="each from its lowest sum to its highest"),
     )
     return make_table(
@@ -267,7 +193,7 @@ def column_table(causes: Causes) -> Table:
         Column("ADC bits", whole),
         Column("step", whole, "the converter's step, in units of a column sum"),
         Column("conversions", whole, "column sums that were looked at"),
-        Column("clipped", fine_percent, unit="%"),
+        CLIPPED,
         Column("range used", percent, unit="%"),
         Column("lowest", whole),
         Column("highest", whole),
@@ -312,22 +238,13 @@ def sensitivity_table(causes: Causes) -> Table:
 
 
 def margin_table(drift: DriftFindings) -> Table:
-    """Who leads or trails by more than the error."""
+    """Shares of queries whose right item leads or trails by more than the error."""
     columns = (
         Column("queries"),
-        Column(
-            "sigma",
-            number,
-            f"standard deviation of the error of a difference of two {drift.score}s",
-        ),
-        Column(
-            "leads",
-            percent,
-            "the right item leads by more than 3 sigma: the error cannot undo it",
-            unit="%",
-        ),
+        Column("sigma", number, "standard deviation of the error of a difference of two scores"),
+        Column("leads", percent, "by more than 3 sigma: the error cannot undo it", unit="%"),
         Column("open", percent, "within 3 sigma: the error may decide", unit="%"),
-        Column("trails", percent, "trails by more than 3 sigma: lost before the error", unit="%"),
+        Column("trails", percent, "by more than 3 sigma: lost before the error", unit="%"),
     )
     rows = [
         (WAY_NAMES[one.way], one.sigma, one.leads, one.open, one.trails) for one in drift.margins
@@ -355,57 +272,30 @@ def domain_table(saturation: Saturation) -> Table:
         Column("pairs outside", fine_percent, unit="%"),
         Column("right pairs outside", whole),
     )
-    rows = [
-        (
-            one.stage,
-            one.statistic,
-            _span(one.lo, one.hi),
-            _span(one.seen_lo, one.seen_hi),
-            one.outside,
-            Cell(
-                f"{one.right_outside:,} of {one.right:,}",
-                one.right_outside,
-                style="bad" if one.right_outside else "",
-            ),
+    rows = []
+    for one in saturation.domains:
+        domain, seen = (
+            Cell(f"{lo:.4g} to {hi:.4g}", hi - lo)
+            for lo, hi in ((one.lo, one.hi), (one.seen_lo, one.seen_hi))
         )
-        for one in saturation.domains
-    ]
+        right, style = one.right_outside, "bad" if one.right_outside else ""
+        lost = Cell(f"{right:,} of {one.right:,}", right, style=style)
+        rows.append((one.stage, one.statistic, domain, seen, one.outside, lost))
     return make_table("Pairs against the domain that calibration fixed", columns, rows)
 
 
-def _span(lo: float, hi: float) -> Cell:
-    return Cell(f"{lo:.4g} to {hi:.4g}", hi - lo)
-
-
 def stored_table(saturation: Saturation) -> Table:
-    """How often each stored value of the projectors is clipped by its format."""
-    columns = (
-        Column("value"),
-        Column("role"),
-        Column("bits", whole),
-        Column("clipped", fine_percent, unit="%"),
-    )
+    """The share of each stored value of the projectors that its format clips."""
+    columns = (Column("value"), Column("role"), Column("bits", whole), CLIPPED)
     rows = [tuple(vars(one).values()) for one in saturation.stored]
     return make_table("Stored values and how often their format clips them", columns, rows)
 
 
-def figure_table(target: Target) -> Table:
+def target_table(target: Target) -> Table:
     """The figures of the target that costs rest on."""
-    columns = (
-        Column("figure"),
-        Column("value", whole),
-        Column("of"),
-        Column("standing"),
-        Column("source"),
-    )
-    rows = [
-        (
-            one.quantity,
-            Cell(f"{one.value:g} {'' if one.unit == '1' else one.unit}".strip(), one.value),
-            one.scope,
-            one.status,
-            Cell(one.source, style="long"),
-        )
-        for one in target.figures
-    ]
+    columns = (Column("figure"), Column("value", whole), *map(Column, ("of", "standing", "source")))
+    rows = []
+    for one in target.figures:
+        value = Cell(f"{one.value:g} {'' if one.unit == '1' else one.unit}".strip(), one.value)
+        rows.append((one.quantity, value, one.scope, one.status, Cell(one.source, style="long")))
     return make_table("Figures of the target", columns, rows)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.evaluation.ranking import check_truth, found_by_label, found_by_pairs
+from cimtool.evaluation.run import check_truth, rank_queries
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.queries import ranking_figures
@@ -40,7 +40,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 def test_pairs_are_ranked_as_a_loop_ranks_them() -> None:
     data = embeddings_of({"text": TEXT, "video": VIDEO, "text_to_video": RIGHT})
-    found = found_by_pairs(SCORES, TEXT, VIDEO, data)
+    found = rank_queries(SCORES, TEXT, VIDEO, data, leave_one_out=False)
     assert set(found.text) == {"rank", "gap"}
     for i, row in enumerate(SCORES):
         assert found.text["rank"][i] == rank_of(row, {int(RIGHT[i])})
@@ -57,7 +57,7 @@ def test_pairs_are_ranked_as_a_loop_ranks_them() -> None:
 def test_labels_of_pairs_give_precisions_over_the_labelled_videos() -> None:
     labels = LABEL_OF_VIDEO[RIGHT]
     data = embeddings_of({"text": TEXT, "video": VIDEO, "text_to_video": RIGHT, "labels": labels})
-    found = found_by_pairs(SCORES, TEXT, VIDEO, data)
+    found = rank_queries(SCORES, TEXT, VIDEO, data, leave_one_out=False)
     known = np.unique(RIGHT)
     for i, row in enumerate(SCORES):
         right = set(np.flatnonzero(LABEL_OF_VIDEO[known] == labels[i]).tolist())
@@ -75,7 +75,8 @@ def test_labels_of_pairs_give_precisions_over_the_labelled_videos() -> None:
 
 def test_labels_that_disagree_give_no_precision() -> None:
     values = {"text": TEXT, "video": VIDEO, "text_to_video": RIGHT, "labels": np.arange(12)}
-    assert "precision" not in found_by_pairs(SCORES, TEXT, VIDEO, embeddings_of(values)).text
+    found = rank_queries(SCORES, TEXT, VIDEO, embeddings_of(values), leave_one_out=False)
+    assert "precision" not in found.text
 
 
 def test_an_item_does_not_find_itself() -> None:
@@ -83,7 +84,8 @@ def test_an_item_does_not_find_itself() -> None:
     np.fill_diagonal(scores, 99)  # what must not be seen
     labels = np.concatenate([RNG.integers(0, 3, size=69), [7]])  # the last is alone in its class
     mu = RNG.normal(size=(70, 4))
-    found = found_by_label(scores, mu, mu[:, ::-1], labels)
+    data = embeddings_of({"rows": mu, "labels": labels})
+    found = rank_queries(scores, mu, mu[:, ::-1], data, leave_one_out=True)
     for side, matrix in ((found.text, scores), (found.video, scores.T)):
         for i in range(69):
             others = [j for j in range(70) if j != i]
@@ -104,7 +106,8 @@ def test_an_item_does_not_find_itself() -> None:
 def test_mean_ranks_and_the_best_fifty_are_figures() -> None:
     labels = np.repeat([0, 1], 6)
     square = SCORES[:, :1] + np.arange(12.0)
-    found = found_by_label(square, TEXT, TEXT, labels)
+    data = embeddings_of({"rows": TEXT, "labels": labels})
+    found = rank_queries(square, TEXT, TEXT, data, leave_one_out=True)
     values = ranking_figures(found, Samples.once(12, 12))
     assert values["mean_rank_video_to_text"][0] == found.video["rank"].mean()
     assert values["map50_text_to_video"][0] == found.text["precision50"].mean()

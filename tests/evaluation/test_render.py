@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.evaluation.render import figure_table, sentences
+from cimtool.evaluation.render import evaluation_table, sentences
 from cimtool.evaluation.run import evaluate_subjects
 from cimtool.evaluation.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
@@ -22,7 +22,7 @@ def test_the_table_has_a_line_a_figure_and_stars_what_is_real() -> None:
     noise = {**rows(), "video": rows(seed=9)["video"]}
     far = replace(raw_subject(embeddings_of(noise), "euclidean"), name="noise")
     found = evaluate_subjects([near, far], False, 200, 0, lambda text: None)
-    table = figure_table(found)
+    table = evaluation_table(found)
     assert [column.title for column in table.columns] == [
         "", "embeddings (embeddings, cosine)", "noise (embeddings, euclidean)", "less the first",
     ]  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.reference import montecarlo
 from cimtool.reference.montecarlo import draw, monte_carlo
-from cimtool.reference.statistics import Gaussians, pair_statistics
+from cimtool.reference.statistics import Gaussians
 
 
 def make(n, d, seed, variance=0.3):
@@ -57,7 +57,7 @@ def test_a_probability_of_1e_300_and_far_less(distance):
 def test_without_variance_it_is_the_sigmoid_itself():
     text, video = make(5, 16, 0, variance=0.0), make(6, 16, 1, variance=0.0)
     found = monte_carlo(text, video, a=0.7, b=2.0)
-    ed, _ = pair_statistics(text, video)
+    ed = ((text.mu[:, None] - video.mu) ** 2).sum(axis=-1)
     np.testing.assert_allclose(found.logit, 2.0 - 0.7 * ed, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(found.standard_error_of_logit, 0.0, atol=1e-13)
 
@@ -100,16 +100,6 @@ def test_block_sizes_change_nothing_beyond_1e_12(monkeypatch, text_points, video
     blocks = monte_carlo(text, video, 0.1, 0.0, samples=5)
     for name in ("log_p", "log_1mp", "standard_error_of_logit"):
         np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), rtol=1e-12)
-
-
-def test_a_batch_by_row_numbers_is_a_part_of_the_whole():
-    text, video = make(9, 64, 0), make(11, 64, 1)
-    whole = monte_carlo(text, video, 0.1, 0.0)
-    rows_t, rows_v = np.array([7, 2]), np.array([0, 10, 3])
-    part = monte_carlo(text[rows_t], video[rows_v], 0.1, 0.0, rows_t=rows_t, rows_v=rows_v)
-    np.testing.assert_allclose(part.logit, whole.logit[np.ix_(rows_t, rows_v)], rtol=1e-12)
-    other = monte_carlo(text[rows_t], video[rows_v], 0.1, 0.0)
-    assert np.abs(other.logit - part.logit).min() > 1e-6
 
 
 @pytest.mark.parametrize("b", [0.0, 6.0, 40.0])  # p small, p about one half, 1-p small

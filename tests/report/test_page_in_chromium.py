@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page
 
 from cimtool import api
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.verification.page import html
+from cimtool.verification.render import html
 from cimtool.verification.report import Report
 
 BUNDLE = Path(__file__).resolve().parents[2] / "exports" / "reference-small@isaac-rram-128"

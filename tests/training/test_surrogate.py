@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from cimtool.loading.polynomial import parse_polynomial
-from cimtool.reference.statistics import Gaussians, pair_statistics
+from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band
 from cimtool.training.models.trunk import TrunkModel
@@ -40,7 +40,9 @@ def test_a_measured_band_holds_all_pairs_of_a_model() -> None:
     band = measured_band(towers, Pairs(text, video, torch.arange(30)))
     items = towers.encode(text, video)
     sides = [Gaussians(m.double().numpy(), v.double().exp().numpy()) for m, v in items]
-    ed, vd = pair_statistics(*sides)
+    rows = np.divmod(np.arange(30 * 30), 30)
+    every = [items[row] for items, row in zip(sides, rows, strict=True)]
+    ed, vd = expected_distance(*every), distance_variance(*every)
     np.testing.assert_allclose(band.ed, (ed.min(), ed.max()), rtol=1e-6)
     beside = vd - (band.start + band.slope * ed)
     np.testing.assert_allclose(band.beside, (beside.min(), beside.max()), rtol=1e-5)

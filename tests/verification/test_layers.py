@@ -21,12 +21,12 @@ from cimtool.verification.layers import (
     BINS,
     SUM_ROWS,
     LayerFinding,
-    column_sums,
+    describe_columns,
     layer_findings,
     sqnr_db,
     worst_clipping,
 )
-from cimtool.verification.report import plain
+from cimtool.verification.report import json_values
 
 from .conftest import HIDDEN, WIDTH, D, MakeBundle, pairs
 
@@ -71,7 +71,7 @@ def test_column_sums_are_those_at_the_taps(form: str) -> None:
     op, x = layer(form)
     sums = taps(op, x).sums
     columns = converted_columns(op)
-    found = column_sums(op, x)
+    found = describe_columns(op, x)
     assert len(found) == len(columns)
     for one, (part, step) in zip(found, columns, strict=True):
         seen = sums[..., part]
@@ -103,7 +103,7 @@ def test_column_sums_are_those_at_the_taps(form: str) -> None:
 
 def test_some_forms_clip_and_others_do_not() -> None:
     """Otherwise the comparison above would be of zeros."""
-    shares = {form: max(c.clipped for c in column_sums(*layer(form))) for form in FORMS}
+    shares = {form: max(c.clipped for c in describe_columns(*layer(form))) for form in FORMS}
     assert min(shares[form] for form in ("unsigned", "difference", "analog", "table")) > 0.01
     assert shares["lossless"] == 0
 
@@ -113,7 +113,7 @@ def test_a_slice_by_hand() -> None:
     hardware = crossbar_of(4, 3, 4, "differential", 4, "unsigned", 2, 3, "half-up", 32)
     weight = np.array([[7, 1], [-7, 2], [0, 3]])
     op = CrossbarMvm(StoredWeights(weight, hardware), np.zeros(2, np.int64), np.ones(2), (1,))
-    (found,) = column_sums(op, np.array([[1, 0, 0], [0, 1, 0]]))
+    (found,) = describe_columns(op, np.array([[1, 0, 0], [0, 1, 0]]))
     # In steps of 2, halves up: codes 4 (clipped to 3) and 1, then -3 and 1.
     assert (found.lowest, found.highest, found.conversions) == (-7, 7, 4)
     assert (found.clipped, found.used) == (0.25, 1.0)
@@ -126,15 +126,15 @@ def test_the_used_part_of_a_lossless_range_is_that_of_the_proved_bounds() -> Non
     hardware = crossbar_of(4, 3, 4, "differential", 4, "unsigned", 2, None, None, 32)
     weight = np.array([[7, 1], [-5, 2]])
     op = CrossbarMvm(StoredWeights(weight, hardware), np.zeros(2, np.int64), np.ones(2), (None,))
-    (found,) = column_sums(op, np.array([[1, 1], [0, 2]]))  # sums 2, 3 and -10, 4
+    (found,) = describe_columns(op, np.array([[1, 1], [0, 2]]))  # sums 2, 3 and -10, 4
     assert (found.clipped, found.step) == (0, None)
     assert found.used == 10 / 15  # bounds are -3 * 5 and 3 * 7
 
 
 def test_polarities_have_names() -> None:
-    names = [one.column for one in column_sums(*layer("polarity"))]
+    names = [one.column for one in describe_columns(*layer("polarity"))]
     assert names == ["slice 0 +", "slice 0 -", "slice 1 +", "slice 1 -"]
-    assert column_sums(*layer("unit column"))[-1].column == "unit column"
+    assert describe_columns(*layer("unit column"))[-1].column == "unit column"
 
 
 def test_the_ratio_of_signal_to_noise() -> None:
@@ -212,7 +212,7 @@ def test_products_with_a_gallery_in_the_memory(
     assert (one.inputs, one.outputs, one.sqnr_db) == (D, 40, None)
     exact = decibels((mu @ gallery.T).astype(float), op.run(mu).astype(float))
     assert one.own_sqnr_db == pytest.approx(exact, abs=1e-9)
-    assert one.converters == column_sums(op, mu[:SUM_ROWS])
+    assert one.converters == describe_columns(op, mu[:SUM_ROWS])
 
 
 def test_the_worst_clipping(coarse: Bundle, bundle: Bundle, data: Embeddings) -> None:
@@ -226,7 +226,7 @@ def test_the_worst_clipping(coarse: Bundle, bundle: Bundle, data: Embeddings) ->
 
 
 def test_findings_become_plain_values(coarse: Bundle, data: Embeddings) -> None:
-    one = plain(layer_findings(coarse.stages, data)[0])
+    one = json_values(layer_findings(coarse.stages, data)[0])
     assert set(one) == set(LayerFinding.__dataclass_fields__)
     assert all(type(count) is int for column in one["converters"] for count in column["counts"])
     assert all(type(edge) is int for column in one["converters"] for edge in column["edges"])

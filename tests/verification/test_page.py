@@ -8,7 +8,7 @@ from cimtool.costs.picture import placement_svg
 from cimtool.report.formats import number
 from cimtool.report.page import picture_url
 from cimtool.verification.margins import PairSample
-from cimtool.verification.page import html
+from cimtool.verification.render import html
 from cimtool.verification.report import Report
 
 from .conftest import changed, of_target
@@ -43,7 +43,7 @@ def test_the_page_needs_nothing_else(report: Report) -> None:
     page = Page(html(report))
     assert not [s for s in page.sources if not s.startswith(("#", "data:"))]
     assert {row.stage for row in report.drift.rows} <= set(page.cells)
-    assert number(report.drift.final.float_rmse) in page.cells
+    assert number(report.drift.final.figures["float_rmse"]) in page.cells
 
 
 def test_the_first_screen_answers_in_order(report: Report) -> None:

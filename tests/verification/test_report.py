@@ -8,11 +8,8 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings
-from cimtool.verification import files
-from cimtool.verification.files import REPORT_FILES, write_report
-from cimtool.verification.page import html
-from cimtool.verification.render import markdown
-from cimtool.verification.report import Report, plain, rounded
+from cimtool.verification.render import REPORT_FILES, html, markdown, write_report
+from cimtool.verification.report import Report, json_values, six_digits
 from cimtool.verification.run import verify_bundle
 
 from .conftest import changed
@@ -30,18 +27,19 @@ def test_json_holds_the_table(report: Report) -> None:
     read = json.loads(report.json_text())
     assert [row["stage"] for row in read["rows"]] == [row.stage for row in report.drift.rows]
     final = read["rows"][-1]
-    assert report.drift.final.drift is not None
-    assert final["drift"]["logit_rmse"] == rounded(report.drift.final.drift.logit_rmse)
-    assert final["drift"]["relative_rmse"] == rounded(report.drift.final.drift.relative_rmse)
+    assert final["figures"]["logit_rmse"] == six_digits(report.drift.final.figures["logit_rmse"])
+    assert final["figures"]["relative_rmse"] == six_digits(
+        report.drift.final.figures["relative_rmse"]
+    )
     assert read["limits"][0]["kept"] is True
     assert (read["passed"], read["failures"]) == (True, [])
     assert read["settings"]["weight_bits"] == 8
 
 
 def test_numbers_have_six_digits_and_no_infinity() -> None:
-    assert plain({"a": (1 / 3, float("inf"), 7)}) == {"a": [0.333333, None, 7]}
-    assert rounded(123456789.0) == 123457000.0
-    assert str(rounded(-0.0)) == "0.0"
+    assert json_values({"a": (1 / 3, float("inf"), 7)}) == {"a": [0.333333, None, 7]}
+    assert six_digits(123456789.0) == 123457000.0
+    assert str(six_digits(-0.0)) == "0.0"
 
 
 def test_files_are_written_beside_others(report: Report, tmp_path: Path) -> None:
@@ -66,7 +64,7 @@ def test_nothing_is_half_written(
         write_report(changed(report, bundle="other"), tmp_path)
     monkeypatch.undo()
     assert (tmp_path / "report.json").read_text() == before
-    assert {path.name for path in tmp_path.iterdir()} == set(files.REPORT_FILES)
+    assert {path.name for path in tmp_path.iterdir()} == set(REPORT_FILES)
 
 
 def test_a_folder_that_is_a_file_is_refused(report: Report, tmp_path: Path) -> None:

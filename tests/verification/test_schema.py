@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from cimtool.verification.report import Report
-from cimtool.verification.schema import report_schema, schema_text
+from cimtool.verification.report import Report, report_schema, schema_text
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "docs" / "report.schema.json"
 
@@ -19,7 +18,7 @@ def errors(values: Any) -> list[str]:
 
 def test_the_published_schema_is_todays() -> None:
     assert PUBLISHED.read_text() == schema_text(), (
-        "write it anew: python -c 'from cimtool.verification.schema import schema_text; "
+        "write it anew: python -c 'from cimtool.verification.report import schema_text; "
         'print(schema_text(), end="")\' > docs/report.schema.json'
     )
     Draft202012Validator.check_schema(report_schema())
@@ -33,8 +32,8 @@ def test_reports_keep_to_it(report: Report, noisy_report: Report, unknown_report
 @pytest.mark.parametrize(
     ("path", "value", "found"),
     [
-        (("rows", 0, "drift"), "near", "$.rows[0].drift"),
-        (("rows", -1, "drift", "relative_rmse"), "1", "$.rows[{last}].drift"),
+        (("rows", 0, "figures"), "near", "$.rows[0].figures"),
+        (("rows", -1, "figures", "relative_rmse"), "1", "$.rows[{last}].figures.relative_rmse"),
         (("limits", 0, "kept"), None, "$.limits[0].kept"),
         (("passed",), 1, "$.passed"),
         (("seed",), 0.5, "$.seed"),

@@ -12,7 +12,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.metrics import top1_agreement
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.report import plain
+from cimtool.verification.report import json_values
 from cimtool.verification.sensitivity import (
     LeftFloat,
     Part,
@@ -174,7 +174,7 @@ def test_a_score_in_the_memory_is_measured_in_its_digital_form(
 
 
 def test_findings_become_plain_values(found: Sensitivity) -> None:
-    values = plain(found)
+    values = json_values(found)
     assert values["costliest"] == "video.fc2"
     assert values["parts"][0]["part"] == "text.x.stored"
     assert set(values["settings"][0]) == {"setting", "rmse"}

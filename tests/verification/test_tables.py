@@ -25,7 +25,7 @@ def test_survivors_are_the_rows_that_matter(report: Report, noisy_report: Report
         "polynomial",
         "compiled model",
     ]
-    assert report.drift.survivors[-1].retrieval == report.drift.final.retrieval
+    assert report.drift.survivors[-1].figures == report.drift.final.figures
     assert len(noisy_report.drift.survivors) == 3 + 2 * len(noisy_report.drift.noisy)
 
 
@@ -36,13 +36,12 @@ def test_the_surrogate_is_named_once_where_it_is_the_reference(unknown_report: R
 def test_survival_has_intervals_and_no_loss_of_the_reference(report: Report) -> None:
     table = survival_table(report.drift)
     compiled = report.drift.survivors[-1]
-    assert compiled.retrieval is not None
     low = compiled.intervals["r1_text_to_video"].low
     assert [cell.text for cell in cells(table, "stage")][-1] == "compiled model"
     forth = cells(table, "R@1 text to video")[-1]
-    assert forth.text == percent(compiled.retrieval.text_to_video.r1)
+    assert forth.text == percent(compiled.figures["r1_text_to_video"])
     assert forth.note.startswith(f"[{percent(low)}, ")
-    assert cells(table, "R@1 video to text")[-1].value == compiled.retrieval.video_to_text.r1
+    assert cells(table, "R@1 video to text")[-1].value == compiled.figures["r1_video_to_text"]
     first, *_, last = cells(table, "R@1 loss, points")
     assert (first.text, first.key) == ("-", "NaN")
     assert last.value == compiled.losses["r1_loss"].value
@@ -72,7 +71,7 @@ def test_the_reference_row_shows_its_own_scatter(sampled_report: Report) -> None
     assert sampled_report.drift.scatter is not None
     error = sampled_report.drift.scatter.standard_error
     assert cells(drift_table(sampled_report.drift), "RMSE")[0].text == f"±{error:.4f}"
-    unknown = changed(sampled_report, rows=(replace(first, retrieval=None), *others))
+    unknown = changed(sampled_report, rows=(replace(first, figures={}), *others))
     assert cells(drift_table(unknown.drift), "RMSE")[0].text == "not known"
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.verification.limits import Limit, check_limits, check_metrics
+from cimtool.reference.queries import DriftLimit, check_metrics
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,9 @@ def test_a_limit_is_a_number_of_a_known_metric(limits: dict[str, float], message
 
 
 def test_a_limit_is_kept_up_to_its_value() -> None:
-    at, over, broken = check_limits(
-        {"r1_loss": 0.01, "r5_loss": 0.01, "logit_rmse": 1},
-        {"r1_loss": 0.01, "r5_loss": 0.011, "logit_rmse": math.nan, "r10_loss": 9},
-    )
+    values = {"r1_loss": 0.01, "r5_loss": 0.011, "logit_rmse": math.nan}
+    limits = {"r1_loss": 0.01, "r5_loss": 0.01, "logit_rmse": 1}
+    at, over, broken = (DriftLimit(name, limit, values[name]) for name, limit in limits.items())
     assert (at.kept, over.kept, broken.kept) == (True, False, False)
     assert over.sentence() == "r5_loss is 0.011; the limit is 0.01"
-    assert at == Limit("r1_loss", 0.01, 0.01)
+    assert at == DriftLimit("r1_loss", 0.01, 0.01)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from cimtool.reference.precision import average_precision, hit_positions
+from cimtool.reference.metrics import average_precision, hit_positions
 
 
 @pytest.mark.parametrize("seed", range(5))
