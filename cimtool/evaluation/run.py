@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say
 from cimtool.evaluation.subjects import Subject
@@ -111,22 +111,18 @@ def evaluate_subjects(
         notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
     say("resampling queries")
     clusters = np.arange(len(data.text)) if alone else data.right
+    measured = [partial(ranking_figures, queries) for queries in found]
+    samples = uncertainties(measured, measured[0], clusters, len(data.video), seed, resamples)
+    scores = [
+        _score(name, subject, one, name == names[0])
+        for name, subject, one in zip(names, subjects, samples, strict=True)
+    ]
     counts = found[0].counts
-    return Evaluation(
-        data.file,
-        len(data.text),
-        len(data.video),
-        counts,
-        alone,
-        resamples,
-        seed,
-        _scores(names, subjects, found, clusters, resamples, seed),
-        (
-            *notes,
-            *few_queries(*counts.values()),
-            *unused_labels(data, "precision" in found[0].text),
-        ),
-    )
+    notes += few_queries(*counts.values())
+    notes += unused_labels(data, "precision" in found[0].text)
+    texts, videos = len(data.text), len(data.video)
+    ends = (tuple(scores), tuple(notes))
+    return Evaluation(data.file, texts, videos, counts, alone, resamples, seed, *ends)
 
 
 def check_truth(data: Embeddings, leave_one_out: bool) -> None:
@@ -200,11 +196,11 @@ def rank_queries(
     """
     if leave_one_out and data.labels is not None:
         found = queries_among_others(scores, data.labels)
-        found.text["gap"] = class_cosine_gaps(text, video, data.labels)
+        found.text["cosine_gap"] = class_cosine_gaps(text, video, data.labels)
         return found
     truth = truth_of(data.right, data.labels, len(data.video))
     found = retrieved(scores, data.right).merged(precision_queries(scores, truth))
-    found.text["gap"] = cosine_gaps(text, video, data.right)
+    found.text["cosine_gap"] = cosine_gaps(text, video, data.right)
     return found
 
 
@@ -216,34 +212,13 @@ def _moved_back(
     return text + offset, video + offset
 
 
-def _scores(
-    names: Sequence[str],
-    subjects: Sequence[Subject],
-    found: Sequence[Queries],
-    clusters: IntArray,
-    resamples: int,
-    seed: int,
-) -> tuple[Score, ...]:
-    data = subjects[0].data
-    measured = [partial(ranking_figures, queries) for queries in found]
-    samples = uncertainties(measured, measured[0], clusters, len(data.video), seed, resamples)
-    made = []
-    for i, (name, subject) in enumerate(zip(names, subjects, strict=True)):
-        values = dict(samples[i].figures)
-        if "cosine_gap" in values:
-            values["cosine_gap"] = round(values["cosine_gap"], GAP_DECIMALS) + 0.0
-        made.append(
-            Score(
-                name,
-                subject.kind,
-                subject.head.name,
-                values,
-                samples[i].intervals,
-                _differences(samples[i]) if i else {},
-                subject.warnings,
-            )
-        )
-    return tuple(made)
+def _score(name: str, subject: Subject, found: Uncertainty, first: bool) -> Score:
+    figures = dict(found.figures)
+    if "cosine_gap" in figures:
+        figures["cosine_gap"] = round(figures["cosine_gap"], GAP_DECIMALS) + 0.0
+    differences = {} if first else _differences(found)
+    kind, head = subject.kind, subject.head.name
+    return Score(name, kind, head, figures, found.intervals, differences, subject.warnings)
 
 
 def _differences(found: Uncertainty) -> dict[str, Change]:

@@ -16,7 +16,7 @@ from cimtool.base.compiled import map_rows
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.reference.exact_kernels import log_probabilities
-from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
+from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 
 # Pairs between two lines of progress, some seconds at d = 1024; pairs that a thread takes at once.
 _BLOCK = 1 << 17
@@ -45,12 +45,11 @@ def exact(
     text, video = centred(text, video)
     n, m = len(text), len(video)
     log_p, log_1mp = np.empty((n, m)), np.empty((n, m))
-    height = max(1, _BLOCK // max(m, 1))
-    for start in range(0, n, height):
-        block = slice(start, min(start + height, n))
+    height = _BLOCK // max(m, 1)
+    for block in blocks(n, height):
         mu, s = text.mu[block, None], text.s[block, None]
         log_p[block], log_1mp[block] = log_match_probability(mu, s, video.mu, video.s, a, b)
-        if n > height:
+        if block.stop - block.start < n:
             say(f"exact score: {block.stop} of {n} texts")
     return MatchProbabilities(log_p, log_1mp)
 

@@ -6,7 +6,6 @@ Matrices are [n, m], texts down and videos across; the higher the score the bett
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +13,7 @@ from scipy.stats import rankdata
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import CimError
+from cimtool.reference.statistics import blocks
 
 TIE_GRID = 2.0**-30
 """Scores this share of the largest apart are one: equal items differ by rounding in float64."""
@@ -180,7 +180,7 @@ class ReferenceScores:
     def _ranks(self) -> Array:
         """Centred ranks, halves of integers below 2^24, which float32 holds exactly."""
         found = np.empty(self.scores.shape, np.float32)
-        for rows in _blocks(self.scores):
+        for rows in blocks(len(self.scores), RANKED // self.scores.shape[1]):
             found[rows] = _centred_ranks(self.scores[rows])
         return found
 
@@ -207,17 +207,11 @@ class ReferenceScores:
         A row that is all ties in either has no order to compare and counts as 0.
         """
         found = []
-        for rows in _blocks(scores):
+        for rows in blocks(len(scores), RANKED // scores.shape[1]):
             x, y = _centred_ranks(scores[rows]), self._ranks[rows].astype(np.float64)
             norms = np.sqrt(np.einsum("nm,nm->n", x, x) * np.einsum("nm,nm->n", y, y))
             found.append(np.einsum("nm,nm->n", x, y) / np.where(norms > 0, norms, 1.0))
         return np.concatenate(found)
-
-
-def _blocks(scores: Array) -> Iterator[slice]:
-    """Rows of scores [n, m] that are ranked at a time."""
-    height = max(1, RANKED // scores.shape[1])
-    return (slice(start, start + height) for start in range(0, len(scores), height))
 
 
 def _best(scores: Array, axis: int) -> BoolArray:

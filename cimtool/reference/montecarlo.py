@@ -11,7 +11,7 @@ from numpy.random import Generator, Philox
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.errors import CimError
-from cimtool.reference.statistics import Gaussians, MatchProbabilities, centred
+from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 
 Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
@@ -56,11 +56,11 @@ def monte_carlo(
     rows_t, rows_v = np.arange(len(text)), np.arange(len(video))
     text, video = centred(text, video)
     log_p, log_1mp, error = (np.empty((len(text), len(video))) for _ in range(3))
-    for cols in _blocks(len(video), _VIDEO_POINTS // samples):
+    for cols in blocks(len(video), _VIDEO_POINTS // samples):
         # Sample-major, so that sums over samples run along contiguous videos.
         z_v = draw(video[cols], "video", rows_v[cols], samples, seed).transpose(1, 0, 2)
         z_v = np.ascontiguousarray(z_v)
-        for rows in _blocks(len(text), _TEXT_POINTS // samples):
+        for rows in blocks(len(text), _TEXT_POINTS // samples):
             z_t = draw(text[rows], "text", rows_t[rows], samples, seed)
             for i, x in enumerate(_sigmoid_inputs(z_t, z_v, a, b), start=rows.start):
                 log_p[i, cols], log_1mp[i, cols], error[i, cols] = _mean_of_sigmoids(x)
@@ -83,12 +83,6 @@ def draw(
     z *= np.sqrt(items.s)[:, None]
     z += items.mu[:, None]
     return z
-
-
-def _blocks(n: int, size: int) -> Iterator[slice]:
-    size = max(size, 1)
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
 
 
 def _sigmoid_inputs(z_t: FloatArray, z_v: FloatArray, a: float, b: float) -> Iterator[FloatArray]:

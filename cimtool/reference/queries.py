@@ -164,9 +164,9 @@ def compared(scores: Array, reference: ReferenceScores) -> Queries:
     del difference  # as large as the scores
     best = reference.same_best(scores)
     text = {
-        "squares": squares,
-        "centred": np.maximum(squares - mean * mean, 0.0),
-        "mean": mean,
+        "logit_squares": squares,
+        "centred_squares": np.maximum(squares - mean * mean, 0.0),
+        "bias": mean,
         "largest": largest,
         "spread": reference.spread,
         "same_best": best[0],
@@ -175,33 +175,21 @@ def compared(scores: Array, reference: ReferenceScores) -> Queries:
     return Queries(text, {"same_best": best[1]})
 
 
-MEANS = {
-    "bias": "mean",
-    "spread": "spread",
-    "spearman": "spearman",
-    "own_spread": "own_spread",
-    "cosine_gap": "gap",
-}
-"""Figures that are the mean of an array over the texts."""
+MEANS = ("bias", "spread", "spearman", "own_spread", "cosine_gap")
+"""Figures that are the mean of an array of their name over the texts.
 
-ROOT_MEANS = {
-    "logit_rmse": "squares",
-    "centred_rmse": "centred",
-    "float_rmse": "float_squares",
-    "monte_carlo_rmse": "monte_carlo_squares",
-    "step_rmse": "step_squares",
-}
-"""Those that are the root of a mean."""
+The root of the mean of `<name>_squares` is the figure `<name>_rmse`.
+"""
 
 WORSE_WAYS = {"top1_agreement": "same_best", "float_top1": "float_best"}
-"""Those that are the lower of the means over texts and over videos."""
+"""Figures that are the lower of the means over texts and over videos."""
 
 
 def figures(queries: Queries, samples: Samples) -> Figures:
     """Every figure that the queries allow, in each resample; the names are those of a report.
 
     `r1_text_to_video`, ... `median_rank_*`, `map_*`, `max_abs` (the largest difference), and those
-    of MEANS, ROOT_MEANS and WORSE_WAYS.
+    of MEANS and WORSE_WAYS, and RMSEs.
     """
     found: Figures = {}
     for way, values, draws in _ways(queries, samples):
@@ -213,8 +201,10 @@ def figures(queries: Queries, samples: Samples) -> Figures:
         if "precision" in values:
             found[f"map_{way}"] = draws.mean(values["precision"])
     own, text = queries.text, samples.text
-    found |= {name: text.mean(own[of]) for name, of in MEANS.items() if of in own}
-    found |= {name: np.sqrt(text.mean(own[of])) for name, of in ROOT_MEANS.items() if of in own}
+    found |= {name: text.mean(own[name]) for name in MEANS if name in own}
+    for name, squares in own.items():
+        if name.endswith("_squares"):
+            found[name.replace("_squares", "_rmse")] = np.sqrt(text.mean(squares))
     for name, of in WORSE_WAYS.items():
         if of in own:
             found[name] = np.minimum(text.mean(own[of]), samples.video.mean(queries.video[of]))
@@ -272,11 +262,8 @@ def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> d
         f"r{k}_loss": max(reference[f"r{k}_{way}"] - own[f"r{k}_{way}"] for way in WAYS)
         for k in RECALLS
     }
-    drifted = {
-        "logit_rmse": own["logit_rmse"],
-        "top1_agreement_loss": 1 - own["top1_agreement"],
-    }
-    return drifted | lost
+    agreement = own["top1_agreement"]
+    return {"logit_rmse": own["logit_rmse"], "top1_agreement_loss": 1 - agreement, **lost}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,3 +79,9 @@ def distance_variance(text: Gaussians, video: Gaussians) -> FloatArray:
     delta, s = text.mu - video.mu, text.s + video.s
     vd: FloatArray = (2 * s * s + 4 * delta * delta * s).sum(axis=1)
     return vd
+
+
+def blocks(count: int, size: int) -> Iterator[slice]:
+    """Yield the slices of at most `size` of `count` rows, at least one each."""
+    size = max(size, 1)
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))

@@ -11,10 +11,13 @@ from threadpoolctl import threadpool_limits
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed
+from cimtool.base.progress import Say
 from cimtool.bundle.bundle import SHORTLIST, Bundle
 from cimtool.emit.runtime import Session
-from cimtool.ir.program import MODALITIES, Program, as_inputs, features_of
+from cimtool.ir.program import MODALITIES, Program, as_inputs
+from cimtool.loading.embeddings import Embeddings
 from cimtool.simulation.simulator import Features, Simulator
+from cimtool.verification.stages import StageRuns, real_means
 
 REFERENCE_ROWS = 32
 """Rows of each modality on which the readable NumPy reference is compared."""
@@ -87,30 +90,29 @@ def outputs_of(features: Mapping[str, Features], logits: Array) -> dict[str, Arr
     return {**named, "logit": logits}
 
 
-def count_against_onnx(
-    bundle: Bundle, rows: Mapping[str, Array], simulator: Simulator, simulated: Outputs
-) -> tuple[tuple[BitCount, ...], dict[str, Features], Array]:
-    """Compare the bundle's ONNX files with the simulator; also their features and logits.
-
-    `rows` are embeddings by modality.
-    """
+def count_bits(bundle: Bundle, data: Embeddings, runs: StageRuns, say: Say) -> tuple[BitCount, ...]:
+    """Compare all implementations with the simulator, and add the row of the ONNX files."""
+    rows: dict[str, Array] = {"text": data.text, "video": data.video}
+    simulated = outputs_of(runs.features, runs.scores)
+    say("ONNX Runtime: all rows")
     features: dict[str, Features] = {
         m: Session(bundle.folder / f"{m}.onnx").encode(rows[m]) for m in MODALITIES
     }
-    scorer = Session(bundle.folder / "score.onnx")
-    logits = scorer.score(features["text"], features["video"])
+    logits = Session(bundle.folder / "score.onnx").score(features["text"], features["video"])
     counts = compare_outputs(ONNX, simulated, outputs_of(features, logits))
     if bundle.program.shortlist is not None:
-        counts += _compare_shortlist(bundle, simulator, simulated, features["text"])
-    return counts, features, logits
+        counts += _compare_shortlist(bundle, runs, features["text"])
+    runs.table.add(ONNX, logits, *real_means(bundle.program, features))
+    say(f"the NumPy reference: {REFERENCE_ROWS} rows")
+    return counts + count_against_reference(runs.simulator.program, rows, simulated)
 
 
 def _compare_shortlist(
-    bundle: Bundle, simulator: Simulator, simulated: Outputs, onnx_text: Features
+    bundle: Bundle, runs: StageRuns, onnx_text: Features
 ) -> tuple[BitCount, ...]:
     """Compare the `ed` of all pairs by which items are shortlisted."""
-    text = features_of("text", simulated)
-    found = np.concatenate([ed for _, ed in simulator.iter_distances(text)])
+    text = runs.features["text"]
+    found = np.concatenate([ed for _, ed in runs.simulator.iter_distances(text)])
     onnx = Session(bundle.folder / SHORTLIST).distances(onnx_text, found.shape[1])
     few = reference_queries(found.shape[1])
     first = {name: value[:few] for name, value in text.items()}

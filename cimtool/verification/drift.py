@@ -91,13 +91,9 @@ class DriftTable:
         assert reference is not None, "the table has no scores yet"
         return reference.scores
 
-    def add_unknown(self, stage: str) -> None:
-        """Append the row of a score that cannot be computed."""
-        self._append(stage, Queries())
-
     def add_reference(self, stage: str) -> None:
-        """Append the reference's own row."""
-        self._append(stage, self._retrieved(self.scores))
+        """Append the reference's own row; one that cannot be computed has no figures."""
+        self._append(stage, self._retrieved(self.scores) if self._reference else Queries())
 
     def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
         """Append the row of Monte Carlo beside another reference."""
@@ -149,7 +145,7 @@ class DriftTable:
         if self._before is not None:
             found.text["step_squares"] = self._before.squares(scores)
         if len(video_mu) > 1:
-            found.text["gap"] = self._cosine_gaps(text_mu, video_mu)
+            found.text["cosine_gap"] = self._cosine_gaps(text_mu, video_mu)
         return found
 
     def _cosine_gaps(self, text: Array, video: Array) -> FloatArray:

@@ -327,6 +327,10 @@ def find_drift(
     score, surrogate = head.measure, head.surrogate
     first = make_headline(rows, runs.reference, runs.scatter, score, faults, surrogate)
     reference = runs.table.scores
+    names, queries = [row.stage for row in rows], runs.table.queries
+    first_ranked = next(i for i, one in enumerate(queries) if "rank" in one.text)
+    shown = dict.fromkeys((first_ranked, names.index(surrogate), len(rows) - 1))
+    texts = np.bincount(data.right, minlength=len(data.video))
     known = "logit_rmse" in rows[-1].figures and len(data.video) > 1
     return DriftFindings(
         score=score,
@@ -337,17 +341,6 @@ def find_drift(
         rows=rows,
         noisy=noisy,
         margins=margins(reference, runs.scores, data.right) if known else (),
-        curves=_curves(runs, rows, data, surrogate),
+        curves=recall_curves([(names[i], queries[i]) for i in shown], texts),
         pairs=pair_sample(reference, runs.scores, data.right, seed),
     )
-
-
-def _curves(
-    runs: StageRuns, rows: Sequence[StageRow], data: Embeddings, surrogate: str
-) -> tuple[RecallCurve, ...]:
-    """The curves of the reference, the float score and the compiled model."""
-    names, queries = [row.stage for row in rows], runs.table.queries
-    first = next(i for i, one in enumerate(queries) if "rank" in one.text)
-    shown = dict.fromkeys((first, names.index(surrogate), len(rows) - 1))
-    texts = np.bincount(data.right, minlength=len(data.video))
-    return recall_curves([(names[i], queries[i]) for i in shown], texts)

@@ -124,14 +124,9 @@ def _of_projector(
         output = values[name] * graph.types[name].unit
         alone = (values[value] * graph.types[value].unit) @ trained.weight + trained.bias
         inputs, outputs = op.weight.shape
-        yield LayerFinding(
-            f"{modality}.{name}",
-            inputs,
-            outputs,
-            sqnr_db(floats[name], output),
-            sqnr_db(alone, output),
-            describe_columns(op, values[value][:SUM_ROWS]),
-        )
+        every, own = sqnr_db(floats[name], output), sqnr_db(alone, output)
+        sums = describe_columns(op, values[value][:SUM_ROWS])
+        yield LayerFinding(f"{modality}.{name}", inputs, outputs, every, own, sums)
 
 
 def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
@@ -144,8 +139,7 @@ def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
     for graph, layers in held.items():
         values = Runner(graphs[graph]).values(queries, _names(layers))
         for name, (value, op) in layers.items():
-            inputs, outputs = op.weight.shape
-            few = slice(0, MEMORY_ITEMS)
+            few, (inputs, outputs) = slice(0, MEMORY_ITEMS), op.weight.shape
             exact = values[value].astype(np.float64) @ op.weight[:, few]
             own = sqnr_db(exact, values[name][:, few])
             stored = StoredWeights(op.weight[:, few], op.crossbar)
@@ -206,21 +200,12 @@ def _described(
     if law is not None and step is not None:
         codes = law.codes(np.array(seen), step)
         seen, ends = (int(codes[0]), int(codes[1])), (law.lo, law.hi)
+    # The used part of the range around 0, on the side where that is larger.
+    used = max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0)
     edges, counts = _histogram(fine, lo, shift, lowest, highest)
-    return ColumnSums(
-        name,
-        crossbar.converter.bits,
-        step,
-        crossbar.fraction_bits,
-        conversions,
-        clipped / conversions,
-        # The used part of the range around 0, on the side where that is larger.
-        max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0),
-        lowest,
-        highest,
-        edges,
-        counts,
-    )
+    column = (name, crossbar.converter.bits, step, crossbar.fraction_bits)
+    share = clipped / conversions
+    return ColumnSums(*column, conversions, share, used, lowest, highest, edges, counts)
 
 
 def _histogram(

@@ -52,20 +52,16 @@ class Noisy:
         """The rows of the drift table."""
         return self.median, self.worst
 
-    @property
-    def _worst(self) -> str:
-        error = f"{self.worst.get('step_rmse') or 0.0:.4g}"
-        if self.percentile == 0:
-            return f"the worst of them is {error} off"
-        return f"one die in twenty is worse than {error}"
-
     def sentences(self, compiled: StageRow, score: str) -> tuple[str, ...]:
         """The R@1 and the error of dies, and the readout that compensation takes."""
-        error = self.median.get("step_rmse") or 0.0
+        error, worst = (row.get("step_rmse") or 0.0 for row in self.rows)
+        tail = f"one die in twenty is worse than {worst:.4g}"
+        if self.percentile == 0:
+            tail = f"the worst of them is {worst:.4g} off"
         said = [
             f"On {dies_text(self.trials)} read {time_text(self.seconds)} after programming the "
             f"median die {_kept(self.median, compiled)} and is {error:.4g} "
-            f"({score} RMSE) from the noise-free model; {self._worst}."
+            f"({score} RMSE) from the noise-free model; {tail}."
         ]
         if self.readout.products:
             said.append(f"{readout_sentence(self.compensation, self.readout)}.")

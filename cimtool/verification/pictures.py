@@ -5,19 +5,7 @@ from __future__ import annotations
 import math
 
 from cimtool.reference.queries import WAY_NAMES, WAYS
-from cimtool.report.charts import (
-    Bar,
-    ErrorBar,
-    Points,
-    Term,
-    Whisker,
-    bars,
-    curves,
-    histogram,
-    scatter,
-    waterfall,
-    whiskers,
-)
+from cimtool.report import charts
 from cimtool.report.formats import number, percent
 from cimtool.report.svg import percent_tick
 from cimtool.verification.drift import StageRow
@@ -31,21 +19,21 @@ MOST_PARTS = 12
 
 def survival_chart(drift: DriftFindings) -> str:
     """R@1 both ways of the reference, the surrogate, the compiled model and dies."""
-    shown = [
-        Whisker(row.stage, tuple(_r1(row, way) for way in WAYS), row.stage == "compiled model")
-        for row in drift.survivors
-    ]
-    return whiskers(
+    shown = []
+    for row in drift.survivors:
+        both = tuple(_r1(row, way) for way in WAYS)
+        shown.append(charts.Whisker(row.stage, both, row.stage == "compiled model"))
+    return charts.whiskers(
         shown, list(WAY_NAMES.values()), "R@1 and its interval, stage by stage", percent_tick
     )
 
 
-def _r1(row: StageRow, way: str) -> ErrorBar | None:
+def _r1(row: StageRow, way: str) -> charts.ErrorBar | None:
     value, found = row.get(f"r1_{way}"), row.intervals.get(f"r1_{way}")
     if value is None:
         return None
     low, high = (math.nan, math.nan) if found is None else (found.low, found.high)
-    return ErrorBar(value, low, high)
+    return charts.ErrorBar(value, low, high)
 
 
 def budget_chart(drift: DriftFindings) -> str:
@@ -54,7 +42,7 @@ def budget_chart(drift: DriftFindings) -> str:
     What is left over closes the sum: steps that err alike, or against each other.
     """
     terms = [
-        Term(row.stage, step**2, number(step), row.stage == drift.headline.cause)
+        charts.Term(row.stage, step**2, number(step), row.stage == drift.headline.cause)
         for row in drift.compiled_rows
         if (step := row.get("step_rmse")) is not None
     ]
@@ -62,10 +50,10 @@ def budget_chart(drift: DriftFindings) -> str:
     rest = total - sum(term.amount for term in terms)
     if abs(rest) > 1e-3 * max(total, *(term.amount for term in terms)):
         name = "steps that err alike" if rest > 0 else "steps that cancel"
-        terms.append(Term(name, rest, f"{rest:+.1g}"))
-    last = Term("compiled model", total, number(math.sqrt(total)), True)
+        terms.append(charts.Term(name, rest, f"{rest:+.1g}"))
+    last = charts.Term("compiled model", total, number(math.sqrt(total)), True)
     label = f"Mean square {drift.score} error of each step, up to {last.text} RMSE in all"
-    return waterfall(terms, last, label, title=f"mean square {drift.score} error")
+    return charts.waterfall(terms, last, label, title=f"mean square {drift.score} error")
 
 
 def total_rmse(drift: DriftFindings) -> float:
@@ -79,34 +67,37 @@ def pairs_chart(drift: DriftFindings) -> str:
     pairs = drift.pairs
     both = list(zip(pairs.reference, pairs.compiled, pairs.right, strict=True))
     groups = [
-        Points(name, [(x, y) for x, y, right in both if right == kind])
+        charts.Points(name, [(x, y) for x, y, right in both if right == kind])
         for name, kind in (("right pairs", True), ("wrong pairs", False))
     ]
     of = drift.reference
     label = f"Compiled {drift.score} of {len(both)} pairs against that of {of}"
-    return scatter(groups, f"{drift.score}, {of}", f"{drift.score}, compiled", label)
+    return charts.scatter(groups, f"{drift.score}, {of}", f"{drift.score}, compiled", label)
 
 
 def recall_chart(drift: DriftFindings, way: str) -> str:
     """R@1 of reference, float score and compiled model against the size of the gallery."""
     found = [one for one in drift.curves if one.way == way and one.k == 1]
     lines = [
-        Points(
+        charts.Points(
             "compiled model" if one.stage == drift.final.stage else one.stage,
             list(zip(one.sizes, one.recall, strict=True)),
         )
         for one in found
     ]
     label = f"R@1 {WAY_NAMES[way]} against the size of the gallery"
-    return curves(lines, "items in the gallery", f"R@1, {WAY_NAMES[way]}", label)
+    return charts.curves(lines, "items in the gallery", f"R@1, {WAY_NAMES[way]}", label)
 
 
 def sensitivity_chart(found: Sensitivity, score: str) -> str:
     """The error of each part alone, and how much goes where it is left in real numbers."""
     parts = sorted(found.parts, key=lambda part: part.left_float_rmse)[:MOST_PARTS]
-    rows = [Bar(part.part, (part.alone_rmse, found.rmse - part.left_float_rmse)) for part in parts]
+    rows = [
+        charts.Bar(part.part, (part.alone_rmse, found.rmse - part.left_float_rmse))
+        for part in parts
+    ]
     label = f"RMSE of the {score} by part: {found.costliest} is the costliest"
-    return bars(rows, ("alone in integers", "goes when left float"), label, number)
+    return charts.bars(rows, ("alone in integers", "goes when left float"), label, number)
 
 
 def sums_picture(column: ColumnSums, layer: str) -> str:
@@ -115,4 +106,4 @@ def sums_picture(column: ColumnSums, layer: str) -> str:
         f"Column sums of {layer}, {column.column}: {column.lowest:,} to {column.highest:,}, "
         f"{percent(column.clipped)}% clipped"
     )
-    return histogram(column.counts, label)
+    return charts.histogram(column.counts, label)

@@ -68,17 +68,11 @@ class VerifiedBundle:
 
 def verified_bundle(bundle: Bundle, data: Embeddings, seed: int) -> VerifiedBundle:
     """Name what is verified."""
+    names = (bundle.name, bundle.model.name, bundle.target.name, bundle.target.class_)
+    card = DataCard(data.file, len(data.text), len(data.video), data.labels is not None)
     manifest = ("cimtool_version", "inputs", "files", "notes")
-    return VerifiedBundle(
-        bundle.name,
-        bundle.model.name,
-        bundle.target.name,
-        bundle.target.class_,
-        DataCard(data.file, len(data.text), len(data.video), data.labels is not None),
-        seed,
-        bundle.settings.to_json(),
-        {"verified_with": __version__} | {name: bundle.manifest[name] for name in manifest},
-    )
+    origin = {"verified_with": __version__} | {name: bundle.manifest[name] for name in manifest}
+    return VerifiedBundle(*names, card, seed, bundle.settings.to_json(), origin)
 
 
 @dataclass(frozen=True)
@@ -207,20 +201,16 @@ def six_digits(number: float) -> float | None:
 def report_schema() -> dict[str, Any]:
     """The schema (draft 2020-12) of what `Report.to_json` gives."""
     hints = [hint for record in RECORDS for hint in get_type_hints(record).items()]
-    fields = [*hints, ("notes", tuple[str, ...])]
+    texts = tuple[str, ...]
+    ends = [("notes", texts), ("passed", bool), ("failures", texts)]
+    fields = [("format_version", int), *hints, *ends]
     flat = make_dataclass("Flat", fields, namespace={"__doc__": Report.__doc__})
     found = TypeAdapter(flat).json_schema(mode="serialization")
+    found["properties"]["format_version"] = {"const": FORMAT_VERSION}
     definitions = found.pop("$defs")
     for name, more in DERIVED.items():
-        _add(definitions[name], more)
-    _add(
-        found,
-        {
-            "format_version": {"const": FORMAT_VERSION},
-            "passed": {"type": "boolean"},
-            "failures": {"type": "array", "items": {"type": "string"}},
-        },
-    )
+        definitions[name]["properties"] |= more
+        definitions[name]["required"] += more
     body = _plain({**found, "$defs": definitions})
     return {"$schema": DIALECT, "title": "cimtool report", **body}
 
@@ -228,11 +218,6 @@ def report_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """The text of `docs/report.schema.json`."""
     return json.dumps(report_schema(), indent=1) + "\n"
-
-
-def _add(definition: dict[str, Any], more: dict[str, Any]) -> None:
-    definition["properties"] |= more
-    definition["required"] += more
 
 
 def _plain(node: Any) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from cimtool.base.arrays import Array
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions, conditions_of
@@ -15,14 +14,7 @@ from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.reference.queries import check_metrics
 from cimtool.simulation.die_program import Conditions
-from cimtool.verification.bits import (
-    ONNX,
-    REFERENCE_ROWS,
-    BitCount,
-    count_against_onnx,
-    count_against_reference,
-    outputs_of,
-)
+from cimtool.verification.bits import count_bits
 from cimtool.verification.headline import find_drift, surrogate_faults
 from cimtool.verification.noisy import measure_dies
 from cimtool.verification.notes import notes_of
@@ -31,7 +23,7 @@ from cimtool.verification.render import write_report
 from cimtool.verification.report import Report, VerificationFailed, make_checks, verified_bundle
 from cimtool.verification.saturation import Saturation, stored_values
 from cimtool.verification.sensitivity import find_causes
-from cimtool.verification.stages import StageRuns, real_means, run_stages
+from cimtool.verification.stages import run_stages
 
 
 def verify_bundle(
@@ -109,14 +101,3 @@ def times_of(bundle: Bundle, noise: NoiseOptions) -> tuple[Conditions, ...]:
     asked = conditions_of(bundle, noise)
     first = conditions_of(bundle, replace(noise, time=None))
     return (first,) if asked.seconds == first.seconds else (first, asked)
-
-
-def count_bits(bundle: Bundle, data: Embeddings, runs: StageRuns, say: Say) -> tuple[BitCount, ...]:
-    """Compare all implementations with the simulator, and add the row of the ONNX files."""
-    rows: dict[str, Array] = {"text": data.text, "video": data.video}
-    simulated = outputs_of(runs.features, runs.scores)
-    say("ONNX Runtime: all rows")
-    counts, features, scores = count_against_onnx(bundle, rows, runs.simulator, simulated)
-    runs.table.add(ONNX, scores, *real_means(bundle.program, features))
-    say(f"the NumPy reference: {REFERENCE_ROWS} rows")
-    return counts + count_against_reference(runs.simulator.program, rows, simulated)

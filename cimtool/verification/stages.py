@@ -82,17 +82,10 @@ def run_stages(
         if stage.name in ("lowered", stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
             found += domains(simulator, stage.name, features, data.right, head.limited)
-    return StageRuns(
-        head.surrogate if known is None else references.name,
-        None if known is None else known.scatter,
-        table,
-        simulator,
-        features,
-        scores,
-        found,
-        statistics,
-        head.jitter(some, JITTER),
-    )
+    name = head.surrogate if known is None else references.name
+    scatter, jitter = None if known is None else known.scatter, head.jitter(some, JITTER)
+    results = (simulator, features, scores, found)
+    return StageRuns(name, scatter, table, *results, statistics, jitter)
 
 
 def _table(
@@ -103,7 +96,7 @@ def _table(
         table = DriftTable(truth, None)
         names = (references.name, references.monte_carlo_name) if head.is_sampled else ()
         for name in dict.fromkeys(names):
-            table.add_unknown(name)
+            table.add_reference(name)
         return table
     table = DriftTable(truth, known.monte_carlo if known.exact is None else known.exact)
     table.add_reference(references.name)

@@ -198,21 +198,18 @@ def column_table(causes: Causes) -> Table:
         Column("lowest", whole),
         Column("highest", whole),
     )
-    rows = [
-        (
-            one.layer,
-            column.column,
-            column.adc_bits,
-            None if column.step is None else 2**column.step,
-            column.conversions,
-            _clipped(column),
-            column.used,
-            column.lowest,
-            column.highest,
-        )
-        for one in causes.layers
-        for column in one.converters
-    ]
+    rows = []
+    for one in causes.layers:
+        for column in one.converters:
+            step = None if column.step is None else 2**column.step
+            sums = (
+                column.conversions,
+                _clipped(column),
+                column.used,
+                column.lowest,
+                column.highest,
+            )
+            rows.append((one.layer, column.column, column.adc_bits, step, *sums))
     return make_table("Column sums by layer and slice", columns, rows)
 
 

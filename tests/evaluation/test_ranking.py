@@ -41,12 +41,12 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 def test_pairs_are_ranked_as_a_loop_ranks_them() -> None:
     data = embeddings_of({"text": TEXT, "video": VIDEO, "text_to_video": RIGHT})
     found = rank_queries(SCORES, TEXT, VIDEO, data, leave_one_out=False)
-    assert set(found.text) == {"rank", "gap"}
+    assert set(found.text) == {"rank", "cosine_gap"}
     for i, row in enumerate(SCORES):
         assert found.text["rank"][i] == rank_of(row, {int(RIGHT[i])})
         others = [cosine(TEXT[i], v) for j, v in enumerate(VIDEO) if j != RIGHT[i]]
         gap = cosine(TEXT[i], VIDEO[RIGHT[i]]) - np.mean(others)
-        assert found.text["gap"][i] == pytest.approx(gap)
+        assert found.text["cosine_gap"][i] == pytest.approx(gap)
     for j in range(9):
         right = set(np.flatnonzero(j == RIGHT).tolist())
         expected = rank_of(SCORES[:, j], right) if right else np.nan
@@ -99,8 +99,8 @@ def test_an_item_does_not_find_itself() -> None:
         pairs = [(cosine(mu[i], mu[j, ::-1]), labels[j] == labels[i]) for j in range(70) if j != i]
         near = np.mean([value for value, same in pairs if same])
         far = np.mean([value for value, same in pairs if not same])
-        assert found.text["gap"][i] == pytest.approx(near - far)
-    assert np.isnan(found.text["gap"][69])
+        assert found.text["cosine_gap"][i] == pytest.approx(near - far)
+    assert np.isnan(found.text["cosine_gap"][69])
 
 
 def test_mean_ranks_and_the_best_fifty_are_figures() -> None:

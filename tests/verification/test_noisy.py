@@ -44,7 +44,7 @@ def die(i: int) -> Queries:
     off = np.full(100, 0.1 * i)
     found = np.where(np.arange(100) < 50 + i, 1.0, 0.0)
     text = {
-        "squares": off**2, "centred": off**2, "mean": -off, "largest": 2 * off,
+        "logit_squares": off**2, "centred_squares": off**2, "bias": -off, "largest": 2 * off,
         "spread": np.ones(100), "same_best": found, "spearman": found,
         "rank": np.where(found > 0, 1.0, 20.0), "step_squares": off**2,
     }  # fmt: skip
