@@ -18,8 +18,8 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.types import integer
-from cimtool.simulation.die_program import Conditions, Place, noisy_layer
-from cimtool.simulation.kernels.noisy import noisy_kernel
+from cimtool.simulation.die_program import Conditions, LayerOnArrays, noisy_layer
+from cimtool.simulation.kernels.operations import prepare
 
 FROZEN = {
     "source": "a benchmark",
@@ -56,13 +56,13 @@ def die_kernels(ops: list[CrossbarMvm], noise: Noise) -> tuple[list[Callable[...
         noisy_layer(
             op,
             integer(("n", len(op.weight)), lo, hi, 1.0),
-            Place(f"layer{index}", f"layer{index}", Arrays(None, "columns", None)),
+            LayerOnArrays(f"layer{index}", f"layer{index}", Arrays(None, "columns", None)),
             conditions,
             die,
         )
         for index, op in enumerate(ops)
     ]
-    return [noisy_kernel(op) for op in drawn], time.perf_counter() - started
+    return [prepare(op, ()) for op in drawn], time.perf_counter() - started
 
 
 def measured(name: str, rounds: int) -> list[Row]:

@@ -12,9 +12,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cimtool import cli
+from cimtool.base.plugins import targets_folder
 from cimtool.hardware.figures import UNITS
 from cimtool.hardware.settings import Overrides
-from cimtool.hardware.shipped import targets_folder
 from cimtool.hardware.target import Target, target_names
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

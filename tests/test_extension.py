@@ -123,6 +123,35 @@ def test_what_names_no_plug_in_imports_none(site: Path) -> None:
     assert done.stdout.endswith("from cimtool\n")
 
 
+@pytest.mark.parametrize(
+    ("file", "taken"),
+    [
+        ("isaac-rram-128.toml", 'target "isaac-rram-128" has the name of one of cimtool'),
+        ("noise/neurram.toml", 'noise model "neurram" has the name of one of cimtool'),
+        ("acme-ternary.toml", 'target "acme-ternary" has the name of one of acme-arrays 0.1'),
+    ],
+)
+def test_a_name_that_is_taken_leaves_the_plug_in_out(
+    site: Path, tmp_path: Path, file: str, taken: str
+) -> None:
+    shutil.copytree(site, tmp_path, dirs_exist_ok=True)
+    targets = tmp_path / "rival-targets"
+    for name in (file, "rival.toml"):
+        (targets / name).parent.mkdir(parents=True, exist_ok=True)
+        (targets / name).write_text('base = "ideal"\nname = "rival"\ntitle = "A rival"\n')
+    (tmp_path / "rival.py").write_text(f"TARGETS = {str(targets)!r}\n")
+    install(tmp_path, "rival-arrays", "1.0", {"rival": "rival"})
+    done = python(tmp_path, "-m", "cimtool", "targets", "list")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == BROKEN + (
+        'cimtool: warning: rival-arrays 1.0: plug-in "rival" (rival) is left out: '
+        f"ValueError: {taken}\n"
+    )
+    origins = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert "rival" not in origins
+    assert "acme-arrays 0.1" in origins["acme-ternary"]
+
+
 ROWS = re.findall(
     r"^\| (.+?) \| .+? \| (.*?) \|$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE
 )[1:]

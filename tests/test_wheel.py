@@ -34,7 +34,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_finds_its_targets(installed: Path, tmp_path: Path) -> None:
     program = (
-        "from cimtool.hardware.shipped import targets_folder\n"
+        "from cimtool.base.plugins import targets_folder\n"
         "from cimtool.hardware.target import load_target, target_names\n"
         "print(targets_folder(), *(load_target(name).name for name in target_names()))"
     )

@@ -1,7 +1,8 @@
 """Plug-ins: packages that add classes, rules and targets through Python entry points.
 
 An entry point of the group `cimtool.plugins` names a module. Importing it registers what it holds,
-and its attribute `TARGETS`, if it has one, is a folder of targets with noise models in `noise/`.
+and its attribute `TARGETS`, if it has one, is a folder of targets with noise models in `noise/`,
+none of which has the name of one that is known already.
 Nothing is imported before a name is asked for that cimtool does not know itself, or all names are.
 """
 
@@ -12,11 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cimtool.base.errors import CimError
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "cimtool.plugins"
 """The group of entry points."""
+
+OWN = "cimtool"
+"""The origin of the targets and noise models that ship with cimtool."""
+
+FILES = {"": "target", "noise": "noise model"}
+"""The kinds of TOML files in a folder of targets, by their folder in it."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +58,29 @@ def broken_plugins() -> list[str]:
     return [one.broken for one in _loaded or () if one.broken is not None]
 
 
-def plugin_files(folder: str = "") -> dict[str, tuple[Path, str]]:
-    """TOML files in the plug-ins' folders of targets, or in `folder` there, with their origins."""
+def targets_folder() -> Path:
+    """Return the folder of shipped targets: in an installed package, else in the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "targets", package.parent / "targets"):
+        if folder.is_dir():
+            return folder
+    raise CimError(f"{package / 'targets'}: there is no such folder; reinstall cimtool")
+
+
+def known_files(folder: str = "") -> dict[str, tuple[Path, str]]:
+    """Files (with their origins) of all targets, or of all in `folder` beside them, by name."""
+    load_plugins()
+    return _files(folder)
+
+
+def _files(folder: str) -> dict[str, tuple[Path, str]]:
+    """The files of cimtool and of the plug-ins that are loaded so far."""
+    folders = [(targets_folder(), OWN)]
+    folders += [(one.targets, one.origin) for one in _loaded or () if one.targets is not None]
     return {
-        file.stem: (file, one.origin)
-        for one in load_plugins()
-        if one.targets is not None
-        for file in sorted((one.targets / folder).glob("*.toml"))
+        file.stem: (file, origin)
+        for targets, origin in folders
+        for file in sorted((targets / folder).glob("*.toml"))
     }
 
 
@@ -73,7 +98,10 @@ def _imported(point: EntryPoint) -> Plugin:
     _undo = []
     try:
         targets = getattr(point.load(), "TARGETS", None)
-        return Plugin(origin, None if targets is None else Path(targets))
+        if targets is not None:
+            targets = Path(targets)
+            _refuse_taken_names(targets)
+        return Plugin(origin, targets)
     except Exception as error:  # whatever it is, it is the plug-in's and not cimtool's
         for undo in reversed(_undo):
             undo()
@@ -82,3 +110,12 @@ def _imported(point: EntryPoint) -> Plugin:
         return Plugin(origin, broken=sentence)
     finally:
         _undo = None
+
+
+def _refuse_taken_names(targets: Path) -> None:
+    """Raise ValueError where a file has the name of one that is known already."""
+    for folder, kind in FILES.items():
+        known = _files(folder)
+        for name in sorted(file.stem for file in (targets / folder).glob("*.toml")):
+            if name in known:
+                raise ValueError(f'{kind} "{name}" has the name of one of {known[name][1]}')

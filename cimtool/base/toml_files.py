@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -15,8 +16,8 @@ from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_sc
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import reading
-from cimtool.base.named import Named, nearest
-from cimtool.base.plugins import load_plugins
+from cimtool.base.named import Named, nearest, unknown
+from cimtool.base.plugins import OWN, known_files, load_plugins, targets_folder
 
 Location = tuple[int | str, ...]
 
@@ -68,6 +69,25 @@ def read_toml(file: Path) -> dict[str, Any]:
         raise CimError(f"{file}: not a text file in UTF-8: byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
         raise CimError(f"{file}: not valid TOML: {error}") from None
+
+
+def known_file(name: str, what: str, folder: str = "") -> tuple[Path, str]:
+    """The file of a target, or of that in `folder` beside them, by its name; with its origin.
+
+    CimError for an unknown name, which says `what` it is of and gives the nearest.
+    """
+    own = targets_folder() / folder / f"{name}.toml"
+    if own.is_file():
+        return own, OWN
+    files = known_files(folder)
+    if name not in files:
+        raise unknown(what, name, files)
+    return files[name]
+
+
+def is_path(name_or_path: str) -> bool:
+    """Whether a text is the path of a file (it has a separator or ends in .toml) and no name."""
+    return name_or_path.endswith(".toml") or "/" in name_or_path or os.sep in name_or_path
 
 
 def dotted(location: Location) -> str:

@@ -23,6 +23,7 @@ from cimtool import __version__
 from cimtool.base.arrays import Array
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import sha256, unwritable
+from cimtool.base.toml_files import validated
 from cimtool.bundle.serial import ConstantTable, as_computed, narrowed, program_text, read_program
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.hardware.keys import ScoreMapping
@@ -361,8 +362,8 @@ def read_bundle(folder: Path) -> Bundle:
         folder,
         manifest,
         model,
-        Target.from_json(target, f"{file}: target"),
-        Settings.from_json(settings, f"{file}: settings"),
+        validated(Target, target, f"{file}: target"),
+        validated(Settings, settings, f"{file}: settings"),
         gallery,
     )
 

@@ -20,7 +20,7 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output, converters_text
 from cimtool.costs.render import layout_lines
-from cimtool.hardware.placement import Layout, Placement, layout, placements
+from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.report.formats import whole
 from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
@@ -51,7 +51,7 @@ def command(
         check_place(output)
     compiled = api.prepare(say=out.say, **options)
     layers = placements(compiled.stages[-1].program, compiled.settings)
-    plan = layout(layers, compiled.target)
+    plan = floorplan(layers, compiled.target)
     place = output or compiled.folder
     moved = previous_of(place) if not dry_run and place.exists() else None
     bundle = None if dry_run else compiled.write(place, out.say)
@@ -77,7 +77,7 @@ def command(
 def _text(
     compiled: api.Compilation,
     layers: Sequence[Placement],
-    plan: Layout,
+    plan: Floorplan,
     bundle: Bundle | None,
     moved: Path | None,
 ) -> str:

@@ -7,11 +7,11 @@ from dataclasses import asdict
 import click
 
 from cimtool.base.errors import CimError
+from cimtool.base.plugins import OWN
 from cimtool.cli.group import Command, Group
 from cimtool.cli.output import Output
 from cimtool.costs.published import check_published
 from cimtool.hardware.describe import describe
-from cimtool.hardware.shipped import OWN
 from cimtool.hardware.target import load_target, origin_of, target_names, target_origins
 
 
@@ -25,7 +25,7 @@ def command() -> None:
 def list_(out: Output) -> None:
     """List the targets that come with cimtool and with plug-ins."""
     rows = []
-    for name, origin in sorted(target_origins().items()):
+    for name, origin in target_origins().items():
         try:
             one = load_target(name)
         except CimError as error:

@@ -13,7 +13,7 @@ from cimtool.base.errors import ArgumentError
 from cimtool.costs.operations import Operations, digital
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.totals import NOTHING, Cost, Quantity, SamplingCost, sampling_cost
-from cimtool.hardware.placement import Layout, Placement, layout, placements
+from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
@@ -46,9 +46,9 @@ class Estimate:
         return placements(self.program, self.settings)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> Floorplan:
         """The arrays of all layers in macros, cores and chips."""
-        return layout(self.placements, self.target)
+        return floorplan(self.placements, self.target)
 
     @cached_property
     def layers(self) -> dict[str, Cost]:
@@ -135,7 +135,7 @@ class Estimate:
         )
 
 
-def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Layout) -> Cost:
+def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorplan) -> Cost:
     """The cost of one product of a layer, all of its arrays working side by side."""
     energy = rates.energies(place, settings)
     parts = (

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from cimtool.hardware.placement import Layout, Placement
+from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.report import svg
 from cimtool.report.formats import counted
 
@@ -62,7 +62,7 @@ class Blocks:
         return column * (self.width + self.gap), row * (self.height + self.gap)
 
 
-def placement_svg(layers: Sequence[Placement], plan: Layout, title: str) -> str:
+def placement_svg(layers: Sequence[Placement], plan: Floorplan, title: str) -> str:
     """Draw where a program's layers lie, as one SVG document."""
     layers = [place for place in layers if place.shares is None]
     share = max(1, -(-plan.tiles // MOST_SQUARES))
@@ -86,7 +86,7 @@ def placement_svg(layers: Sequence[Placement], plan: Layout, title: str) -> str:
     return svg.file_text(WIDTH, bottom, f"Placement of {title}", description, parts)
 
 
-def _summary(plan: Layout, share: int) -> str:
+def _summary(plan: Floorplan, share: int) -> str:
     if plan.chips is None:
         where = "size of a chip not given"
     elif plan.resident:
@@ -121,7 +121,7 @@ def _squares(layers: Sequence[Placement]) -> Iterator[tuple[int, float]]:
             yield index, height * width / cells
 
 
-def _levels(plan: Layout, squares: int, share: int) -> list[Blocks]:
+def _levels(plan: Floorplan, squares: int, share: int) -> list[Blocks]:
     """The levels from tiles in an array to blocks on the page: chips, or loads of one chip."""
     chip = plan.chip
     counts = [plan.weight_sets, chip.arrays_per_macro, chip.macros_per_core]
@@ -156,7 +156,7 @@ def _across(count: int, wanted: float) -> int:
     return max(1, min(count, round(wanted)))
 
 
-def _slots(layers: Sequence[Placement], plan: Layout) -> list[int]:
+def _slots(layers: Sequence[Placement], plan: Floorplan) -> list[int]:
     """The slot of each tile: arrays take their second tile once every array has one.
 
     Slots count weight set by weight set in an array, array by array, block by block; each graph
@@ -206,7 +206,7 @@ def _drawing(
         yield svg.path("free", (_square(*_position(slot, levels), SIDE) for slot in free))
 
 
-def _frames(levels: Sequence[Blocks], plan: Layout, scale: float, top: float) -> Iterator[str]:
+def _frames(levels: Sequence[Blocks], plan: Floorplan, scale: float, top: float) -> Iterator[str]:
     """A frame and a name for each of a few chips, or loads of the one chip."""
     blocks = levels[-1]
     if not 1 < blocks.count <= FEW_BLOCKS:

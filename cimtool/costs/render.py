@@ -7,7 +7,7 @@ from typing import Any
 
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.totals import Cost, SamplingCost
-from cimtool.hardware.placement import Layout, Placement
+from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.report.formats import AREAS, ENERGIES, NOT_GIVEN, TIMES, counted, coverage, whole
 from cimtool.report.table import Cell, Column, Content, Table, item_table, make_table
 from cimtool.report.terminal import table_text
@@ -56,7 +56,7 @@ def layer_cost_table(estimate: Estimate) -> Table:
     return item_table("One product of each layer", estimate.placements, columns)
 
 
-def layout_lines(plan: Layout) -> list[str]:
+def layout_lines(plan: Floorplan) -> list[str]:
     """Arrays, macros, cores and chips of a program, a line each for the levels that say more."""
     chip, sets = plan.chip, plan.weight_sets
     several = f" ({counted(plan.tiles, 'tile')}, {sets} an array)" if sets > 1 else ""
@@ -80,7 +80,7 @@ def layout_lines(plan: Layout) -> list[str]:
     return lines
 
 
-def fit_sentence(plan: Layout) -> str:
+def fit_sentence(plan: Floorplan) -> str:
     """The fit of a program: on one chip, on several, or in rounds on one."""
     arrays, on_chip = counted(plan.arrays, "array"), plan.chip.arrays
     if plan.chips is None or on_chip is None:
@@ -92,7 +92,7 @@ def fit_sentence(plan: Layout) -> str:
     return f"On {counted(plan.chips, 'chip')} of {counted(on_chip, 'array')}"
 
 
-def fit_facts(plan: Layout) -> Facts:
+def fit_facts(plan: Floorplan) -> Facts:
     """The share of chips that is filled, or the loads of one chip; macros and cores."""
     if plan.chips_filled is None or plan.chips is None:
         yield "chips", f"{NOT_GIVEN}: the target does not say how large one is"

@@ -20,8 +20,7 @@ from cimtool.bundle.bundle import (
     features_bytes,
     write_bundle,
 )
-from cimtool.hardware.configuration import Configuration
-from cimtool.hardware.levels import level_notes
+from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm

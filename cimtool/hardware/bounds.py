@@ -1,4 +1,4 @@
-"""What column sums can come to, proved from the cells; what conversions make of it."""
+"""Bounds of column sums, proved from the cells, and of what conversions make of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def column_bounds(conducts: IntArray, crossbar: Crossbar) -> Bounds:
 
 
 def lossless(bounds: Bounds, crossbar: Crossbar) -> bool:
-    """Whether no column sum within bounds can be changed at step 1, proved column by column."""
+    """True where step 1 is proved, column by column, to change no sum within bounds."""
     if crossbar.law is None:
         return True
     lo, hi = crossbar.law.ends

@@ -1,8 +1,8 @@
-"""What a model is compiled for: a target and the settings of a build."""
+"""The target and the settings of a build, and what is worth a note about the two."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,3 +27,23 @@ class Configuration:
         """
         chosen = target if isinstance(target, Target) else load_target(target)
         return cls(chosen, resolve(chosen, None if file is None else Path(file), settings))
+
+
+def level_notes(target: Target, settings: Settings, layers: Iterable[str]) -> list[str]:
+    """A sentence where weights use less than half the levels of their one noisy cell.
+
+    Half is usual: a differential pair of 8-bit cells holds the 7 bits of an 8-bit weight's |W|.
+    """
+    if target.noise is None:
+        return []
+    own = [settings.of_layer(layer) for layer in layers]
+    notes = []
+    for code in dict.fromkeys(one.weight_code for one in own):
+        stored = code.stored_bits(code.bits)
+        if stored < code.cell_bits - 1:
+            notes.append(
+                f"warning: weight_bits = {code.bits} uses {2**stored} of the {2**code.cell_bits} "
+                "levels of a cell, whose noise stays as large: dies lose more than they need to; "
+                f"cell_bits = {stored} uses them all"
+            )
+    return notes

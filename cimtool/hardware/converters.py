@@ -11,7 +11,7 @@ Whoever walks an array reads the law's data and never asks for a converter's nam
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Protocol, Self
@@ -37,12 +37,12 @@ class UniformLaw:
 
     @property
     def half(self) -> bool:
-        """Whether half a step is added before the division rounds down."""
+        """Half a step is added before the division rounds down."""
         return self.rounding != "floor"
 
     @property
     def to_even(self) -> bool:
-        """Whether a tie goes to the even code."""
+        """A tie goes to the even code."""
         return self.rounding == "half-even"
 
     @property
@@ -55,7 +55,7 @@ class UniformLaw:
         return adc(p, step, self.lo, self.hi, self.rounding)
 
     def values(self, codes: IntArray, step: Array | int) -> IntArray:
-        """What codes stand for, in the units of the column sums."""
+        """The values of codes, in the units of the column sums."""
         return codes << step
 
     def error(self, step: int) -> int:
@@ -111,7 +111,7 @@ class StaircaseLaw:
         return self.lo + above
 
     def values(self, codes: IntArray, step: Array | int) -> IntArray:
-        """What codes stand for, in the units of the column sums."""
+        """The values of codes, in the units of the column sums."""
         return self.levels[codes - self.lo] << step
 
     def error(self, step: int) -> int:
@@ -134,16 +134,11 @@ Law = UniformLaw | StaircaseLaw
 
 
 class ConverterKeys(Protocol):
-    """What keys say of a converter beside its bits (`hardware/keys.py`)."""
+    """The keys of a converter beside its bits (`hardware/keys.py`)."""
 
-    @property
-    def rounding(self) -> Rounding | None: ...
-
-    @property
-    def transfer(self) -> Sequence[float] | None: ...
-
-    @property
-    def adc_parameters(self) -> Mapping[str, int | float | str] | None: ...
+    rounding: Rounding | None
+    transfer: tuple[float, ...] | None
+    adc_parameters: dict[str, int | float | str] | None
 
 
 @dataclass(frozen=True)
@@ -153,7 +148,7 @@ class Converter(Named):
     bits: int | None
 
     exact_where_it_fits: ClassVar[bool] = True
-    """Whether step 1 changes no sum that lies within the codes."""
+    """Step 1 changes no sum that lies within the codes."""
 
     @classmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:

@@ -34,7 +34,7 @@ OffsetSum = Literal["digital", "unit-column"]
 UnusedRows = Literal["off", "driven"]
 
 LEAK_BITS = 12
-"""Where erased cells conduct, column sums are counted in so many binary places of a digit."""
+"""Binary places of a digit in which column sums are counted where erased cells conduct."""
 
 
 def leak_of(on_off_ratio: float | None, cell_bits: int) -> int:
@@ -92,7 +92,7 @@ class RowTiling:
 
 @dataclass(frozen=True)
 class Crossbar:
-    """How one layer is laid onto arrays, how its inputs are driven and its sums converted.
+    """The arrays of one layer: its weights, inputs and converters in their codes.
 
     `adc_on` says whether the converter sees the difference of a pair of cells or each polarity,
     `shift_add` whether cycles are added before it (analog) or behind it, `offset_sum` how the sum
@@ -112,12 +112,12 @@ class Crossbar:
 
     @property
     def columns_by_polarity(self) -> bool:
-        """Whether each polarity of a pair is a column with conversions of its own."""
+        """Each polarity of a pair is a column with conversions of its own."""
         return self.weights.paired and self.adc_on == "polarity"
 
     @property
     def by_difference(self) -> bool:
-        """Whether conversions are of the difference of a pair's cells."""
+        """Conversions are of the difference of a pair's cells."""
         return self.weights.paired and self.adc_on == "difference"
 
     @property
@@ -132,12 +132,12 @@ class Crossbar:
 
     @property
     def unit_column(self) -> bool:
-        """Whether a column of ones, converted like the others, measures the inputs' sum."""
+        """A column of ones, converted like the others, measures the inputs' sum."""
         return self.weights.is_offset and self.offset_sum == "unit-column"
 
     @property
     def column_leak(self) -> int:
-        """What each row adds to a column sum beside its digit; cancels in analog differences."""
+        """The excess of a column sum for each row; cancels in analog differences."""
         return 0 if self.by_difference else self.leak
 
     @property
@@ -152,7 +152,7 @@ class Crossbar:
 
     @property
     def cycle_factors(self) -> IntArray:
-        """What the digits of each cycle count in the sum [cycles]."""
+        """The weights of the cycles' digits in the sum [cycles]."""
         return np.array([cycle.factor for cycle in self.cycles], np.int64)
 
     @property
@@ -167,7 +167,7 @@ class Crossbar:
 
     @property
     def signed_sums(self) -> bool:
-        """Whether a column sum can be negative, so that its converter needs a sign."""
+        """A column sum can be negative, so that its converter needs a sign."""
         return self.by_difference or self.digit_limits[0] < 0
 
     @cached_property
@@ -176,7 +176,7 @@ class Crossbar:
         return self.converter.law(self.signed_sums)
 
     def read(self, p: IntArray, step: int | None) -> IntArray:
-        """What the digital side takes column sums for; at no step, what they are."""
+        """The values that the digital side takes column sums for; at no step, the sums."""
         if step is None or self.law is None:
             return p
         return self.law.values(self.law.codes(p, step), step)
@@ -216,28 +216,45 @@ class Crossbar:
         return self.digits(np.zeros((1, 1), np.int64))[:, 0, 0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cells:
-    """What the columns of a layer's arrays conduct: whole numbers of 2^-fraction_bits of a digit.
+    """The cells of a layer's arrays: conductances in whole numbers of 2^-fraction_bits of a digit.
 
     `slices[k].digits` [K, N] of the perfect array are its digits and `leak`, what an erased cell
     conducts; those of a die are what its devices came to. `leak` is what the digital side takes off
     for each row.
     """
 
+    crossbar: Crossbar
     slices: tuple[Slice, ...]
     fraction_bits: int
     leak: int
 
+    @property
+    def finer(self) -> int:
+        """Binary places of the cells beyond those of the contract."""
+        return self.fraction_bits - self.crossbar.fraction_bits
 
-def row_sum_factors(slices: tuple[Slice, ...], crossbar: Crossbar) -> IntArray:
-    """How often the sum of a group's encoded inputs is added to each output [groups, N].
+    @cached_property
+    def groups(self) -> tuple[slice, ...]:
+        """The row groups."""
+        return self.crossbar.tiling.groups(len(self.slices[0].digits))
 
-    For complements, which count the sum less their digits, and to take off what cells hold beyond
-    the weights.
-    """
-    terms = [s.flipped * (s.sign * crossbar.cell_maximum << s.shift) for s in slices]
-    return np.asarray(np.sum(terms, axis=0), np.int64) - crossbar.weights.offset
+    @cached_property
+    def idle_rows(self) -> IntArray:
+        """Rows [groups] that are driven beside the layer's own, with the code of zero."""
+        return self.crossbar.tiling.idle(len(self.slices[0].digits))
+
+    @cached_property
+    def row_sum_factors(self) -> IntArray:
+        """Factors [groups, N] with which the sum of a group's encoded inputs joins each output.
+
+        For complements, which count the sum less their digits, and to take off what cells hold
+        beyond the weights.
+        """
+        top = self.crossbar.cell_maximum
+        terms = [s.flipped * (s.sign * top << s.shift) for s in self.slices]
+        return np.asarray(np.sum(terms, axis=0), np.int64) - self.crossbar.weights.offset
 
 
 Convert = Callable[[IntArray, int, int, int], IntArray]
@@ -247,7 +264,6 @@ Convert = Callable[[IntArray, int, int, int], IntArray]
 def cells_mvm(
     x: IntArray,
     cells: Cells,
-    crossbar: Crossbar,
     steps: tuple[int | None, ...],
     unit_step: int | None = None,
     convert: Convert | None = None,
@@ -259,17 +275,14 @@ def cells_mvm(
     the crossbar: cells of more places are converted at the same steps. `convert` stands for
     converters that are not those of the contract.
     """
-    height, width = cells.slices[0].digits.shape
-    groups, idle = crossbar.tiling.groups(height), crossbar.tiling.idle(height)
-    fraction = cells.fraction_bits
-    finer = fraction - crossbar.fraction_bits
-    total = np.zeros((x.shape[0], width), np.int64)
+    crossbar, fraction = cells.crossbar, cells.fraction_bits
+    total = np.zeros((x.shape[0], cells.slices[0].digits.shape[1]), np.int64)
     driving = zip(crossbar.digits(x), crossbar.zero_digits, crossbar.cycles, strict=True)
     for c, (digits, zero, cycle) in enumerate(driving):
-        for r, group in enumerate(groups):
+        for r, group in enumerate(cells.groups):
             driven = digits[:, group]
             summed = driven.sum(axis=1, keepdims=True)
-            unused = cells.leak * idle[r] * zero
+            unused = cells.leak * cells.idle_rows[r] * zero
             leak = cells.leak * summed + unused
             if crossbar.unit_column:
                 summed = crossbar.read(summed, unit_step)
@@ -277,7 +290,7 @@ def cells_mvm(
             for k, (column, step) in enumerate(zip(cells.slices, steps, strict=True)):
                 p = _product(driven, column.digits[group]) + unused
                 if convert is None:
-                    p = crossbar.read(p, None if step is None else step + finer)
+                    p = crossbar.read(p, None if step is None else step + cells.finer)
                 else:
                     p = convert(p, r, k, c)
                 p = p - leak

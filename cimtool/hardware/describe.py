@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cimtool.base.toml_files import dotted
-from cimtool.hardware.figures import Figure, OperatingPoint
+from cimtool.hardware.figures import Figure
 from cimtool.hardware.target import Target
 
 ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
@@ -33,7 +33,9 @@ def describe(target: Target) -> str:
     width = max(24, *map(len, values))
     lines = [f"{target.name}: {target.title}"]
     lines += [f"  {key:<{width}} {_value_text(key, value)}" for key, value in values.items()]
-    lines += _listed("operating points", [_point_text(one) for one in target.operating_points])
+    lines += _listed(
+        "operating points", [f"{p.name}: {p.conditions()}" for p in target.operating_points]
+    )
     lines += _listed("figures", [_figure_text(one) for one in target.figures], "not given")
     lines += _listed("unconfirmed", target.unconfirmed)
     lines += _listed("not modelled", target.unmodelled)
@@ -59,10 +61,6 @@ def _listed(heading: str, texts: Sequence[str], absent: str = "") -> list[str]:
     if not texts:
         return [f"{heading}: {absent}"] if absent else []
     return [heading, *(f"  {text}" for text in texts)]
-
-
-def _point_text(point: OperatingPoint) -> str:
-    return f"{point.name}: {point.conditions()}"
 
 
 def _figure_text(figure: Figure) -> str:

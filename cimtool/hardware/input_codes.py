@@ -31,7 +31,7 @@ class Cycle:
 
     @property
     def factor(self) -> int:
-        """What a digit counts in the sum."""
+        """The weight of a digit in the sum."""
         return self.sign << self.shift
 
 
@@ -43,9 +43,9 @@ class InputCode(Named):
     dac_bits: int
 
     signed: ClassVar[bool] = True
-    """Whether inputs may be negative."""
+    """Inputs may be negative."""
     sign_magnitude: ClassVar[bool] = False
-    """Whether a digit of |x| is driven with the sign of x."""
+    """A digit of |x| is driven with the sign of x."""
 
     @classmethod
     def limits(cls, bits: int) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class InputCode(Named):
 
     @property
     def lift(self) -> int:
-        """What is added to an input before it is cut into digits."""
+        """The addend of an input before it is cut into digits."""
         return 0
 
     @property

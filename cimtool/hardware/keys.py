@@ -188,7 +188,7 @@ class Keys(Table):
 
     @property
     def weight_code(self) -> WeightCode:
-        """How cells hold the weights."""
+        """The code of the weights in the cells."""
         return WeightCode.named(self.encoding, "encoding")(self.weight_bits, self.cell_bits)
 
     @property
@@ -200,7 +200,7 @@ class Keys(Table):
         return Converter.named(kind, "converter").of(self.adc_bits, self)
 
     def input_code(self, x: Type) -> InputCode:
-        """How inputs of a type are driven: those that are never negative without a sign."""
+        """The code of inputs of a type: those that are never negative have no sign."""
         code = InputCode.named(self.input_encoding if x.signed else "unsigned", "input_encoding")
         return code(code.bits_for(int(x.lo.min()), int(x.hi.max())), self.dac_bits)
 

@@ -37,7 +37,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
     @property
     def crossbar(self) -> Crossbar:
-        """How the layer is laid onto arrays."""
+        """The arrays of the layer."""
         return self.stored.crossbar
 
     @property
@@ -47,7 +47,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
     @property
     def exact(self) -> bool:
-        """Whether every converter is lossless, so that the layer is one integer product."""
+        """Every converter is lossless, so that the layer is one integer product."""
         return self.unit_step is None and all(step is None for step in self.steps)
 
     @cached_property
@@ -93,7 +93,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
     @cached_property
     def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:
-        """What converters let through [N], without the bias; None where digital terms join them."""
+        """Bounds [N] of what passes converters, without the bias; None where digital terms join."""
         stored, crossbar = self.stored, self.crossbar
         if self.exact or crossbar.column_leak or stored.row_sum_factors.any():
             return None

@@ -1,4 +1,4 @@
-"""Where a compiled program goes: arrays a layer, and arrays into macros, cores and chips.
+"""The placement of a compiled program: arrays a layer, arrays into macros, cores and chips.
 
 A layer's weight matrix is cut into tiles of one array each; a weight's cells lie in one array.
 Tiles are placed one after another, layer by layer; an array with several weight sets takes a second
@@ -7,7 +7,7 @@ tile once every array has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -106,17 +106,19 @@ def _parts(extent: int, size: int) -> list[int]:
 
 def placements(program: Program, settings: Settings) -> tuple[Placement, ...]:
     """Place every layer of a tiled program, in the order text, video, score, shortlist."""
-    return tuple(place for graph in program.graphs for place in _of_graph(graph, settings))
+    found = []
+    for graph in program.graphs:
+        layers, stored = crossbar_layers(graph), stored_cells(graph)
+        for layer, op in layers.items():
+            shares = None if stored[layer] == layer else stored[layer]
+            found.append(replace(placed(layer, op, settings.of_layer(layer)), shares=shares))
+    return tuple(found)
 
 
-def _of_graph(graph: Graph, settings: Settings) -> Iterator[Placement]:
-    stored = stored_cells(graph)
-    for node in graph.nodes:
-        if isinstance(node.op, CrossbarMvm):
-            layer = graph.layer(node)
-            place = placed(layer, node.op, settings.of_layer(layer))
-            owner = stored[layer]
-            yield replace(place, shares=None if owner == layer else owner)
+def crossbar_layers(graph: Graph) -> dict[str, CrossbarMvm]:
+    """The crossbar products of a graph, by the names of their layers."""
+    ops = ((graph.layer(node), node.op) for node in graph.nodes)
+    return {layer: op for layer, op in ops if isinstance(op, CrossbarMvm)}
 
 
 def stored_cells(graph: Graph) -> dict[str, str]:
@@ -124,22 +126,16 @@ def stored_cells(graph: Graph) -> dict[str, str]:
 
     Two queries may be multiplied with one stored gallery; projectors share nothing.
     """
-    stored: dict[str, CrossbarMvm] = {}
-    owners: dict[str, str] = {}
-    for node in graph.nodes:
-        if isinstance(node.op, CrossbarMvm):
-            layer, op = graph.layer(node), node.op
-            owner = None
-            if graph.name not in MODALITIES:
-                owner = next((name for name, one in stored.items() if same_cells(one, op)), None)
-            if owner is None:
-                stored[layer] = op
-            owners[layer] = owner or layer
+    layers, owners = crossbar_layers(graph), dict[str, str]()
+    for layer, op in layers.items():
+        earlier = () if graph.name in MODALITIES else owners.values()
+        same = (owner for owner in earlier if same_cells(layers[owner], op))
+        owners[layer] = next(same, layer)
     return owners
 
 
 def same_cells(one: CrossbarMvm, other: CrossbarMvm) -> bool:
-    """Whether two products are with the same stored numbers, in cells of the same kind."""
+    """True for two products with the same stored numbers, in cells of the same kind."""
     return one.crossbar.weights == other.crossbar.weights and (
         one.weight is other.weight or np.array_equal(one.weight, other.weight)
     )
@@ -181,7 +177,7 @@ def placed(layer: str, op: CrossbarMvm, settings: Settings) -> Placement:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Floorplan:
     """All layers of a program on one kind of chip.
 
     `tiles` are array-fuls of weights; each of `arrays` takes up to `weight_sets` of them. Where
@@ -214,7 +210,7 @@ class Layout:
 
     @property
     def resident(self) -> bool:
-        """Whether all weights stay where they are between inferences."""
+        """All weights stay where they are between inferences."""
         return not self.loads
 
     @property
@@ -231,7 +227,7 @@ class Layout:
         return self.chips * self.chip.arrays
 
     def passes(self, layer: Placement) -> int:
-        """How often the busiest array works for one product of a layer."""
+        """Uses of the busiest array in one product of a layer."""
         return -(-layer.arrays // self.arrays_at_once)
 
     def to_json(self) -> dict[str, Any]:
@@ -242,7 +238,7 @@ class Layout:
         return own | values | {"chip": self.chip.model_dump() | {"arrays": self.chip.arrays}}
 
 
-def layout(layers: Sequence[Placement], target: Target) -> Layout:
+def floorplan(layers: Sequence[Placement], target: Target) -> Floorplan:
     """Fill macros, cores and chips of a target with the arrays of a program's layers."""
     chip, sets = target.hierarchy, target.array.weight_sets
     stored = [layer for layer in layers if layer.shares is None]
@@ -258,4 +254,4 @@ def layout(layers: Sequence[Placement], target: Target) -> Layout:
                 own = sum(one.arrays for one in stored if one.layer.startswith(f"{graph}."))
                 rounds[graph] = -(-own // slots)
         arrays = min(tiles, chips * chip.arrays)
-    return Layout(tiles, sets, arrays, chip, chips, rounds)
+    return Floorplan(tiles, sets, arrays, chip, chips, rounds)

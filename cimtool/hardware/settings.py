@@ -56,7 +56,7 @@ class Overrides(Table):
 
 
 def setting_keys() -> dict[str, Key]:
-    """What a settings file or an option may give: keys by the names of settings."""
+    """The keys that a settings file or an option may give, by the names of settings."""
     names = (name if key.setting is None else key.setting for name, key in KEYS.items())
     return {name: key_of(Overrides.model_fields[name]) for name in names if name}
 
@@ -117,15 +117,10 @@ class Settings(Keys):
         return self.model_copy(update={"weight_bits": bits})
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for a manifest; layers are a list, as their order has a meaning."""
+        """Plain values for a manifest; layers are a list, as their order has a meaning."""
         values = self.model_dump(mode="json", exclude={"layers"})
         layers = [layer.model_dump(mode="json", exclude_none=True) for layer in self.layers]
         return values | {"layers": layers}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any], where: str) -> Settings:
-        """Read what `to_json` returned; CimError starting with `where` if it is not valid."""
-        return validated(cls, values, where)
 
     def _seen(self, layers: list[LayerSettings]) -> Settings:
         own: dict[str, Any] = {}

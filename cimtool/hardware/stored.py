@@ -9,7 +9,7 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.bounds import Bounds, column_bounds
-from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm, row_sum_factors
+from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.weight_codes import Slice, plain
 
 
@@ -31,10 +31,10 @@ class StoredWeights:
         """The row groups."""
         return self.crossbar.tiling.groups(len(self.weight))
 
-    @cached_property
+    @property
     def idle_rows(self) -> IntArray:
         """Rows [groups] that are driven beside the layer's own, with the code of zero."""
-        return self.crossbar.tiling.idle(len(self.weight))
+        return self.cells.idle_rows
 
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
@@ -54,10 +54,10 @@ class StoredWeights:
         crossbar = self.crossbar
         fraction, leak = crossbar.fraction_bits, crossbar.column_leak
         if not leak:
-            return Cells(self.slices, fraction, leak)
+            return Cells(crossbar, self.slices, fraction, leak)
         conduct = (narrow((s.digits.astype(np.int64) << fraction) + leak) for s in self.slices)
         slices = (replace(s, digits=d) for s, d in zip(self.slices, conduct, strict=True))
-        return Cells(tuple(slices), fraction, leak)
+        return Cells(crossbar, tuple(slices), fraction, leak)
 
     @cached_property
     def bounds(self) -> tuple[Bounds, ...]:
@@ -76,14 +76,14 @@ class StoredWeights:
 
     @cached_property
     def correction(self) -> IntArray:
-        """What lifted inputs add to every output [N], to be taken off in the digital bias."""
+        """The excess of every output [N] by lifted inputs, to be taken off in the digital bias."""
         total: IntArray = self.weight.sum(axis=0)
         return total * self.crossbar.inputs.lift
 
-    @cached_property
+    @property
     def row_sum_factors(self) -> IntArray:
-        """How often the sum of a group's encoded inputs is added to each output [groups, N]."""
-        return row_sum_factors(self.slices, self.crossbar)
+        """Factors [groups, N] with which the sum of a group's encoded inputs joins each output."""
+        return self.cells.row_sum_factors
 
 
 def mvm(
@@ -96,7 +96,7 @@ def mvm(
 
     Steps are those of `cells_mvm`.
     """
-    return cells_mvm(x, stored.cells, stored.crossbar, steps, unit_step) - stored.correction
+    return cells_mvm(x, stored.cells, steps, unit_step) - stored.correction
 
 
 def narrow(whole: IntArray) -> IntArray:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -13,7 +12,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from cimtool.base.errors import CimError
-from cimtool.base.toml_files import Table, read_toml, validated
+from cimtool.base.plugins import known_files
+from cimtool.base.toml_files import Table, is_path, known_file, read_toml, validated
 from cimtool.hardware.converters import measured_thresholds
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
 from cimtool.hardware.geometry import (
@@ -26,7 +26,6 @@ from cimtool.hardware.geometry import (
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import KEYS, Keys, decided, in_table
 from cimtool.hardware.noise.spec import Noise
-from cimtool.hardware.shipped import OWN, known_file, known_files, targets_folder
 
 
 @in_table("input")
@@ -56,30 +55,23 @@ class AccumulatorSpec(Table):
 
 def check_converter(keys: Keys) -> None:
     """Raise ValueError where no converter is as the keys say."""
-    check_transfer(keys.transfer, keys.adc_bits)
-    if keys.adc_parameters is not None and keys.adc_kind is None:
-        raise ValueError("adc_parameters are of a kind of converter: expected adc_kind with them")
-    for signed in (False, True):
-        keys.converter.law(signed)
-
-
-def check_transfer(transfer: Sequence[float] | None, adc_bits: int | None) -> None:
-    """Raise ValueError for a table that is not of such a converter, or whose thresholds fall."""
-    if transfer is None:
-        return
-    count = 0 if adc_bits is None else (1 << adc_bits) - 1
-    if len(transfer) != count:
-        bits = "a lossless converter" if adc_bits is None else f"adc bits = {adc_bits}"
+    transfer = keys.transfer or ()
+    count = 0 if keys.adc_bits is None else (1 << keys.adc_bits) - 1
+    if keys.transfer is not None and len(transfer) != count:
+        bits = "a lossless converter" if keys.adc_bits is None else f"adc bits = {keys.adc_bits}"
         raise ValueError(
             f"transfer has {len(transfer)} thresholds: {bits} has {count}, one between two codes"
         )
-    thresholds = measured_thresholds(transfer)
-    for index, (one, after) in enumerate(pairwise(thresholds)):
+    for index, (one, after) in enumerate(pairwise(measured_thresholds(transfer))):
         if after < one:
             raise ValueError(
                 f"transfer falls from {transfer[index]} to {transfer[index + 1]} at threshold "
                 f"{index + 1}: thresholds must not fall"
             )
+    if keys.adc_parameters is not None and keys.adc_kind is None:
+        raise ValueError("adc_parameters are of a kind of converter: expected adc_kind with them")
+    for signed in (False, True):
+        keys.converter.law(signed)
 
 
 class Target(Table):
@@ -155,7 +147,7 @@ class Target(Table):
 
     @property
     def keys(self) -> Keys:
-        """What the target decides, and what a build has where a target says nothing."""
+        """The target's keys, with the values of a build where the target says nothing."""
         # A target without a converter may still be tried with one: --adc-bits.
         values: dict[str, Any] = {"adc_bits": None, "rounding": "half-up"}
         for name, key in KEYS.items():
@@ -171,7 +163,7 @@ class Target(Table):
 
     @property
     def hierarchy(self) -> ChipSpec:
-        """How arrays make a chip; where nothing is said of it, every array is a core."""
+        """The hierarchy of a chip; where nothing is said of it, every array is a core."""
         return self.chip or ChipSpec(cores=self.array.arrays)
 
     @property
@@ -181,30 +173,23 @@ class Target(Table):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the target as plain values, keys as in its file, for a manifest."""
+        """Plain values, keys as in a file, for a manifest; `validated` reads them."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any], where: str) -> Target:
-        """Read what `to_json` returned; CimError starting with `where` if it is not valid."""
-        return validated(cls, values, where)
 
 
 def target_origins() -> dict[str, str]:
-    """Where each target comes from, by name: `cimtool`, or a plug-in's package and version."""
-    return {name: origin for name, (_, origin) in known_files().items()}
-
-
-def origin_of(name_or_path: str) -> str:
-    """Where a target comes from: a name's origin, or the file itself."""
-    if _is_path(name_or_path) or (targets_folder() / f"{name_or_path}.toml").is_file():
-        return name_or_path if _is_path(name_or_path) else OWN
-    return target_origins()[name_or_path]
+    """The origin of each target, by name: `cimtool`, or a plug-in's package and version."""
+    return {name: origin for name, (_, origin) in sorted(known_files().items())}
 
 
 def target_names() -> list[str]:
-    """Return the names of the targets of cimtool and of plug-ins, sorted."""
-    return sorted(target_origins())
+    """The names of the targets of cimtool and of plug-ins, sorted."""
+    return list(target_origins())
+
+
+def origin_of(name_or_path: str) -> str:
+    """The origin of a target that is given by name; of a file, its path."""
+    return name_or_path if is_path(name_or_path) else known_file(name_or_path, "target")[1]
 
 
 def load_target(name_or_path: str | Path) -> Target:
@@ -215,14 +200,8 @@ def load_target(name_or_path: str | Path) -> Target:
     return _load(_target_file(str(name_or_path), Path(), "target"), ())[0]
 
 
-def _is_path(name_or_path: str) -> bool:
-    return name_or_path.endswith(".toml") or "/" in name_or_path or os.sep in name_or_path
-
-
 def _target_file(name_or_path: str, folder: Path, what: str) -> Path:
-    if _is_path(name_or_path):
-        return folder / name_or_path
-    return known_file(name_or_path, what)
+    return folder / name_or_path if is_path(name_or_path) else known_file(name_or_path, what)[0]
 
 
 def _load(file: Path, above: tuple[Path, ...]) -> tuple[Target, dict[str, Any]]:

@@ -44,13 +44,13 @@ class WeightCode(Named):
     cell_bits: int
 
     paired: ClassVar[bool] = False
-    """Whether digits are signed: a pair of cells holds each, one a polarity."""
+    """Signed digits: a pair of cells holds each, one a polarity."""
     analog: ClassVar[bool] = True
-    """Whether cells conduct, so that converters read their sums; else an array adds digitally."""
+    """Cells conduct, and converters read their sums; else an array adds digitally."""
     is_offset: ClassVar[bool] = False
-    """Whether cells hold weights with an offset, so that the sum of the inputs is needed."""
+    """Cells hold weights with an offset, so that the sum of the inputs is needed."""
     complements: ClassVar[bool] = False
-    """Whether columns may hold complements."""
+    """Columns may hold complements."""
 
     @classmethod
     def stored_bits(cls, bits: int) -> int:
@@ -61,6 +61,11 @@ class WeightCode(Named):
     def slices(self) -> int:
         """Slices of a weight."""
         return -(-self.stored_bits(self.bits) // self.cell_bits)
+
+    @property
+    def shifts(self) -> range:
+        """The lowest bit of each slice's digits, least significant slice first."""
+        return range(0, self.slices * self.cell_bits, self.cell_bits)
 
     @property
     def cells_per_weight(self) -> int:
@@ -74,7 +79,7 @@ class WeightCode(Named):
 
     @property
     def offset(self) -> int:
-        """What the cells of a weight hold beyond it."""
+        """The excess of a weight's cells over the weight."""
         return 0
 
     def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
@@ -99,8 +104,7 @@ class Differential(WeightCode, name="differential"):
 
     def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
         sign, size = np.sign(weight), np.abs(weight)
-        shifts = range(0, self.slices * self.cell_bits, self.cell_bits)
-        return tuple(plain(sign * (size >> k & self.cell_maximum), groups, k) for k in shifts)
+        return tuple(plain(sign * (size >> k & self.cell_maximum), groups, k) for k in self.shifts)
 
 
 @dataclass(frozen=True)
@@ -115,8 +119,7 @@ class Offset(WeightCode, name="offset"):
 
     def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
         lifted = weight + self.offset
-        shifts = range(0, self.slices * self.cell_bits, self.cell_bits)
-        return tuple(self._slice(lifted >> k & self.cell_maximum, groups, k) for k in shifts)
+        return tuple(self._slice(lifted >> k & self.cell_maximum, groups, k) for k in self.shifts)
 
     def _slice(self, digits: IntArray, groups: Sequence[slice], shift: int) -> Slice:
         return plain(digits, groups, shift)
@@ -145,7 +148,7 @@ class TwosComplement(WeightCode, name="twos-complement"):
     analog: ClassVar[bool] = False
 
     def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
-        *lower, top = range(0, self.slices * self.cell_bits, self.cell_bits)
+        *lower, top = self.shifts
         slices = [plain(weight >> k & self.cell_maximum, groups, k) for k in lower]
         if self.cell_bits == 1:
             return (*slices, plain(-(weight >> top), groups, top, -1))

@@ -12,7 +12,7 @@ from cimtool.base.compiled import jit, map_rows
 from cimtool.hardware.bounds import Bounds, lossless
 from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.simulation.kernels.portable import product_kind
+from cimtool.simulation.kernels.products import product_kind
 
 TRIED_STEPS = 8
 """Steps that are tried, down from one whose codes reach beyond every sum that was seen."""

@@ -11,7 +11,7 @@ from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.ir.format import round_half_up
 from cimtool.ir.types import Type
-from cimtool.simulation.kernels.noisy import NoisyKernel
+from cimtool.simulation.kernels.conversions import ConversionKernel
 
 Compensation = Literal["none", "global", "column"]
 
@@ -29,7 +29,7 @@ LARGEST_FACTOR = 16.0
 
 @dataclass(frozen=True)
 class ReadoutCost:
-    """What reading known inputs back takes: products of whole layers, and conversions in them."""
+    """The cost of reading known inputs back: products of whole layers, and their conversions."""
 
     products: int = 0
     conversions: int = 0
@@ -52,9 +52,11 @@ def compensated(
     difference of f times the later readings from the earlier ones: over each physical column for
     `column`, over the whole layer for `global`.
     """
-    kernels = [NoisyKernel(op) for op in (programmed, now)]
+    kernels = [ConversionKernel(op) for op in (programmed, now)]
     known = _known_inputs(kernels[0], x, rng)
-    before, after = (_digits_read(kernel, known) for kernel in kernels)
+    before, after = (
+        kernel.readings(known) / (1 << kernel.op.cells.fraction_bits) for kernel in kernels
+    )
     factors = _factors(before, after, [s.shift for s in now.cells.slices], scope)
     crossbar = now.crossbar
     groups, slices = factors.shape[:2]
@@ -63,13 +65,7 @@ def compensated(
     return replace(now, factors=factors), cost
 
 
-def _digits_read(kernel: NoisyKernel, known: IntArray) -> FloatArray:
-    """What converters say [groups, slices, n, N] of known inputs, in digits."""
-    found: FloatArray = kernel.readings(known) / (1 << kernel.op.cells.fraction_bits)
-    return found
-
-
-def _known_inputs(kernel: NoisyKernel, x: Type, rng: np.random.Generator) -> IntArray:
+def _known_inputs(kernel: ConversionKernel, x: Type, rng: np.random.Generator) -> IntArray:
     """Random inputs [READOUT_ROWS, K] that drive the largest share of rows that hardly clips."""
     height = kernel.op.perfect.weight.shape[0]
     lo, hi = (np.broadcast_to(edge, (height,)) for edge in (x.lo, x.hi))

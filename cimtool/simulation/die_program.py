@@ -27,7 +27,7 @@ from cimtool.simulation.compensation import Compensation, ReadoutCost, compensat
 
 @dataclass(frozen=True)
 class Conditions:
-    """What dies are drawn from, and when and how they are read."""
+    """The noise that dies are drawn from, and the time and the way of reading them."""
 
     noise: Noise
     seconds: float
@@ -62,7 +62,7 @@ def on_die(program: Program, settings: Settings, conditions: Conditions, index: 
             layer = graph.layer(node)
             owner = stored[layer]
             arrays = arrays_of(settings, owner, op.crossbar.weights.bits)
-            place = Place(layer, owner, arrays)
+            place = LayerOnArrays(layer, owner, arrays)
             noisy, cost = _layer(op, builder.types[inputs[0]], place, conditions, index)
             costs.append(cost)
             return builder.add(node.name, noisy, *inputs)
@@ -76,13 +76,13 @@ def on_die(program: Program, settings: Settings, conditions: Conditions, index: 
 
 
 def arrays_of(settings: Settings, layer: str, weight_bits: int) -> Arrays:
-    """Where a layer lies on arrays; the weights of a gallery have bits of their own."""
+    """The arrays of a layer; the weights of a gallery have bits of their own."""
     own = settings.of_layer(layer).with_weights(weight_bits)
     return Arrays(own.weights_across, own.pairs, own.on_off_ratio)
 
 
 @dataclass(frozen=True)
-class Place:
+class LayerOnArrays:
     """A layer's name, that of the layer whose `cells` it drives, and how those lie on arrays."""
 
     layer: str
@@ -91,7 +91,7 @@ class Place:
 
 
 def _layer(
-    op: CrossbarMvm, x: Type, place: Place, conditions: Conditions, index: int
+    op: CrossbarMvm, x: Type, place: LayerOnArrays, conditions: Conditions, index: int
 ) -> tuple[NoisyMvm, ReadoutCost]:
     _check(op.crossbar, place.layer)
     die = Die(conditions.seed, index, conditions.seconds)
@@ -119,7 +119,7 @@ def _check(crossbar: Crossbar, layer: str) -> None:
 
 
 def noisy_layer(
-    op: CrossbarMvm, x: Type, place: Place, conditions: Conditions, die: Die
+    op: CrossbarMvm, x: Type, place: LayerOnArrays, conditions: Conditions, die: Die
 ) -> NoisyMvm:
     """One layer on a die, without compensation, for inputs of type `x`."""
     noise = conditions.noise
@@ -127,21 +127,19 @@ def noisy_layer(
     known = op.infer(x)
     shape = (op.weight.shape[1],)
     bounds = [np.broadcast_to(edge, shape) for edge in (known.lo, known.hi)]
-    layer_on_die = NoisyMvm(op, drawn.cells, bounds[0], bounds[1])
+    steps = op.steps
+    if op.crossbar.law is not None:  # a converter that is lossless on perfect cells rounds noise
+        steps = tuple(0 if step is None else step for step in steps)
+    fresh = None
     if drawn.variance is not None and noise.read is not None:
-        fresh = fresh_noise(
-            drawn.variance,
-            op.crossbar,
-            drawn.cells.fraction_bits,
-            die.key("read", place.layer),
-            noise.read.redraw == "mvm",
-        )
-        layer_on_die = replace(layer_on_die, fresh=fresh)
-    return replace(layer_on_die, errors=_errors(layer_on_die, noise, place, die))
+        key, shared = die.key("read", place.layer), noise.read.redraw == "mvm"
+        fresh = fresh_noise(drawn.variance, drawn.cells, key, shared)
+    frozen = NoisyMvm(op, drawn.cells, steps, bounds[0], bounds[1], fresh)
+    return replace(frozen, errors=_errors(frozen, noise, place, die))
 
 
-def _errors(op: NoisyMvm, noise: Noise, place: Place, die: Die) -> ConverterErrors | None:
-    """What the layer's converters err; None without such errors, or without converters."""
+def _errors(op: NoisyMvm, noise: Noise, place: LayerOnArrays, die: Die) -> ConverterErrors | None:
+    """Errors of the layer's converters; None without such errors, or without converters."""
     steps = [step for step in op.fine_steps if step is not None]
     if noise.adc is None or len(steps) < len(op.fine_steps):
         return None

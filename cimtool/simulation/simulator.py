@@ -13,7 +13,6 @@ from cimtool.base.arrays import Array
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node, Program, as_inputs
-from cimtool.ir.types import Type
 
 ROW_BLOCK = 256
 PAIR_BLOCK = 1 << 18
@@ -37,22 +36,20 @@ class Runner:
     def __init__(self, graph: Graph, fast: bool = True, device: str | None = None):
         self.graph = graph
         types = graph.types
-        self._enter: Callable[[Any], Any] = _as_it_is if _quantizes(graph) else _as_float64
-        self._leave: Callable[[Any], Array] = _as_it_is
-        prepare: Callable[..., Callable[..., Any]]
+        rounds = any(isinstance(node.op, Quantize) for node in graph.nodes)
+        # The contract rounds float32 inputs to integers; real graphs compute in float64.
+        self._enter: Callable[[Any], Any] = (lambda value: value) if rounds else _as_float64
+        self._leave: Callable[[Any], Array] = _as_int64
+        prepare: Callable[..., Callable[..., Any]] = _readable
         if device is not None:
-            from cimtool.simulation.torch_device import Placed
+            from cimtool.simulation.torch_device import TorchBackend
 
-            place = Placed(device)
-            prepare, self._enter, self._leave = _two(place.prepare), place.enter, place.leave
+            backend = TorchBackend(device)
+            prepare, self._enter, self._leave = backend.prepare, backend.enter, backend.leave
         elif fast:
-            from cimtool.simulation.kernels.operations import prepare as fastest
-
-            prepare, self._leave = fastest, _as_int64
-        else:
-            prepare = _readable
+            from cimtool.simulation.kernels.operations import prepare
         self.threaded = fast and device is None and _exact(graph)
-        self._steps: list[Step] = []
+        self._steps: list[Call] = []
         for node in graph.nodes:
             known = tuple(types[i] for i in node.inputs)
             self._steps += _steps(node, prepare(node.op, known, types[node.name]))
@@ -97,13 +94,13 @@ class Runner:
 
 
 def _exact(graph: Graph) -> bool:
-    """Whether all is integers until the last line: the same in blocks of any height."""
+    """True where all is integers until the last line: the same in blocks of any height."""
     nodes = (node for node in graph.nodes if not isinstance(node.op, Dequantize))
     return all(graph.types[node.name].is_integer for node in nodes)
 
 
 @dataclass(frozen=True)
-class Step:
+class Call:
     """One call of a runner: what it computes, from what, and how."""
 
     name: str
@@ -111,35 +108,22 @@ class Step:
     kernel: Callable[..., Any]
 
 
-def _steps(node: Node, kernel: Callable[..., Any]) -> list[Step]:
+def _steps(node: Node, kernel: Callable[..., Any]) -> list[Call]:
     """The calls of a node: a kernel that packs its last input does so in a call of its own."""
     pack = getattr(kernel, "pack", None)
     if pack is None:
-        return [Step(node.name, node.inputs, kernel)]
+        return [Call(node.name, node.inputs, kernel)]
     *others, last = node.inputs
     packed = f"{last} packed for {node.name}"
-    return [Step(packed, (last,), pack), Step(node.name, (*others, packed), kernel)]
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+    return [Call(packed, (last,), pack), Call(node.name, (*others, packed), kernel)]
 
 
 def _as_float64(value: Array) -> Array:
     return value.astype(np.float64, copy=False) if value.dtype.kind == "f" else value
 
 
-def _quantizes(graph: Graph) -> bool:
-    """Whether the inputs are rounded to integers, which the contract does on float32."""
-    return any(isinstance(node.op, Quantize) for node in graph.nodes)
-
-
 def _as_int64(value: Array) -> Array:
     return value.astype(np.int64, copy=False) if value.dtype.kind in "iu" else value
-
-
-def _two(prepare: Callable[[Op, tuple[Type, ...]], Any]) -> Callable[..., Any]:
-    return lambda op, types, known: prepare(op, types)
 
 
 def _readable(op: Op, types: object, known: object) -> Callable[..., Array]:
@@ -271,7 +255,7 @@ class Simulator:
 def _joined(
     runner: Runner, run: Callable[[slice], dict[str, Array]], rows: int
 ) -> dict[str, Array]:
-    """What `run` computes of all rows, in blocks."""
+    """The results of `run` for all rows, in blocks."""
     if runner.threaded:
         from cimtool.base.compiled import map_rows
 

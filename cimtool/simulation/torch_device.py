@@ -15,7 +15,7 @@ import torch
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
-from cimtool.hardware.crossbar import Cells, Crossbar
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.input_codes import Cycle
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
@@ -54,32 +54,27 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-class Placed:
-    """A place for a graph's values: how its operations, arrays and tensors get there and back."""
+class TorchBackend:
+    """A device's form of operations, and the way of values there and back."""
 
     def __init__(self, name: str):
         self.device = device_of(name)
 
-    def prepare(self, op: Op, types: tuple[Type, ...]) -> Kernel:
-        """The form of an operation that takes and returns tensors here."""
-        return prepare(op, types, self.device)
+    def prepare(self, op: Op, types: tuple[Type, ...], known: Type) -> Kernel:
+        """The form of an integer operation that takes and returns tensors on the device.
+
+        Raises TypeError for an operation that no compiled program holds.
+        """
+        return TORCH.of(op)(op, types, self.device)
 
     def enter(self, array: Array) -> Tensor:
-        """Move an array here."""
+        """Move an array to the device."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
     def leave(self, value: Tensor) -> Array:
         """Move a value back."""
         array: Array = value.cpu().numpy()
         return array
-
-
-def prepare(op: Op, types: tuple[Type, ...], device: torch.device) -> Kernel:
-    """The form of an integer operation that takes and returns tensors on `device`.
-
-    Raises TypeError for an operation that no compiled program holds.
-    """
-    return TORCH.of(op)(op, types, device)
 
 
 def _constant(value: Any, device: torch.device) -> Tensor:
@@ -143,21 +138,24 @@ def _axis(op: Axis, types: tuple[Type, ...], device: torch.device) -> Kernel:
 @TORCH.rule(MatMul)
 def _matmul(op: MatMul, types: tuple[Type, ...], device: torch.device) -> Kernel:
     a, b = types
-    product = exact_product(int(a.magnitude), int(b.magnitude), int(a.shape[-1]))
+    product = integer_product(int(a.magnitude), int(b.magnitude), int(a.shape[-1]))
     return lambda x, y: product(x, y.T)
 
 
-def exact_product(a: int, b: int, width: int) -> Kernel:
+def integer_product(a: int, b: int, width: int) -> Kernel:
     """`x @ y` of int64 tensors [n, width] and [width, m] with |x| <= a and |y| <= b, exact."""
     if width * a * b < 1 << 53:
         kind = torch.float32 if width * a * b < 1 << 24 else torch.float64
         return lambda x, y: (x.to(kind) @ y.to(kind)).to(torch.int64)
     if a < b:
-        turned = exact_product(b, a, width)
+        turned = integer_product(b, a, width)
         return lambda x, y: turned(y.T, x.T).T
     # x = high << half + low: two products of fewer bits each.
     half = a.bit_length() // 2
-    high, low = exact_product((a >> half) + 1, b, width), exact_product((1 << half) - 1, b, width)
+    high, low = (
+        integer_product((a >> half) + 1, b, width),
+        integer_product((1 << half) - 1, b, width),
+    )
 
     def parted(x: Tensor, y: Tensor) -> Tensor:
         above = x >> half
@@ -170,55 +168,39 @@ def exact_product(a: int, b: int, width: int) -> Kernel:
 def _crossbar_mvm(op: CrossbarMvm, types: tuple[Type, ...], device: torch.device) -> Kernel:
     if op.exact:
         largest = int(np.abs(op.weight).max(initial=0))
-        product = exact_product(int(types[0].magnitude), largest, op.weight.shape[0])
+        product = integer_product(int(types[0].magnitude), largest, op.weight.shape[0])
         weight, bias = _constant(op.weight, device), _constant(op.bias, device)
         return lambda x: product(x, weight) + bias
-    arrays = cells_kernel(op.stored.cells, op.crossbar, op.steps, op.unit_step, device)
-    base = _constant(op.bias - op.stored.correction, device)
-    return lambda x: arrays(x) + base
+    return _converted(op, device)
 
 
-def cells_kernel(
-    cells: Cells,
-    crossbar: Crossbar,
-    steps: tuple[int | None, ...],
-    unit_step: int | None,
-    device: torch.device,
-) -> Kernel:
-    """The form of `cells_mvm` that takes and returns int64 tensors on `device`."""
-    height = cells.slices[0].digits.shape[0]
-    groups, idle = crossbar.tiling.groups(height), crossbar.tiling.idle(height)
-    finer = cells.fraction_bits - crossbar.fraction_bits
-    largest = max(int(np.abs(column.digits.astype(np.int64)).max()) for column in cells.slices)
-    digit = max(map(abs, crossbar.digit_limits))
-    tallest = max(group.stop - group.start for group in groups)
-    product = exact_product(digit, largest, tallest)
-    stored = [
-        [_constant(s.digits[group].astype(np.int64), device) for s in cells.slices]
-        for group in groups
-    ]
-    flipped = [[_constant(s.flipped[r], device) for s in cells.slices] for r in range(len(groups))]
+def _converted(op: CrossbarMvm, device: torch.device) -> Kernel:
+    """The form of a layer with converters, its cells on the device."""
+    cells, crossbar, bias = op.stored.cells, op.crossbar, op.bias - op.stored.correction
+    digits = [s.digits.astype(np.int64) for s in cells.slices]
+    largest = max(int(np.abs(held).max()) for held in digits)
+    tallest = max(group.stop - group.start for group in cells.groups)
+    product = integer_product(max(map(abs, crossbar.digit_limits)), largest, tallest)
+    stored, base = [_constant(held, device) for held in digits], _constant(bias, device)
+    flipped = [_constant(s.flipped, device) for s in cells.slices]
     convert = _converter(crossbar.law, device)
 
     def run(x: Tensor) -> Tensor:
-        total = torch.zeros(len(x), stored[0][0].shape[1], dtype=torch.int64, device=device)
+        total = torch.zeros(len(x), len(bias), dtype=torch.int64, device=device)
         for digits, cycle, zero in _cycles(x, crossbar):
-            for r, group in enumerate(groups):
+            for r, group in enumerate(cells.groups):
                 driven = digits[:, group]
                 summed = driven.sum(1, keepdim=True)
-                unused = int(cells.leak * idle[r] * zero)
+                unused = int(cells.leak * cells.idle_rows[r] * zero)
                 leak = cells.leak * summed + unused
-                if crossbar.unit_column and unit_step is not None:
-                    summed = convert(summed, unit_step)
-                row_sum = summed << cells.fraction_bits
+                row_sum = convert(summed, op.unit_step) << cells.fraction_bits
                 for k, column in enumerate(cells.slices):
-                    p = product(driven, stored[r][k]) + unused
-                    step = steps[k]
-                    p = (p if step is None else convert(p, step + finer)) - leak
-                    p = torch.where(flipped[r][k], crossbar.cell_maximum * row_sum - p, p)
+                    p = product(driven, stored[k][group]) + unused
+                    p = convert(p, op.steps[k]) - leak
+                    p = torch.where(flipped[k][r], crossbar.cell_maximum * row_sum - p, p)
                     total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
                 total -= cycle.factor * crossbar.weights.offset * row_sum
-        return total + (1 << cells.fraction_bits >> 1) >> cells.fraction_bits
+        return (total + (1 << cells.fraction_bits >> 1) >> cells.fraction_bits) + base
 
     return run
 
@@ -233,23 +215,22 @@ def _cycles(x: Tensor, crossbar: Crossbar) -> Iterator[tuple[Tensor, Cycle, int]
         yield sign * (x >> cycle.shift & cycle.mask), cycle, int(zero)
 
 
-def _converter(law: Law | None, device: torch.device) -> Callable[[Tensor, int], Tensor]:
-    """What int64 column sums are taken for at a step."""
-    if law is None:
-        return lambda p, step: p
+def _converter(law: Law | None, device: torch.device) -> Callable[[Tensor, int | None], Tensor]:
+    """The values that int64 column sums are taken for at a step; at none, the sums."""
     if isinstance(law, StaircaseLaw):
         edges, levels = (_constant(part, device) for part in (law.thresholds, law.levels))
-        return lambda p, step: (
-            levels[torch.bucketize(p << THRESHOLD_BITS, edges << step, right=True)] << step
-        )
-    uniform = law
 
-    def convert(p: Tensor, step: int) -> Tensor:
-        half = 1 << step >> 1 if uniform.half else 0
+    def convert(p: Tensor, step: int | None) -> Tensor:
+        if law is None or step is None:
+            return p
+        if isinstance(law, StaircaseLaw):
+            codes = torch.bucketize(p << THRESHOLD_BITS, edges << step, right=True)
+            return levels[codes] << step
+        half = 1 << step >> 1 if law.half else 0
         codes = p + half >> step
-        if uniform.to_even and step > 0:
+        if law.to_even and step > 0:
             tie = (codes << step) == p + half
             codes = torch.where(tie, codes & -2, codes)
-        return codes.clamp(uniform.lo, uniform.hi) << step
+        return codes.clamp(law.lo, law.hi) << step
 
     return convert

@@ -18,8 +18,7 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import MEDIAN, WORST
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.deployment.compilation import calibration_rows, fit_rows, layer_names
-from cimtool.hardware.configuration import Configuration
-from cimtool.hardware.levels import level_notes
+from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.noise.times import time_text
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits

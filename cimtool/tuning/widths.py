@@ -13,7 +13,7 @@ from cimtool.costs.estimate import layer_cost
 from cimtool.costs.rates import rates_at
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.placement import layout, placed
+from cimtool.hardware.placement import floorplan, placed
 from cimtool.hardware.settings import LayerSettings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.format import integer_limits
@@ -104,7 +104,7 @@ class LayerCosts:
             stored = StoredWeights(op.weight, crossbar)
             tiled = replace(op, stored=stored, steps=(None,) * crossbar.slices)
             places.append(placed(layer, tiled, own))
-        plan, rates = layout(places, target), rates_at(target, None)
+        plan, rates = floorplan(places, target), rates_at(target, None)
         energies = [
             layer_cost(place, rates, settings.of_layer(place.layer), plan).energy_pj.value
             for place in places

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cimtool import api
-from cimtool.hardware.shipped import targets_folder
+from cimtool.base.plugins import targets_folder
 from cimtool.hardware.target import target_names
 from cimtool.training.demo_data import DemoFiles
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page
 
 from cimtool.costs.picture import MOST_SQUARES, _levels, _position, _slots, placement_svg
-from cimtool.hardware.placement import Layout, Placement, layout, placements
+from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
@@ -20,10 +20,10 @@ FullSize = Callable[[Target], Program]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def placed(full_size: FullSize, name: str) -> tuple[tuple[Placement, ...], Layout]:
+def placed(full_size: FullSize, name: str) -> tuple[tuple[Placement, ...], Floorplan]:
     target = load_target(name)
     layers = placements(full_size(target), resolve(target, None, {}))
-    return layers, layout(layers, target)
+    return layers, floorplan(layers, target)
 
 
 @pytest.mark.parametrize("name", ["hermes-pcm-14nm", "dcim-28nm-isscc23", "c2c-22nm-intel"])
@@ -44,7 +44,7 @@ def test_arrays_take_a_second_set_once_each_has_one(full_size: FullSize) -> None
     layers, plan = placed(full_size, "c2c-22nm-intel")
     assert _slots(layers, plan)[:9] == list(range(9))  # one array: its 8 sets, then a new load
     two = plan.chip.model_copy(update={"cores": 2})
-    several = Layout(plan.tiles, 8, 2, two, 1, plan.rounds)
+    several = Floorplan(plan.tiles, 8, 2, two, 1, plan.rounds)
     assert _slots(layers, several)[:4] == [0, 8, 1, 9]
 
 
@@ -96,7 +96,7 @@ def test_a_square_stands_for_several_arrays_where_there_are_too_many(full_size: 
 
 def test_a_square_is_filled_as_far_as_its_array_is_used(full_size: FullSize) -> None:
     layers, plan = placed(full_size, "sonos-40nm")  # 1,024 of 1,152 rows
-    text = placement_svg(layers[:1], layout(layers[:1], load_target("sonos-40nm")), "x")
+    text = placement_svg(layers[:1], floorplan(layers[:1], load_target("sonos-40nm")), "x")
     assert layers[0].utilisation == pytest.approx(1024 / 1152)
     heights = re.findall(r"v([\d.]+)h", text)
     assert set(map(float, heights)) == {3.6, float(f"{3.6 * 1024 / 1152:.3g}")}
@@ -104,6 +104,6 @@ def test_a_square_is_filled_as_far_as_its_array_is_used(full_size: FullSize) -> 
 
 
 def test_without_a_layer_there_is_a_picture_of_nothing() -> None:
-    plan = layout((), load_target("isaac-rram-128"))
+    plan = floorplan((), load_target("isaac-rram-128"))
     root = ElementTree.fromstring(placement_svg((), plan, "x"))
     assert not [p for p in root.findall(f".//{SVG}path") if "outline" in p.get("class", "")]

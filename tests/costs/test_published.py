@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from cimtool.base.errors import CimError
+from cimtool.base.plugins import targets_folder
 from cimtool.costs.estimate import layer_cost
 from cimtool.costs.published import check_published, compare_published, full_array
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.totals import Cost
-from cimtool.hardware.placement import layout
-from cimtool.hardware.shipped import targets_folder
+from cimtool.hardware.placement import floorplan
 from cimtool.hardware.target import Target, load_target, target_names
 
 POINTS = [
@@ -24,7 +24,7 @@ OF_A_PRODUCT = {"throughput", "efficiency", "mvm_latency", "mvm_energy", "mac_en
 def full(rates: Rates) -> tuple[int, Cost]:
     """MACs and cost of one product that uses all of one array."""
     place, settings = full_array(rates)
-    return place.macs, layer_cost(place, rates, settings, layout([place], rates.target))
+    return place.macs, layer_cost(place, rates, settings, floorplan([place], rates.target))
 
 
 @pytest.mark.parametrize("name", target_names())

@@ -9,7 +9,7 @@ import pytest
 from cimtool.costs.render import fit_facts, fit_sentence, missing_sentences
 from cimtool.costs.totals import Cost, Quantity
 from cimtool.hardware.geometry import ChipSpec
-from cimtool.hardware.placement import Layout
+from cimtool.hardware.placement import Floorplan
 from cimtool.report.formats import ENERGIES, TIMES
 
 SMALL = ChipSpec(arrays_per_macro=1, macros_per_core=1, cores=64)
@@ -29,7 +29,7 @@ SMALL = ChipSpec(arrays_per_macro=1, macros_per_core=1, cores=64)
 )  # fmt: skip
 def test_whether_it_fits(plan: dict[str, Any], sentence: str, fact: str) -> None:
     values = {"tiles": 60, "weight_sets": 1, "arrays": 60, "chip": SMALL, "rounds": {}}
-    found = Layout(**values | plan)
+    found = Floorplan(**values | plan)
     assert fit_sentence(found) == sentence
     assert any(fact in value for _, value in fit_facts(found))
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
+from cimtool.base.toml_files import validated
 from cimtool.hardware.settings import (
     Settings,
     check_patterns,
@@ -99,7 +100,7 @@ def test_the_order_of_layers_survives_a_manifest_with_sorted_keys(tmp_path: Path
     text = '[layers."z*"]\nadc_bits = 3\n[layers."*"]\nadc_bits = 4\n[layers."a*"]\nadc_bits = 5'
     settings = resolve(ISAAC, settings_file(tmp_path, text), {})
     stored = json.loads(json.dumps(settings.to_json(), sort_keys=True))
-    again = Settings.from_json(stored, "manifest.json")
+    again = validated(Settings, stored, "manifest.json")
     assert again == settings
     assert [again.of_layer(name).adc_bits for name in ("z", "m", "a")] == [4, 4, 5]
 
@@ -130,7 +131,7 @@ def test_every_allowed_choice_is_kept_and_survives_json(flags: dict[str, object]
             assert f"{kept['rows']}x{kept['columns']}" == value
         else:
             assert kept[name] == (None if value == "lossless" else value)
-    assert Settings.from_json(kept, "manifest.json") == settings
+    assert validated(Settings, kept, "manifest.json") == settings
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_a_stored_setting_that_is_not_valid_names_the_manifest() -> None:
     stored = resolve(ISAAC, None, {}).to_json()
     del stored["rounding"]
     with pytest.raises(CimError, match=r'^manifest\.json: rounding is missing: must be "half-up"'):
-        Settings.from_json(stored, "manifest.json")
+        validated(Settings, stored, "manifest.json")
 
 
 def test_the_examples_of_the_documentation_hold(tmp_path: Path) -> None:
@@ -250,7 +251,7 @@ def test_the_array_model_is_chosen_like_everything_else(tmp_path: Path) -> None:
     settings = resolve(ISAAC, file, {"on_off_ratio": 20, "encoding": "differential"})
     assert (settings.rows_active, settings.on_off_ratio) == (16, 20.0)
     assert settings.of_layer("text.mu").rows_active == 16
-    again = Settings.from_json(json.loads(json.dumps(settings.to_json())), "manifest.json")
+    again = validated(Settings, json.loads(json.dumps(settings.to_json())), "manifest.json")
     assert again == settings
 
 

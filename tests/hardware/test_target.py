@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
+from cimtool.base.plugins import targets_folder
+from cimtool.base.toml_files import validated
 from cimtool.hardware.describe import describe
 from cimtool.hardware.settings import resolve
-from cimtool.hardware.shipped import targets_folder
 from cimtool.hardware.target import Target, load_target, target_names
 from cimtool.hardware.weight_codes import WeightCode
 
@@ -141,7 +142,7 @@ def test_slices_hold_the_weight_and_none_is_idle(bits: int, cell_bits: int, enco
 def test_json_round_trip_and_digest() -> None:
     for name in SHIPPED:
         target = load_target(name)
-        again = Target.from_json(target.to_json(), "manifest.json")
+        again = validated(Target, target.to_json(), "manifest.json")
         assert (again, again.sha256) == (target, target.sha256)
     assert len({load_target(name).sha256 for name in SHIPPED}) == len(SHIPPED)
 

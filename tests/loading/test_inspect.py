@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from safetensors.torch import save_file
 
 from cimtool.base.errors import CimError
-from cimtool.hardware.shipped import targets_folder
+from cimtool.base.plugins import targets_folder
 from cimtool.hardware.target import target_names
 from cimtool.loading.inspect import Facts, format_facts, inspect
 from cimtool.training.towers import TwoTower

@@ -22,7 +22,7 @@ from cimtool.ir.types import integer, real
 from cimtool.simulation.kernels import choice, dot, fused, popcount, tiles
 from cimtool.simulation.kernels.choice import fused_cells
 from cimtool.simulation.kernels.operations import prepare
-from cimtool.simulation.kernels.portable import absolute_bound, product_kind
+from cimtool.simulation.kernels.products import product_kind
 
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
 
@@ -116,10 +116,7 @@ def test_conversions_are_those_of_the_contract(
     assert_fast_is_readable(op, rows_for(rng, hardware, rows, 6))
 
 
-KERNELS = {"popcount": choice._by_bits, "dot product": choice._by_bytes}
-
-
-@pytest.mark.parametrize("name", [*KERNELS, "portable"])
+@pytest.mark.parametrize("name", [*choice.KERNELS, "portable"])
 @pytest.mark.parametrize("rounding", ["half-up", "half-even", "floor"])
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip"])
 @pytest.mark.parametrize("input_encoding", INPUTS)
@@ -128,8 +125,9 @@ def test_every_kernel_gives_the_same_integers(
 ) -> None:
     if name == "dot product" and not tiles.DOT_BITS:
         pytest.skip("this CPU has no dot product of bytes")
-    taken = [(name, KERNELS[name])] if name in KERNELS else []
-    monkeypatch.setattr(choice, "_candidates", lambda layer: taken)
+    taken = {name: choice.KERNELS[name]} if name in choice.KERNELS else {}
+    monkeypatch.setattr(choice, "KERNELS", taken)
+    monkeypatch.setattr(popcount, "MOST_PLANES", 99)
     rng = np.random.default_rng(1)
     for dac_bits, cell_bits in ((1, 2), (1, 1), (2, 2), (8, 8), (3, 4)):
         hardware = plain(
@@ -145,7 +143,7 @@ def test_few_bits_are_counted_and_bytes_multiplied() -> None:
         hardware = plain(**keys)
         cells = StoredWeights(np.arange(-127, 128)[:, None], hardware).cells
         steps = (1,) * hardware.slices
-        made = fused.converted_layer(cells, hardware, steps, np.zeros(1, np.int64), None)
+        made = fused.converted_layer(cells, steps, np.zeros(1, np.int64), None)
         assert made is not None
         return popcount.plane_pairs(made)
 
@@ -181,13 +179,13 @@ def test_cells_of_a_die_take_the_same_kernels(fraction: int, dac_bits: int, cell
     perfect = StoredWeights(rng.integers(-127, 128, (300, 37)), hardware).cells
     spread = 1 << fraction >> 2
     slices = tuple(_on_die(s, fraction, rng, spread) for s in perfect.slices)
-    cells, steps = Cells(slices, fraction, 0), (3,) * hardware.slices
+    cells, steps = Cells(hardware, slices, fraction, 0), (3,) * hardware.slices
     offset = rng.integers(-999, 999, 37)
-    kernel = fused_cells(cells, hardware, steps, offset)
+    kernel = fused_cells(cells, steps, offset)
     x = rows_for(rng, hardware, 300, 11)
     if tiles.DOT_BITS or (fraction == 0 and dac_bits == 1):
         assert kernel is not None
-        expected = cells_mvm(x, cells, hardware, steps) + offset
+        expected = cells_mvm(x, cells, steps) + offset
         np.testing.assert_array_equal(kernel(x), expected)
 
 
@@ -323,7 +321,3 @@ def test_the_number_is_chosen_by_a_bound_that_cannot_wrap() -> None:
     assert product_kind((1 << 24) - 1) is np.float32
     assert product_kind(1 << 24) is np.float64
     assert product_kind(1 << 53) is np.int64
-    wide = integer(("n", 16), -(2**30), 2**30, 1.0)
-    assert absolute_bound(wide, (wide.lo, wide.hi), 16) == 2**64
-    uneven = integer(("n", 2), np.array([-9, 0]), np.array([1, 5]), 1.0)
-    assert absolute_bound(uneven, (np.array([-1, 2]), np.array([3, 4])), 2) == 27 + 20

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.simulation.torch_device import device_of, exact_product
+from cimtool.simulation.torch_device import device_of, integer_product
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -18,7 +18,7 @@ def test_products_are_exact_whatever_their_size(device: str, a: int, b: int) -> 
     rng = np.random.default_rng(a % 97)
     x = rng.choice([-a, a, a - 1, 0, 3], (5, 40))
     y = rng.choice([-b, b, 1 - b, 1], (40, 6))
-    product = exact_product(a, b, 40)
+    product = integer_product(a, b, 40)
     found = product(*(torch.from_numpy(m).to(device) for m in (x, y))).cpu().numpy()
     np.testing.assert_array_equal(found, x @ y)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law
-from cimtool.hardware.noise.model import NonIdeality, Redraw, Sigma
+from cimtool.hardware.noise.model import NonIdeality, Sigma
 from cimtool.ir.format import round_half_up
 
 GAIN_BITS = 16
@@ -29,17 +28,14 @@ class Adc(NonIdeality, name="adc"):
     Each converter serves `columns_per_converter` neighbouring columns of an array.
     """
 
-    drawn: ClassVar[Redraw] = "die"
-
     offset: Sigma = 0.0
     gain: Sigma = 0.0
     inl: Sigma = 0.0
     columns_per_converter: Annotated[int, Field(ge=1, le=1 << 20)] = 1
 
 
-@dataclass(frozen=True, eq=False)
-class ConverterErrors:
-    """What the converters of one layer err: whole numbers [groups, slices, N].
+class ConverterErrors(NamedTuple):
+    """Errors of the converters of one layer: whole numbers [groups, slices, N].
 
     `offset` and `bow` count in the units of the column sums, `gain` in 2^-GAIN_BITS.
     """
@@ -60,7 +56,7 @@ class ConverterErrors:
 
 
 def converter_span(law: Law, step: int) -> tuple[int, int]:
-    """Where a converter's range starts, in units of the sums, and bits of how long it is."""
+    """The start of a converter's range in units of the sums, and the bits of its length."""
     lo, hi = law.ends
     return lo << step, (hi - lo).bit_length() + step
 
@@ -68,14 +64,10 @@ def converter_span(law: Law, step: int) -> tuple[int, int]:
 def arch(p: IntArray, lowest: int, span_bits: int) -> IntArray:
     """4 u (1 - u) in 2^-CURVE_BITS, for u = (p - lowest) / 2^span_bits held to 0..1."""
     place = np.clip(p - lowest, 0, 1 << span_bits)
-    u = shifted(place, CURVE_BITS - span_bits)
+    up = CURVE_BITS - span_bits
+    u = place << up if up >= 0 else place >> -up
     risen: IntArray = u * ((1 << CURVE_BITS) - u) >> CURVE_BITS - 2
     return risen
-
-
-def shifted(x: IntArray, bits: int) -> IntArray:
-    """x * 2^bits, rounded down."""
-    return x << bits if bits >= 0 else x >> -bits
 
 
 def draw_errors(

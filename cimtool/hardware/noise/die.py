@@ -29,7 +29,7 @@ from cimtool.hardware.stored import StoredWeights, narrow
 from cimtool.hardware.weight_codes import Slice
 
 CELL_BITS = 14
-"""What digits and their binary places have together, with a sign and room for errors: two bytes."""
+"""Bits of digits and their binary places together: two bytes with a sign and room for errors."""
 
 ROUNDING_SHARE = 1 / 100
 """The most that rounding may add to the mean square error of a die's cells."""
@@ -38,22 +38,9 @@ STREAMS = ("programming", "drift", "flicker", "stuck", "adc", "read", "readout")
 """Purposes of random numbers by the number of their stream; those of others follow."""
 
 
-def stream_of(purpose: str) -> int:
-    """The number of a purpose's stream."""
-    if purpose in STREAMS:
-        return STREAMS.index(purpose)
-    return len(STREAMS) + zlib.crc32(purpose.encode())
-
-
-def per_reading(purpose: str) -> bool:
-    """Whether numbers are drawn anew for another time of reading."""
-    kind = NonIdeality.family.get(purpose)
-    return kind is not None and kind.drawn != "die"
-
-
 @dataclass(frozen=True)
 class Die:
-    """Which die of a seed, and how many seconds after t0 it is read."""
+    """A die of a seed, read so many seconds after t0."""
 
     seed: int
     index: int
@@ -71,14 +58,19 @@ class Die:
         return int(self._entropy(purpose, layer, ()).generate_state(1, np.uint64)[0])
 
     def _entropy(self, purpose: str, layer: str, place: tuple[int, ...]) -> np.random.SeedSequence:
-        epoch = round(self.seconds * 1000) if per_reading(purpose) else 0
-        where = (self.index, stream_of(purpose), zlib.crc32(layer.encode()), epoch, *place)
+        kind = NonIdeality.family.get(purpose)
+        epoch = 0 if kind is None or kind.drawn == "die" else round(self.seconds * 1000)
+        if purpose in STREAMS:
+            stream = STREAMS.index(purpose)
+        else:
+            stream = len(STREAMS) + zlib.crc32(purpose.encode())
+        where = (self.index, stream, zlib.crc32(layer.encode()), epoch, *place)
         return np.random.SeedSequence(self.seed, spawn_key=where)
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """How a layer lies on arrays: weights side by side (None: all), and where pairs lie."""
+    """The arrays of a layer: weights side by side (None: all), and the place of pairs."""
 
     across: int | None
     pairs: Pairs
@@ -102,37 +94,35 @@ class Devices:
         self.erased = 0.0 if on_off_ratio is None else self.full / on_off_ratio
         self.unit = (self.full - self.erased) / top
         self.top = top
-        levels = (self.erased + self.unit * np.arange(top + 1)) / noise.devices
-        self.levels = levels
+        self.levels = (self.erased + self.unit * np.arange(top + 1)) / noise.devices
         self.die = die
-        state = DeviceState(levels / noise.g_max, noise.g_max, die.seconds, noise.t0)
-        changes = (
-            (m.name, m.change(state)) for m in noise.mechanisms if isinstance(m, DeviceNoise)
-        )
-        self.changes = [(name, change) for name, change in changes if change is not None]
 
     def asked(self, digits: IntArray) -> FloatArray:
-        """What cells that hold `digits` should conduct, in uS."""
+        """Target conductances of cells that hold `digits`, in uS."""
         return (self.levels * self.noise.devices)[digits]
 
     def conductances(self, digits: IntArray, layer: str, *place: int) -> FloatArray:
-        """What they conduct, in uS; stuck cells and wires come later."""
+        """Their conductances, in uS; stuck cells and wires come later."""
         total = self.asked(digits)
         for device in range(self.noise.devices):
             total += self._deviation(digits, layer, (*place, device))
         return total
 
     def _deviation(self, digits: IntArray, layer: str, place: tuple[int, ...]) -> FloatArray:
-        """What one device conducts beyond what it should, exactly zero where nothing is wrong."""
-        asked = self.levels[digits]
-        g = asked.copy()
-        for name, change in self.changes:
-            g = change(g, digits, self.die.numbers(name, layer, *place))
+        """Errors of one device's conductance in uS, exactly zero where nothing is wrong."""
+        noise, die, asked = self.noise, self.die, self.levels[digits]
+        x, g = self.levels / noise.g_max, asked.copy()
+        for one in noise.mechanisms:
+            if isinstance(one, DeviceNoise):
+                rng = die.numbers(one.name, layer, *place)
+                g = one.effective(
+                    g, DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng)
+                )
         return g - asked
 
 
 def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: str) -> Drawn:
-    """What the arrays of stored weights conduct on a die; the same for every number of threads."""
+    """Draw the cells of stored weights on a die; the same for every number of threads."""
     slices, crossbar, rows = stored.slices, stored.crossbar, len(stored.weight)
     height = crossbar.tiling.height or rows
     blocks = [slice(s, min(s + height, rows)) for s in range(0, rows, height)]
@@ -144,10 +134,8 @@ def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: s
         rows = blocks[index]
         digits = _device_digits(slices, crossbar, rows)
         g = np.stack([devices.conductances(d, layer, index, i) for i, d in enumerate(digits)])
-        if any(isinstance(mechanism, ArrayNoise) for mechanism in noise.mechanisms):
-            g = _on_arrays(g, digits, slices, crossbar, arrays, devices, layer, index)
-        beyond = np.stack([g[i] - devices.asked(d) for i, d in enumerate(digits)])
-        beyond /= devices.unit
+        g = _on_arrays(g, digits, stored, arrays, devices, layer, index)
+        beyond = (g - devices.asked(digits)) / devices.unit
         error[:, rows] = beyond[0::2] - beyond[1::2] if crossbar.by_difference else beyond
         if variance is not None and noise.read is not None:
             square = noise.read.sigma**2 / noise.devices * (g / devices.unit) ** 2
@@ -159,74 +147,79 @@ def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: s
     return Drawn(cells, None if variance is None else tuple(variance))
 
 
-def _device_digits(slices: tuple[Slice, ...], crossbar: Crossbar, rows: slice) -> list[IntArray]:
-    """The digits of physical cells: of each slice, both polarities where they are subtracted."""
-    digits = [s.digits[rows].astype(np.int64) for s in slices]
+def _device_digits(slices: tuple[Slice, ...], crossbar: Crossbar, rows: slice) -> IntArray:
+    """Digits [cells, rows, N] of each slice, of both polarities where they are subtracted."""
+    digits = np.stack([s.digits[rows].astype(np.int64) for s in slices])
     if not crossbar.by_difference:
         return digits
-    return [np.maximum(part, 0) for d in digits for part in (d, -d)]
+    polarities = np.stack([np.maximum(digits, 0), np.maximum(-digits, 0)], axis=1)
+    return polarities.reshape(-1, *digits.shape[1:])
 
 
 def _on_arrays(
     g: FloatArray,
-    digits: list[IntArray],
-    slices: tuple[Slice, ...],
-    crossbar: Crossbar,
+    digits: IntArray,
+    stored: StoredWeights,
     arrays: Arrays,
     devices: Devices,
     layer: str,
     block: int,
 ) -> FloatArray:
     """Conductances [cells, rows, N] with stuck cells and wires, array by array."""
-    noise, die, width = devices.noise, devices.die, g.shape[2]
-    across = arrays.across or width
-    pairs = 1 + crossbar.weights.paired
+    mechanisms = [one for one in devices.noise.mechanisms if isinstance(one, ArrayNoise)]
+    if not mechanisms:
+        return g
+    across, pairs = arrays.across or g.shape[2], 1 + stored.crossbar.weights.paired
     layout = PhysicalLayout(pairs, len(g) // pairs, arrays.pairs)
-    shifts = [s.shift for s in slices for _ in range(len(g) // len(slices))]
-    held = np.stack(digits)
+    shifts = np.repeat([s.shift for s in stored.slices], len(g) // len(stored.slices))
     found = np.empty_like(g)
-    for number, start in enumerate(range(0, width, across)):
+    for number, start in enumerate(range(0, g.shape[2], across)):
         part = slice(start, start + across)
         cells = layout.cells(g[:, :, part])
-        wanted = layout.cells(held[:, :, part].astype(np.float64))
+        held = layout.cells(digits[:, :, part].astype(np.float64))
         weights = layout.columns(np.exp2(shifts), cells.shape[1])
-        for one in noise.mechanisms:
-            if isinstance(one, ArrayNoise):
-                rng = die.numbers(one.name, layer, block, number)
-                ends = devices.top, devices.full, devices.erased
-                cells = one.effective(cells, ArrayState(wanted, weights, *ends, rng, layer))
+        for one in mechanisms:
+            rng = devices.die.numbers(one.name, layer, block, number)
+            ends = devices.top, devices.full, devices.erased
+            cells = one.effective(cells, ArrayState(held, weights, *ends, rng, layer))
         found[:, :, part] = layout.weights(cells)
     return found
 
 
+AXES = {"columns": (2, 3, 0, 1), "rows": (2, 1, 3, 0)}
+"""The order in which (slice, polarity, row, weight) run over an array, by where pairs lie."""
+
+
 @dataclass(frozen=True)
 class PhysicalLayout:
-    """Where the cells of weights lie in an array: side by side, or a pair in two rows."""
+    """The places of weights' cells in an array: side by side, or a pair in two rows."""
 
     polarities: int
     slices: int
     pairs: Pairs
 
+    @property
+    def rows_per_weight(self) -> int:
+        """Rows of cells that a weight takes."""
+        return self.polarities if self.pairs == "rows" else 1
+
     def cells(self, of_weights: FloatArray) -> FloatArray:
         """Lay [slices x polarities, rows, n] out as the array's [rows, columns]."""
         _, rows, n = of_weights.shape
         parts = of_weights.reshape(self.slices, self.polarities, rows, n)
-        if self.pairs == "rows":
-            return parts.transpose(2, 1, 3, 0).reshape(rows * self.polarities, n * self.slices)
-        return parts.transpose(2, 3, 0, 1).reshape(rows, n * self.slices * self.polarities)
+        return parts.transpose(AXES[self.pairs]).reshape(rows * self.rows_per_weight, -1)
 
     def weights(self, cells: FloatArray) -> FloatArray:
         """Undo `cells`."""
-        s, p = self.slices, self.polarities
-        if self.pairs == "rows":
-            parts = cells.reshape(cells.shape[0] // p, p, cells.shape[1] // s, s)
-            return parts.transpose(3, 1, 0, 2).reshape(s * p, parts.shape[0], parts.shape[2])
-        parts = cells.reshape(cells.shape[0], cells.shape[1] // (s * p), s, p)
-        return parts.transpose(2, 3, 0, 1).reshape(s * p, parts.shape[0], parts.shape[1])
+        rows = cells.shape[0] // self.rows_per_weight
+        extents = self.slices, self.polarities, rows, -1
+        parts = cells.reshape([extents[axis] for axis in AXES[self.pairs]])
+        back = parts.transpose(np.argsort(AXES[self.pairs]))
+        return back.reshape(self.slices * self.polarities, rows, -1)
 
     def columns(self, of_cells: FloatArray, count: int) -> FloatArray:
-        """What each of `count` columns of an array has, from values [slices x polarities]."""
-        own = of_cells[:: self.polarities] if self.pairs == "rows" else of_cells
+        """Values [slices x polarities] spread over `count` columns of an array."""
+        own = of_cells[:: self.rows_per_weight]
         return np.tile(own, count // len(own))
 
 
@@ -268,4 +261,4 @@ def _cells(slices: tuple[Slice, ...], error: Array, crossbar: Crossbar) -> Cells
         whole = np.floor(off * np.float32(1 << fraction) + np.float32(0.5)).astype(np.int64)
         whole += (held << fraction) + leak
         conducting.append(replace(cells, digits=narrow(whole)))
-    return Cells(tuple(conducting), fraction, leak)
+    return Cells(crossbar, tuple(conducting), fraction, leak)

@@ -14,8 +14,8 @@ from functools import cached_property
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.hardware.crossbar import Crossbar
+from cimtool.base.arrays import Array, IntArray
+from cimtool.hardware.crossbar import Cells, Crossbar
 from cimtool.hardware.noise.gaussian import conversion_keys, normals
 
 ENOUGH = 1 << 10
@@ -63,26 +63,18 @@ class Fresh:
         `conversion` numbers this row group and slice.
         """
         variance = self.variance[k][group]
-        driven = [d[:, group] for d in digits[: c + 1]]
-        if not self.shared:
-            factor = [np.sqrt(((driven[c] ** 2) @ variance).astype(np.float32))]
-            drawn = [self._normals(rows, conversion, c, len(digits), factor[0].shape[1])]
-        else:
-            covariance = [
-                [((driven[a] * driven[b]) @ variance).astype(np.float32) for b in range(a + 1)]
-                for a in range(c + 1)
-            ]
-            factor = cholesky(covariance)[c]
-            width = variance.shape[1]
-            drawn = [self._normals(rows, conversion, b, len(digits), width) for b in range(c + 1)]
-        total = np.zeros_like(factor[0])
-        for part, z in zip(factor, drawn, strict=True):
+        driven = [d[:, group] for d in digits]
+        cycles = range(c + 1) if self.shared else (c,)
+        covariance = [
+            [((driven[a] * driven[b]) @ variance).astype(np.float32) for b in cycles if b <= a]
+            for a in cycles
+        ]
+        total = np.zeros((len(rows), variance.shape[1]), np.float32)
+        for b, part in zip(cycles, cholesky(covariance)[-1], strict=True):
+            z = normals(conversion_keys(rows, conversion * len(digits) + b), variance.shape[1])
             total = total + part * z
         drawn_units: IntArray = np.floor(total * self.scale + np.float32(0.5)).astype(np.int64)
         return drawn_units
-
-    def _normals(self, rows: Array, conversion: int, c: int, cycles: int, width: int) -> FloatArray:
-        return normals(conversion_keys(rows, conversion * cycles + c), width)
 
 
 def cholesky(covariance: list[list[Array]]) -> list[list[Array]]:
@@ -103,20 +95,17 @@ def cholesky(covariance: list[list[Array]]) -> list[list[Array]]:
     return factor
 
 
-def fresh_noise(
-    variance: Sequence[Array], crossbar: Crossbar, fraction_bits: int, key: int, shared: bool
-) -> Fresh:
+def fresh_noise(variance: Sequence[Array], cells: Cells, key: int, shared: bool) -> Fresh:
     """Round variances [K, N] of each slice, in digits squared, so that their sums stay exact."""
-    groups = crossbar.tiling.groups(variance[0].shape[0])
-    lo, hi = crossbar.digit_limits
+    lo, hi = cells.crossbar.digit_limits
     driven = max(-lo, hi) ** 2
-    sums = np.array([[v[g].sum(axis=0) for g in groups] for v in variance])
+    sums = np.array([[v[g].sum(axis=0) for g in cells.groups] for v in variance])
     mean, largest = float(sums.mean()), float(sums.max()) * driven
     bits = 0 if mean <= 0 else 2 * math.ceil(math.log2(ENOUGH / mean) / 2)
     if largest > 0:
-        cell = max(float(v.max()) for v in variance)
-        room = min(EXACT - math.log2(largest), CELL - math.log2(cell))
+        most = max(float(v.max()) for v in variance)
+        room = min(EXACT - math.log2(largest), CELL - math.log2(most))
         bits = min(bits, 2 * math.floor(room / 2))
     rounded = tuple(np.rint(v * 2.0**bits).astype(np.int32) for v in variance)
-    shared = shared and len(crossbar.cycles) > 1
-    return Fresh(rounded, bits, fraction_bits, key, shared)  # type: ignore[arg-type]
+    shared = shared and len(cells.crossbar.cycles) > 1
+    return Fresh(rounded, bits, cells.fraction_bits, key, shared)  # type: ignore[arg-type]

@@ -79,23 +79,21 @@ def _log(t):  # type: ignore[no-untyped-def]
     return y * m * squared - F(0.5) * squared + m + F(exponent) * F(0.69314718056)
 
 
-def _normals(keys, out):  # type: ignore[no-untyped-def]
+@jit
+def _fill_normals(keys, out):  # type: ignore[no-untyped-def]
     for i in range(out.shape[0]):
         key = keys[i]
         for j in range(out.shape[1]):
             out[i, j] = normal(key + np.uint64(j) * GOLDEN)
 
 
-def _row_hashes(x, seed, out):  # type: ignore[no-untyped-def]
+@jit
+def _fill_hashes(x, seed, out):  # type: ignore[no-untyped-def]
     for i in range(x.shape[0]):
         total = np.uint64(0)
         for j in range(x.shape[1]):
             total += np.uint64(x[i, j]) * (mix(seed + np.uint64(j) * GOLDEN) | np.uint64(1))
         out[i] = mix(total ^ seed)
-
-
-_fill_normals = jit(_normals)
-_fill_hashes = jit(_row_hashes)
 
 
 def normals(keys: Array, count: int) -> FloatArray:

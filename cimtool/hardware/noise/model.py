@@ -1,10 +1,9 @@
-"""What every non-ideality is: a table of a target's [noise], named, with the time it is redrawn."""
+"""The base of non-idealities: named tables of a target's [noise], each with its hook."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -36,33 +35,31 @@ Two = Annotated[tuple[Number, Number], Field(strict=False, description="a list o
 class NonIdeality(Table, Named):
     """Base of all non-idealities: frozen tables whose fields are the keys of a target's [noise]."""
 
-    drawn: ClassVar[Redraw]
-    """When the non-ideality is drawn anew."""
+    drawn: ClassVar[Redraw] = "die"
+    """The time at which the non-ideality is drawn anew."""
 
 
 @dataclass(frozen=True)
 class DeviceState:
-    """What devices are asked to conduct by the digit of their cell, and when they are read.
+    """Devices by the `digits` of their cells: what they should conduct, and when they are read.
 
     `x` [digits] is the conductance as a share of `g_max` (uS); `seconds` count from `t0`, None
-    where a noise model does not say when that is.
+    where a noise model does not say when that is. `rng` has the random numbers of one mechanism.
     """
 
+    digits: IntArray
     x: FloatArray
     g_max: float
     seconds: float
     t0: float | None
-
-
-DeviceChange = Callable[[FloatArray, IntArray, np.random.Generator], FloatArray]
-"""(conductances in uS, digits of their cells, random numbers) to conductances."""
+    rng: np.random.Generator
 
 
 class DeviceNoise(NonIdeality):
     """Base of what changes single devices, one mechanism after the other."""
 
-    def change(self, state: DeviceState) -> DeviceChange | None:
-        """The change of devices in a state; None where nothing changes."""
+    def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
+        """Conductances in uS of devices that conducted `g`; `g` itself where nothing changes."""
         raise NotImplementedError
 
 
@@ -87,7 +84,7 @@ class ArrayState:
 class ArrayNoise(NonIdeality):
     """Base of what changes the conductances of whole arrays, behind those of single devices."""
 
-    def effective(self, g: FloatArray, array: ArrayState) -> FloatArray:
+    def effective(self, g: FloatArray, state: ArrayState) -> FloatArray:
         """Conductances [rows, columns] of an array in uS."""
         raise NotImplementedError
 
@@ -160,8 +157,3 @@ def non_negative(curve: Curve | FloatArray, where: str) -> None:
             f"{where} is {values.min():.4g} at x = {at:.3g}; expected a standard deviation of at "
             "least 0 for every x from 0 to 1"
         )
-
-
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of nested tables, so that laying one over another changes neither."""
-    return {k: plain(v) if isinstance(v, Mapping) else v for k, v in values.items()}

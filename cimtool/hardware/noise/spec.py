@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -16,16 +15,13 @@ from pydantic import (
 )
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.toml_files import Table, read_toml, validated
+from cimtool.base.plugins import known_files
+from cimtool.base.toml_files import Table, is_path, known_file, read_toml, validated
+from cimtool.hardware.noise.arrays import IrDrop, Stuck
 from cimtool.hardware.noise.converter_errors import Adc
-from cimtool.hardware.noise.drift import Drift, Flicker
-from cimtool.hardware.noise.ir_drop import IrDrop
-from cimtool.hardware.noise.model import NonIdeality, Positive, plain
-from cimtool.hardware.noise.programming import Programming
-from cimtool.hardware.noise.read import Read
-from cimtool.hardware.noise.stuck import Stuck
+from cimtool.hardware.noise.devices import Drift, Flicker, Programming, Read
+from cimtool.hardware.noise.model import NonIdeality, Positive
 from cimtool.hardware.noise.times import parse_time
-from cimtool.hardware.shipped import known_file, known_files
 
 
 class Noise(Table):
@@ -51,20 +47,23 @@ class Noise(Table):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_others(cls, values: Any) -> Any:
-        """Read the tables of mechanisms that other packages brought."""
+    def _gathered(cls, values: Any) -> Any:
+        """Lay the values over those of the preset that they name, and gather others' mechanisms."""
         if not isinstance(values, Mapping):
             return values
-        others = (key for key in values if key not in (*cls.model_fields, "preset"))
-        names = [key for key in others if NonIdeality.knows(key)]
-        if not names:
-            return values
+        found = dict(values)
+        if isinstance(values.get("preset"), str):
+            try:
+                found = _over(preset_values(found.pop("preset")), found)
+            except CimError as error:
+                raise ValueError(f"preset: {error}") from None
+        names = [key for key in found if key not in cls.model_fields and NonIdeality.knows(key)]
         try:
             kinds = ((name, NonIdeality.named(name, "noise")) for name in names)
-            tables = {name: validated(kind, values[name], name) for name, kind in kinds}
+            tables = {name: validated(kind, found.pop(name), name) for name, kind in kinds}
         except CimError as error:
             raise ValueError(str(error)) from None
-        return {k: v for k, v in values.items() if k not in names} | {"others": tables}
+        return found | {"others": tables} if tables else found
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -72,18 +71,6 @@ class Noise(Table):
         values: dict[str, Any] = handler(self)
         others: dict[str, Any] = values.pop("others", {})
         return values | others
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_preset(cls, values: Any) -> Any:
-        """Lay the values over those of the preset that they name."""
-        if not isinstance(values, Mapping) or not isinstance(values.get("preset"), str):
-            return values
-        own = {key: value for key, value in values.items() if key != "preset"}
-        try:
-            return _over(preset_values(values["preset"]), own)
-        except CimError as error:
-            raise ValueError(f"preset: {error}") from None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -142,8 +129,8 @@ def preset_names() -> list[str]:
 
 
 def preset_values(name: str) -> dict[str, Any]:
-    """What a noise model's file says; CimError for an unknown name, with the nearest."""
-    return read_toml(known_file(name, "noise model", PRESETS))
+    """The values in a noise model's file; CimError for an unknown name, with the nearest."""
+    return read_toml(known_file(name, "noise model", PRESETS)[0])
 
 
 def load_noise(name_or_path: str | Path) -> Noise:
@@ -152,15 +139,15 @@ def load_noise(name_or_path: str | Path) -> Noise:
     CimError for an unknown name (with the nearest), a missing file, or a file that is not valid.
     """
     text = str(name_or_path)
-    if text.endswith(".toml") or "/" in text or os.sep in text:
+    if is_path(text):
         return validated(Noise, read_toml(Path(text)), text)
     return validated(Noise, preset_values(text), f"noise model {text}")
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Lay one table over another, table by table; the choice within a curve is made as a whole."""
-    merged = plain(below)
+    merged = dict(below)
     for key, value in above.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = {**merged[key], **plain(value)} if both else value
+        merged[key] = {**merged[key], **value} if both else value
     return merged

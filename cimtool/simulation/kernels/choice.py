@@ -1,23 +1,25 @@
-"""Which fused kernel a layer gets: the fastest whose integers are right on this CPU."""
+"""The choice of a layer's fused kernel: the fastest whose integers are right on this CPU."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import map_rows
-from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
+from cimtool.hardware.crossbar import Cells, cells_mvm
 from cimtool.simulation.kernels import dot, popcount
-from cimtool.simulation.kernels.fused import Layer, converted_layer, input_limits, wrapped
-from cimtool.simulation.kernels.tiles import DOT_BITS
+from cimtool.simulation.kernels.fused import Layer, converted_layer, modulo_int32
 
 Kernel = Callable[..., Array]
 Kind = type[np.int32] | type[np.int64]
-Make = Callable[[Layer, Kind], Kernel]
+
+KERNELS: dict[str, ModuleType] = {"popcount": popcount, "dot product": dot}
+"""The fused kernels, fastest first: modules with `fits`, `pack` and `run`."""
 
 CHECKED_COLUMNS = 40
 """Columns of a layer that a kernel must get right before it is used: more than a tile."""
@@ -28,36 +30,31 @@ ROW_BLOCK = 128
 
 def fused_cells(
     cells: Cells,
-    crossbar: Crossbar,
     steps: tuple[int | None, ...],
     offset: IntArray,
     bounds: tuple[IntArray, IntArray] | None = None,
     kind: Kind = np.int64,
 ) -> Kernel | None:
-    """`cells_mvm(x, cells, crossbar, steps) + offset` by a fused kernel; None where none takes it.
+    """`cells_mvm(x, cells, steps) + offset` by a fused kernel; None where none takes it.
 
     `bounds` are those proved of the outputs [N]; without them the codes' limits must do.
     """
-    layer = converted_layer(cells, crossbar, steps, offset, bounds)
+    layer = converted_layer(cells, steps, offset, bounds)
     if layer is None:
         return None
-    few, added = _first_group(cells, crossbar), offset[:CHECKED_COLUMNS]
-    small = converted_layer(few, crossbar, steps, added, (added, added))
+    first, columns = cells.groups[0], slice(0, CHECKED_COLUMNS)
+    slices = [
+        replace(s, digits=s.digits[first, columns], flipped=s.flipped[:1, columns])
+        for s in cells.slices
+    ]
+    few, added = replace(cells, slices=tuple(slices)), offset[columns]
+    small = converted_layer(few, steps, added, (added, added))
+    code = cells.crossbar.inputs
 
     def reference(x: IntArray) -> IntArray:
-        return cells_mvm(x, few, crossbar, steps) + added
+        return cells_mvm(x, few, steps) + added
 
-    return choose(layer, small, input_limits(crossbar), reference, kind)
-
-
-def _first_group(cells: Cells, crossbar: Crossbar) -> Cells:
-    """The cells of the first row group, in a few columns."""
-    group = crossbar.tiling.groups(len(cells.slices[0].digits))[0]
-    few = slice(0, CHECKED_COLUMNS)
-    slices = [
-        replace(s, digits=s.digits[group, few], flipped=s.flipped[:1, few]) for s in cells.slices
-    ]
-    return replace(cells, slices=tuple(slices))
+    return choose(layer, small, code.limits(code.bits), reference, kind)
 
 
 def choose(
@@ -75,11 +72,12 @@ def choose(
     if small is None:
         return None
     x = extreme_rows(limits, int(small.bounds[-1, 1]))
-    expected = wrapped(reference(x))
-    for name, make in _candidates(layer):
-        if np.array_equal(expected, make(small, np.int32)(x)):
-            return make(layer, kind)
-        warn_of(name)
+    expected = modulo_int32(reference(x))
+    for name, kernel in KERNELS.items():
+        if kernel.fits(layer):
+            if np.array_equal(expected, _fused(kernel, small, np.int32)(x)):
+                return _fused(kernel, layer, kind)
+            warn_of(name)
     return None
 
 
@@ -94,15 +92,6 @@ def warn_of(name: str) -> bool:
     return False
 
 
-def _candidates(layer: Layer) -> list[tuple[str, Make]]:
-    found: list[tuple[str, Make]] = []
-    if popcount.plane_pairs(layer) <= popcount.MOST_PLANES:
-        found.append(("popcount", _by_bits))
-    if DOT_BITS and dot.fits(layer):
-        found.append(("dot product", _by_bytes))
-    return found
-
-
 def extreme_rows(limits: tuple[int, int], width: int) -> IntArray:
     """Inputs [rows, width] that drive sums to their ends, and random ones."""
     lo, hi = limits
@@ -111,21 +100,14 @@ def extreme_rows(limits: tuple[int, int], width: int) -> IntArray:
     return np.concatenate([np.array(rows, np.int64), drawn])
 
 
-def _by_bits(layer: Layer, kind: Kind) -> Kernel:
-    return _fused(popcount.run, popcount.pack(layer), layer, kind)
-
-
-def _by_bytes(layer: Layer, kind: Kind) -> Kernel:
-    return _fused(dot.run, dot.pack(layer), layer, kind)
-
-
-def _fused(compute: Callable[..., None], packed: object, layer: Layer, kind: Kind) -> Kernel:
+def _fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
     # Not the layer itself: its cells as int64 take eight times what is packed.
     bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
+    packed = kernel.pack(layer)
 
     def run(x: Array) -> Array:
         out = np.empty((len(x), columns), kind)
-        compute(x, bounds, drive, epilogue, packed, out)
+        kernel.run(x, bounds, drive, epilogue, packed, out)
         return out
 
     return in_blocks(run)

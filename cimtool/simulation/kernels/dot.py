@@ -18,12 +18,14 @@ from cimtool.simulation.kernels.fused import (
     Layer,
     cut,
     finish,
+    modulo_int32,
+    packed_groups,
     padded,
     row_cycles,
-    wrapped,
 )
 from cimtool.simulation.kernels.tiles import (
     BYTE_ROWS,
+    DOT_BITS,
     WIDTH,
     accumulate,
     add_outer,
@@ -53,26 +55,25 @@ class Bytes(NamedTuple):
 
 
 def fits(layer: Layer) -> bool:
-    """Whether digits are bytes, and cells one or two."""
+    """True where the CPU has the product, digits are bytes, and cells one or two."""
     digits, cells = (hi - lo for lo, hi in (layer.digits, layer.cells))
-    return digits < BYTE and cells < BYTE * (BYTE - 1)
+    return DOT_BITS > 0 and digits < BYTE and cells < BYTE * (BYTE - 1)
 
 
 def pack(layer: Layer) -> Bytes:
     """Cut the cells into signed bytes and lay four rows of a column side by side."""
     middle, count = byte_parts(layer.cells)
-    packed, starts, size, sums = [], [], 0, []
-    for first, last in layer.bounds:
-        group = np.stack([s.digits[first:last] for s in layer.slices]).astype(np.int64) - middle
+    sums = []
+
+    def words(cells: Array) -> Array:
+        group = cells.astype(np.int64) - middle
         sums.append(layer.digits[0] * group.sum(axis=1))
         parts = [group] if count == 1 else [(group + 128 & 255) - 128, group + 128 >> 8]
-        part = _words(np.stack(parts, axis=1).astype(np.int8))
-        starts.append(size)
-        size += part.size
-        packed.append(part)
-    columns = padded(wrapped(np.stack(sums))).reshape(-1)
-    words, places = aligned(np.concatenate(packed)), np.array(starts, np.int64)
-    return Bytes(words, places, count, layer.digits[0], middle, columns)
+        return _words(np.stack(parts, axis=1).astype(np.int8))
+
+    packed, starts = packed_groups(layer, words)
+    columns = padded(modulo_int32(np.stack(sums))).reshape(-1)
+    return Bytes(packed, starts, count, layer.digits[0], middle, columns)
 
 
 def byte_parts(limits: tuple[int, int]) -> tuple[int, int]:
@@ -91,7 +92,7 @@ def pack_rows(y: Array, limits: tuple[int, int], lowest: int) -> tuple[Bytes, In
     packed = aligned(np.zeros(blocks * parts * words * WIDTH, np.int32))
     sums = np.zeros(blocks * WIDTH, np.int64)
     _pack_rows(y, middle, parts, packed.view(np.int8), sums)
-    columns = wrapped(lowest * (sums - middle * y.shape[1]))
+    columns = modulo_int32(lowest * (sums - middle * y.shape[1]))
     return Bytes(packed, np.zeros(1, np.int64), parts, lowest, middle, columns), sums[: len(y)]
 
 

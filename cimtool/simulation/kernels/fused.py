@@ -1,4 +1,4 @@
-"""What the fused kernels share: digits driven, conversion behind the sums, modulo 2^32.
+"""The common parts of the fused kernels: digits, conversion behind the sums, modulo 2^32.
 
 The sums of a tile are converted in registers and added to int32 totals. Totals wrap modulo 2^32,
 which is exact where the proved range of the layer's output fits 32 bits.
@@ -6,16 +6,16 @@ which is exact where the proved range of the layer's output fits 32 bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.compiled import jit
+from cimtool.base.compiled import aligned, jit
 from cimtool.hardware.converters import StaircaseLaw, UniformLaw
-from cimtool.hardware.crossbar import Cells, Crossbar, row_sum_factors
+from cimtool.hardware.crossbar import Cells, Crossbar
 from cimtool.hardware.weight_codes import Slice, plain
-from cimtool.ir.types import Type
 from cimtool.simulation.kernels.tiles import WIDTH
 
 INT32 = np.iinfo(np.int32)
@@ -27,8 +27,8 @@ MOST_INPUT_BITS = 31
 """Inputs of so many bits, and what their cycles count, are int32."""
 
 
-class Drive(NamedTuple):
-    """How inputs become digits: (x + lift, or |x| with its sign) >> shift & mask, by cycle.
+class RowDrive(NamedTuple):
+    """The cut of inputs into digits: (x + lift, or |x| with its sign) >> shift & mask, by cycle.
 
     `factors` [cycles] weigh the cycles' sums.
     """
@@ -41,7 +41,7 @@ class Drive(NamedTuple):
 
 
 class Epilogue(NamedTuple):
-    """What follows a column sum, in int32.
+    """The steps behind a column sum, in int32.
 
     `adc` [slices, 5] are the arguments of `tiles.convert`; `scale` [groups * slices * N] the value
     of a code; `row_factors` [groups, N] how often a group's row sum is added; `start` [N].
@@ -63,12 +63,12 @@ class Layer(NamedTuple):
     bounds: Array
     digits: tuple[int, int]
     cells: tuple[int, int]
-    drive: Drive
+    drive: RowDrive
     epilogue: Epilogue
     columns: int
 
 
-def wrapped(values: Array) -> Array:
+def modulo_int32(values: Array) -> Array:
     """Integers modulo 2^32, as int32."""
     return np.asarray(values, np.int64).astype(np.int32)
 
@@ -81,9 +81,16 @@ def padded(values: Array, columns: int | None = None) -> Array:
     return room
 
 
+def packed_groups(layer: Layer, words: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """The words of every row group's cells [slices, rows, N], and where each group starts."""
+    cells = (np.stack([s.digits[a:b] for s in layer.slices]) for a, b in layer.bounds)
+    parts = [words(group).reshape(-1) for group in cells]
+    starts = np.cumsum([0, *(part.size for part in parts[:-1])], dtype=np.int64)
+    return aligned(np.concatenate(parts)), starts
+
+
 def converted_layer(
     cells: Cells,
-    crossbar: Crossbar,
     steps: tuple[int | None, ...],
     offset: IntArray,
     bounds: tuple[IntArray, IntArray] | None,
@@ -92,7 +99,7 @@ def converted_layer(
 
     `bounds` are those proved of the outputs [N]; where None they are found from the codes.
     """
-    fraction, law = cells.fraction_bits, crossbar.law
+    crossbar, fraction, law = cells.crossbar, cells.fraction_bits, cells.crossbar.law
     if crossbar.fraction_bits or cells.leak or isinstance(law, StaircaseLaw):
         return None
     if fraction and any(step is None for step in steps):
@@ -100,67 +107,49 @@ def converted_layer(
     if crossbar.inputs.bits > MOST_INPUT_BITS:
         return None
     exponents = [0 if step is None else step for step in steps]
-    height = len(cells.slices[0].digits)
-    groups = crossbar.tiling.groups(height)
-    drive = _drive(crossbar)
-    factors = row_sum_factors(cells.slices, crossbar)
-    reach = max(_reach(s, groups, crossbar) for s in cells.slices)
+    drive, factors = _drive(crossbar), cells.row_sum_factors
+    reach = max(_reach(cells, k) for k in range(len(cells.slices)))
     if reach + (1 << max(exponents) + fraction) > INT32.max:
         return None
     if bounds is None:
-        bounds = _code_bounds(cells, crossbar, steps, factors, offset, drive)
+        bounds = _code_bounds(cells, steps, offset)
     if min(bounds[0].min(), -bounds[1].max()) <= INT32.min:
         return None
     signs = np.stack([s.signs for s in cells.slices], axis=1)
     shifts = np.array([s.shift + e for s, e in zip(cells.slices, exponents, strict=True)])
     epilogue = Epilogue(
         np.array([_adc(law, step, fraction) for step in steps], np.int32),
-        padded(wrapped(signs << shifts[None, :, None])).reshape(-1),
-        padded(wrapped(factors)),
-        padded(wrapped(offset)),
+        padded(modulo_int32(signs << shifts[None, :, None])).reshape(-1),
+        padded(modulo_int32(factors)),
+        padded(modulo_int32(offset)),
     )
     edges = [(int(s.digits.min()), int(s.digits.max())) for s in cells.slices]
     held = min(lo for lo, _ in edges), max(hi for _, hi in edges)
-    rows = np.array([(g.start, g.stop) for g in groups], np.int64)
+    rows = np.array([(g.start, g.stop) for g in cells.groups], np.int64)
     return Layer(cells.slices, rows, crossbar.digit_limits, held, drive, epilogue, offset.size)
 
 
-def input_limits(crossbar: Crossbar) -> tuple[int, int]:
-    """Least and largest input that a layer takes."""
-    return crossbar.inputs.limits(crossbar.inputs.bits)
-
-
-def _reach(cells: Slice, groups: tuple[slice, ...], crossbar: Crossbar) -> int:
-    """A bound of every partial sum of a column."""
-    lo, hi = crossbar.digit_limits
-    parts = (np.abs(cells.digits[group].astype(np.int64)) for group in groups)
+def _reach(cells: Cells, k: int) -> int:
+    """A bound of every partial sum of slice k's columns."""
+    lo, hi = cells.crossbar.digit_limits
+    parts = (np.abs(cells.slices[k].digits[group].astype(np.int64)) for group in cells.groups)
     largest = max(int(part.sum(axis=0).max()) for part in parts)
     return largest * max(-lo, hi)
 
 
 def _code_bounds(
-    cells: Cells,
-    crossbar: Crossbar,
-    steps: tuple[int | None, ...],
-    factors: IntArray,
-    offset: IntArray,
-    drive: Drive,
+    cells: Cells, steps: tuple[int | None, ...], offset: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """What outputs [N] come to at most when every code, or lossless sum, is the furthest."""
-    counts = int(np.abs(drive.factors.astype(np.int64)).sum())
-    groups = crossbar.tiling.groups(len(cells.slices[0].digits))
-    ends = (0, 0) if crossbar.law is None else crossbar.law.ends
-    codes = 0
-    for column, step in zip(cells.slices, steps, strict=True):
-        if step is None:
-            furthest = _reach(column, groups, crossbar)
-        else:
-            furthest = max(abs(end) for end in ends) << step
-        codes += (furthest << column.shift) * len(groups)
-    digit = max(abs(limit) for limit in crossbar.digit_limits)
-    heights = np.array([g.stop - g.start for g in groups])
-    sums = (np.abs(factors) * (heights * digit)[:, None]).sum(axis=0)
-    most = np.abs(offset) + (codes + sums) * counts
+    """Bounds of outputs [N] at which every code, or lossless sum, is the furthest."""
+    crossbar, codes = cells.crossbar, 0
+    furthest = 0 if crossbar.law is None else max(map(abs, crossbar.law.ends))
+    for k, step in enumerate(steps):
+        largest = _reach(cells, k) if step is None else furthest << step
+        codes += (largest << cells.slices[k].shift) * len(cells.groups)
+    digit = max(map(abs, crossbar.digit_limits))
+    heights = np.array([g.stop - g.start for g in cells.groups])
+    sums = (np.abs(cells.row_sum_factors) * (heights * digit)[:, None]).sum(axis=0)
+    most = np.abs(offset) + (codes + sums) * int(np.abs(crossbar.cycle_factors).sum())
     return -most, most
 
 
@@ -174,35 +163,30 @@ def exact_layer(weight: IntArray, bias: IntArray, inputs: tuple[int, int]) -> La
     return Layer((cells,), bounds, digits, reach, drive, epilogue, bias.size)
 
 
-def exact_drive(inputs: tuple[int, int]) -> tuple[Drive, tuple[int, int]]:
-    """How inputs within limits drive one product, and the limits of their digits.
+def exact_drive(inputs: tuple[int, int]) -> tuple[RowDrive, tuple[int, int]]:
+    """The drive of one product by inputs within limits, and the limits of its digits.
 
     Those of more than a byte take two cycles, lifted to be unsigned.
     """
     lo, hi = inputs
     one = np.ones(1, np.int32)
     if hi - lo < BYTE:
-        return Drive(0, False, one - 1, -one, one), inputs
+        return RowDrive(0, False, one - 1, -one, one), inputs
     both = np.array([0, 8], np.int32)
-    return Drive(-lo, False, both, np.full(2, BYTE - 1, np.int32), one << both), (0, BYTE - 1)
+    return RowDrive(-lo, False, both, np.full(2, BYTE - 1, np.int32), one << both), (0, BYTE - 1)
 
 
 def exact_epilogue(start: IntArray) -> Epilogue:
-    """What follows the sums of one product: nothing but `start` [N]."""
+    """The steps behind the sums of one product: nothing but `start` [N]."""
     return Epilogue(
         np.array([_LOSSLESS], np.int32),
         padded(np.ones(start.size, np.int32)),
         padded(np.zeros((1, start.size), np.int32)),
-        padded(wrapped(start)),
+        padded(modulo_int32(start)),
     )
 
 
 _LOSSLESS = (0, 0, 0, INT32.min, INT32.max)
-
-
-def is_narrow(known: Type) -> bool:
-    """Whether every value within the bounds fits 32 bits."""
-    return bool(int(known.lo.min()) >= INT32.min and int(known.hi.max()) <= INT32.max)
 
 
 def _adc(law: UniformLaw | None, step: int | None, fraction: int) -> tuple[int, ...]:
@@ -215,9 +199,9 @@ def _adc(law: UniformLaw | None, step: int | None, fraction: int) -> tuple[int, 
     return half - even, step, even, law.lo, law.hi
 
 
-def _drive(crossbar: Crossbar) -> Drive:
+def _drive(crossbar: Crossbar) -> RowDrive:
     cycles = crossbar.cycles
-    return Drive(
+    return RowDrive(
         crossbar.inputs.lift,
         crossbar.inputs.sign_magnitude,
         np.array([cycle.shift for cycle in cycles], np.int32),

@@ -11,21 +11,39 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cimtool.base.arrays import Array
+from cimtool.base.compiled import jit
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.backends import KERNELS
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.op import Op
-from cimtool.ir.types import Type
-from cimtool.simulation.kernels.choice import Kernel, Kind, fused_cells, in_blocks
-from cimtool.simulation.kernels.elementwise import multiplied, quantized, requantized, widened
-from cimtool.simulation.kernels.fused import is_narrow
-from cimtool.simulation.kernels.noisy import noisy_kernel
-from cimtool.simulation.kernels.portable import Converted
-from cimtool.simulation.kernels.products import PairProduct, weight_product
+from cimtool.ir.types import INT_LIMIT, Type
+from cimtool.simulation.kernels.choice import Kernel, Kind, fused_cells
+from cimtool.simulation.kernels.conversions import ConversionKernel
+from cimtool.simulation.kernels.fused import INT32
+from cimtool.simulation.kernels.products import Factor, PairProduct, weight_product
 
 Types = tuple[Type, ...]
+
+KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
+
+
+def element_kind(known: Type) -> type[np.signedinteger] | type[np.unsignedinteger]:
+    """The narrowest integer type for values within the bounds."""
+    lo, hi = int(known.lo.min()), int(known.hi.max())
+    fitting = (k for k in KINDS if np.iinfo(k).min <= lo and hi <= np.iinfo(k).max)
+    return next(fitting)
+
+
+def in_int64(run: Kernel) -> Kernel:
+    """A readable operation, which computes in int64, on integers of any width."""
+
+    def call(*inputs: Array) -> Array:
+        return run(*(x.astype(np.int64) if x.dtype.kind in "iu" else x for x in inputs))
+
+    return call
 
 
 def prepare(op: Op, types: Types, known: Type | None = None) -> Kernel:
@@ -39,7 +57,7 @@ def prepare(op: Op, types: Types, known: Type | None = None) -> Kernel:
 
 @KERNELS.rule(Op)
 def _readable(op: Op, types: Types, known: Type | None) -> Kernel:
-    return op.run if known is None else widened(op.run)
+    return op.run if known is None else in_int64(op.run)
 
 
 @KERNELS.rule(MatMul)
@@ -51,36 +69,52 @@ def _matmul(op: MatMul, types: Types, known: Type | None) -> Kernel:
 
 @KERNELS.rule(Mvm)
 def _mvm(op: Mvm, types: Types, known: Type | None) -> Kernel:
-    return weight_product(op, types[0], _kind(known)) if types[0].is_integer else op.run
+    return _product(op, types, known) if types[0].is_integer else op.run
+
+
+def _product(op: Mvm | CrossbarMvm, types: Types, known: Type | None) -> Kernel:
+    return weight_product(op.weight, op.bias, Factor.of(types[0]), _kind(known))
 
 
 @KERNELS.rule(CrossbarMvm)
 def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
     if op.exact:
-        return weight_product(op, types[0], _kind(known))
+        return _product(op, types, known)
+    cells = op.stored.cells
+    arrays = NoisyMvm(op, cells, op.steps, np.array(-INT_LIMIT), np.array(INT_LIMIT))
     if op.unit_step is None:
-        offset, reached = op.bias - op.stored.correction, op.infer(types[0])
+        reached = op.infer(types[0])
         bounds = (reached.lo, reached.hi)
-        kernel = fused_cells(op.stored.cells, op.crossbar, op.steps, offset, bounds, _kind(known))
+        kernel = fused_cells(cells, op.steps, arrays.offset, bounds, _kind(known))
         if kernel is not None:
             return kernel
-    return in_blocks(Converted(op))
+    return ConversionKernel(arrays)
 
 
 @KERNELS.rule(NoisyMvm)
 def _noisy_mvm(op: NoisyMvm, types: Types, known: Type | None) -> Kernel:
-    kernel = noisy_kernel(op)
-    return kernel if known is None else widened(kernel)
+    """Frozen cells are integers like any others: the fused kernels take them."""
+    sums = fused_cells(op.cells, op.steps, op.offset) if op.frozen else None
+    if sums is None:
+        kernel: Kernel = ConversionKernel(op)
+    else:
+
+        def kernel(x: Array) -> Array:
+            return np.clip(sums(x), op.lo, op.hi)
+
+    return kernel if known is None else in_int64(kernel)
 
 
 def _kind(known: Type | None) -> Kind:
     """The type in which a product's results are made."""
-    narrow = known is not None and known.is_integer and is_narrow(known)
-    return np.int32 if narrow else np.int64
+    if known is None or not known.is_integer:
+        return np.int64
+    fits = int(known.lo.min()) >= INT32.min and int(known.hi.max()) <= INT32.max
+    return np.int32 if fits else np.int64
 
 
 def _narrow(form: Callable[..., Kernel]) -> Callable[..., Kernel]:
-    """The rule that gives an operation a form of its own for narrow integers alone."""
+    """The rule of a form for narrow integers alone, from the operation and its result's type."""
 
     def rule(op: Op, types: Types, known: Type | None) -> Kernel:
         if known is None or not known.is_integer:
@@ -90,6 +124,64 @@ def _narrow(form: Callable[..., Kernel]) -> Callable[..., Kernel]:
     return rule
 
 
-KERNELS.rule(Requant)(_narrow(requantized))
-KERNELS.rule(Quantize)(_narrow(quantized))
-KERNELS.rule(Mul)(_narrow(multiplied))
+@KERNELS.rule(Quantize)
+@_narrow
+def _quantized(op: Quantize, known: Type) -> Kernel:
+    kind, scale = element_kind(known), np.asarray(op.scale, np.float32)
+
+    def quantize(x: Array) -> Array:
+        steps = np.rint(np.asarray(x, np.float32) / scale)
+        codes: Array = np.clip(steps, op.lo, op.hi, out=steps).astype(kind)
+        return codes
+
+    return quantize
+
+
+@KERNELS.rule(Requant)
+@_narrow
+def _requantized(op: Requant, known: Type) -> Kernel:
+    kind = element_kind(known)
+    multiplier, shift = np.ravel(op.multiplier), np.ravel(op.shift)
+
+    def requant(x: Array) -> Array:
+        rows = np.ascontiguousarray(x.reshape(-1, x.shape[-1]))
+        factors, shifts = (
+            np.ascontiguousarray(np.broadcast_to(part, rows.shape[1]), np.int64)
+            for part in (multiplier, shift)
+        )
+        out = np.empty(rows.shape, kind)
+        _requant(rows, factors, shifts, op.lo, op.hi, out)
+        return out.reshape(x.shape)
+
+    return requant
+
+
+@KERNELS.rule(Mul)
+@_narrow
+def _multiplied(op: Mul, known: Type) -> Kernel:
+    kind, wide = element_kind(known), in_int64(op.run)
+
+    def multiply(x: Array, y: Array) -> Array:
+        if x.shape != y.shape:
+            return wide(x, y)
+        out = np.empty(x.shape, kind)
+        _multiply(np.ravel(x), np.ravel(y), np.ravel(out))
+        return out
+
+    return multiply
+
+
+@jit
+def _multiply(x, y, out):  # type: ignore[no-untyped-def]
+    for i in range(len(x)):
+        out[i] = np.int64(x[i]) * np.int64(y[i])
+
+
+@jit
+def _requant(x, factors, shifts, lo, hi, out):  # type: ignore[no-untyped-def]
+    rows, width = x.shape
+    for i in range(rows):
+        for j in range(width):
+            half = np.int64(1) << (shifts[j] - 1)
+            value = (np.int64(x[i, j]) * factors[j] + half) >> shifts[j]
+            out[i, j] = min(max(value, lo), hi)

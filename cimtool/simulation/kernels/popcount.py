@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.compiled import aligned, jit
-from cimtool.simulation.kernels.fused import Layer, cut, finish, padded, row_cycles
+from cimtool.base.compiled import jit
+from cimtool.simulation.kernels.fused import Layer, cut, finish, packed_groups, padded, row_cycles
 from cimtool.simulation.kernels.tiles import (
     BIT_ROWS,
     WIDTH,
@@ -42,7 +42,7 @@ class Planes(NamedTuple):
 
 
 def plane_factors(limits: tuple[int, int]) -> IntArray:
-    """What each bit of integers within the limits counts: the last is negative where signed."""
+    """The weight of each bit of integers within the limits: the last is negative where signed."""
     lo, hi = limits
     if lo >= 0:
         return 1 << np.arange(max(1, hi.bit_length()))
@@ -53,25 +53,26 @@ def plane_factors(limits: tuple[int, int]) -> IntArray:
 
 
 def plane_pairs(layer: Layer) -> int:
-    """How many products of planes one column sum takes."""
+    """Products of planes in one column sum."""
     return plane_factors(layer.digits).size * plane_factors(layer.cells).size
+
+
+def fits(layer: Layer) -> bool:
+    """True where counting bits takes less time than a product of bytes."""
+    return plane_pairs(layer) <= MOST_PLANES
 
 
 def pack(layer: Layer) -> Planes:
     """Cut the cells into bit planes."""
     cell_factors = plane_factors(layer.cells)
-    parts, starts, size = [], [], 0
-    for first, last in layer.bounds:
-        group = np.stack([s.digits[first:last] for s in layer.slices])  # [slices, rows, N]
-        planes = np.stack([group >> b & 1 for b in range(cell_factors.size)], axis=1)
-        words = _words(planes.astype(np.uint8))  # [slices, planes, words, N]
-        blocks = padded(words).reshape(*words.shape[:3], -1, WIDTH)
-        part = blocks.transpose(0, 3, 1, 2, 4).reshape(-1)
-        starts.append(size)
-        size += part.size
-        parts.append(part)
+
+    def words(cells: Array) -> Array:
+        planes = np.stack([cells >> b & 1 for b in range(cell_factors.size)], axis=1)
+        packed = _words(planes.astype(np.uint8))  # [slices, planes, words, N]
+        return padded(packed).reshape(*packed.shape[:3], -1, WIDTH).transpose(0, 3, 1, 2, 4)
+
     factors = np.outer(plane_factors(layer.digits), cell_factors).astype(np.int32)
-    return Planes(aligned(np.concatenate(parts)), np.array(starts, np.int64), factors)
+    return Planes(*packed_groups(layer, words), factors)
 
 
 def _words(planes: Array) -> Array:

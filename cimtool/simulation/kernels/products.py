@@ -10,12 +10,11 @@ import functools
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.types import Type
 from cimtool.simulation.kernels import dot
 from cimtool.simulation.kernels.choice import Kernel, Kind, choose, extreme_rows, in_blocks, warn_of
@@ -24,9 +23,8 @@ from cimtool.simulation.kernels.fused import (
     exact_drive,
     exact_epilogue,
     exact_layer,
-    wrapped,
+    modulo_int32,
 )
-from cimtool.simulation.kernels.portable import product_kind
 from cimtool.simulation.kernels.tiles import DOT_BITS
 
 MOST_PARTS = 4
@@ -41,7 +39,7 @@ CHECKED = 130, 40
 
 @dataclass(frozen=True)
 class Factor:
-    """What is known of one side of a product: the least and largest value in each row [K]."""
+    """Bounds of one side of a product: the least and largest value in each row [K]."""
 
     lo: IntArray
     hi: IntArray
@@ -66,9 +64,16 @@ class Factor:
 
     @property
     def narrow(self) -> bool:
-        """Whether the byte kernel takes values like these."""
+        """The byte kernel takes values like these."""
         lo, hi = self.limits
         return hi - lo < WIDE - 256
+
+
+def product_kind(bound: int) -> type[np.float32] | type[np.float64] | type[np.int64]:
+    """The fastest number in which sums of so large magnitude are exact."""
+    if bound < 1 << 24:
+        return np.float32
+    return np.float64 if bound < 1 << 53 else np.int64
 
 
 def equal_parts(reach: Array, limit: int, most: int) -> list[slice] | None:
@@ -87,31 +92,34 @@ def equal_parts(reach: Array, limit: int, most: int) -> list[slice] | None:
 
 @dataclass(frozen=True)
 class Packed:
-    """A product with packed weights: the parts of its rows, and each one's kernel."""
+    """A product with packed weights: the parts of its rows, and each one's kernel.
+
+    The outputs are of `kind`; where it is None, of any that holds them. `bias` [N] is added.
+    """
 
     parts: list[slice]
     kernels: list[Kernel]
-    kind: Kind
+    kind: Kind | None
+    bias: IntArray | None = None
 
     def __call__(self, x: Array) -> Array:
         """The outputs [n, N]."""
         total: Array = self.kernels[0](x[:, self.parts[0]])
         for part, kernel in zip(self.parts[1:], self.kernels[1:], strict=True):
             total += kernel(x[:, part])
-        return total.astype(self.kind, copy=False)
+        if self.bias is not None:
+            total = total.astype(np.int64, copy=False) + self.bias
+        return total if self.kind is None else total.astype(self.kind, copy=False)
 
 
-def weight_product(op: Mvm | CrossbarMvm, known: Type, kind: Kind) -> Packed:
-    """A layer that is one integer product, on inputs of a type; `kind` holds every output."""
-    x, weight, bias = Factor.of(known), op.weight, op.bias
+def weight_product(weight: IntArray, bias: IntArray, x: Factor, kind: Kind | None = None) -> Packed:
+    """`x @ weight + bias`, one integer product; `kind`, where given, holds every output."""
     reach = np.abs(weight) * x.reach[:, None]
     room = INT32.max - int(np.abs(bias).max(initial=0))
     parts = equal_parts(reach, room, MOST_PARTS) if x.narrow and weight.size else None
-    kernels = _by_bytes(weight, bias, x, parts, kind) if parts else None
+    kernels = _by_bytes(weight, bias, x, parts, kind or np.int32) if parts else None
     if parts is None or kernels is None:
-        packed = _by_blas(weight, reach, kind)
-        packed.kernels[0] = _with_bias(packed.kernels[0], bias)
-        return packed
+        return _by_blas(weight, reach, kind, bias if bias.any() else None)
     return Packed(parts, kernels, kind)
 
 
@@ -126,7 +134,7 @@ class PairProduct:
             self.parts = equal_parts(self.reach, INT32.max, MOST_PARTS)
 
     def pack(self, y: Array) -> Packed:
-        """What products with the rows y take in their place."""
+        """The packed form of the rows y, which products take in their place."""
         if self.parts is None:
             return _by_blas(y.T, self.reach, self.kind)
         kind = self.kind if len(self.parts) == 1 else np.int64
@@ -151,9 +159,9 @@ class PairProduct:
         return in_blocks(run)
 
     def _checked(self) -> bool:
-        """Whether the byte kernel is right on this CPU about rows like these."""
+        """True where the byte kernel is right on this CPU about rows like these."""
         x, y = (extreme_rows(factor.limits, CHECKED[0]) for factor in (self.x, self.y))
-        right = np.array_equal(self._by_rows(y, np.int32)(x), wrapped(x @ y.T))
+        right = np.array_equal(self._by_rows(y, np.int32)(x), modulo_int32(x @ y.T))
         return right or warn_of("dot product")
 
 
@@ -179,25 +187,20 @@ def _product(x: IntArray, weight: IntArray) -> IntArray:
     return x @ weight
 
 
-def _by_blas(weight: Array, reach: IntArray, kind: Kind) -> Packed:
+def _by_blas(
+    weight: Array, reach: IntArray, kind: Kind | None, bias: IntArray | None = None
+) -> Packed:
     parts = equal_parts(reach, 1 << 24, MOST_PARTS)
     real = np.float32 if parts else product_kind(int(reach.sum(axis=0).max(initial=0)))
     parts = parts or [slice(None)]
-    return Packed(parts, [_blas_kernel(weight[part].astype(real)) for part in parts], kind)
+    whole = real if len(parts) == 1 else np.int64
+    kernels = [_blas_kernel(weight[part].astype(real), whole) for part in parts]
+    return Packed(parts, kernels, kind, bias)
 
 
-def _blas_kernel(weight: Array) -> Kernel:
+def _blas_kernel(weight: Array, kind: type[np.number[Any]]) -> Kernel:
     def run(x: Array) -> Array:
         product: Array = np.matmul(x.astype(weight.dtype), weight)
-        return product.astype(np.int64)
+        return product.astype(kind, copy=False)
 
     return in_blocks(run)
-
-
-def _with_bias(kernel: Kernel, bias: IntArray) -> Kernel:
-    def run(x: Array) -> Array:
-        total: Array = kernel(x)
-        total += bias
-        return total
-
-    return run

@@ -27,7 +27,6 @@ BIT_ROWS, BYTE_ROWS = 4, 12
 _I32 = ir.IntType(32)
 _LANES = ir.VectorType(_I32, LANES)
 _BYTES = ir.IntType(8)
-_Emit = Callable[[Any, Any, Any, Sequence[Any]], Any]
 
 
 def dot_bits() -> int:
@@ -112,9 +111,9 @@ def _tile(builder: Any, parts: Sequence[Any]) -> Any:
 def _zeros(rows: int) -> Any:
     kind = Tile(rows)
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def zeros(typing: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+    @intrinsic
+    def zeros(typing):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
             return _tile(builder, [ir.Constant(_LANES, [0] * LANES)] * (rows * VECTORS))
 
         return kind(), emit
@@ -132,9 +131,9 @@ def _step(product: Callable[[Any, Any, Any, Any], Any]) -> Any:
     Row r takes int32 element `at + r * stride` of x; the columns take 32 elements of w from `of`.
     """
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def step(typing: Any, sums: Any, x: Any, at: Any, stride: Any, w: Any, of: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+    @intrinsic
+    def step(typing, sums, x, at, stride, w, of):  # type: ignore[no-untyped-def]
+        def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
             arrays = _Arrays(context, builder, signature.args)
             parts = _parts(builder, args[0])
             columns = arrays.vectors(args, 4, args[5])
@@ -175,11 +174,11 @@ dot_step = _step(_dot)
 """Add the products of four unsigned bytes of x with four signed bytes of w; needs DOT_BITS."""
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def add_scaled(typing: Any, sums: Any, other: Any, factor: Any) -> Any:
+@intrinsic
+def add_scaled(typing, sums, other, factor):  # type: ignore[no-untyped-def]
     """sums + other * factor, one int32 for all lanes."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         factor = _splat(builder, args[2])
         pairs = zip(_parts(builder, args[0]), _parts(builder, args[1]), strict=True)
         return _tile(builder, [builder.add(a, builder.mul(b, factor)) for a, b in pairs])
@@ -187,13 +186,11 @@ def add_scaled(typing: Any, sums: Any, other: Any, factor: Any) -> Any:
     return sums(sums, other, types.int32), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def add_outer(
-    typing: Any, sums: Any, rows: Any, at: Any, factor: Any, columns: Any, of: Any
-) -> Any:
+@intrinsic
+def add_outer(typing, sums, rows, at, factor, columns, of):  # type: ignore[no-untyped-def]
     """sums + rows[at + r] * factor + columns[of + j]."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = _Arrays(context, builder, signature.args)
         parts, factor = _parts(builder, args[0]), _splat(builder, args[3])
         added = arrays.vectors(args, 4, args[5])
@@ -207,11 +204,11 @@ def add_outer(
     return sums(sums, rows, types.int64, types.int32, columns, types.int64), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def convert(typing: Any, sums: Any, addend: Any, step: Any, even: Any, lo: Any, hi: Any) -> Any:
+@intrinsic
+def convert(typing, sums, addend, step, even, lo, hi):  # type: ignore[no-untyped-def]
     """clip((p + addend + ((p >> step) & even)) >> step, lo, hi) of every sum p: an ADC's code."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         addend, step, even, lo, hi = (_splat(builder, a) for a in args[1:])
         codes = []
         for p in _parts(builder, args[0]):
@@ -225,21 +222,11 @@ def convert(typing: Any, sums: Any, addend: Any, step: Any, even: Any, lo: Any, 
     return sums(sums, i32, i32, i32, i32, i32), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def accumulate(
-    typing: Any,
-    codes: Any,
-    rows: Any,
-    owners: Any,
-    at: Any,
-    columns: Any,
-    of: Any,
-    total: Any,
-    to: Any,
-) -> Any:
+@intrinsic
+def accumulate(typing, codes, rows, owners, at, columns, of, total, to):  # type: ignore[no-untyped-def]
     """Add codes * rows[at + r] * columns[of + j] to total[to + owners[at + r] * 32 + j]."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = _Arrays(context, builder, signature.args)
         parts, scales = _parts(builder, args[0]), arrays.vectors(args, 4, args[5])
         for r in range(codes.rows):
@@ -258,11 +245,11 @@ def accumulate(
     return types.void(codes, rows, owners, i64, columns, i64, total, i64), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def bits(typing: Any, values: Any, at: Any, plane: Any) -> Any:
+@intrinsic
+def bits(typing, values, at, plane):  # type: ignore[no-untyped-def]
     """Bit `plane` of the int32 elements at..at+31 of `values`, as one word, the first lowest."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = _Arrays(context, builder, signature.args)
         one, zero = (ir.Constant(_LANES, [n] * LANES) for n in (1, 0))
         plane = builder.shl(one, _splat(builder, args[2]))

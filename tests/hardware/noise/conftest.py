@@ -16,7 +16,7 @@ from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import Type, integer
-from cimtool.simulation.die_program import Conditions, Place, noisy_layer
+from cimtool.simulation.die_program import Conditions, LayerOnArrays, noisy_layer
 
 WHOLE = Arrays(None, "columns", None)
 LAYER = "text.fc1"
@@ -69,7 +69,7 @@ def on_die(
 ) -> NoisyMvm:
     when = noise.seconds(None) if seconds is None else seconds
     conditions = Conditions(noise, when, "none", seed)
-    place = Place(name, name, arrays)
+    place = LayerOnArrays(name, name, arrays)
     return noisy_layer(op, input_type(op), place, conditions, Die(seed, index, when))
 
 

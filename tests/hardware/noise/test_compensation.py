@@ -12,8 +12,8 @@ import pytest
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.simulation.compensation import READOUT_ROWS
-from cimtool.simulation.die_program import Conditions, Place, _layer
-from cimtool.simulation.kernels.noisy import noisy_kernel
+from cimtool.simulation.die_program import Conditions, LayerOnArrays, _layer
+from cimtool.simulation.kernels.operations import prepare
 
 DAY = 86400.0
 
@@ -29,7 +29,7 @@ def read_after(
     chosen = {"encoding": "differential", "cell_bits": 5, "adc_bits": 10, "rows": 32}
     op = kit.layer(kit.crossbar(**{**chosen, **hardware}), 96, 12)
     conditions = Conditions(noise, DAY, compensation)
-    place = Place(kit.name, kit.name, kit.whole)
+    place = LayerOnArrays(kit.name, kit.name, kit.whole)
     return _layer(op, kit.input_type(op), place, conditions, 0)
 
 
@@ -81,7 +81,7 @@ def test_clipped_sums_do_not_decide(kit: SimpleNamespace) -> None:
     op = kit.layer(kit.crossbar(encoding="differential", cell_bits=5, adc_bits=6, rows=32), 96, 12)
     op = replace(op, steps=(2,))  # full drive would clip most sums
     conditions = Conditions(drifting(kit, 0.0), DAY, "global")
-    place = Place(kit.name, kit.name, kit.whole)
+    place = LayerOnArrays(kit.name, kit.name, kit.whole)
     noisy, _ = _layer(op, kit.input_type(op), place, conditions, 0)
     assert noisy.factors is not None
     lost = ((DAY + 20) / 20) ** 0.06
@@ -110,4 +110,4 @@ def test_the_readout_is_the_same_every_time_and_noisy(kit: SimpleNamespace) -> N
 def test_a_compensated_layer_runs_fast_alike(kit: SimpleNamespace, compensation: str) -> None:
     noisy, _ = read_after(kit, drifting(kit, 0.02, read={"sigma": 0.05}), compensation)
     x = kit.inputs(noisy.perfect, 30)
-    np.testing.assert_array_equal(noisy_kernel(noisy)(x), noisy.run(x))
+    np.testing.assert_array_equal(prepare(noisy, ())(x), noisy.run(x))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cimtool.hardware.crossbar import cells_mvm
+from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.noise.fresh import cholesky, fresh_noise
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.weight_codes import Slice
@@ -21,7 +21,7 @@ FINE = 6
 def matrix_reads(op: NoisyMvm, x: np.ndarray, redraw: str, reads: int) -> np.ndarray:
     """Outputs [reads, n, N]: each read multiplies every cell by 1 + sigma z, z anew."""
     rng = np.random.default_rng(7)
-    crossbar, perfect = op.crossbar, op.perfect
+    perfect = op.perfect
     digits = [s.digits for s in perfect.stored.slices]
     cells = replace(op.cells, fraction_bits=FINE, leak=0)
     found = np.empty((reads, len(x), perfect.weight.shape[1]), np.int64)
@@ -38,7 +38,7 @@ def matrix_reads(op: NoisyMvm, x: np.ndarray, redraw: str, reads: int) -> np.nda
                 row = x[i : i + 1]
                 if redraw == "cycle":  # the digits that this cycle alone drives
                     row = (x[i : i + 1] >> c & 1) << c
-                total = total + cells_mvm(row, replace(cells, slices=noisy), crossbar, op.steps)
+                total = total + cells_mvm(row, replace(cells, slices=noisy), op.steps)
             found[read, i] = total[0]
     return found
 
@@ -122,6 +122,11 @@ def test_a_cholesky_factor_times_itself_is_the_matrix() -> None:
     np.testing.assert_allclose(np.einsum("abn,cbn->acn", full, full), matrix, atol=2e-3)
 
 
+def cells_like(variance: list[np.ndarray], hardware: Crossbar) -> Cells:
+    empty = Slice(np.zeros(variance[0].shape, np.int8), np.zeros((1, 1), bool), 0, 1)
+    return Cells(hardware, (empty,) * len(variance), 6, 0)
+
+
 @pytest.mark.parametrize("top", [1, 15, 255, 65535])
 def test_variances_stay_exact_and_hardly_rounded(kit: SimpleNamespace, top: int) -> None:
     bits = int(top).bit_length()
@@ -130,7 +135,7 @@ def test_variances_stay_exact_and_hardly_rounded(kit: SimpleNamespace, top: int)
     )
     rng = np.random.default_rng(top)
     variance = [(0.01 * rng.random((256, 30))).astype(np.float32) for _ in range(3)]
-    found = fresh_noise(variance, hardware, 6, 1, False)
+    found = fresh_noise(variance, cells_like(variance, hardware), 1, False)
     assert found.bits % 2 == 0
     for rounded, exact in zip(found.variance, variance, strict=True):
         sums = rounded.astype(np.int64).sum(axis=0)
@@ -141,5 +146,6 @@ def test_variances_stay_exact_and_hardly_rounded(kit: SimpleNamespace, top: int)
 def test_the_variance_of_one_cell_among_many_is_kept(kit: SimpleNamespace) -> None:
     variance = [np.zeros((64, 40_000), np.float32) for _ in range(8)]
     variance[0][0, 0] = 1.0
-    fresh = fresh_noise(variance, kit.crossbar(rows=8, dac_bits=1), 6, 1, False)
+    cells = cells_like(variance, kit.crossbar(rows=8, dac_bits=1))
+    fresh = fresh_noise(variance, cells, 1, False)
     assert fresh.variance[0][0, 0] == 2.0**fresh.bits

@@ -69,7 +69,7 @@ def test_shipped_models_are_valid_and_survive_a_manifest(name: str) -> None:
 @pytest.mark.parametrize("name", target_names())
 def test_targets_keep_the_values_of_their_preset(name: str) -> None:
     target = load_target(name)
-    again = type(target).from_json(target.to_json(), "manifest")
+    again = validated(type(target), target.to_json(), "manifest")
     assert again.noise == target.noise
     assert "preset" not in str(target.to_json().get("noise"))
 

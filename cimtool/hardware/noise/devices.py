@@ -1,21 +1,24 @@
-"""Programming error: a device's conductance after it was written, against what was asked for."""
+"""Mechanisms of single devices: programming error, drift, 1/f noise, fresh read noise."""
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.noise.model import (
     Coefficients,
-    DeviceChange,
+    Curve,
     DeviceNoise,
     DeviceState,
+    NonIdeality,
     Positive,
     Redraw,
+    Sigma,
     non_negative,
     polynomial,
 )
@@ -30,8 +33,6 @@ class Programming(DeviceNoise, name="programming"):
     multiply powers of x = g / g_max or of g in uS. `tolerance` (uS) is that of write-verify: a
     device whose error is larger is written again, so errors are a normal cut off at it.
     """
-
-    drawn: ClassVar[Redraw] = "die"
 
     sigma: Coefficients | None = None
     sigma_after: dict[str, Coefficients] | None = Field(
@@ -74,18 +75,12 @@ class Programming(DeviceNoise, name="programming"):
             coefficients = {parse_time(k): v for k, v in self.sigma_after.items()}[seconds]
         return self._polynomial(coefficients or (), x, g_max)
 
-    def _polynomial(
-        self, coefficients: tuple[float, ...], x: FloatArray, g_max: float
-    ) -> FloatArray:
+    def _polynomial(self, coefficients: Coefficients, x: FloatArray, g_max: float) -> FloatArray:
         return polynomial(coefficients, x if self.of == "x" else x * g_max)
 
-    def change(self, state: DeviceState) -> DeviceChange:
+    def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
         sigma = self.deviation(state.x, state.g_max, state.seconds)
-
-        def change(g: FloatArray, digits: IntArray, rng: np.random.Generator) -> FloatArray:
-            return np.maximum(g + self.draw(rng, sigma[digits]), 0.0)
-
-        return change
+        return np.maximum(g + self.draw(state.rng, sigma[state.digits]), 0.0)
 
     def draw(self, rng: np.random.Generator, sigma: FloatArray) -> FloatArray:
         """Errors in uS of devices with these standard deviations."""
@@ -98,3 +93,68 @@ class Programming(DeviceNoise, name="programming"):
             below = ndtr(-self.tolerance / sigma)  # a sigma of 0 leaves nothing outside
         normal: FloatArray = ndtri(below + rng.random(sigma.shape) * (1 - 2 * below))
         return np.where(sigma > 0, normal * sigma, 0.0)
+
+
+class Drift(DeviceNoise, name="drift"):
+    """g(t) = g (t / t0)^-nu with nu normal, its `mean` and `sigma` curves of the target's x."""
+
+    mean: Curve
+    sigma: Curve
+
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        non_negative(self.sigma, "sigma")
+        return self
+
+    def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
+        if state.t0 is None or state.seconds <= 0:
+            return g
+        mean, sigma = self.mean.at(state.x), self.sigma.at(state.x)
+        z = state.rng.standard_normal(g.shape)
+        nu = z * sigma[state.digits] + mean[state.digits]
+        return g * self.factor(nu, state.seconds, state.t0)
+
+    def factor(self, nu: FloatArray, seconds: float, t0: float) -> FloatArray:
+        """The factor of conductances `seconds` after programming (that is, after t0)."""
+        remaining: FloatArray = np.exp(nu * -math.log((seconds + t0) / t0))
+        return remaining
+
+
+class Flicker(DeviceNoise, name="flicker"):
+    """1/f read noise, frozen at one time of reading: sigma = |g| q(x) sqrt(ln((t + tr) / 2 tr)).
+
+    `t_read` is tr in seconds; q is a curve of the target's x, g the drifted conductance, and
+    t = time + t0.
+    """
+
+    drawn: ClassVar[Redraw] = "epoch"
+
+    q: Curve
+    t_read: Positive
+
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        non_negative(self.q, "q")
+        return self
+
+    def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
+        sigma = self.relative(state.x, state.seconds, state.t0 or 0.0)
+        return g + np.abs(g) * (state.rng.standard_normal(g.shape) * sigma[state.digits])
+
+    def relative(self, x: FloatArray, seconds: float, t0: float) -> FloatArray:
+        """The standard deviation as a share of |g|, for targets x, `seconds` after t0."""
+        t = seconds + t0
+        return self.q.at(x) * math.sqrt(max(0.0, math.log((t + self.t_read) / (2 * self.t_read))))
+
+
+class Read(NonIdeality, name="read"):
+    """Each device reads g (1 + sigma z); z is drawn for every product (`mvm`) or every cycle.
+
+    A column sum of inputs x then has the variance sum x^2 (sigma g)^2 over its rows: one normal
+    number a conversion stands for all devices.
+    """
+
+    drawn: ClassVar[Redraw] = "mvm"
+
+    sigma: Sigma
+    redraw: Literal["mvm", "cycle"] = "mvm"

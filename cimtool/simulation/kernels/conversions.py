@@ -1,26 +1,30 @@
-"""`NoisyMvm` fast: column sums by matrix products, then one pass that reads them as the die does.
+"""Layers with converters on every CPU: column sums by matrix products, then one pass over them.
 
-Blocks of rows run side by side in threads, each with a BLAS of one thread. Everything is an exact
-integer, or float32 arithmetic in one fixed order: the numbers are those of the readable operation.
+The pass reads the sums as the converters do, those of a die with its noise and errors. Blocks of
+rows run side by side in threads, each with a BLAS of one thread. Everything is an exact integer, or
+float32 arithmetic in one fixed order: the numbers are those of the readable operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit, map_rows
-from cimtool.hardware.converters import THRESHOLD_BITS
-from cimtool.hardware.noise.converter_errors import CURVE_BITS, GAIN_BITS, converter_span
+from cimtool.hardware.converters import THRESHOLD_BITS, StaircaseLaw
+from cimtool.hardware.noise.converter_errors import (
+    CURVE_BITS,
+    GAIN_BITS,
+    ConverterErrors,
+    converter_span,
+)
 from cimtool.hardware.noise.gaussian import GOLDEN, MIX_1, mix, normal, row_keys
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
-from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.types import integer
-from cimtool.simulation.kernels.choice import Kernel, fused_cells
-from cimtool.simulation.kernels.portable import formula_of, steps_below
-from cimtool.simulation.kernels.products import weight_product
+from cimtool.simulation.kernels.choice import Kernel
+from cimtool.simulation.kernels.products import Factor, weight_product
 
 SUMS_IN_CACHE = 1 << 20
 """So many column sums are made before they are read."""
@@ -34,60 +38,71 @@ TILE = 256
 NOTHING = np.zeros((0, 0, 0), np.int64)
 
 
-def noisy_kernel(op: NoisyMvm) -> Callable[..., Array]:
-    """The fastest form of a layer on a die.
+class Reading(NamedTuple):
+    """The conversions of column sums, for compiled code.
 
-    Where arrays are all that differs, its cells are integers like any others: the fused kernels
-    take them.
+    `steps` [slices] are exponents, -1 where nothing is converted. Codes of equal steps run from
+    `lo` to `hi`; a staircase has `thresholds` and `levels`, else these are empty. `span` is that of
+    `converter_span` at step 0. The rest is a die's, empty where it has none: `scale` of fresh
+    noise, errors and `multipliers` [groups, slices, N].
     """
-    fused = None
-    if op.plain:
-        fused = fused_cells(op.cells, op.crossbar, op.steps, op.offset)
-    if fused is None:
-        return NoisyKernel(op)
-    sums = fused
 
-    def run(x: Array) -> Array:
-        return np.clip(sums(x), op.lo, op.hi)
+    steps: IntArray
+    lo: int
+    hi: int
+    half: bool
+    to_even: bool
+    thresholds: IntArray
+    levels: IntArray
+    span: tuple[int, int]
+    scale: np.float32
+    errors: ConverterErrors
+    multipliers: IntArray
 
-    return run
+
+def reading_of(op: NoisyMvm) -> Reading:
+    """The conversions of a layer, for compiled code."""
+    steps = np.array([-1 if s is None else s for s in op.fine_steps], np.int64)
+    none, law = NOTHING.ravel(), op.crossbar.law
+    if law is None:
+        rounding = 0, 0, False, False, none, none, (0, 0)
+    elif isinstance(law, StaircaseLaw):
+        span = converter_span(law, 0)
+        rounding = law.lo, law.hi, False, False, law.thresholds, law.levels, span
+    else:
+        span = converter_span(law, 0)
+        rounding = law.lo, law.hi, law.half, law.to_even, none, none, span
+    return Reading(
+        steps,
+        *rounding,
+        np.float32(0) if op.fresh is None else op.fresh.scale,
+        ConverterErrors(NOTHING, NOTHING, NOTHING) if op.errors is None else op.errors,
+        NOTHING if op.factors is None else op.factors,
+    )
 
 
-class NoisyKernel:
+class ConversionKernel:
     """Packs a layer's cells once; called with inputs [n, K] it returns what `NoisyMvm.run` does."""
 
     def __init__(self, op: NoisyMvm):
         self.op = op
         crossbar, slices, stored = op.crossbar, op.cells.slices, op.perfect.stored
-        self.groups, self.idle = stored.groups, stored.idle_rows
-        self.cycles, self.zero = crossbar.cycles, crossbar.zero_digits
+        self.groups = stored.groups
+        self.idle = stored.idle_rows[:, None] * crossbar.zero_digits
         lo, hi = crossbar.digit_limits
-        reach = max(-lo, hi)
         self.sums = _products([s.digits for s in slices], self.groups, (lo, hi))
         self.pairs: tuple[tuple[int, int], ...] = ()
         if op.fresh is not None:
             self.pairs = op.fresh.pairs(crossbar)
-            ends = (-(reach**2) if lo < 0 and op.fresh.shared else 0), reach**2
-            self.variances = _products(list(op.fresh.variance), self.groups, ends)
-        per_row = max(len(self.cycles), len(self.pairs)) * len(slices) * op.offset.size
+            reach = max(-lo, hi) ** 2
+            ends = (-reach if lo < 0 and op.fresh.shared else 0), reach
+            self.variances = _products(op.fresh.variance, self.groups, ends)
+        per_row = max(len(crossbar.cycles), len(self.pairs)) * len(slices) * op.offset.size
         self.height = max(1, SUMS_IN_CACHE // per_row)
-        self._constants()
-
-    def _constants(self) -> None:
-        op, crossbar = self.op, self.op.crossbar
-        slices, fraction = op.cells.slices, op.cells.fraction_bits
-        self.steps = np.array([-1 if s is None else s for s in op.fine_steps], np.int64)
-        law = crossbar.law
-        self.formula = formula_of(law)
-        self.span = (0, 0) if law is None else converter_span(law, 0)
+        self.reading = reading_of(op)
         counts = np.array([s.sign << s.shift for s in slices], np.int64)
         self.factors = crossbar.cycle_factors[:, None] * counts
         self.flipped = np.stack([s.flipped for s in slices], axis=1)
-        self.top = crossbar.cell_maximum << fraction
-        self.scale = np.float32(0) if op.fresh is None else op.fresh.scale
-        self.multipliers = NOTHING if op.factors is None else op.factors
-        errors = op.errors
-        self.errors = (NOTHING,) * 3 if errors is None else (errors.offset, errors.gain, errors.bow)
 
     def __call__(self, x: Array) -> Array:
         """The layer's outputs int64 [n, N]."""
@@ -106,29 +121,30 @@ class NoisyKernel:
         map_rows(work, len(x), max(self.height, GROUP_ROWS))
         return total
 
-    def _add(self, x: IntArray, total: IntArray) -> None:
-        op, crossbar = self.op, self.op.crossbar
-        digits = crossbar.digits(x)
-        keys = np.zeros(len(x), np.uint64)
-        if op.fresh is not None:
-            keys = row_keys(x, op.fresh.key)
-        for r in range(len(self.groups)):
-            row_sums = digits[:, :, self.groups[r]].sum(axis=2)
-            leaks = op.cells.leak * (row_sums + (self.idle[r] * self.zero)[:, None])
-            tops, flipped = self.top * row_sums, self.flipped[r]
+    def _add(self, x: Array, total: IntArray) -> None:
+        """Add what the arrays make of inputs [n, K] to `total` [n, N]."""
+        crossbar, cells = self.op.crossbar, self.op.cells
+        digits, keys = crossbar.digits(x), self._keys(x)
+        for r, group in enumerate(self.groups):
+            row_sums = digits[:, :, group].sum(axis=2)
+            leaks = cells.leak * (row_sums + self.idle[r][:, None])
+            row_sums = crossbar.read(row_sums, self.op.perfect.unit_step) << cells.fraction_bits
+            tops = crossbar.cell_maximum * row_sums
             for start in range(0, len(x), self.height):
                 part = slice(start, start + self.height)
-                own = digits[:, part], keys[part], r, leaks[:, part], tops[:, part]
-                self._group(*own, flipped, self.factors, total[part])
-        if crossbar.weights.offset:
-            weighted = crossbar.cycle_factors @ digits.sum(axis=2)
-            total -= (weighted * crossbar.weights.offset << op.cells.fraction_bits)[:, None]
+                own = digits[:, part], keys[part], leaks[:, part], tops[:, part]
+                self._group(r, *own, self.flipped[r], self.factors, total[part])
+            total -= (crossbar.cycle_factors @ row_sums * crossbar.weights.offset)[:, None]
+
+    def _keys(self, x: Array) -> Array:
+        fresh = self.op.fresh
+        return np.zeros(len(x), np.uint64) if fresh is None else row_keys(x, fresh.key)
 
     def _group(
         self,
+        r: int,
         digits: IntArray,
         keys: Array,
-        r: int,
         leaks: IntArray,
         tops: IntArray,
         flipped: Array,
@@ -137,104 +153,76 @@ class NoisyKernel:
     ) -> None:
         """Add what row group `r` makes of its digits [cycles, rows, K] to `total` [rows, N]."""
         driven = np.ascontiguousarray(digits[:, :, self.groups[r]])
-        _read(
-            self._summed(driven, self.sums[r]),
-            self._varied(driven, r),
-            keys,
-            r,
-            self.scale,
-            self.op.cells.leak * self.idle[r] * self.zero,
-            leaks,
-            tops,
-            *self.errors,
-            self.multipliers,
-            flipped,
-            self.steps,
-            self.formula,
-            self.span,
-            factors,
-            total,
-        )
+        variances = NOTHING[..., None]
+        if self.op.fresh is not None:
+            squares = np.stack([driven[a] * driven[b] for a, b in self.pairs])
+            variances = self._summed(squares, self.variances[r])
+        sums, unused = self._summed(driven, self.sums[r]), self.op.cells.leak * self.idle[r]
+        reading = self.reading
+        _read(sums, variances, keys, r, reading, unused, leaks, tops, flipped, factors, total)
 
     def readings(self, x: IntArray) -> IntArray:
-        """What converters say [groups, slices, n, N] of inputs [n, K], their cycles added up."""
+        """Converted sums [groups, slices, n, N] of inputs [n, K], their cycles added up."""
         op = self.op
-        digits = op.crossbar.digits(x)
-        keys = np.zeros(len(x), np.uint64) if op.fresh is None else row_keys(x, op.fresh.key)
+        digits, keys = op.crossbar.digits(x), self._keys(x)
         slices, width = len(op.cells.slices), op.offset.size
         found = np.zeros((len(self.groups), slices, len(x), width), np.int64)
-        nothing = np.zeros((len(self.cycles), len(x)), np.int64)
-        weights = op.crossbar.cycle_factors
+        nothing = np.zeros(digits.shape[:2], np.int64)
         plain = np.zeros_like(self.flipped[0])
 
         def work(place: int) -> None:
             r, k = divmod(place, slices)
             factors = np.zeros_like(self.factors)
-            factors[:, k] = weights
-            self._group(digits, keys, r, nothing, nothing, plain, factors, found[r, k])
+            factors[:, k] = op.crossbar.cycle_factors
+            self._group(r, digits, keys, nothing, nothing, plain, factors, found[r, k])
 
         map_rows(lambda block: work(block.start), len(self.groups) * slices, 1)
         return found
 
     def clipped(self, x: IntArray) -> float:
         """The share of column sums of inputs [n, K] that lie outside their converters' range."""
-        if not self.converts or self.op.crossbar.law is None:
+        law, steps = self.op.crossbar.law, self.reading.steps[:, None]
+        if law is None or (steps < 0).any():
             return 0.0
-        lo, hi = self.op.crossbar.law.ends
+        lo, hi = law.ends
         digits = self.op.crossbar.digits(x)
-        steps = self.steps[:, None]
         shares = []
-        for r, group in enumerate(self.groups):
-            sums = self._summed(np.ascontiguousarray(digits[:, :, group]), self.sums[r])
+        for group, product in zip(self.groups, self.sums, strict=True):
+            sums = self._summed(np.ascontiguousarray(digits[:, :, group]), product)
             shares.append(np.mean((sums < lo << steps) | (sums > hi << steps)))
         return float(np.mean(shares))
 
-    @property
-    def converts(self) -> bool:
-        """Whether column sums are converted at all."""
-        return bool((self.steps >= 0).all())
-
     def _summed(self, driven: IntArray, product: Kernel) -> Array:
         """Column sums [cycles, rows, slices, N] of what a row group's cycles drive."""
-        count, rows, width = driven.shape
-        sums = product(driven.reshape(-1, width))
-        return sums.reshape(count, rows, len(self.op.cells.slices), self.op.offset.size)
-
-    def _varied(self, driven: IntArray, r: int) -> Array:
-        if self.op.fresh is None:
-            return np.zeros((0, 0, 0, 0), np.int32)
-        squares = np.stack([driven[a] * driven[b] for a, b in self.pairs])
-        return self._summed(squares, self.variances[r])
+        sums = product(driven.reshape(-1, driven.shape[2]))
+        return sums.reshape(*driven.shape[:2], len(self.op.cells.slices), self.op.offset.size)
 
 
 def _products(
-    parts: list[IntArray], groups: tuple[slice, ...], inputs: tuple[int, int]
+    parts: Sequence[IntArray], groups: tuple[slice, ...], inputs: tuple[int, int]
 ) -> list[Kernel]:
     """Exact products with slices side by side, one a row group, of digits within limits."""
     found: list[Kernel] = []
     for group in groups:
         cells = np.hstack([part[group] for part in parts]).astype(np.int64)
-        largest = int(np.abs(cells).sum(axis=0).max()) * max(-inputs[0], inputs[1])
-        kind = np.int32 if largest < 1 << 31 else np.int64
-        columns = cells.shape[1]
-        layer = Mvm(cells, np.zeros(columns, np.int64), np.ones(columns))
-        known = integer(("n", len(cells)), *inputs, 1.0)
-        found.append(weight_product(layer, known, kind))
+        lo, hi = (np.full(len(cells), edge) for edge in inputs)
+        found.append(weight_product(cells, np.zeros(cells.shape[1], np.int64), Factor(lo, hi)))
     return found
 
 
 @jit
 def _read(  # type: ignore[no-untyped-def]
-    sums, variances, keys, group, scale, unused, leaks, tops, offset, gain, bow, multipliers,
-    flipped, steps, formula, span, factors, total,
-):  # fmt: skip
+    sums, variances, keys, group, reading, unused, leaks, tops, flipped, factors, total
+):
     """Add to `total` [rows, N] what the digital side makes of a row group's column sums."""
     cycles, rows, slices, width = sums.shape
-    lowest, bits = span
+    lowest, bits = reading.span
+    errors, multipliers = reading.errors, reading.multipliers
     p = np.empty(width, np.int64)
     noise = np.empty((cycles, width), np.float32)
     for i in range(rows):
         for k in range(slices):
+            step = reading.steps[k]
             if variances.shape[0]:
                 _noise(variances, keys[i], group * slices + k, i, k, noise)
             for c in range(cycles):
@@ -242,22 +230,15 @@ def _read(  # type: ignore[no-untyped-def]
                     p[j] = np.int64(sums[c, i, k, j]) + unused[c]
                 if variances.shape[0]:
                     for j in range(width):
-                        p[j] += np.int64(np.floor(noise[c, j] * scale + np.float32(0.5)))
-                if steps[k] >= 0:
-                    step = steps[k]
-                    if offset.shape[0]:
-                        _err(
-                            p,
-                            offset[group, k],
-                            gain[group, k],
-                            bow[group, k],
-                            lowest << step,
-                            bits + step,
-                        )
-                    if len(formula.levels):
-                        _tabled(p, formula, step)
+                        p[j] += np.int64(np.floor(noise[c, j] * reading.scale + np.float32(0.5)))
+                if step >= 0:
+                    if errors.offset.shape[0]:
+                        offset, gain = errors.offset[group, k], errors.gain[group, k]
+                        _err(p, offset, gain, errors.bow[group, k], lowest << step, bits + step)
+                    if len(reading.levels):
+                        _tabled(p, reading, step)
                     else:
-                        _rounded(p, formula, step)
+                        _rounded(p, reading, step)
                 if multipliers.shape[0]:
                     for j in range(width):
                         half = 1 << FACTOR_BITS >> 1
@@ -269,20 +250,33 @@ def _read(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _rounded(p, formula, step):  # type: ignore[no-untyped-def]
-    half = (1 << step) >> 1 if formula.half else 0
+def _rounded(p, reading, step):  # type: ignore[no-untyped-def]
+    half = (1 << step) >> 1 if reading.half else 0
+    even = 1 if reading.to_even and step > 0 else 0
+    lo, hi = reading.lo, reading.hi
     for j in range(len(p)):
-        code = (p[j] + half) >> step
-        if formula.to_even and step > 0 and (code << step) == p[j] + half:
-            code &= -2
-        p[j] = min(max(code, formula.lo), formula.hi) << step
+        code = (p[j] + half - even + ((p[j] >> step) & even)) >> step
+        p[j] = min(max(code, lo), hi) << step
 
 
 @jit
-def _tabled(p, formula, step):  # type: ignore[no-untyped-def]
+def _tabled(p, reading, step):  # type: ignore[no-untyped-def]
     for j in range(len(p)):
-        below = steps_below(formula.thresholds, p[j] << THRESHOLD_BITS, step)
-        p[j] = formula.levels[below] << step
+        below = _steps_below(reading.thresholds, p[j] << THRESHOLD_BITS, step)
+        p[j] = reading.levels[below] << step
+
+
+@jit
+def _steps_below(edges, p, step):  # type: ignore[no-untyped-def]
+    """The number of rising thresholds, in steps of 2^step, that are not above `p`."""
+    low, high = 0, len(edges)
+    while low < high:
+        middle = (low + high) >> 1
+        if (edges[middle] << step) <= p:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @jit

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cimtool.hardware.levels import level_notes
+from cimtool.hardware.configuration import level_notes
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 
