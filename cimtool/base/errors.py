@@ -67,6 +67,15 @@ def kind_of(value: object) -> str:
 
 
 @contextmanager
+def invalid_at(place: str = "") -> Iterator[None]:
+    """For validators: an error inside becomes a ValueError whose sentence begins with `place`."""
+    try:
+        yield
+    except (CimError, ValueError) as error:
+        raise ValueError(f"{place}{error}") from None
+
+
+@contextmanager
 def naming(file: object) -> Iterator[None]:
     """Puts the file before the sentence of an error that does not know where its values are from.
 

@@ -6,6 +6,7 @@ from typing import Self
 
 from pydantic import model_validator
 
+from cimtool.base.errors import invalid_at
 from cimtool.base.toml_files import Table
 from cimtool.hardware.crossbar import leak_of
 from cimtool.hardware.keys import Count, Keys, in_table
@@ -116,10 +117,8 @@ def check_cells(array: ArraySpec, keys: Keys) -> None:
             f'"{keys.encoding}" needs for {keys.weight_bits}-bit weights in {keys.cell_bits}-bit '
             "cells"
         )
-    try:
+    with invalid_at("array."):
         check_array(keys)
-    except ValueError as error:
-        raise ValueError(f"array.{error}") from None
     across = keys.columns_per_weight + keys.unit_columns
     if keys.columns is not None and keys.columns < across:
         raise ValueError(

@@ -128,7 +128,7 @@ def stored_cells(graph: Graph) -> dict[str, str]:
     """
     layers, owners = crossbar_layers(graph), dict[str, str]()
     for layer, op in layers.items():
-        earlier = () if graph.name in MODALITIES else owners.values()
+        earlier = [] if graph.name in MODALITIES else list(owners.values())
         same = (owner for owner in earlier if same_cells(layers[owner], op))
         owners[layer] = next(same, layer)
     return owners

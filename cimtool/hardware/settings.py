@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.base.errors import Argument, CimError
+from cimtool.base.errors import Argument, CimError, invalid_at
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import Location, Table, dotted, read_toml, validated
 from cimtool.hardware.geometry import check_array, check_meaning
@@ -86,10 +86,8 @@ class Settings(Keys):
                     f'"{view.encoding}" adds digitally and has no converter; '
                     'say adc_bits = "lossless", or choose another encoding'
                 )
-            try:
+            with invalid_at(where):
                 view.check_hardware()
-            except ValueError as error:
-                raise ValueError(f"{where}{error}") from None
         return self
 
     def check_hardware(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, invalid_at
 from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import Table, is_path, known_file, read_toml, validated
 from cimtool.hardware.converters import measured_thresholds
@@ -108,10 +108,8 @@ class Target(Table):
             raise ValueError(
                 "adc: expected either rounding or transfer (a measured table), one of them"
             )
-        try:
+        with invalid_at("adc: "):
             check_converter(keys)
-        except ValueError as error:
-            raise ValueError(f"adc: {error}") from None
         check_cells(self.array, keys)
         check_geometry(self.array, keys)
         check_meaning(keys)

@@ -124,17 +124,14 @@ def noisy_layer(
     """One layer on a die, without compensation, for inputs of type `x`."""
     noise = conditions.noise
     drawn = draw(op.stored, place.arrays, noise, die, place.cells)
-    known = op.infer(x)
-    shape = (op.weight.shape[1],)
-    bounds = [np.broadcast_to(edge, shape) for edge in (known.lo, known.hi)]
-    steps = op.steps
+    known, steps = op.infer(x), op.steps
     if op.crossbar.law is not None:  # a converter that is lossless on perfect cells rounds noise
         steps = tuple(0 if step is None else step for step in steps)
     fresh = None
     if drawn.variance is not None and noise.read is not None:
         key, shared = die.key("read", place.layer), noise.read.redraw == "mvm"
         fresh = fresh_noise(drawn.variance, drawn.cells, key, shared)
-    frozen = NoisyMvm(op, drawn.cells, steps, bounds[0], bounds[1], fresh)
+    frozen = NoisyMvm(op, drawn.cells, steps, known.lo, known.hi, fresh)
     return replace(frozen, errors=_errors(frozen, noise, place, die))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import invalid_at
 from cimtool.hardware.noise.model import (
     Coefficients,
     Curve,
@@ -45,11 +45,9 @@ class Programming(DeviceNoise, name="programming"):
     def _one_sigma(self) -> Self:
         if (self.sigma is None) == (not self.sigma_after):
             raise ValueError("expected either sigma or sigma_after, one of them")
-        try:
+        with invalid_at():
             for time in self.sigma_after or {}:
                 parse_time(time, "a time in sigma_after")
-        except CimError as error:
-            raise ValueError(str(error)) from None
         return self
 
     @property

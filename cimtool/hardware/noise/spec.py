@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import ArgumentError, invalid_at
 from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import Table, is_path, known_file, read_toml, validated
 from cimtool.hardware.noise.arrays import IrDrop, Stuck
@@ -53,16 +53,12 @@ class Noise(Table):
             return values
         found = dict(values)
         if isinstance(values.get("preset"), str):
-            try:
+            with invalid_at("preset: "):
                 found = _over(preset_values(found.pop("preset")), found)
-            except CimError as error:
-                raise ValueError(f"preset: {error}") from None
         names = [key for key in found if key not in cls.model_fields and NonIdeality.knows(key)]
-        try:
+        with invalid_at():
             kinds = ((name, NonIdeality.named(name, "noise")) for name in names)
             tables = {name: validated(kind, found.pop(name), name) for name, kind in kinds}
-        except CimError as error:
-            raise ValueError(str(error)) from None
         return found | {"others": tables} if tables else found
 
     @model_serializer(mode="wrap")
@@ -82,10 +78,8 @@ class Noise(Table):
                     "programming.sigma_after holds what drift made of the errors: expected no "
                     "drift or flicker beside it"
                 )
-            try:
+            with invalid_at("programming."):
                 self.programming.check(self.g_max)
-            except ValueError as error:
-                raise ValueError(f"programming.{error}") from None
         return self
 
     @property

@@ -63,7 +63,7 @@ def fits(layer: Layer) -> bool:
 def pack(layer: Layer) -> Bytes:
     """Cut the cells into signed bytes and lay four rows of a column side by side."""
     middle, count = byte_parts(layer.cells)
-    sums = []
+    sums: list[IntArray] = []
 
     def words(cells: Array) -> Array:
         group = cells.astype(np.int64) - middle

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
@@ -95,14 +95,12 @@ def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
 def _noisy_mvm(op: NoisyMvm, types: Types, known: Type | None) -> Kernel:
     """Frozen cells are integers like any others: the fused kernels take them."""
     sums = fused_cells(op.cells, op.steps, op.offset) if op.frozen else None
-    if sums is None:
-        kernel: Kernel = ConversionKernel(op)
-    else:
-
-        def kernel(x: Array) -> Array:
-            return np.clip(sums(x), op.lo, op.hi)
-
+    kernel = ConversionKernel(op) if sums is None else _clipped(sums, op.lo, op.hi)
     return kernel if known is None else in_int64(kernel)
+
+
+def _clipped(kernel: Kernel, lo: IntArray, hi: IntArray) -> Kernel:
+    return lambda x: np.clip(kernel(x), lo, hi)
 
 
 def _kind(known: Type | None) -> Kind:
