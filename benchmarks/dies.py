@@ -19,7 +19,7 @@ from cimtool.hardware.noise.die import Arrays, Die
 from cimtool.hardware.noise.spec import Noise
 from cimtool.ir.types import integer
 from cimtool.simulation.die_program import Conditions, LayerOnArrays, noisy_layer
-from cimtool.simulation.kernels.operations import prepare
+from cimtool.simulation.kernels.operations import fast_kernel
 
 FROZEN = {
     "source": "a benchmark",
@@ -62,7 +62,7 @@ def die_kernels(ops: list[CrossbarMvm], noise: Noise) -> tuple[list[Callable[...
         )
         for index, op in enumerate(ops)
     ]
-    return [prepare(op, ()) for op in drawn], time.perf_counter() - started
+    return [fast_kernel(op, ()) for op in drawn], time.perf_counter() - started
 
 
 def measured(name: str, rounds: int) -> list[Row]:

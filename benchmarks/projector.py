@@ -47,7 +47,7 @@ from cimtool.hardware.weight_codes import (
     WeightCode,
 )
 from cimtool.ir.types import integer
-from cimtool.simulation.kernels.operations import prepare
+from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.simulator import THREAD_ROWS
 
 LAYERS = ((1024, 2048), (2048, 2048), (2048, 1024), (2048, 1024))
@@ -132,7 +132,7 @@ def kernels(ops: list[CrossbarMvm]) -> list[Callable[[Array], Array]]:
     """cimtool's form of each layer, as the simulator has it."""
     lo, hi = limits(ops[0].crossbar)
     types = [(integer(("n", len(op.weight)), lo, hi, 1.0),) for op in ops]
-    return [prepare(op, known, op.infer(*known)) for op, known in zip(ops, types, strict=True)]
+    return [fast_kernel(op, known, op.infer(*known)) for op, known in zip(ops, types, strict=True)]
 
 
 def run_all(run: Sequence[Callable[[Array], Array]], given: Sequence[Array]) -> list[Array]:

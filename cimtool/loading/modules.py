@@ -17,7 +17,7 @@ from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.layout import Layout
 from cimtool.loading.model import Model, build_model, read_towers
 from cimtool.loading.score import ScoreOptions
-from cimtool.simulation.simulator import run
+from cimtool.simulation.simulator import run_graph
 
 if TYPE_CHECKING:
     from torch import nn
@@ -66,7 +66,7 @@ def _compare(layout: type[Layout], tower: Graph, module: nn.Module, where: str) 
     rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     if layout.unit_rows:
         rows = unit_rows(rows)
-    wanted = run(tower, {"x": rows.astype(np.float64)})
+    wanted = run_graph(tower, {"x": rows.astype(np.float64)})
     outputs = _forward(module, rows, "s" in wanted, where)
     for key, found in outputs.items():
         error = np.abs(found - wanted[key]).max() if found.shape == wanted[key].shape else np.inf

@@ -11,7 +11,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import round_half_up
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node
-from cimtool.simulation.kernels.operations import prepare
+from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.simulator import Runner
 
 LayerOp = Mvm | CrossbarMvm
@@ -57,7 +57,7 @@ def correct_bias(graph: Graph, rows: Array, means: Mapping[str, FloatArray]) -> 
 def output_of(op: Op, graph: Graph, node: Node, *inputs: Array) -> Array:
     """The output of an operation in the place of a graph's node."""
     types = tuple(graph.types[i] for i in node.inputs)
-    return prepare(op, types)(*inputs)
+    return fast_kernel(op, types)(*inputs)
 
 
 def with_mean(

@@ -33,7 +33,7 @@ from cimtool.passes.formats import (
 from cimtool.passes.requantize import requantize
 from cimtool.passes.rounding import least_error_weights
 from cimtool.passes.step import Job, Pass
-from cimtool.simulation.kernels.operations import prepare
+from cimtool.simulation.kernels.operations import fast_kernel
 
 EXACT_BITS = 45
 """Bits up to which sums are kept exact; 2^46 times a 15-bit multiplier stays below 2^62."""
@@ -116,7 +116,7 @@ class Quantizing(Builder):
         if name not in self._rows:
             node = self.by_name[name]
             known = tuple(self.types[i] for i in node.inputs)
-            self._rows[name] = prepare(node.op, known)(*map(self.rows, node.inputs))
+            self._rows[name] = fast_kernel(node.op, known)(*map(self.rows, node.inputs))
         return self._rows[name]
 
 

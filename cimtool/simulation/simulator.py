@@ -47,7 +47,9 @@ class Runner:
             backend = TorchBackend(device)
             prepare, self._enter, self._leave = backend.prepare, backend.enter, backend.leave
         elif fast:
-            from cimtool.simulation.kernels.operations import prepare
+            from cimtool.simulation.kernels.operations import fast_kernel
+
+            prepare = fast_kernel
         self.threaded = fast and device is None and _exact(graph)
         self._steps: list[Call] = []
         for node in graph.nodes:
@@ -130,7 +132,7 @@ def _readable(op: Op, types: object, known: object) -> Callable[..., Array]:
     return op.run
 
 
-def run(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Compute a graph's outputs with the readable operations."""
     return Runner(graph, fast=False).run(inputs)
 

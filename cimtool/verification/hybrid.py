@@ -22,7 +22,7 @@ from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.format import round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Graph, Node
-from cimtool.simulation.kernels.operations import prepare
+from cimtool.simulation.kernels.operations import fast_kernel
 
 STORED_ROLES = ("input", "mu", "s", "s_self")
 """Stored values of a projector that are parts of their own; an activation is its readers'."""
@@ -92,7 +92,7 @@ class Forms:
         key = (graph is self.tiled, name)
         if key not in self._kernels:
             node = graph.by_name[name]
-            self._kernels[key] = prepare(node.op, tuple(graph.types[i] for i in node.inputs))
+            self._kernels[key] = fast_kernel(node.op, tuple(graph.types[i] for i in node.inputs))
         return self._kernels[key]
 
     @cached_property

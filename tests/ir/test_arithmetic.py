@@ -21,7 +21,7 @@ from cimtool.ir.format import ratio
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder
 from cimtool.ir.types import RangeError, Type, integer, real
-from cimtool.simulation.simulator import Runner, run
+from cimtool.simulation.simulator import Runner, run_graph
 
 WIDTH = 5
 
@@ -118,7 +118,7 @@ def test_random_graphs_stay_inside_their_bounds(seed: int) -> None:
             names.append(CHOICES[rng.integers(len(CHOICES))](builder, rng, str(x), str(y)))
     graph = builder.graph({name: name for name in names})
     rows = {name: rows_within(rng, known, 16) for name, known in inputs.items()}
-    found = run(graph, rows)
+    found = run_graph(graph, rows)
     fast = Runner(graph).run(rows)
     for name, value in found.items():
         known = graph.types[name]

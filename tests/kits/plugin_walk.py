@@ -29,7 +29,7 @@ from cimtool.hardware.target import load_target
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Builder
 from cimtool.ir.types import real
-from cimtool.simulation.simulator import Runner, run
+from cimtool.simulation.simulator import Runner, run_graph
 
 WIDTH, HIDDEN, D = 16, 20, 8
 LAYERS = 6
@@ -97,7 +97,7 @@ def compare(target: str) -> int:
         codes = builder.add("x.codes", Quantize(np.ones(()), lo, hi), "x")
         graph = builder.graph({"sums": builder.add("fc", layer, codes)})
         x = rng.integers(lo, hi, (5, len(layer.weight)), endpoint=True).astype(np.float32)
-        expected = run(graph, {"x": x})["sums"]
+        expected = run_graph(graph, {"x": x})["sums"]
         onnx = Session(file_bytes(onnx_model(graph))).run({"x": x})
         fast, torch = (Runner(graph, device=device).run({"x": x}) for device in (None, "cpu"))
         for found in (onnx, fast, torch):

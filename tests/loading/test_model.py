@@ -16,7 +16,7 @@ from cimtool.ir.program import Graph
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial
-from cimtool.simulation.simulator import run
+from cimtool.simulation.simulator import run_graph
 from cimtool.training.towers import TwoTower
 
 D = 5
@@ -34,7 +34,7 @@ def assert_same_as_torch(model: Model, towers: TwoTower, unit: bool = False) -> 
             x /= np.linalg.norm(x, axis=1, keepdims=True)
         with torch.no_grad():
             mu, logvar = module(torch.from_numpy(x))
-        found = run(graph, {"x": x.astype(np.float64)})
+        found = run_graph(graph, {"x": x.astype(np.float64)})
         np.testing.assert_allclose(found["mu"], mu.numpy(), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(found["s"], np.exp(logvar.numpy()), rtol=1e-5, atol=1e-6)
 
@@ -108,14 +108,14 @@ def test_the_score_is_the_polynomial_of_the_statistics(
     torch.save(trunks.state_dict(), tmp_path / "net.pth")
     program = ModelSource(tmp_path / "net.pth", poly_file).load().program
     rng = np.random.default_rng(0)
-    text = run(program.text, {"x": rng.normal(size=(3, 6))})
-    video = run(program.video, {"x": rng.normal(size=(4, 8))})
+    text = run_graph(program.text, {"x": rng.normal(size=(3, 6))})
+    video = run_graph(program.video, {"x": rng.normal(size=(4, 8))})
     inputs = {f"text.{k}": v for k, v in text.items()} | {f"video.{k}": v for k, v in video.items()}
     delta = text["mu"][:, None] - video["mu"]
     s = text["s"][:, None] + video["s"]
     ed, vd = (delta**2 + s).sum(-1), (2 * s**2 + 4 * delta**2 * s).sum(-1)
     wanted = polynomial.evaluate(ed, vd)
-    np.testing.assert_allclose(run(program.score, inputs)["logit"], wanted, rtol=1e-9)
+    np.testing.assert_allclose(run_graph(program.score, inputs)["logit"], wanted, rtol=1e-9)
 
 
 def test_without_a_polynomial_the_way_out_is_named(tmp_path: Path, trunks: TwoTower) -> None:

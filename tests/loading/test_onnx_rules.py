@@ -16,7 +16,7 @@ from cimtool.ir.program import Graph
 from cimtool.ir.source import Exp
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import RULES, translate
-from cimtool.simulation.simulator import run
+from cimtool.simulation.simulator import run_graph
 
 WIDTH, HIDDEN, D = 6, 5, 4
 WriteOnnx = Callable[..., Path]
@@ -104,7 +104,7 @@ def test_a_chain_computes_what_onnx_runtime_does(write_onnx: WriteOnnx, chain: s
     x = np.random.default_rng(1).normal(size=(9, WIDTH)).astype(np.float32)
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     wanted = dict(zip(("mu", "logvar"), session.run(["mu", "logvar"], {"x": x}), strict=True))
-    found = run(program(file), {"x": x.astype(np.float64)})
+    found = run_graph(program(file), {"x": x.astype(np.float64)})
     wanted["s"] = np.exp(wanted.pop("logvar"))
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5 * np.abs(value).max())

@@ -22,7 +22,7 @@ from cimtool.ir.types import integer
 from cimtool.passes import gallery
 from cimtool.passes.gallery import SCORE_LAYERS, distance_graph, fit_gallery, program_gallery
 from cimtool.passes.pipeline import compile_program
-from cimtool.simulation.simulator import Features, Simulator, run
+from cimtool.simulation.simulator import Features, Simulator, run_graph
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ def test_lossless_arrays_give_the_digital_score(small: Compiled, flags: dict[str
     assert tuple(f"score.{name}" for name in layers(graph)) == SCORE_LAYERS["in-memory"]
     fast = Simulator(replace(small.program, score=graph)).score(small.text)
     np.testing.assert_array_equal(fast, small.digital)
-    np.testing.assert_array_equal(run(graph, small.inputs())["logit"], small.digital)
+    np.testing.assert_array_equal(run_graph(graph, small.inputs())["logit"], small.digital)
 
 
 @pytest.mark.parametrize("bits", [4, 10, 13, 16])
 def test_wider_features_take_more_slices(models: SimpleNamespace, bits: int) -> None:
     wide = compiled(models, feature_bits=bits, accumulator_bits=63)
     graph, _ = wide.programmed(accumulator_bits=63, cell_bits=4, encoding="offset")
-    np.testing.assert_array_equal(run(graph, wide.inputs())["logit"], wide.digital)
+    np.testing.assert_array_equal(run_graph(graph, wide.inputs())["logit"], wide.digital)
     squares = layers(graph)["s.mu2"]
     values = int(np.abs(squares.weight).max())
     assert squares.crossbar.slices == -(-(values.bit_length() + 1) // 4)
@@ -124,7 +124,7 @@ def test_one_item_and_equal_items(small: Compiled) -> None:
         own = resolve(load_target("isaac-rram-128"), None, {})
         graph = program_gallery(small.program.score, items, own)
         assert replace(small.program, score=graph).gallery_items == len(columns)
-        found = run(graph, small.inputs())["logit"]
+        found = run_graph(graph, small.inputs())["logit"]
         np.testing.assert_array_equal(found, small.digital[:, columns])
 
 
@@ -136,7 +136,7 @@ def coarse(small: Compiled, bits: int, **flags: object) -> Graph:
 def test_converters_that_round_cost_less_the_more_bits_they_have(small: Compiled) -> None:
     errors = []
     for bits in (3, 5, 8):
-        found = run(coarse(small, bits), small.inputs())["logit"]
+        found = run_graph(coarse(small, bits), small.inputs())["logit"]
         errors.append(float(np.square(found - small.digital).mean()))
     assert errors == sorted(errors, reverse=True)
     assert 0 < errors[-1] < errors[0] < small.digital.var()
@@ -161,7 +161,7 @@ def test_steps_from_some_items_hold_for_all(
     monkeypatch.setattr(gallery, "FIT_ITEMS", 5)
     graph = coarse(small, 8, cell_bits=2)
     found = Simulator(replace(small.program, score=graph)).score(small.text)
-    np.testing.assert_array_equal(found, run(graph, small.inputs())["logit"])
+    np.testing.assert_array_equal(found, run_graph(graph, small.inputs())["logit"])
     error = np.sqrt(np.square(found - small.digital).mean())
     assert error < 0.2 * small.digital.std()
 
@@ -174,7 +174,9 @@ def test_the_emitted_file_agrees(small: Compiled, level: str, bits: int | None) 
     session = Session(file_bytes(onnx_model(graph)), level)  # type: ignore[arg-type]
     assert set(session.inputs) == {"text_mu", "text_s", "text_ed_self", "text_vd_self"}
     feeds = {f"text_{name}": value for name, value in small.text.items()}
-    np.testing.assert_array_equal(session.run(feeds)["logit"], run(graph, small.inputs())["logit"])
+    np.testing.assert_array_equal(
+        session.run(feeds)["logit"], run_graph(graph, small.inputs())["logit"]
+    )
 
 
 def test_the_shortlist_graph_is_the_digital_ed(small: Compiled) -> None:
@@ -182,8 +184,8 @@ def test_the_shortlist_graph_is_the_digital_ed(small: Compiled) -> None:
     graph = program_gallery(distance_graph(small.program.score), small.video, own)
     assert tuple(f"shortlist.{name}" for name in layers(graph)) == SCORE_LAYERS["hybrid"]
     both = small.inputs() | {f"video.{name}": value for name, value in small.video.items()}
-    exact = run(replace(small.program.score, outputs={"ed": "ed"}), both)["ed"]
-    np.testing.assert_array_equal(run(graph, small.inputs())["ed"], exact)
+    exact = run_graph(replace(small.program.score, outputs={"ed": "ed"}), both)["ed"]
+    np.testing.assert_array_equal(run_graph(graph, small.inputs())["ed"], exact)
 
 
 def test_a_polynomial_without_ed_has_no_shortlist(small: Compiled) -> None:

@@ -10,7 +10,7 @@ import pytest
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import integer
-from cimtool.simulation.simulator import Simulator, run
+from cimtool.simulation.simulator import Simulator, run_graph
 
 from .conftest import passed
 
@@ -21,7 +21,7 @@ def test_tiling_changes_no_number(models: SimpleNamespace, target: str) -> None:
     quantized, tiled = passed(models.small, job, "quantized", "tiled")
     for graph, other in zip(quantized.graphs[:2], tiled.graphs[:2], strict=True):
         rows = {"x": job.rows(graph.name)[:7]}
-        expected, found = run(graph, rows), run(other, rows)
+        expected, found = run_graph(graph, rows), run_graph(other, rows)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value)
     a, b = (Simulator(p).scores(job.text, job.video) for p in (quantized, tiled))

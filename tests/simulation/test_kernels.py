@@ -21,7 +21,7 @@ from cimtool.ir.integer import Requant
 from cimtool.ir.types import integer, real
 from cimtool.simulation.kernels import choice, dot, fused, popcount, tiles
 from cimtool.simulation.kernels.choice import fused_cells
-from cimtool.simulation.kernels.operations import prepare
+from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.kernels.products import product_kind
 
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
@@ -61,7 +61,7 @@ def rows_for(rng: np.random.Generator, hardware: Crossbar, width: int, count: in
 
 def assert_fast_is_readable(op: CrossbarMvm, x: IntArray) -> None:
     known = integer(("n", x.shape[1]), *limits(op.crossbar), 1.0)
-    kernel = prepare(op, (known,))
+    kernel = fast_kernel(op, (known,))
     found = kernel(x)
     assert found.dtype == np.int64
     assert kernel(x[:0]).shape == (0, found.shape[1])
@@ -69,7 +69,7 @@ def assert_fast_is_readable(op: CrossbarMvm, x: IntArray) -> None:
     np.testing.assert_array_equal(found, expected)
     narrow = x.astype(np.int8 if np.abs(x).max() < 128 else np.int32)
     result = op.infer(known)
-    np.testing.assert_array_equal(prepare(op, (known,), result)(narrow), expected)
+    np.testing.assert_array_equal(fast_kernel(op, (known,), result)(narrow), expected)
 
 
 @st.composite
@@ -161,7 +161,7 @@ def test_numbers_do_not_depend_on_batch_or_threads(
     hardware = plain(dac_bits=dac_bits)
     op = layer(rng, hardware, 300, 60)
     x = rows_for(rng, hardware, 300, 300)
-    kernel = prepare(op, (integer(("n", 300), *limits(hardware), 1.0),))
+    kernel = fast_kernel(op, (integer(("n", 300), *limits(hardware), 1.0),))
     expected = op.run(x)
     for threads in ("1", "2", "3"):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
@@ -257,7 +257,7 @@ def test_inputs_wider_than_32_bits(bits: int, input_encoding: str) -> None:
     op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), (1,))
     x = rows_for(np.random.default_rng(1), hardware, 8, 5)
     known = integer(("n", 8), *limits(hardware), 1.0)
-    np.testing.assert_array_equal(prepare(op, (known,))(x), op.run(x))
+    np.testing.assert_array_equal(fast_kernel(op, (known,))(x), op.run(x))
 
 
 def test_lossless_layers_are_one_product() -> None:
@@ -268,7 +268,7 @@ def test_lossless_layers_are_one_product() -> None:
     op = CrossbarMvm(stored, np.arange(7), np.ones(7), steps)
     x = rng.integers(-127, 128, (5, 300))
     known = integer(("n", 300), -127, 127, 1.0)
-    np.testing.assert_array_equal(prepare(op, (known,))(x), x @ weight + np.arange(7))
+    np.testing.assert_array_equal(fast_kernel(op, (known,))(x), x @ weight + np.arange(7))
     np.testing.assert_array_equal(op.run(x), x @ weight + np.arange(7))
 
 
@@ -283,8 +283,8 @@ def test_products_of_several_bytes(bits: int, signed: bool) -> None:
     expected = x @ y.T
     op = Mvm(y.T.copy(), np.arange(70), np.ones(70))
     for rows in (x, x.astype(np.int32)):
-        np.testing.assert_array_equal(prepare(MatMul(), (known, known))(rows, y), expected)
-        np.testing.assert_array_equal(prepare(op, (known,))(rows), expected + np.arange(70))
+        np.testing.assert_array_equal(fast_kernel(MatMul(), (known, known))(rows, y), expected)
+        np.testing.assert_array_equal(fast_kernel(op, (known,))(rows), expected + np.arange(70))
 
 
 def test_narrow_integers_are_the_same_integers() -> None:
@@ -295,9 +295,9 @@ def test_narrow_integers_are_the_same_integers() -> None:
     for op, inputs in ((requant, (x,)), (Mul(), (x, x[::-1].copy())), (Mul(), (x, x[:1]))):
         types = (known,) * len(inputs)
         result = op.infer(*types)
-        found = prepare(op, types, result)(*inputs)
+        found = fast_kernel(op, types, result)(*inputs)
         np.testing.assert_array_equal(found, op.run(*(one.astype(np.int64) for one in inputs)))
-    assert prepare(requant, (known,), requant.infer(known))(x).dtype == np.int8
+    assert fast_kernel(requant, (known,), requant.infer(known))(x).dtype == np.int8
 
 
 @pytest.mark.parametrize("bits", [6, 12, 20, 26, 29])
@@ -307,14 +307,14 @@ def test_products_are_exact_beyond_float32_and_float64(bits: int) -> None:
     rng = np.random.default_rng(bits)
     x, y = (rng.choice([-top, top, top - 1], (4, width)) for _ in "xy")
     exact = x.astype(object) @ y.T.astype(object)
-    np.testing.assert_array_equal(prepare(MatMul(), (known, known))(x, y), exact)
+    np.testing.assert_array_equal(fast_kernel(MatMul(), (known, known))(x, y), exact)
     op = Mvm(y.T.copy(), np.zeros(4, np.int64), np.ones(4))
-    np.testing.assert_array_equal(prepare(op, (known,))(x), exact)
+    np.testing.assert_array_equal(fast_kernel(op, (known,))(x), exact)
 
 
 def test_real_products_keep_their_own_arithmetic() -> None:
     op = Mvm(np.eye(2), np.zeros(2))
-    assert prepare(op, (real(("n", 2)),)) == op.run
+    assert fast_kernel(op, (real(("n", 2)),)) == op.run
 
 
 def test_the_number_is_chosen_by_a_bound_that_cannot_wrap() -> None:

@@ -1,1 +1,1 @@
-"""The compiled kernels of the simulator; `operations.prepare` picks one for an operation."""
+"""The compiled kernels of the simulator; `operations.fast_kernel` picks one for an operation."""

@@ -46,7 +46,7 @@ def in_int64(run: Kernel) -> Kernel:
     return call
 
 
-def prepare(op: Op, types: Types, known: Type | None = None) -> Kernel:
+def fast_kernel(op: Op, types: Types, known: Type | None = None) -> Kernel:
     """The fastest form of an operation on inputs of these types; constants are packed once.
 
     Integers are int64. With `known`, the type of the result, they come and go in types as narrow

@@ -13,7 +13,7 @@ from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.simulation.compensation import READOUT_ROWS
 from cimtool.simulation.die_program import Conditions, LayerOnArrays, _layer
-from cimtool.simulation.kernels.operations import prepare
+from cimtool.simulation.kernels.operations import fast_kernel
 
 DAY = 86400.0
 
@@ -110,4 +110,4 @@ def test_the_readout_is_the_same_every_time_and_noisy(kit: SimpleNamespace) -> N
 def test_a_compensated_layer_runs_fast_alike(kit: SimpleNamespace, compensation: str) -> None:
     noisy, _ = read_after(kit, drifting(kit, 0.02, read={"sigma": 0.05}), compensation)
     x = kit.inputs(noisy.perfect, 30)
-    np.testing.assert_array_equal(prepare(noisy, ())(x), noisy.run(x))
+    np.testing.assert_array_equal(fast_kernel(noisy, ())(x), noisy.run(x))

@@ -19,7 +19,7 @@ from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.stored import mvm
 from cimtool.simulation.die_program import Conditions, converter_numbers
 from cimtool.simulation.kernels.conversions import ConversionKernel
-from cimtool.simulation.kernels.operations import prepare
+from cimtool.simulation.kernels.operations import fast_kernel
 
 ALL = {
     "t0": 20.0,
@@ -82,9 +82,9 @@ def test_the_fast_kernel_gives_the_readable_numbers(
     )  # fmt: skip
     x = kit.inputs(op.perfect, 7, seed)
     expected = op.run(x)
-    np.testing.assert_array_equal(prepare(op, ())(x), expected)
+    np.testing.assert_array_equal(fast_kernel(op, ())(x), expected)
     np.testing.assert_array_equal(ConversionKernel(op)(x[::-1]), expected[::-1])
-    one = np.concatenate([prepare(op, ())(row[None]) for row in x])
+    one = np.concatenate([fast_kernel(op, ())(row[None]) for row in x])
     np.testing.assert_array_equal(one, expected)
 
 
@@ -95,7 +95,7 @@ def test_threads_do_not_change_the_numbers(
     op = noisy_layer(kit, kit.noise(**ALL, read={"sigma": 0.05}), 3)
     x = kit.inputs(op.perfect, 300)
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    np.testing.assert_array_equal(prepare(op, ())(x), op.run(x))
+    np.testing.assert_array_equal(fast_kernel(op, ())(x), op.run(x))
 
 
 def test_equal_inputs_read_alike_and_others_do_not(kit: SimpleNamespace) -> None:
@@ -129,7 +129,7 @@ def test_a_die_without_errors_is_the_perfect_layer(kit: SimpleNamespace) -> None
         x = kit.inputs(op, 20)
         found = kit.on_die(op, quiet)
         np.testing.assert_array_equal(found.run(x), op.run(x))
-        np.testing.assert_array_equal(prepare(found, ())(x), op.run(x))
+        np.testing.assert_array_equal(fast_kernel(found, ())(x), op.run(x))
 
 
 def test_a_lossless_converter_rounds_noise_and_no_converter_does_not(
@@ -156,7 +156,7 @@ def test_cells_in_whole_digits_need_no_converter(
     found = kit.on_die(op, kit.noise(programming={"sigma": [sigma]}))
     assert found.cells.fraction_bits == 0
     x = kit.inputs(op, 7)
-    np.testing.assert_array_equal(prepare(found, ())(x), found.run(x))
+    np.testing.assert_array_equal(fast_kernel(found, ())(x), found.run(x))
 
 
 def test_factors_multiply_what_converters_say(kit: SimpleNamespace) -> None:

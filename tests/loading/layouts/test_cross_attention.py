@@ -19,7 +19,7 @@ from cimtool.loading.inspect import describe_checkpoint, inspect
 from cimtool.loading.layer_map import LayerMap, ModalityMap
 from cimtool.loading.model import read_towers
 from cimtool.loading.source import ModelSource
-from cimtool.simulation.simulator import Simulator, run
+from cimtool.simulation.simulator import Simulator, run_graph
 from cimtool.training.models.cross_attention import CrossAttention
 
 WIDTH = 12
@@ -62,7 +62,7 @@ def test_the_tower_is_the_whole_module_on_its_own_row(bias: bool) -> None:
     layout, (tower, _) = read_towers(checkpoint(made.float(), made))
     assert layout.name == "cross-attention"
     assert (tower.extent("x"), dimension(tower)) == (WIDTH, WIDTH)
-    found = run(tower, {"x": x.double().numpy()})
+    found = run_graph(tower, {"x": x.double().numpy()})
     assert list(found) == ["mu"]
     np.testing.assert_allclose(found["mu"], wanted, atol=2e-6)
 
@@ -180,7 +180,7 @@ def test_a_map_names_the_layers_and_the_epsilon() -> None:
     x = torch.from_numpy(embeddings(5, 1)["text"])
     with torch.no_grad():
         wanted = made(x).numpy()
-    found = run(tower, {"x": x.double().numpy()})
+    found = run_graph(tower, {"x": x.double().numpy()})
     np.testing.assert_allclose(found["mu"], wanted, atol=1e-5)
 
 

@@ -11,7 +11,7 @@ from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.model import read_towers
 from cimtool.loading.weights import find_weights
-from cimtool.simulation.simulator import run
+from cimtool.simulation.simulator import run_graph
 from cimtool.training.models.tanh_projectors import TanhProjectors
 
 
@@ -35,7 +35,7 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path) -> None:
     layout, (tower, _) = read_towers(held)
     assert layout.name == model.layout
     rows = torch.randn(3, 6)
-    found = run(tower, {"x": rows.double().numpy()})["mu"]
+    found = run_graph(tower, {"x": rows.double().numpy()})["mu"]
     np.testing.assert_allclose(found, towers.text_tower(rows).mu.detach().numpy(), atol=1e-6)
     both = (one.arrays for one in find_weights(held, LayerMap()))
     found = TanhProjectors.options_of(*both)
