@@ -14,7 +14,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit, map_rows
-from cimtool.hardware.converters import THRESHOLD_BITS, StaircaseLaw
+from cimtool.hardware.converters import THRESHOLD_BITS, StaircaseLaw, UniformLaw
 from cimtool.hardware.noise.converter_errors import (
     CURVE_BITS,
     GAIN_BITS,
@@ -63,22 +63,16 @@ class Reading(NamedTuple):
 def reading_of(op: NoisyMvm) -> Reading:
     """The conversions of a layer, for compiled code."""
     steps = np.array([-1 if s is None else s for s in op.fine_steps], np.int64)
-    none, law = NOTHING.ravel(), op.crossbar.law
-    if law is None:
-        rounding = 0, 0, False, False, none, none, (0, 0)
-    elif isinstance(law, StaircaseLaw):
-        span = converter_span(law, 0)
-        rounding = law.lo, law.hi, False, False, law.thresholds, law.levels, span
-    else:
-        span = converter_span(law, 0)
-        rounding = law.lo, law.hi, law.half, law.to_even, none, none, span
+    law, none = op.crossbar.law or UniformLaw(0, 0, "floor"), NOTHING.ravel()
+    rounding = (False, False) if isinstance(law, StaircaseLaw) else (law.half, law.to_even)
+    table = (law.thresholds, law.levels) if isinstance(law, StaircaseLaw) else (none, none)
     return Reading(
-        steps,
-        *rounding,
-        np.float32(0) if op.fresh is None else op.fresh.scale,
-        ConverterErrors(NOTHING, NOTHING, NOTHING) if op.errors is None else op.errors,
-        NOTHING if op.factors is None else op.factors,
-    )
+        steps, law.lo, law.hi, *rounding, *table,
+        span=converter_span(law, 0),
+        scale=np.float32(0) if op.fresh is None else op.fresh.scale,
+        errors=op.errors or ConverterErrors(NOTHING, NOTHING, NOTHING),
+        multipliers=NOTHING if op.factors is None else op.factors,
+    )  # fmt: skip
 
 
 class ConversionKernel:
