@@ -69,7 +69,7 @@ class Fresh:
             [((driven[a] * driven[b]) @ variance).astype(np.float32) for b in cycles if b <= a]
             for a in cycles
         ]
-        total = np.zeros((len(rows), variance.shape[1]), np.float32)
+        total: Array = np.zeros((len(rows), variance.shape[1]), np.float32)
         for b, part in zip(cycles, cholesky(covariance)[-1], strict=True):
             z = normals(conversion_keys(rows, conversion * len(digits) + b), variance.shape[1])
             total = total + part * z
