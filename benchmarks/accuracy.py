@@ -29,8 +29,8 @@ from cimtool.reference.queries import truth_of
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.saved import BEST
 from cimtool.training.teacher_file import Teacher
+from cimtool.training.trainer import BEST
 from cimtool.verification.drift import DriftTable, StageRow
 from cimtool.verification.headline import points_text
 

@@ -29,9 +29,9 @@ from cimtool.loading.embeddings import Embeddings, read_embeddings
 from cimtool.loading.source import ModelSource
 from cimtool.reference.queries import retrieval
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.cosine import all_cosines, cosine_gap
 from cimtool.training.models.cross_attention import CrossAttentionModel
-from cimtool.training.saved import LAST
+from cimtool.training.towers import all_cosines, cosine_gap
+from cimtool.training.trainer import LAST
 
 TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
 TRAINED = 0.6

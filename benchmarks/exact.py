@@ -19,7 +19,7 @@ from harness import (
 from cimtool.reference.exact import exact, log_match_probability
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians, expected_distance
-from cimtool.training.teacher import Sigmoid, monte_carlo_labels
+from cimtool.training.teacher import TeacherSigmoid, monte_carlo_labels
 
 D, PAIRS, ITEMS = 1024, 1024, 1500
 SECONDS = {"exact": 120, "Monte Carlo K=10": 30}
@@ -55,7 +55,7 @@ def pairs(rounds: int) -> list[dict[str, object]]:
                     text,
                     video,
                     (rows_of_pairs, rows_of_pairs),
-                    Sigmoid(A, b, 10),
+                    TeacherSigmoid(A, b, 10),
                 ),
             },
             rounds,

@@ -33,7 +33,7 @@ from cimtool.reference.queries import WAYS, figures, retrieval, retrieved, uncer
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune
-from cimtool.training.saved import BEST
+from cimtool.training.trainer import BEST
 
 TARGET = "isaac-rram-128"
 DIE_SEED = 1000

@@ -18,7 +18,7 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.simulate import best_scores
 from cimtool.ir.program import features_of
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.models.trunk import Trunk
+from cimtool.training.models.trunk import TrunkProjector
 
 QUERIES, TOP = 1000, 10
 GALLERIES = ((64, 1_000_000), (1024, 100_000))
@@ -32,7 +32,7 @@ def compiled(d: int, folder: Path) -> Bundle:
     torch.manual_seed(d)
     rng = np.random.default_rng(d)
     rows = rng.normal(size=(256, 32)).astype(np.float32)
-    towers = (Trunk(32, 32, d).eval(), Trunk(32, 32, d).eval())
+    towers = (TrunkProjector(32, 32, d).eval(), TrunkProjector(32, 32, d).eval())
     polynomial = Polynomial(2, (-0.1, 0.001, 0.0001, 0.0, 0.0), 0.05, a=0.1, b=0.0, K=10)
     bundle: Bundle = cimtool.compile(
         towers, polynomial, calibration={"text": rows, "video": rows}, output=folder

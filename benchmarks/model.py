@@ -17,7 +17,7 @@ from torch import nn
 import cimtool
 from cimtool.bundle.bundle import Bundle
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.models.trunk import Trunk
+from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.towers import TwoTower
 
 WIDTH, HIDDEN, D = 1024, 2048, 1024
@@ -55,7 +55,7 @@ def write(files: DemoFiles) -> None:
 
 def two_towers(rows: torch.Tensor) -> TwoTower:
     """Random projectors, nearly alike, whose BatchNorm has seen `rows` as if they were trained."""
-    text = Trunk(WIDTH, HIDDEN, D)
+    text = TrunkProjector(WIDTH, HIDDEN, D)
     for module in text.modules():
         if isinstance(module, nn.BatchNorm1d):
             module.momentum = None  # the plain mean over the batches seen: the one below

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 import cimtool
-from cimtool.training.corpus import collect_pairs, installed_sources
-from cimtool.training.features import Features
+from cimtool.training.demo_data import Features, collect_pairs, installed_sources
 
 HELD = 1500
 RATE, TAU = 1e-4, 0.7

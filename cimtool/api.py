@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from cimtool.loading.source import Projectors
     from cimtool.sweeps.run import sweep as sweep
     from cimtool.training.fit_page import fit as fit
-    from cimtool.training.hardware.page import CompiledEpoch
+    from cimtool.training.history import CompiledEpoch
     from cimtool.training.projectors import ProjectorRun
-    from cimtool.training.teach import teacher as teacher
+    from cimtool.training.teacher_file import teacher as teacher
     from cimtool.training.trainer import Run
     from cimtool.tuning.run import tune as tune
     from cimtool.verification.compare import Comparison
@@ -47,7 +47,7 @@ ROOMS = {
     "program": "cimtool.deployment.programming",
     "sweep": "cimtool.sweeps.run",
     "tune": "cimtool.tuning.run",
-    "teacher": "cimtool.training.teach",
+    "teacher": "cimtool.training.teacher_file",
     "fit": "cimtool.training.fit_page",
 }
 """Modules of the functions that are imported late."""

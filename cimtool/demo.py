@@ -17,8 +17,13 @@ from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import check_place
 from cimtool.hardware.target import load_target
-from cimtool.training.corpus import PACKAGES, collect_pairs, installed_sources
-from cimtool.training.demo_data import DemoFiles, write_embeddings
+from cimtool.training.demo_data import (
+    PACKAGES,
+    DemoFiles,
+    collect_pairs,
+    installed_sources,
+    write_embeddings,
+)
 from cimtool.verification.report import Report
 
 NAME = "demo"

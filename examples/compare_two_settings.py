@@ -17,7 +17,7 @@ from torch import nn
 
 import cimtool
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.models.trunk import Trunk
+from cimtool.training.models.trunk import TrunkProjector
 from cimtool.verification.compare import comparison_text
 
 WIDTH, HIDDEN, D = 32, 64, 16
@@ -26,7 +26,7 @@ WIDTH, HIDDEN, D = 32, 64, 16
 def main(folder: Path) -> None:
     # Stand-ins for a trained model and its data; see bring_your_own_checkpoint.py.
     torch.manual_seed(0)
-    projector = Trunk(WIDTH, HIDDEN, D).eval()
+    projector = TrunkProjector(WIDTH, HIDDEN, D).eval()
     nn.init.normal_(projector.mu.weight, std=0.5)
     surrogate = Polynomial(degree=1, coeff=(-0.1, 0.005), bias=0.0, a=0.1, b=0.0)
     rng = np.random.default_rng(0)

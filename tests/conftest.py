@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from cimtool import api
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.models.two_branch import TwoBranch
+from cimtool.training.models.two_branch import TwoBranchProjector
 
 TRAINING, CALIBRATION, EVALUATION = 512, 96, 40
 NOISE = 0.5
@@ -43,7 +43,7 @@ def small_two_branch(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
     Its statistics are ed/d and vd/d^2, and so are the polynomial's; there is no file at `poly`.
     """
     torch.manual_seed(6)
-    text, video = TwoBranch(16, 32), TwoBranch(16, 32)
+    text, video = TwoBranchProjector(16, 32), TwoBranchProjector(16, 32)
     files = _files(tmp_path_factory.mktemp("small-two-branch"))
     _save_data(files, *(rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in _pairs(16)))
     # Nearly -a ed with a = 0.1.

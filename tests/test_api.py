@@ -15,13 +15,13 @@ from cimtool.emit.runtime import Session
 from cimtool.hardware.placement import placements
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.models.trunk import Trunk
+from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.towers import TwoTower
 
 
 @pytest.fixture
 def towers(small_trunk: DemoFiles) -> TwoTower:
-    found = TwoTower(Trunk(24, 32, 16), Trunk(24, 32, 16))
+    found = TwoTower(TrunkProjector(24, 32, 16), TrunkProjector(24, 32, 16))
     found.load_state_dict(torch.load(small_trunk.projectors, weights_only=True))
     return found.eval()
 

@@ -20,8 +20,8 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.emit.runtime import Session
 from cimtool.ir.source import L2Normalize
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.models.trunk import Trunk
-from cimtool.training.models.two_branch import TwoBranch
+from cimtool.training.models.trunk import TrunkProjector
+from cimtool.training.models.two_branch import TwoBranchProjector
 from cimtool.verification.report import Report
 
 WIDTH, HIDDEN, D = 12, 24, 10
@@ -34,7 +34,7 @@ each_head = pytest.mark.parametrize("head", HEADS)
 
 def module(layout: str) -> torch.nn.Module:
     torch.manual_seed(3)
-    made = Trunk(WIDTH, HIDDEN, D) if layout == "trunk" else TwoBranch(D, HIDDEN)
+    made = TrunkProjector(WIDTH, HIDDEN, D) if layout == "trunk" else TwoBranchProjector(D, HIDDEN)
     return made.eval()
 
 

@@ -16,7 +16,7 @@ from cimtool.emit.runtime import Session
 from cimtool.hardware.target import target_names
 from cimtool.ir.program import MODALITIES
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.models import Model
+from cimtool.training.models import ProjectorModel
 from cimtool.verification.bits import (
     bit_failures,
     compare_outputs,
@@ -92,7 +92,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 
 def test_every_model_is_here() -> None:
-    assert set(Model.family) == set(LOSSES)
+    assert set(ProjectorModel.family) == set(LOSSES)
 
 
 @pytest.mark.parametrize("target", target_names())

@@ -13,7 +13,7 @@ from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.report.terminal import table_text
-from cimtool.training.fit_page import error_table, facts, fit_values, headline, report_names
+from cimtool.training.fit_page import error_table, facts, fit_headline, fit_values, report_names
 
 
 @click.command(cls=Command)
@@ -41,7 +41,7 @@ def command(
     """
     found = api.fit(teacher, output=output, report=report, say=out.say, **options)
     written = [output, *((report or output.parent) / name for name in report_names(output))]
-    lines = [headline(found), "", table_text(error_table(found)), ""]
+    lines = [fit_headline(found), "", table_text(error_table(found)), ""]
     lines += [f"{name}: {value}" for name, value in facts(found)]
     lines += ["", *(f"* {note}" for note in found.notes), f"wrote {', '.join(map(str, written))}"]
     next_ = f"cimtool compile --projectors FILE --poly {shlex.quote(str(output))}"

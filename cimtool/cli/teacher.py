@@ -13,7 +13,6 @@ from cimtool import api
 from cimtool.cli.group import Command, OneOf
 from cimtool.cli.options import FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
-from cimtool.training.teacher_file import Teacher
 
 
 @click.command(cls=Command)
@@ -41,15 +40,13 @@ def command(out: Output, /, output: Path, **options: Any) -> None:
     log-probabilities, by Monte Carlo or exact, and never clipped.
     """
     made = api.teacher(output=output, say=out.say, **options)
-    out.result(_values(made, output), _text(made, output))
-
-
-def _values(made: Teacher, output: Path) -> dict[str, Any]:
-    labels = made.labels
+    labels, error = made.labels, made.labels.standard_error
+    noise = None if error is None else float(np.sqrt(np.mean(np.square(error))))
+    matched = None if made.matched is None else float(np.mean(made.matched))
     ranges = {"ed": labels.ed, "vd": labels.vd, "logit": labels.logit}
-    return {
+    values = {
         "pairs": len(made),
-        "matched": float(np.mean(made.matched)) if made.matched is not None else None,
+        "matched": matched,
         "labels": made.kind,
         "K": made.K,
         "a": made.a,
@@ -57,25 +54,13 @@ def _values(made: Teacher, output: Path) -> dict[str, Any]:
         "seed": made.seed,
         "divisors": {"ed": made.scale_ed, "vd": made.scale_vd},
         "ranges": {name: [x.min(), x.max()] for name, x in ranges.items()},
-        "standard_error": _noise(made),
+        "standard_error": noise,
         "written": [output],
     }
-
-
-def _noise(made: Teacher) -> float | None:
-    """Root mean square standard error of the labels."""
-    error = made.labels.standard_error
-    return None if error is None else float(np.sqrt(np.mean(np.square(error))))
-
-
-def _text(made: Teacher, output: Path) -> str:
-    values = _values(made, output)
     how = "exact labels" if made.kind == "exact" else f"Monte Carlo labels, K = {made.K}"
-    lines = [f"{len(made):,} pairs, {values['matched']:.1%} of them right ones; {how}", ""]
-    lines += [f"{name:5} {low:.6g} to {high:.6g}" for name, (low, high) in values["ranges"].items()]
+    lines = [f"{len(made):,} pairs, {matched:.1%} of them right ones; {how}", ""]
+    lines += [f"{name:5} {x.min():.6g} to {x.max():.6g}" for name, x in ranges.items()]
     if made.kind == "mc":
-        lines.append(
-            f"standard error of a label: {values['standard_error']:.3g} (root mean square)"
-        )
-    name = shlex.quote(str(output))
-    return "\n".join([*lines, "", f"wrote {output}", f"next: cimtool fit {name}"])
+        lines.append(f"standard error of a label: {noise:.3g} (root mean square)")
+    next_ = f"next: cimtool fit {shlex.quote(str(output))}"
+    out.result(values, "\n".join([*lines, "", f"wrote {output}", next_]))

@@ -1,22 +1,62 @@
-"""`cimtool train`: projectors from embeddings."""
+"""`cimtool train`: projectors from embeddings, or fine-tuned for a target with --hardware."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from cimtool import api
-from cimtool.cli.fine_tune import fine_tune, hardware_options, split_options
+from cimtool.base.errors import Argument, ArgumentError
 from cimtool.cli.group import Command
-from cimtool.cli.options import FILE, Files, embeddings_option
+from cimtool.cli.noise import take_noise
+from cimtool.cli.options import FILE, Files, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_options
-from cimtool.training.projectors import ProjectorRun
-from cimtool.training.saved import BEST
-from cimtool.training.train_page import headline
+from cimtool.training.history import EpochT
+from cimtool.training.page import compiled_headline, retrieval_headline
+from cimtool.training.trainer import BEST, Run
+
+TRAINING = (
+    "validation",
+    "held_out",
+    "model",
+    "loss",
+    "weight_decay",
+    "device",
+    "options",
+    "resume",
+)
+"""Options of `train` that mean nothing with --hardware."""
+
+COMMON = ("poly", "start", "epochs", "batch", "learning_rate", "seed")
+
+
+def split_options(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a training and those of the hardware, of all that the command was given.
+
+    Raises a usage error for one that is given where it means nothing.
+    """
+    plain = {name: given[name] for name in (*COMMON, *TRAINING)}
+    hardware = {name: value for name, value in given.items() if name not in plain}
+    if given["hardware"] is None:
+        for stray in _given(hardware):
+            raise ArgumentError("{} is about the hardware; expected {hardware} with it", stray)
+    else:
+        for stray in _given({name: plain[name] for name in TRAINING}):
+            raise ArgumentError(
+                "{} is not for {hardware}, which trains on the model's own logits; expected it "
+                "without",
+                stray,
+            )
+    return plain, hardware
+
+
+def _given(options: dict[str, Any]) -> list[Argument]:
+    return [Argument(name) for name, value in options.items() if value not in (None, False, ())]
 
 
 @click.command(cls=Command)
@@ -41,7 +81,14 @@ from cimtool.training.train_page import headline
 )  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on where a run into this folder was cut off.")
 @click.option("-o", "--output", type=FILE, metavar="DIR", required=True, help="Where it all goes.")
-@hardware_options
+@click.option("--hardware", metavar="TARGET", help="Fine-tune --start for this target.")
+@embeddings_option("--calibration", "With --hardware: what the result is compiled with", False)
+@model_options("head", "layer_map", "a", "b")
+@click.option("--noise", is_flag=True, help="Dies in the loop, with the target's noise.")
+@click.option("--noise-model", metavar="NAME|TOML", help="A noise model in its place.")
+@click.option("--time", metavar="TIME", help="When the dies are read: 30s, 10m, 1h, 1d, 1y.")
+@click.option("--settings", type=FILE, metavar="FILE", help="Settings of the build (TOML).")
+@settings_options
 @click.pass_obj
 def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
     """Train projectors, or fine-tune them for a target.
@@ -55,27 +102,47 @@ def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
     """
     plain, hardware = split_options(options)
     if hardware["hardware"] is not None:
-        fine_tune(out, data, output, plain, hardware)
+        _fine_tune(out, data, output, plain, hardware)
         return
     fields = parse_options(plain.pop("options"))
     run = api.train(data, output, options=fields, say=out.say, **plain)
-    out.result(_values(run), _text(run))
-
-
-def _values(run: ProjectorRun) -> dict[str, Any]:
-    return {
+    next_ = "compile --projectors {} --calibration NPZ --target NAME"
+    if run.lacks_polynomial or run.outgrew_polynomial:
+        next_ = "teacher --projectors {} --data NPZ"
+    values = {
         "best_epoch": run.best.number,
         "epochs": [epoch.to_json() for epoch in run.history],
         "remarks": list(run.remarks),
         "written": list(run.files),
     }
+    out.result(values, _text(run, [retrieval_headline(run.history), *run.remarks], next_))
 
 
-def _text(run: ProjectorRun) -> str:
-    name = shlex.quote(str(run.folder / BEST))
+def _fine_tune(
+    out: Output, data: Files, output: Path, plain: dict[str, Any], own: dict[str, Any]
+) -> None:
+    """Fine-tune, and print the result."""
+    for name, value in (("start", plain["start"]), ("calibration", own["calibration"])):
+        if not value:
+            raise ArgumentError("{} is missing; expected it with {hardware}", Argument(name))
+    noise = take_noise(own, plain["seed"])
+    common = {name: plain[name] for name in COMMON if name != "start"}
+    found = api.fine_tune(
+        plain["start"],
+        data=data,
+        target=own.pop("hardware"),
+        noise=noise,
+        output=output,
+        say=out.say,
+        **common,
+        **own,
+    )
+    values = {"epochs": [epoch.to_json() for epoch in found.history], "written": list(found.files)}
+    next_ = "compile --projectors {} with the same --poly, --calibration, target and settings"
+    out.result(values, _text(found, [compiled_headline(found.history)], next_))
+
+
+def _text(run: Run[EpochT], said: Sequence[str], next_: str) -> str:
     written = ", ".join(map(str, run.files))
-    next_ = f"cimtool compile --projectors {name} --calibration NPZ --target NAME"
-    if run.lacks_polynomial or run.outgrew_polynomial:
-        next_ = f"cimtool teacher --projectors {name} --data NPZ"
-    said = [headline(run.history), *run.remarks]
-    return "\n".join([*said, "", f"wrote {written}", f"next: {next_}"])
+    command_line = next_.format(shlex.quote(str(run.folder / BEST)))
+    return "\n".join([*said, "", f"wrote {written}", f"next: cimtool {command_line}"])

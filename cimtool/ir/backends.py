@@ -34,4 +34,4 @@ COSTS: Rules[Callable[..., Any]] = Rules("costs", Level.CROSSBAR)
 """`rule(op, types, known, extents)` returns the digital `Operations` (`costs/operations.py`)."""
 
 STRAIGHT_THROUGH: Rules[Callable[..., Any]] = Rules("straight-through training", Level.MAC)
-"""`rule(op, site, *inputs)` returns a tensor (`training/hardware/forward.py`)."""
+"""`rule(op, site, *inputs)` returns a tensor (`training/hardware/straight_through.py`)."""

@@ -1,18 +1,189 @@
-"""The demo's data: embeddings of the functions that are installed, and of their docstrings."""
+"""The demo's data: embeddings of the functions that are installed, and of their docstrings.
+
+Pairs of natural language and code are read from the Python sources of the installation. Embeddings
+are sub-word TF-IDF and truncated SVD, without any download.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import functools
+import importlib.util
+import math
+import re
+import sysconfig
+import tokenize
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
 from cimtool.loading.calibration_rows import row_digests
-from cimtool.training.corpus import Pair
-from cimtool.training.features import Features
+
+PACKAGES = ("numpy", "scipy", "sklearn")
+SKIPPED_FOLDERS = frozenset({"test", "tests", "idle_test", "site-packages", "__pycache__"})
+SHORTEST_TEXT = 25
+LONGEST_TEXT = 400
+SHORTEST_CODE = 100  # below it are stubs that say nothing of what their docstring says
+
+BLANK_LINE = re.compile(r"\n\s*\n")
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, order=True)
+class Pair:
+    """The first paragraph of a function's docstring (`text`), its arguments and body (`code`)."""
+
+    text: str
+    code: str
+
+
+def installed_sources(packages: Iterable[str] = PACKAGES) -> tuple[Path, ...]:
+    """Return the folders of the standard library and of `packages`, importing none of them."""
+    return (Path(sysconfig.get_paths()["stdlib"]), *(_package_folder(name) for name in packages))
+
+
+def _package_folder(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise CimError(f'package "{name}" is not installed, but its sources are wanted as a corpus')
+    return Path(spec.origin).parent
+
+
+def collect_pairs(folders: Iterable[Path]) -> list[Pair]:
+    """Return the pairs of all functions below `folders`, sorted, no text and no code twice.
+
+    The order depends on what the sources hold and not on where they lie, so that the same
+    installation gives the same pairs on every machine.
+    """
+    found = {pair for folder in folders for path in _sources(folder) for pair in _pairs_of(path)}
+    texts: set[str] = set()
+    codes: set[str] = set()
+    kept = []
+    for pair in sorted(found):
+        if pair.text not in texts and pair.code not in codes:
+            kept.append(pair)
+        texts.add(pair.text)
+        codes.add(pair.code)
+    return kept
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*.py"):
+        if SKIPPED_FOLDERS.isdisjoint(path.relative_to(folder).parts[:-1]):
+            yield path
+
+
+def _pairs_of(path: Path) -> Iterator[Pair]:
+    try:
+        with tokenize.open(path) as file:
+            source = file.read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # foreign sources: their invalid escapes are not ours
+            tree = ast.parse(source)
+    except (SyntaxError, UnicodeDecodeError):
+        return  # installations hold templates and code for other versions, which is no corpus
+    # Not splitlines(): it also splits at form feeds, which the parser's line numbers do not count.
+    lines = source.split("\n")
+    for node in _functions(tree):
+        pair = _pair_of(node, lines)
+        if pair is not None:
+            yield pair
+
+
+def _functions(tree: ast.AST) -> Iterator[FunctionNode]:
+    """Yield all functions below `tree`: `ast.walk` without the expressions, most of the nodes."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, FunctionNode):
+            yield child
+        if not isinstance(child, ast.expr):
+            yield from _functions(child)
+
+
+def _pair_of(node: FunctionNode, lines: list[str]) -> Pair | None:
+    docstring = ast.get_docstring(node, clean=False)
+    if docstring is None or len(node.body) < 2:
+        return None
+    text = " ".join(BLANK_LINE.split(docstring.strip(), 1)[0].split())
+    if not SHORTEST_TEXT <= len(text) <= LONGEST_TEXT:
+        return None
+    # From the line after the docstring, so that the comments above the first statement are kept.
+    body = "\n".join(lines[node.body[0].end_lineno : node.end_lineno])
+    code = f"{ast.unparse(node.args)}\n{body}".strip()
+    return Pair(text, code) if len(code) >= SHORTEST_CODE else None
+
+
+# camelCase, snake_case and ACRONYMWord come apart; digits are pieces of their own.
+PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+GRAM_LENGTHS = (3, 4)
+MOST_GRAMS = 16000
+RAREST_GRAM = 3  # grams of fewer documents tell nothing about others
+
+
+def grams(document: str) -> list[str]:
+    """Return the words of `document`, identifiers split, and each word's character n-grams."""
+    return [gram for piece in PIECE.findall(document) for gram in _grams_of(piece.lower())]
+
+
+@functools.cache
+def _grams_of(word: str) -> tuple[str, ...]:
+    marked = f"<{word}>"  # so that a word's beginning and end differ from its middle
+    parts = (marked[i : i + n] for n in GRAM_LENGTHS for i in range(len(marked) - n + 1))
+    return (word, *parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """A fitted map from documents to rows of norm `sqrt(width)`."""
+
+    vectorizer: TfidfVectorizer
+    svd: TruncatedSVD
+
+    @classmethod
+    def fit(cls, documents: Sequence[str], width: int = 1024, seed: int = 0) -> Features:
+        """Fit on `documents`; the same documents and seed give the same map.
+
+        Raises CimError if they hold too little for `width` dimensions.
+        """
+        vectorizer = TfidfVectorizer(
+            analyzer=grams,
+            min_df=min(RAREST_GRAM, len(documents)),
+            max_features=MOST_GRAMS,
+            sublinear_tf=True,
+            dtype=np.float32,
+        )
+        weights = vectorizer.fit_transform(documents)
+        if width > min(weights.shape):
+            raise CimError(
+                f"{weights.shape[0]} documents with {weights.shape[1]} n-grams are too few "
+                f"for {width} dimensions"
+            )
+        # Two power iterations, each orthogonalised: in float32 the plain ones lose the small
+        # singular values.
+        svd = TruncatedSVD(
+            width,
+            n_iter=2,
+            n_oversamples=32,
+            power_iteration_normalizer="QR",
+            random_state=seed,
+        )
+        return cls(vectorizer, svd.fit(weights))
+
+    def transform(self, documents: Sequence[str]) -> Array:
+        """Return float32 `[n, width]`; a document of unknown n-grams only gives a row of zeros."""
+        rows = self.svd.transform(self.vectorizer.transform(documents))
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        target = math.sqrt(rows.shape[1])
+        scaled: Array = rows * (target / np.where(norms > 0, norms, 1))
+        return scaled.astype(np.float32)
+
 
 SEED = 0
 """Seed of the split and of the maps to embeddings."""

@@ -17,8 +17,7 @@ from cimtool.report.charts import Points, scatter
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.table import Column, Table, make_table
-from cimtool.training.fit import GROUPS, Fit, fit_teacher
-from cimtool.training.ridge import polynomial_text
+from cimtool.training.fit import GROUPS, Fit, fit_teacher, polynomial_text
 from cimtool.training.teacher_file import Teacher, read_teacher
 
 PACKAGE = "cimtool.training"
@@ -95,7 +94,7 @@ def fit_values(fit: Fit) -> dict[str, Any]:
     }
 
 
-def headline(fit: Fit) -> str:
+def fit_headline(fit: Fit) -> str:
     """One sentence: how far the polynomial is from the labels of the held-out pairs."""
     whole = fit.errors[0]
     against = "the exact logit" if fit.teacher.kind == "exact" else "their labels"
@@ -114,7 +113,7 @@ def fit_page(fit: Fit) -> str:
         PACKAGE,
         PAGE,
         title=f"Polynomial of degree {fit.polynomial.degree} for {Path(fit.teacher.file).name}",
-        headline=headline(fit),
+        headline=fit_headline(fit),
         notes=fit.notes,
         errors=error_table(fit),
         chart=_picture(fit),
@@ -171,7 +170,7 @@ def _picture(fit: Fit) -> str:
         named = [(GROUPS[1], matched), (GROUPS[2], ~matched)]
     points = np.stack([fit.held.logit, fit.values], axis=1)
     groups = [Points(name, points[mask][:DRAWN].tolist()) for name, mask in named if mask.any()]
-    return scatter(groups, "label (logit)", "fit (logit)", headline(fit))
+    return scatter(groups, "label (logit)", "fit (logit)", fit_headline(fit))
 
 
 def _coefficients(fit: Fit) -> Table:

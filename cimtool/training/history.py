@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,11 +22,14 @@ from cimtool.training.pairs import Pairs
 
 @dataclass(frozen=True)
 class Means:
-    """An epoch's means over its batches: the loss, its terms, and what was only watched."""
+    """An epoch's means over its batches: the loss, its terms, and what was only watched.
 
-    loss: float
-    terms: Mapping[str, float]
-    watched: Mapping[str, float]
+    Before any training there are none: the loss is None.
+    """
+
+    loss: float | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
+    watched: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,6 @@ class Epoch(ABC):
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Take what `to_json` returned."""
-        return cls(**values)
 
     def line(self, epochs: int) -> str:
         """The epoch in one line of progress."""
@@ -123,6 +121,23 @@ class RetrievalEpoch(Epoch):
 
     def _mean(self, name: str) -> float:
         return sum(self.recalls[f"{name}_{way}"] for way in WAYS) / len(WAYS)
+
+
+@dataclass(frozen=True)
+class CompiledEpoch(Epoch):
+    """An epoch, and the compiled model's logit RMSE on held-out rows after it."""
+
+    rmse: float
+
+    @property
+    def merit(self) -> tuple[float]:
+        """The less it errs the better."""
+        return (-self.rmse,)
+
+    @property
+    def measured(self) -> str:
+        """The error."""
+        return f"compiled logit RMSE {self.rmse:.4g}"
 
 
 def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict[str, float]:

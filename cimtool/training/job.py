@@ -1,31 +1,135 @@
-"""A run before it begins: everything that it depends on, checked."""
+"""A run before it begins: the checkpoint that it starts from and all else, read and checked."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import sha256
+from cimtool.base.named import nearest
 from cimtool.ir.heads import Head
+from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.data import EmbeddingsLike, embeddings_in
 from cimtool.loading.embeddings import Embeddings, with_unit_rows
-from cimtool.loading.layouts import Layout
+from cimtool.loading.layer_map import LayerMap
+from cimtool.loading.layouts import Layout, recognise
+from cimtool.loading.score import INNER_POLYNOMIAL
+from cimtool.loading.weights import Weights, find_weights
 from cimtool.simulation.torch_device import device_of
-from cimtool.training.held_out import HELD_OUT, Split, split, with_validation
 from cimtool.training.losses import Loss
-from cimtool.training.models import Model
-from cimtool.training.optimisation import Optimisation, check_seed
-from cimtool.training.options import by_kind, with_options
-from cimtool.training.pairs import Pairs, check_batches
-from cimtool.training.start import Start, read_start
+from cimtool.training.models import ProjectorModel
+from cimtool.training.options import Optimisation, by_kind, check_seed
+from cimtool.training.pairs import HELD_OUT, Pairs, Split, check_batches, split, with_validation
 from cimtool.training.surrogate import Surrogate, read_surrogate, surrogate_of
+from cimtool.training.towers import TwoTower
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The weights of both modalities by the keys of a tower's state dict, and the values beside."""
+
+    text: Weights
+    video: Weights
+    content: Mapping[str, Any]
+
+    @property
+    def poly(self) -> Mapping[str, Any] | None:
+        """The polynomial that the checkpoint holds, as it stands there."""
+        found = self.content.get(INNER_POLYNOMIAL)
+        return found if isinstance(found, Mapping) else None
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings of the run that wrote the checkpoint; none where it was no run."""
+        found = self.content.get("config")
+        return found if isinstance(found, Mapping) else {}
+
+    def trained_on(self, digest: str) -> bool:
+        """True where that run trained on the data with this digest, or on a part of them."""
+        return self.config.get("data") == digest
+
+    def split(self, digest: str) -> Split | None:
+        """The part of the data with this digest that run held out; None if it had other data.
+
+        Raises CimError where it trained on all of them.
+        """
+        if not self.trained_on(digest):
+            return None
+        share, seed = self.config.get("held_out"), self.config.get("split_seed")
+        if isinstance(share, float) and isinstance(seed, int):
+            return Split(share, seed)
+        raise ArgumentError(
+            "{}: was trained on all of {data}, so none of it can be held out; expected "
+            "{validation}",
+            self.text.file,
+        )
+
+    def model(self) -> str:
+        """The name of the model that trains this layout; CimError where none does."""
+        layout = recognise(self.text, self.video)
+        names = [
+            name for name, model in ProjectorModel.family.items() if model.layout == layout.name
+        ]
+        if layout.name in names or len(names) == 1:
+            return layout.name if layout.name in names else names[0]
+        trained = self.config.get("model")
+        if trained in names:
+            return str(trained)
+        raise ArgumentError(
+            '{}: which model trains layout "{}" cannot be told ({}); say it with {model}',
+            self.text.file,
+            layout.name,
+            ", ".join(names) or "none does",
+        )
+
+    def load(self, towers: TwoTower, model: str) -> None:
+        """Put the weights into towers; CimError naming the key that is missing or does not fit."""
+        for module, weights in (
+            (towers.text_proj, self.text),
+            (towers.video_proj, self.video),
+        ):
+            _load(module, weights, model)
+        if towers.text_proj is towers.video_proj:
+            self._require_one_block(model)
+
+    def _require_one_block(self, model: str) -> None:
+        for key, array in self.text.arrays.items():
+            if not np.array_equal(array, self.video.arrays[key]):
+                raise CimError(
+                    f"{self.text.file}: {self.text.keys[key]} and {self.video.keys[key]} differ; "
+                    f'expected the same, as model "{model}" has one block for both'
+                )
+
+
+def read_start(path: Path) -> Start:
+    """Read a checkpoint with the weights of both modalities; CimError where it is none."""
+    checkpoint = read_checkpoint(path)
+    return Start(*find_weights(checkpoint, LayerMap()), checkpoint.content)
+
+
+def _load(module: nn.Module, weights: Weights, model: str) -> None:
+    wanted = module.state_dict()
+    for key in weights.arrays:
+        if key not in wanted:
+            raise CimError(
+                f'{weights.file}: {weights.keys[key]} is no weight of model "{model}"'
+                f"{nearest(key, wanted)}"
+            )
+    for key, tensor in wanted.items():
+        layer, _, parameter = key.rpartition(".")
+        if parameter == "num_batches_tracked" and key not in weights.arrays:
+            continue  # counts batches for nothing that is computed here
+        array = weights.get(layer, parameter, tuple(tensor.shape))
+        tensor.copy_(torch.from_numpy(array))
+
 
 MODEL = "trunk"
 """The model where neither `model` nor `start` says one."""
@@ -59,7 +163,7 @@ class TrainingJob:
     `files` names what `settings` holds a digest of: data, validation, poly and start.
     """
 
-    model: Model
+    model: ProjectorModel
     loss: Loss
     optimisation: Optimisation
     seed: int
@@ -119,13 +223,14 @@ def make_job(
     digest = _digest(rows)
     pairs, held, part = _parts(rows, held_rows, wanted, start, digest)
     with naming(rows.file):
-        check_batches(pairs, optimisation.batch, loss.per_class)
+        check_batches(pairs, optimisation.batch, loss.group)
     surrogate = _surrogate(wanted, loss, start)
+    paths = {"poly": wanted.poly, "start": wanted.start}
     settings = {
         "model": model.name,
-        **{f"model.{name}": value for name, value in asdict(model).items()},
+        **{f"model.{name}": value for name, value in model.model_dump().items()},
         "loss": loss.name,
-        **{f"loss.{name}": value for name, value in asdict(loss).items()},
+        **{f"loss.{name}": value for name, value in loss.model_dump().items()},
         **asdict(optimisation),
         "seed": wanted.seed,
         "device": wanted.device,
@@ -133,29 +238,21 @@ def make_job(
         "split_seed": None if part is None else part.seed,
         "data": digest,
         "validation": None if held_rows is None else _digest(held_rows),
-        "poly": None if wanted.poly is None else sha256(wanted.poly),
-        "start": None if wanted.start is None else sha256(wanted.start),
+        **{name: None if path is None else sha256(path) for name, path in paths.items()},
     }
-    files = {
-        "data": rows.file,
-        "validation": None if held_rows is None else held_rows.file,
-        "poly": None if wanted.poly is None else str(wanted.poly),
-        "start": None if wanted.start is None else str(wanted.start),
-    }
+    files = {"data": rows.file, "validation": None if held_rows is None else held_rows.file}
+    files |= {name: None if path is None else str(path) for name, path in paths.items()}
+    remarks = []
+    if held_rows is not None and (left_out := len(rows.text) - len(pairs)):
+        also = f"that are also in {held_rows.file}"
+        remarks.append(f"{left_out} pairs {also} were left out of training.")
     return TrainingJob(
         model, loss, optimisation, wanted.seed, device, pairs, held, start, surrogate, settings,
-        files, _left_out(len(rows.text) - len(pairs), held_rows),
+        files, tuple(remarks),
     )  # fmt: skip
 
 
-def _left_out(pairs: int, held: Embeddings | None) -> tuple[str, ...]:
-    """A sentence where pairs of the data also validate."""
-    if held is None or not pairs:
-        return ()
-    return (f"{pairs} pairs that are also in {held.file} were left out of training.",)
-
-
-def _require_items(rows: Embeddings, model: Model) -> None:
+def _require_items(rows: Embeddings, model: ProjectorModel) -> None:
     if model.one_modality and not rows.alone:
         raise CimError(
             f'{rows.file}: holds text and video, and model "{model.name}" has one encoder; '
@@ -184,17 +281,19 @@ def _require_one_class(rows: Embeddings) -> None:
         )
 
 
-def _model(wanted: TrainingOptions, start: Start | None, options: Mapping[str, Any]) -> Model:
+def _model(
+    wanted: TrainingOptions, start: Start | None, options: Mapping[str, Any]
+) -> ProjectorModel:
     name = wanted.model or (MODEL if start is None else start.model())
-    kind = Model.named(name, "model")
+    kind = ProjectorModel.named(name, "model")
     known = {} if start is None else _options_of(kind, start)
-    return with_options(kind, "model", name, {**known, **options})
+    return kind(**{**known, **options})
 
 
-def _options_of(kind: type[Model], start: Start) -> dict[str, Any]:
+def _options_of(kind: type[ProjectorModel], start: Start) -> dict[str, Any]:
     """The options of the run that made a checkpoint, if any; those that show in its weights, and
     those that stand beside them by name."""
-    names = [one.name for one in fields(kind)]
+    names = list(kind.model_fields)
     run = start.config if start.config.get("model") == kind.name else {}
     before = {name: run[f"model.{name}"] for name in names if f"model.{name}" in run}
     said = {name: start.content[name] for name in names if name in start.content}
@@ -207,7 +306,7 @@ def _loss(wanted: TrainingOptions, start: Start | None, options: Mapping[str, An
     kind = Loss.named(name, "loss")
     if wanted.poly is not None and not kind.needs_polynomial:
         raise ArgumentError('{poly} is given, and loss "{}" has no polynomial; expected none', name)
-    return with_options(kind, "loss", name, options)
+    return kind(**options)
 
 
 def _rows(data: EmbeddingsLike, unit: bool) -> Embeddings:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cimtool.base.named import Named
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band
-from cimtool.training.optimisation import Optimisation
+from cimtool.training.options import Optimisation, Options
 from cimtool.training.towers import Encoded
 
 HELD_OUTSIDE = "outside held out"
@@ -41,15 +41,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class Task:
-    """The task of an objective: widths of the rows and of `mu`, classes (0: no labels).
+    """The task of an objective: width of `mu`, number of classes (0: no labels).
 
     `polynomial` takes raw ed and vd; it means something within `band`. Both are None where no
     polynomial is given. `weights` are the projectors' matrices and `decoder` makes rows of points
     where the model has one; both are the model's, which go on being trained.
     """
 
-    text: int
-    video: int
     dimension: int
     classes: int = 0
     polynomial: Polynomial | None = None
@@ -75,6 +73,12 @@ class Terms:
 class Objective(nn.Module):
     """A loss made ready for a task; parameters of its own are trained beside the towers."""
 
+    options: Any
+
+    def __init__(self, options: Loss, task: Task) -> None:
+        super().__init__()
+        self.options, self.task = options, task
+
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
         """Return the terms of a batch's pairs, of what the towers gave for its rows."""
         raise NotImplementedError
@@ -89,30 +93,32 @@ class Objective(nn.Module):
         return {}
 
 
-@dataclass(frozen=True)
-class Loss(Named):
+class Loss(Options, Named):
     """Base of the losses; a subclass in `cimtool/training/losses/` is found by itself.
 
-    A subclass is a frozen dataclass whose fields are its hyperparameters, each an int, float, bool
-    or str with a default, set as `loss.<field>`; its `__post_init__` refuses values.
+    Its fields are its hyperparameters, each with a default, set as `loss.<field>`; `module` is the
+    objective that it makes.
     """
 
     kind: ClassVar[str] = "loss"
+    module: ClassVar[type[Objective]]
     needs_labels: ClassVar[bool] = False
     needs_variance: ClassVar[bool] = False
     needs_polynomial: ClassVar[bool] = False
     optimisation: ClassVar[Optimisation] = Optimisation()
     """Epochs, batch, learning rate and weight decay where the user gives none."""
+    head: ClassVar[str | None] = None
+    """The head that ranks as the loss does; None for that of the model."""
 
     @property
-    def per_class(self) -> int:
+    def group(self) -> int:
         """Pairs that a batch has of each of its classes; 0: pairs are drawn at random."""
-        return 0
+        return int(getattr(self, "per_class", 0))
 
     def deployed(self) -> Mapping[str, Any]:
         """Plain values that the score needs beside the weights: `a` and `b`, or another `head`."""
-        return {}
+        return {} if self.head is None else {"head": self.head}
 
     def objective(self, task: Task) -> Objective:
         """Return the objective for a task; its own parameters draw from torch's generator."""
-        raise NotImplementedError
+        return self.module(self, task)

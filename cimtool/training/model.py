@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.base.named import Named
+from cimtool.training.options import Options
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
 
 
-@dataclass(frozen=True)
-class Model(Named):
+class ProjectorModel(Options, Named):
     """Base of the models; a subclass in `cimtool/training/models/` is found by itself.
 
-    A subclass is a frozen dataclass whose fields are its options, each an int, float, bool or str
-    with a default, set as `model.<field>`; its `__post_init__` refuses values.
+    Its fields are its options, each with a default, set as `model.<field>`.
     """
 
     kind: ClassVar[str] = "model"
@@ -50,3 +49,11 @@ class Model(Named):
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:
         """The options that show in the weights of saved towers, by their keys."""
         return {}
+
+    def require_one_width(self, text: int, video: int) -> None:
+        """Raise CimError where rows of texts and videos differ in width."""
+        if text != video:
+            raise CimError(
+                f"text rows have {text} numbers and video rows {video}; model "
+                f'"{self.name}" expects as many of both'
+            )

@@ -1,55 +1,83 @@
-"""Named options of models and losses: dataclass fields that `model.hidden=512` changes."""
+"""Options of a training: those of a model and of a loss by name, the optimiser's, and the seed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import Field, fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import PydanticCustomError
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
-from cimtool.base.named import nearest
+from cimtool.base.named import nearest, unknown
 
 KINDS = ("model", "loss")
 
-OptionsT = TypeVar("OptionsT")
 
+class Options(BaseModel):
+    """Base of models and losses: each field is an option, set as `<kind>.<field>`.
 
-def by_kind(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Part options by what stands before the dot; CimError for a key of neither kind."""
-    found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-    for key, value in options.items():
-        kind, _, name = key.partition(".")
-        if not name or kind not in KINDS:
-            raise CimError(f'option "{key}" is not known; expected model.KEY or loss.KEY')
-        found[kind][name] = value
-    return found
-
-
-def with_options(cls: type[OptionsT], kind: str, name: str, values: Mapping[str, Any]) -> OptionsT:
-    """Build a model or loss from its class and some of its fields, given as values or texts.
-
-    Raises CimError naming the key where there is no such field or it cannot have the value.
+    A value may be given as text. Raises CimError naming the key where there is no such field or it
+    cannot have the value.
     """
-    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
-    taken = {}
-    for key, value in values.items():
-        if key not in known:
-            held = ", ".join(known) or "none"
-            raise CimError(
-                f'{kind}.{key} is no option of {kind} "{name}": {held}{nearest(key, known)}'
-            )
-        taken[key] = _value(f"{kind}.{key}", known[key], value)
-    return cls(**taken)
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: ClassVar[str]
+    name: ClassVar[str]
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            errors = {one["type"]: one for one in reversed(error.errors(include_url=False))}
+            first = errors.get("extra_forbidden", next(reversed(errors.values())))
+            key = str(first["loc"][0])
+            sentence = first["msg"]
+            if first["type"] == "extra_forbidden":
+                known = type(self).model_fields
+                held = ", ".join(known) or "none"
+                sentence = f'is no option of {self.kind} "{self.name}": {held}{nearest(key, known)}'
+            raise CimError(f"{self.kind}.{key} {sentence}") from None
 
 
-def _value(key: str, field: Field[Any], value: Any) -> Any:
-    read, expected = READERS[str(field.type)]
-    try:
-        return read(value)
-    except (TypeError, ValueError):
-        raise CimError(f"{key} is {value}; expected {expected}") from None
+def refused(sentence: str) -> PydanticCustomError:
+    """Build a validator's error for an option, whose sentence goes on after its key."""
+    return PydanticCustomError("refused", sentence)
+
+
+def choice(names: Collection[str]) -> AfterValidator:
+    """Build the validator of a text that is one of some names."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            raise refused(str(unknown("", value, names)).lstrip())
+        return value
+
+    return AfterValidator(check)
+
+
+def within(holds: Callable[[float], bool], expected: str) -> AfterValidator:
+    """Build the validator of a range, which `expected` says in words."""
+
+    def check(value: float) -> float:
+        if not holds(value):
+            raise refused(f"is {value:g}; expected {expected}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _reader(read: Callable[[Any], Any], expected: str) -> BeforeValidator:
+    def value_of(value: Any) -> Any:
+        try:
+            return read(value)
+        except (TypeError, ValueError):
+            raise refused(f"is {value}; expected {expected}") from None
+
+    return BeforeValidator(value_of)
 
 
 def _integer(value: Any) -> int:
@@ -67,22 +95,57 @@ def _number(value: Any) -> float:
 
 
 def _flag(value: Any) -> bool:
-    known = {"true": True, "false": False}
-    if str(value).lower() not in known:
+    if str(value).lower() not in ("true", "false"):
         raise ValueError(value)
-    return known[str(value).lower()]
+    return str(value).lower() == "true"
 
 
-READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    "int": (_integer, "an integer of 64 bits"),
-    "float": (_number, "a finite number"),
-    "bool": (_flag, "true or false"),
-    "str": (str, "a text"),
-}
-"""Reader of a field by its type, and the values that it takes in words."""
+_ABOVE_0 = within(lambda value: value > 0, "more than 0")
+
+Flag = Annotated[bool, _reader(_flag, "true or false")]
+Text = Annotated[str, BeforeValidator(str)]
+Number = Annotated[float, _reader(_number, "a finite number")]
+Positive = Annotated[Number, _ABOVE_0]
+NotNegative = Annotated[Number, within(lambda value: value >= 0, "0 or more")]
+BelowOne = Annotated[Number, within(lambda value: 0 <= value < 1, "0 or more, and below 1")]
+Share = Annotated[Number, within(lambda value: 0 < value < 1, "a share between 0 and 1")]
+Count = Annotated[int, _reader(_integer, "an integer of 64 bits"), _ABOVE_0]
 
 
-def whole(name: str, value: Any, low: int) -> None:
+def by_kind(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Part options by what stands before the dot; CimError for a key of neither kind."""
+    parts: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    for key, value in options.items():
+        kind, _, name = key.partition(".")
+        if not name or kind not in KINDS:
+            raise CimError(f'option "{key}" is not known; expected model.KEY or loss.KEY')
+        parts[kind][name] = value
+    return parts
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """AdamW's settings; CimError for one that is out of range. `batch` counts pairs."""
+
+    epochs: int = 10
+    batch: int = 64
+    learning_rate: float = 1e-4
+    weight_decay: float = 1e-4
+
+    def __post_init__(self) -> None:
+        check_count("epochs", self.epochs, 1)
+        check_count("batch", self.batch, 2)
+        if not 0 < self.learning_rate < float("inf"):
+            raise ArgumentError("{learning_rate} is {:g}; expected more than 0", self.learning_rate)
+        if not 0 <= self.weight_decay < float("inf"):
+            raise ArgumentError("{weight_decay} is {:g}; expected 0 or more", self.weight_decay)
+
+    def given(self, **changes: Any) -> Optimisation:
+        """The same with what is not None of other settings, by their names."""
+        return replace(self, **{k: v for k, v in changes.items() if v is not None})
+
+
+def check_count(name: str, value: Any, low: int) -> None:
     """Raise CimError for an argument that is no integer, or below `low`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
         raise ArgumentError(
@@ -90,17 +153,7 @@ def whole(name: str, value: Any, low: int) -> None:
         )
 
 
-def positive(options: Any, *names: str) -> None:
-    """Raise CimError for a field of a model or loss that is not above 0."""
-    for name in names:
-        value = getattr(options, name)
-        if not value > 0:
-            raise CimError(f"{options.kind}.{name} is {value:g}; expected more than 0")
-
-
-def not_negative(options: Any, *names: str) -> None:
-    """Raise CimError for a field of a model or loss that is below 0."""
-    for name in names:
-        value = getattr(options, name)
-        if not value >= 0:
-            raise CimError(f"{options.kind}.{name} is {value:g}; expected 0 or more")
+def check_seed(seed: int) -> None:
+    """Raise CimError for a seed that torch's generators do not take."""
+    if not 0 <= seed < 2**63:
+        raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", seed)

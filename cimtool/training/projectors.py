@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,30 @@ from torch import Tensor, nn
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.progress import Say
 from cimtool.loading.score import raw
+from cimtool.training.band import Band
 from cimtool.training.history import Means, RetrievalEpoch, recalls_of
 from cimtool.training.job import TrainingJob
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
-from cimtool.training.model import Model
-from cimtool.training.pairs import draw_batches
-from cimtool.training.saved import check_new, config, read_saved
-from cimtool.training.surrogate import measured_band, unbounded
-from cimtool.training.towers import TwoTower
-from cimtool.training.train_page import train_page
-from cimtool.training.trainer import Diverged, Run, Trainable, Trainer, seeded
+from cimtool.training.model import ProjectorModel
+from cimtool.training.page import retrieval_page
+from cimtool.training.pairs import Pairs, draw_batches
+from cimtool.training.towers import TwoTower, all_pairs_ed, all_pairs_vd
+from cimtool.training.trainer import (
+    Diverged,
+    Run,
+    Trainable,
+    Trainer,
+    check_new,
+    config,
+    read_saved,
+    seeded,
+)
 
 OUTSIDE = 0.01
 """Share of held-out pairs beyond the polynomial's band above which another is to be fitted."""
+
+BAND_TEXTS = 1024
+"""Texts that a band is measured on, at most."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +70,21 @@ def train_projectors(job: TrainingJob, folder: Path, resume: bool, say: Say) -> 
     with seeded(job.seed, job.device):
         training = ProjectorTraining(job)
         run = Trainer(training, job.optimisation, folder, say, job.device).run(saved)
+    remarks = list(job.remarks)
     share = run.best.watched.get(HELD_OUTSIDE, 0.0)
-    outgrown = (
-        f"{share:.1%} of all held-out pairs lie beyond the band that the polynomial was fitted on: "
-        "the model has outgrown it, and needs another before it is compiled"
-    )
+    if share > OUTSIDE:
+        remarks.append(
+            f"{share:.1%} of all held-out pairs lie beyond the band that the polynomial was fitted "
+            "on: the model has outgrown it, and needs another before it is compiled"
+        )
+    remarks += job.model.remarks(training.towers.cpu().eval(), job.held)
     return ProjectorRun(
         run.folder,
         run.files,
         run.history,
         lacks_polynomial=job.head.takes_polynomial and job.surrogate is None,
         outgrew_polynomial=share > OUTSIDE,
-        remarks=(*job.remarks, *([outgrown] if share > OUTSIDE else []), *training.remarks()),
+        remarks=tuple(remarks),
     )
 
 
@@ -87,20 +101,25 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         task = _task(job, self.towers)
         with naming(job.files["data"]):
             self.objective: Objective = job.loss.objective(task)
-        self.towers.to(job.device)
-        self.objective.to(job.device)
+        for module in self.modules.values():
+            module.to(job.device)
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """Towers and objective."""
+        return {"towers": self.towers, "objective": self.objective}
 
     def parameters(self) -> Iterator[Tensor]:
         """Those of the towers, and what the objective has of its own."""
-        yield from self.towers.parameters()
-        yield from self.objective.parameters()
+        for module in self.modules.values():
+            yield from module.parameters()
 
     def batches(self) -> Iterator[Batch]:
         """Draw batches of pairs from torch's generator."""
         self.towers.train()
         self.objective.train()
         pairs = self.job.pairs
-        for rows in draw_batches(pairs, self.job.optimisation.batch, self.job.loss.per_class):
+        for rows in draw_batches(pairs, self.job.optimisation.batch, self.job.loss.group):
             yield pairs.batch(rows).to(self.job.device)
 
     def terms(self, batch: Batch) -> Terms:
@@ -108,7 +127,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         terms: Terms = self.objective(*self.towers(batch.text, batch.video), batch)
         return terms
 
-    def validated(self, number: int, means: Means | None) -> RetrievalEpoch:
+    def validated(self, number: int, means: Means) -> RetrievalEpoch:
         """Rank all held-out pairs by the score that is deployed, in float64 and eval mode."""
         held = self.job.held
         self.objective.eval()
@@ -117,12 +136,10 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             scores = self.objective.scores(*sides).cpu().numpy()
             watched = {name: x.item() for name, x in self.objective.watched(*sides).items()}
         if not np.isfinite(scores).all():
-            if means is None:
+            if not number:
                 raise _not_finite(self.job)
             raise Diverged("training diverged: a score is not finite; try a smaller learning rate")
         recalls = recalls_of(scores, held, self.job.loss.needs_labels)
-        if means is None:
-            return RetrievalEpoch(number, None, {}, watched, recalls)
         watched = {**means.watched, **watched}
         return RetrievalEpoch(number, means.loss, means.terms, watched, recalls)
 
@@ -146,27 +163,14 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def page(self, history: Sequence[RetrievalEpoch], stopped: str | None) -> str:
         """Recalls by epoch."""
         title = f"{self.job.model.name} trained by {self.job.loss.name}"
-        return train_page(title, self.settings, history, stopped)
-
-    def state(self) -> dict[str, Any]:
-        """Towers and objective."""
-        return {"towers": self.towers.state_dict(), "objective": self.objective.state_dict()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state` returned."""
-        self.towers.load_state_dict(state["towers"])
-        self.objective.load_state_dict(state["objective"])
-
-    def remarks(self) -> tuple[str, ...]:
-        """The model's own, on its last epoch."""
-        return self.job.model.remarks(self.towers.cpu().eval(), self.job.held)
+        return retrieval_page(title, self.settings, history, stopped)
 
 
-def _built(model: Model, text: int, video: int) -> TwoTower:
+def _built(model: ProjectorModel, text: int, video: int) -> TwoTower:
     try:
         return model.build(text, video)
     except (RuntimeError, MemoryError):  # torch's allocator has no error of its own
-        sizes = ", ".join(f"{name} {value}" for name, value in asdict(model).items())
+        sizes = ", ".join(f"{name} {value}" for name, value in model.model_dump().items())
         raise CimError(
             f'model "{model.name}" for rows of {text} and {video} numbers does not fit in memory; '
             f"expected smaller options ({sizes})"
@@ -177,10 +181,9 @@ def _task(job: TrainingJob, towers: TwoTower) -> Task:
     towers.eval()
     with torch.no_grad():
         dimension = towers.text_tower(job.pairs.text[:1]).mu.shape[1]
-    text, video = job.pairs.text.shape[1], job.pairs.video.shape[1]
     projectors = nn.ModuleList([towers.text_proj, towers.video_proj])
     weights = tuple(one for one in projectors.parameters() if one.ndim == 2)
-    task = Task(text, video, dimension, job.pairs.classes, weights=weights, decoder=towers.decoder)
+    task = Task(dimension, job.pairs.classes, weights=weights, decoder=towers.decoder)
     if job.surrogate is None:
         return task
     divisors = job.layout.statistics(dimension)
@@ -193,8 +196,21 @@ def _task(job: TrainingJob, towers: TwoTower) -> Task:
         if not np.isfinite([*band.ed, *band.beside]).all():
             raise _not_finite(job)
     else:
-        raise unbounded(job.surrogate)
+        raise ArgumentError(
+            "{}: the polynomial has no domain, outside which it means nothing; expected one that "
+            "`cimtool fit` wrote, or {start}, the model that it was fitted to",
+            job.surrogate.where,
+        )
     return replace(task, polynomial=polynomial, band=band)
+
+
+def measured_band(towers: TwoTower, pairs: Pairs) -> Band:
+    """The band of raw ed and vd over all pairs of the first texts and their videos."""
+    rows = pairs.batch(torch.arange(min(len(pairs), BAND_TEXTS)))
+    text, video = towers.encode(rows.text, rows.video)
+    sides = [x.double() for x in (*text.moments, *video.moments)]
+    ed, vd = (f(*sides).flatten().numpy() for f in (all_pairs_ed, all_pairs_vd))
+    return Band.of(ed, vd)
 
 
 def _not_finite(job: TrainingJob) -> CimError:

@@ -16,7 +16,7 @@ from cimtool.base.progress import Say, silent
 from cimtool.reference.exact import OutOfReach, log_match_probability
 from cimtool.reference.montecarlo import draw
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
-from cimtool.training.options import whole
+from cimtool.training.options import check_count
 
 # Pairs that a thread takes at once, whose samples stay in its cache (3 MB at d = 1024, K = 10), and
 # pairs between two lines of progress.
@@ -31,7 +31,7 @@ Rows = tuple[IntArray, IntArray]
 
 
 @dataclass(frozen=True)
-class Sigmoid:
+class TeacherSigmoid:
     """The teacher's probability `E[sigmoid(b - a D)]`, from `K` samples a side.
 
     Raises CimError where a is not above 0, a or b is not finite, or K is below 2: one sample has no
@@ -47,7 +47,7 @@ class Sigmoid:
             raise CimError(f"a is {self.a}; expected a finite number above 0")
         if not math.isfinite(self.b):
             raise CimError(f"b is {self.b}; expected a finite number")
-        whole("samples", self.K, 2)  # of one sample there is no standard error
+        check_count("samples", self.K, 2)  # of one sample there is no standard error
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ def monte_carlo_labels(
     text: Gaussians,
     video: Gaussians,
     pairs: Rows,
-    sigmoid: Sigmoid,
+    sigmoid: TeacherSigmoid,
     seed: int = 0,
     say: Say = silent,
 ) -> Labels:

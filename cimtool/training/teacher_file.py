@@ -12,15 +12,18 @@ import numpy as np
 from scipy.special import log_expit, logit
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.base.errors import CimError, naming
-from cimtool.base.files import replace_files
+from cimtool.base.errors import ArgumentError, CimError, naming
+from cimtool.base.files import check_output, replace_files
 from cimtool.base.named import require_one, unknown
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import require_suffix
+from cimtool.loading.data import EmbeddingsLike, File
 from cimtool.loading.npy import npz_names, read_npz
-from cimtool.training.items import Items
-from cimtool.training.options import whole
-from cimtool.training.teacher import Labels, Sigmoid, exact_labels, monte_carlo_labels
+from cimtool.loading.source import ModelSource, Projectors
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.training.items import Items, gaussian_items, model_items
+from cimtool.training.options import check_count
+from cimtool.training.teacher import Labels, TeacherSigmoid, exact_labels, monte_carlo_labels
 
 LabelKind = Literal["mc", "exact"]
 LABEL_KINDS: tuple[LabelKind, ...] = get_args(LabelKind)
@@ -70,7 +73,7 @@ class Teacher:
 
 def check_pairs(pairs: int, matched: float, seed: int) -> None:
     """Raise CimError where there is no pair, the share is not 0 to 1, or no seed in [0, 2^64)."""
-    whole("pairs", pairs, 1)
+    check_count("pairs", pairs, 1)
     if not 0 <= matched <= 1:
         raise CimError(f"matched is {matched}; expected a share, 0 to 1")
     if not 0 <= seed < 2**64:
@@ -78,9 +81,14 @@ def check_pairs(pairs: int, matched: float, seed: int) -> None:
 
 
 def make_teacher(
-    items: Items, pairs: int, matched: float, kind: LabelKind, sigmoid: Sigmoid, seed: int = 0,
+    items: Items,
+    pairs: int,
+    matched: float,
+    kind: LabelKind,
+    sigmoid: TeacherSigmoid,
+    seed: int = 0,
     say: Say = silent,
-) -> Teacher:  # fmt: skip
+) -> Teacher:
     """Draw `pairs` pairs of items, a share `matched` of them right ones, and label them.
 
     Raises CimError as `check_pairs` and `items.drawn` do, and naming file and rows of a pair whose
@@ -109,6 +117,52 @@ def make_teacher(
         *rows,
         items.matched(rows),
     )
+
+
+def teacher(
+    projectors: Projectors | None = None,
+    data: EmbeddingsLike | None = None,
+    *,
+    gaussians: File | Mapping[str, Array] | None = None,
+    layer_map: File | None = None,
+    pairs: int = 300_000,
+    matched: float = 0.9,
+    labels: LabelKind = "mc",
+    samples: int | None = None,
+    a: float = 0.1,
+    b: float = 0.0,
+    seed: int = 0,
+    output: File | None = None,
+    say: Say = silent,
+) -> Teacher:
+    """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
+
+    Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
+    [n, d], `video_mu`, `video_logvar` [m, d] by name or in an `.npz`. Labels are Monte Carlo of
+    `samples` a side (default: 10) or exact. Written to `output` where it is given. Raises CimError
+    for any mistake.
+    """
+    if (projectors is None) == (gaussians is None):
+        given = "neither is" if gaussians is None else "both are"
+        raise ArgumentError("{projectors} and {gaussians}: {} given; expected one of them", given)
+    if (projectors is None) != (data is None):
+        raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
+    if labels == "exact" and samples is not None:
+        raise ArgumentError("{samples} is given; exact labels have none ({labels} mc)")
+    sigmoid = TeacherSigmoid(a, b, DEFAULT_SAMPLES if samples is None else samples)
+    check_pairs(pairs, matched, seed)
+    if output is not None:
+        check_output(Path(output), ".npz")
+    if projectors is not None and data is not None:
+        items = model_items(ModelSource(projectors, layer_map=layer_map), data, say)
+    elif layer_map is not None:
+        raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
+    else:
+        items = gaussian_items(gaussians or {})
+    made = make_teacher(items, pairs, matched, labels, sigmoid, seed, say)
+    if output is not None:
+        write_teacher(made, Path(output))
+    return made
 
 
 def write_teacher(teacher: Teacher, file: Path) -> None:
@@ -151,18 +205,18 @@ def read_teacher(path: Path) -> Teacher:
             )
     if ("log_p" in columns) != ("log_1mp" in columns):
         raise CimError(f"{where}: holds one of log_p and log_1mp; expected both, or neither")
-    numbers = {name: _number(values[name], where, name) for name in NUMBERS if name in values}
+    numbers = {name: _number(values, where, name) for name in (*NUMBERS, *INTEGERS)}
     labels, kept = _labels(columns, where)
     kind = str(values.get("labels", ""))
     return Teacher(
         labels.of(kept),
         kind=kind if kind in LABEL_KINDS else None,
-        a=numbers.get("a"),
-        b=numbers.get("b"),
-        K=_integer(values, where, "K") or None,
-        seed=_integer(values, where, "seed"),
-        scale_ed=numbers.get("scale_ed", 1.0),
-        scale_vd=numbers.get("scale_vd", 1.0),
+        a=numbers["a"],
+        b=numbers["b"],
+        K=numbers["K"] or None,
+        seed=numbers["seed"],
+        scale_ed=numbers["scale_ed"] or 1.0,
+        scale_vd=numbers["scale_vd"] or 1.0,
         text=_rows(columns, where, "text", kept),
         video=_rows(columns, where, "video", kept),
         matched=columns["matched"][kept] > 0 if "matched" in columns else None,
@@ -189,26 +243,18 @@ def _column(value: Array, where: str, name: str) -> FloatArray:
     return column
 
 
-def _number(value: Array, where: str, name: str) -> float:
-    array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-        raise CimError(f"{where}: {name} is {array.tolist()!r}; expected one finite number")
-    number = float(array.reshape(-1)[0])
-    if name in ("a", "scale_ed", "scale_vd") and number <= 0:
-        raise CimError(f"{where}: {name} is {number:g}; expected a number above 0")
-    return number
-
-
-def _integer(values: Mapping[str, Array], where: str, name: str) -> int | None:
-    """A number of the file that counts, of at least 0, as it stands there; None if it is not."""
+def _number(values: Mapping[str, Array], where: str, name: str) -> Any:
+    """One finite number of the file, of INTEGERS one count, exact; None if it is not there."""
     if name not in values:
         return None
     array = np.asarray(values[name])
-    if array.size == 1 and array.dtype.kind in "fiu":
-        value = array.reshape(-1)[0]
-        if np.isfinite(value) and int(value) == value and value >= 0:
-            return int(value)
-    raise CimError(f"{where}: {name} is {array.tolist()!r}; expected one integer, 0 or more")
+    value = array.reshape(-1)[0] if array.size == 1 and array.dtype.kind in "fiu" else np.nan
+    if not np.isfinite(value) or (name in INTEGERS and (int(value) != value or value < 0)):
+        expected = "one integer, 0 or more" if name in INTEGERS else "one finite number"
+        raise CimError(f"{where}: {name} is {array.tolist()!r}; expected {expected}")
+    if name in ("a", "scale_ed", "scale_vd") and value <= 0:
+        raise CimError(f"{where}: {name} is {value:g}; expected a number above 0")
+    return int(value) if name in INTEGERS else float(value)
 
 
 def _rows(

@@ -1,4 +1,4 @@
-"""Towers: a projector a modality, and what they give for rows."""
+"""Towers: a projector a modality, what they give for rows, and statistics of all pairs of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from cimtool.base.errors import CimError
 
@@ -80,3 +81,38 @@ class TwoTower(nn.Module):
 
 def _encoded(given: Tensor | tuple[Tensor, Tensor]) -> Encoded:
     return Encoded(given) if isinstance(given, Tensor) else Encoded(*given)
+
+
+def all_pairs_ed(mu_t: Tensor, s_t: Tensor, mu_v: Tensor, s_v: Tensor) -> Tensor:
+    """Return `ed = sum delta^2 + s` of all pairs, `[n, m]`, from means and variances `[n|m, d]`."""
+    own_t = (mu_t.square() + s_t).sum(1)
+    own_v = (mu_v.square() + s_v).sum(1)
+    return own_t[:, None] + own_v[None, :] - 2.0 * mu_t @ mu_v.T
+
+
+def all_pairs_vd(mu_t: Tensor, s_t: Tensor, mu_v: Tensor, s_v: Tensor) -> Tensor:
+    """Return `vd = sum 2 s^2 + 4 delta^2 s` of all pairs, `[n, m]`, without an n x m x d array."""
+    own_t = (2.0 * s_t.square() + 4.0 * mu_t.square() * s_t).sum(1)
+    own_v = (2.0 * s_v.square() + 4.0 * mu_v.square() * s_v).sum(1)
+    # The five cross terms are one product of longer rows.
+    left = torch.cat([s_t, mu_t.square(), s_t, mu_t * s_t, mu_t], dim=1)
+    right = torch.cat(
+        [4.0 * s_v, 4.0 * s_v, 4.0 * mu_v.square(), -8.0 * mu_v, -8.0 * mu_v * s_v], dim=1
+    )
+    return own_t[:, None] + own_v[None, :] + left @ right.T
+
+
+def all_cosines(text: Tensor, video: Tensor) -> Tensor:
+    """Return the cosines [n, m] of rows `text` [n, d] and `video` [m, d]."""
+    return functional.normalize(text, dim=-1) @ functional.normalize(video, dim=-1).T
+
+
+def cosine_gap(cosines: Tensor, items: Tensor | None = None) -> Tensor:
+    """Return the mean of the diagonal of `cosines` [n, n] less the mean of the wrong pairs.
+
+    `items` [n] are the videos' numbers where some texts share one: such pairs are no wrong ones.
+    NaN where no pair is wrong.
+    """
+    videos = torch.arange(len(cosines), device=cosines.device) if items is None else items
+    wrong = videos[:, None] != videos[None, :]
+    return cosines.diagonal().mean() - cosines[wrong].mean()

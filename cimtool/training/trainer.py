@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
+import shutil
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,24 +15,172 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cimtool.base.errors import CheckFailed
-from cimtool.base.files import replace_files
+from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
+from cimtool.base.files import PARTIAL, replace_files, unwritable
 from cimtool.base.progress import Say
+from cimtool.loading.checkpoint import BROKEN
 from cimtool.training.history import EpochT, Means, best_epoch, history_text
 from cimtool.training.loss import Terms
-from cimtool.training.optimisation import Optimisation
-from cimtool.training.saved import (
-    BEST,
-    HISTORY,
-    LAST,
-    PAGE,
-    RESUME,
-    Saved,
-    checkpoint_bytes,
-    foreign,
-)
+from cimtool.training.options import Optimisation
+
+BEST, LAST, HISTORY, PAGE = "model.pth", "last.pth", "history.json", "training.html"
+RESUME = "resume"
+"""Key of `last.pth` that holds the state of the run beside the checkpoint."""
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRun(Generic[EpochT]):
+    """The trainer's state after the last epoch of the history, as `last.pth` holds it."""
+
+    file: Path
+    state: Mapping[str, Any]
+    history: tuple[EpochT, ...]
+
+
+def earlier_files(folder: Path) -> list[str]:
+    """Names of the files of an earlier run in a folder; CimError where it is a file."""
+    if folder.exists() and not folder.is_dir():
+        raise CimError(f"{folder}: is a file; expected a folder, or none")
+    return [name for name in (BEST, LAST, HISTORY) if (folder / name).exists()]
+
+
+def check_new(folder: Path, resumable: bool) -> None:
+    """Raise CimError where a folder holds an earlier run."""
+    if found := earlier_files(folder):
+        held = f"{folder}: holds {', '.join(found)} of an earlier run"
+        if resumable:
+            raise ArgumentError("{}; expected {resume}, or another folder", held)
+        raise CimError(f"{held}; expected another folder")
+
+
+def read_saved(
+    folder: Path, settings: Mapping[str, Any], files: Mapping[str, str | None], epoch: type[EpochT]
+) -> SavedRun[EpochT] | None:
+    """Read what a run with these settings goes on from in a folder; None where it starts.
+
+    `files` are those of which `settings` has a digest, `epoch` the rows of its history. Clears
+    what a killed run was about to write. Raises CimError for a folder with another run.
+    """
+    saved = None
+    names = earlier_files(folder)
+    if LAST in names:
+        file = folder / LAST
+        with foreign(file):
+            values = _content(file)[RESUME]
+            before, history = values["settings"], [epoch(**one) for one in values["history"]]
+            saved = SavedRun(file, values["state"], tuple(history))
+            if not history or "model" not in before:
+                raise ValueError(before)
+        _require_same(file, before, settings, files)
+        _require_best(folder / BEST, saved, settings)
+    elif names and _epoch_of(folder / BEST, settings) != 0:  # not this run, killed at its start
+        raise CimError(
+            f"{folder}: holds {', '.join(names)} without {LAST}, so there is nothing to go on "
+            "from; expected another folder"
+        )
+    for partial in folder.glob(f"{PARTIAL}*"):
+        try:
+            shutil.rmtree(partial)
+        except OSError as error:
+            raise unwritable(partial, error) from error
+    return saved
+
+
+def _require_best(file: Path, saved: SavedRun[EpochT], settings: Mapping[str, Any]) -> None:
+    """Raise CimError unless `file` is the best epoch so far, or one that is still to come.
+
+    The latter where a kill came between it and `last.pth`: it will be written again, the same.
+    """
+    best, last = best_epoch(saved.history).number, saved.history[-1].number
+    epoch = _epoch_of(file, settings)
+    if epoch != best and not (epoch is not None and last < epoch <= settings["epochs"]):
+        what = "is missing or of another run" if epoch is None else f"is epoch {epoch}"
+        found = f"{file}: {what}, and the best of {saved.file.name} is epoch {best}"
+        if epoch and epoch > last:
+            raise ArgumentError("{}; expected {epochs} {} or more", found, epoch)
+        raise CimError(f"{found}; expected another folder")
+
+
+def _epoch_of(file: Path, settings: Mapping[str, Any]) -> int | None:
+    """The epoch that a checkpoint holds; None where it is none of a run with these settings."""
+    try:
+        content = _content(file)
+        epoch = content["epoch"] if content["config"] == config(settings) else None
+    except (OSError, *BROKEN):
+        return None
+    return epoch if isinstance(epoch, int) else None
+
+
+def _content(file: Path) -> Mapping[str, Any]:
+    content = torch.load(file, map_location="cpu", weights_only=True)
+    if not isinstance(content, Mapping):
+        raise TypeError(content)
+    return content
+
+
+@contextmanager
+def foreign(file: Path) -> Iterator[None]:
+    """Raise CimError for a file that cannot be read, or does not hold what a run wrote."""
+    try:
+        yield
+    except (OSError, *BROKEN):
+        raise CimError(f"{file}: is not what a run wrote; expected another folder") from None
+
+
+def config(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a checkpoint holds: all but how many epochs were asked for."""
+    return {name: value for name, value in settings.items() if name != "epochs"}
+
+
+def _require_same(
+    last: Path,
+    settings: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    files: Mapping[str, str | None],
+) -> None:
+    """Only the number of epochs may be another one."""
+    before, now = config(settings), config(asked)
+    for name in [*now, *(name for name in before if name not in now)]:
+        one, other = before.get(name), now.get(name)
+        if one == other:
+            continue
+        if name not in files:
+            raise CimError(
+                f"{last}: was trained with {name} = {one}, and is asked to go on with {other}; "
+                "expected the same, or another folder"
+            )
+        then = "without" if one is None else "with" if other is None else "with another"
+        wanted = "without it" if other is None else f"with {files[name]}"
+        raise ArgumentError(
+            "{}: was trained {} {}, and is asked to go on {}; expected the same, or another folder",
+            last, then, Argument(name), wanted,
+        )  # fmt: skip
+
+
+def checkpoint_bytes(values: Mapping[str, Any]) -> bytes:
+    """A checkpoint's file, which loads with `weights_only=True`; equal values give equal bytes."""
+    # Through memory: torch's own writer turns a full disk into a RuntimeError.
+    buffer = io.BytesIO()
+    torch.save(_shared(values), buffer)
+    return buffer.getvalue()
+
+
+def _shared(value: Any) -> Any:
+    """The same values, on the CPU, with one object for equal texts.
+
+    A pickle refers back to objects that it has written; which texts are one object would else
+    differ between a run and one that goes on from a file.
+    """
+    if isinstance(value, Mapping):
+        return {_shared(key): _shared(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_shared, value))
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
+    return sys.intern(value) if isinstance(value, str) else value
+
 
 BatchT = TypeVar("BatchT")
 
@@ -43,10 +194,16 @@ class Diverged(CheckFailed):
 class Trainable(ABC, Generic[BatchT, EpochT]):
     """A model in training with its data and its objective; `settings` are plain values.
 
-    A run can be gone on with where `state` returns one.
+    A run can be gone on with where all that changes, but optimizer and torch's generators, is in
+    `modules`.
     """
 
     settings: Mapping[str, Any]
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """The modules that are kept for a run to go on from, by name; none where none can."""
+        return {}
 
     @abstractmethod
     def parameters(self) -> Iterable[Tensor]:
@@ -67,8 +224,8 @@ class Trainable(ABC, Generic[BatchT, EpochT]):
         """The loss of a batch."""
 
     @abstractmethod
-    def validated(self, number: int, means: Means | None) -> EpochT:
-        """Measure held-out rows after epoch `number`, of which `means` are known (0: None).
+    def validated(self, number: int, means: Means) -> EpochT:
+        """Measure held-out rows after epoch `number` (0: the start), of which `means` are known.
 
         Raises CimError where nothing can be measured before any training, Diverged afterwards.
         """
@@ -80,14 +237,6 @@ class Trainable(ABC, Generic[BatchT, EpochT]):
     @abstractmethod
     def page(self, history: Sequence[EpochT], stopped: str | None) -> str:
         """The page of a run as one HTML document."""
-
-    def state(self) -> dict[str, Any] | None:
-        """All that changes in training but optimizer and torch's generators, for `restore`."""
-        return None
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state` returned."""
-        raise NotImplementedError
 
 
 @contextmanager
@@ -112,43 +261,39 @@ class Run(Generic[EpochT]):
         return best_epoch(self.history)
 
 
+@dataclass(eq=False)
 class Trainer(Generic[BatchT, EpochT]):
     """Trains a model into a folder: the best epoch, the last, the history and its page."""
 
-    def __init__(
-        self,
-        trainable: Trainable[BatchT, EpochT],
-        optimisation: Optimisation,
-        folder: Path,
-        say: Say,
-        device: torch.device = CPU,
-    ) -> None:
-        self.trainable = trainable
-        self.epochs = optimisation.epochs
-        self.folder = folder
-        self.say = say
-        self.device = device
+    trainable: Trainable[BatchT, EpochT]
+    optimisation: Optimisation
+    folder: Path
+    say: Say
+    device: torch.device = CPU
+
+    def __post_init__(self) -> None:
         self.optimizer = torch.optim.AdamW(
-            list(trainable.parameters()),
-            lr=optimisation.learning_rate,
-            weight_decay=optimisation.weight_decay,
+            list(self.trainable.parameters()),
+            lr=self.optimisation.learning_rate,
+            weight_decay=self.optimisation.weight_decay,
         )
-        self.schedule = trainable.schedule(self.optimizer)
+        self.schedule = self.trainable.schedule(self.optimizer)
         self.history: list[EpochT] = []
 
-    def run(self, saved: Saved[EpochT] | None = None) -> Run[EpochT]:
+    def run(self, saved: SavedRun[EpochT] | None = None) -> Run[EpochT]:
         """Train until the last epoch, from the start or after the last epoch of `saved`.
 
         Raises Diverged where the loss stops being finite, with the epochs before it kept.
         """
         if saved is None:
-            self._finish_epoch(None, self.say)
+            self._finish_epoch(Means())
         else:
             self._restore(saved)
             self.say(f"going on after epoch {self.history[-1].number}")
-        while len(self.history) <= self.epochs:
+        while len(self.history) <= self.optimisation.epochs:
+            began = time.perf_counter()
             try:
-                self._train_epoch()
+                self._finish_epoch(self.epoch(), began)
             except Diverged as error:
                 raise self._stopped(error) from None
         # Once more, for the settings may ask for other epochs than those of the run that was cut
@@ -185,48 +330,37 @@ class Trainer(Generic[BatchT, EpochT]):
             return Diverged(f"{what} before the first step; expected other data, start or options")
         return Diverged(f"training diverged: {what}; try a smaller learning rate")
 
-    def _train_epoch(self) -> None:
-        began = time.perf_counter()
-        means = self.epoch()
-
-        def timed(line: str) -> None:
-            self.say(f"{line}; {time.perf_counter() - began:.1f} s")
-
-        self._finish_epoch(means, timed)
-
-    def _finish_epoch(self, means: Means | None, say: Say) -> None:
+    def _finish_epoch(self, means: Means, began: float | None = None) -> None:
         """Validate, and write; what goes on from here comes last, so that a kill loses no more."""
         epoch = self.trainable.validated(len(self.history), means)
         self.history.append(epoch)
-        say(epoch.line(self.epochs))
+        took = "" if began is None else f"; {time.perf_counter() - began:.1f} s"
+        self.say(f"{epoch.line(self.optimisation.epochs)}{took}")
         checkpoint = self.trainable.checkpoint(epoch)
         if best_epoch(self.history) is epoch:
             replace_files(self.folder, {BEST: checkpoint_bytes(checkpoint)}, "the checkpoint")
         self._write_history(None)
-        state = self._state()
-        if state is not None:
-            last = {
-                "settings": dict(self.trainable.settings),
-                "state": state,
-                "history": [epoch.to_json() for epoch in self.history],
-            }
-            content = {LAST: checkpoint_bytes({**checkpoint, RESUME: last})}
-            replace_files(self.folder, content, "the checkpoint")
+        if not self.trainable.modules:
+            return
+        last = {
+            "settings": dict(self.trainable.settings),
+            "state": self._state(),
+            "history": [epoch.to_json() for epoch in self.history],
+        }
+        content = {LAST: checkpoint_bytes({**checkpoint, RESUME: last})}
+        replace_files(self.folder, content, "the checkpoint")
 
-    def _state(self) -> dict[str, Any] | None:
-        own = self.trainable.state()
-        if own is None:
-            return None
-        found = {
-            **own, "optimizer": self.optimizer.state_dict(), "generator": torch.get_rng_state()
-        }  # fmt: skip
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = {k: one.state_dict() for k, one in self.trainable.modules.items()}
+        state |= {"optimizer": self.optimizer.state_dict(), "generator": torch.get_rng_state()}
         if self.device.type == "cuda":
-            found["device_generator"] = torch.cuda.get_rng_state(self.device)
-        return found
+            state["device_generator"] = torch.cuda.get_rng_state(self.device)
+        return state
 
-    def _restore(self, saved: Saved[EpochT]) -> None:
+    def _restore(self, saved: SavedRun[EpochT]) -> None:
         with foreign(saved.file):
-            self.trainable.restore(saved.state)
+            for name, module in self.trainable.modules.items():
+                module.load_state_dict(saved.state[name])
             self.optimizer.load_state_dict(saved.state["optimizer"])
             torch.set_rng_state(saved.state["generator"])
             if self.device.type == "cuda":

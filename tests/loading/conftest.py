@@ -11,8 +11,8 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from cimtool.reference.surrogate import Polynomial, exponents
-from cimtool.training.models.trunk import Trunk
-from cimtool.training.models.two_branch import TwoBranch
+from cimtool.training.models.trunk import TrunkProjector
+from cimtool.training.models.two_branch import TwoBranchProjector
 from cimtool.training.towers import TwoTower
 
 WIDTH, HIDDEN, D = 6, 9, 5
@@ -38,14 +38,14 @@ def settled(module: torch.nn.Module, seed: int) -> torch.nn.Module:
 @pytest.fixture
 def trunks() -> TwoTower:
     torch.manual_seed(1)
-    text, video = Trunk(WIDTH, HIDDEN, D), Trunk(WIDTH + 2, HIDDEN, D)
+    text, video = TrunkProjector(WIDTH, HIDDEN, D), TrunkProjector(WIDTH + 2, HIDDEN, D)
     return TwoTower(settled(text, 1), settled(video, 2)).eval()
 
 
 @pytest.fixture
 def branches() -> TwoTower:
     torch.manual_seed(2)
-    return TwoTower(TwoBranch(D, HIDDEN), TwoBranch(D, HIDDEN)).eval()
+    return TwoTower(TwoBranchProjector(D, HIDDEN), TwoBranchProjector(D, HIDDEN)).eval()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from cimtool.ir.source import BatchNorm
 from cimtool.loading.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.models.trunk import Trunk
+from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.towers import TwoTower
 
 
@@ -48,13 +48,13 @@ def test_eps_of_a_module_is_its_own(trunks: TwoTower, polynomial: Polynomial) ->
     assert (text.eps, other.eps) == (0.3, 1e-5)
 
 
-class Sigma(Trunk):
+class Sigma(TrunkProjector):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mu, logvar = super().forward(x)
         return mu, (0.5 * logvar).exp()
 
 
-class MeanOnly(Trunk):
+class MeanOnly(TrunkProjector):
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return super().forward(x)[0]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.training.corpus import Pair, collect_pairs, installed_sources
+from cimtool.training.demo_data import Pair, collect_pairs, installed_sources
 
 BODY = "\n".join(f"    value_{i} = compute_something(argument, {i})" for i in range(4))
 FUNCTION = f'''

@@ -7,8 +7,7 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.loading.calibration_rows import row_digests
-from cimtool.training.corpus import Pair
-from cimtool.training.demo_data import DemoFiles, write_embeddings
+from cimtool.training.demo_data import DemoFiles, Pair, write_embeddings
 
 VERBS = ("parse", "sort", "merge", "open", "close", "count", "hash", "split", "join", "scale")
 NOUNS = ("matrix", "socket", "buffer", "thread", "vector", "kernel", "header", "window")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.training.features import Features, grams
+from cimtool.training.demo_data import Features, grams
 
 WORDS = ("matrix", "vector", "parse", "socket", "median", "sorted", "thread", "buffer", "kernel")
 DOCUMENTS = [f"{a} {b} of {a}{b.title()}" for a in WORDS for b in WORDS]

@@ -13,7 +13,7 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.training.fit import fit_teacher
 from cimtool.training.items import gaussian_items
-from cimtool.training.teacher import Labels, Sigmoid
+from cimtool.training.teacher import Labels, TeacherSigmoid
 from cimtool.training.teacher_file import LabelKind, Teacher, make_teacher
 
 
@@ -26,7 +26,7 @@ def teacher(kind: LabelKind = "exact", pairs: int = 1500, rows: int = 60) -> Tea
         "text_logvar": rng.normal(size=text.shape) * 0.2 - 2.5,
         "video_logvar": rng.normal(size=text.shape) * 0.2 - 2.5,
     }
-    return make_teacher(gaussian_items(given), pairs, 0.5, kind, Sigmoid(K=6), seed=1)
+    return make_teacher(gaussian_items(given), pairs, 0.5, kind, TeacherSigmoid(K=6), seed=1)
 
 
 def test_the_fit_of_exact_labels_is_within_a_hundredth_on_pairs_it_did_not_see() -> None:

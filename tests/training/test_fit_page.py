@@ -16,9 +16,9 @@ from cimtool.training.fit import Fit, fit_teacher
 from cimtool.training.fit_page import (
     DRAWN,
     error_table,
+    fit_headline,
     fit_page,
     fit_values,
-    headline,
     write_fit,
 )
 from cimtool.training.teacher import Labels
@@ -70,11 +70,11 @@ def test_figures_are_plain_values(fit: Fit) -> None:
 
 def test_the_headline_says_from_what(fit: Fit) -> None:
     rmse = fit.errors[0].rmse
-    assert headline(fit).startswith("On 60 held-out pairs the polynomial of degree 4 is ")
-    assert f"{rmse:.3g} (RMSE, logit) from their labels" in headline(fit)
-    assert "the labels' own standard error is 0.125" in headline(fit)
+    assert fit_headline(fit).startswith("On 60 held-out pairs the polynomial of degree 4 is ")
+    assert f"{rmse:.3g} (RMSE, logit) from their labels" in fit_headline(fit)
+    assert "the labels' own standard error is 0.125" in fit_headline(fit)
     exact = replace(fit, teacher=replace(fit.teacher, kind="exact"))
-    assert f"{rmse:.3g} (RMSE, logit) from the exact logit" in headline(exact)
+    assert f"{rmse:.3g} (RMSE, logit) from the exact logit" in fit_headline(exact)
 
 
 def test_the_table_has_a_row_a_group(fit: Fit) -> None:
@@ -88,7 +88,7 @@ def test_the_table_has_a_row_a_group(fit: Fit) -> None:
 def test_the_page_has_all_of_it_and_asks_for_nothing(fit: Fit) -> None:
     page = fit_page(fit)
     assert "Polynomial of degree 4 for t.npz" in page
-    assert headline(fit).replace("'", "&#39;") in page
+    assert fit_headline(fit).replace("'", "&#39;") in page
     for note in fit.notes:
         assert note.replace("'", "&#39;") in page
     assert "ed^2 vd^2" in page

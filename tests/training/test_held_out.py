@@ -7,7 +7,7 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings, embeddings_of
-from cimtool.training.held_out import split, with_validation
+from cimtool.training.pairs import split, with_validation
 
 
 def rows(texts: int, videos: int, width: int = 3) -> Embeddings:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from cimtool.training.history import RetrievalEpoch, best_epoch, history_text, recalls_of
+from cimtool.training.page import retrieval_headline, retrieval_page
 from cimtool.training.pairs import Pairs
-from cimtool.training.train_page import headline, train_page
 
 
 def epoch(number: int, r10: float, r1: float) -> RetrievalEpoch:
@@ -36,7 +36,7 @@ def test_an_epoch_in_a_line_and_in_json() -> None:
     assert RUN[1].line(3).endswith(", outside 25.0%")
     held = replace(RUN[0], watched={"outside held out": 0.5})
     assert held.line(3).endswith("(mean of both ways), outside held out 50.0%")
-    assert RetrievalEpoch.from_json(json.loads(json.dumps(RUN[1].to_json()))) == RUN[1]
+    assert RetrievalEpoch(**json.loads(json.dumps(RUN[1].to_json()))) == RUN[1]
 
 
 def by_class(number: int, mean: float) -> RetrievalEpoch:
@@ -49,21 +49,22 @@ def test_where_classes_are_trained_for_the_best_is_by_map() -> None:
     run = [by_class(0, 0.25), by_class(1, 0.75), by_class(2, 0.5)]
     assert best_epoch(run).number == 1
     assert "; held out mAP 75.0%, R@1 20.0%" in run[1].line(2)
-    page = train_page("t", {}, run, None)
+    page = retrieval_page("t", {}, run, None)
     assert "Best of 2 epochs is epoch 1: mAP 75.0%" in page
     assert "mAP text to video" in page
-    assert "mAP" not in train_page("t", {}, RUN, None)
+    assert "mAP" not in retrieval_page("t", {}, RUN, None)
 
 
 def test_the_page_says_which_epoch_is_kept_and_why_it_stopped() -> None:
-    page = train_page("trunk <b>", {"loss.tau": 0.07, "poly": None}, RUN, "epoch 4: it diverged")
-    assert headline(RUN) in page
+    settings = {"loss.tau": 0.07, "poly": None}
+    page = retrieval_page("trunk <b>", settings, RUN, "epoch 4: it diverged")
+    assert retrieval_headline(RUN) in page
     assert "Best of 3 epochs is epoch 2: R@1 30.0%" in page
     assert "epoch 4: it diverged" in page
     assert "trunk &lt;b&gt;" in page
     assert page.count("<svg") == 2
-    assert train_page("t", {}, RUN[:1], None).count("<svg") == 1
-    assert "the start, before any training" in headline(RUN[:1])
+    assert retrieval_page("t", {}, RUN[:1], None).count("<svg") == 1
+    assert "the start, before any training" in retrieval_headline(RUN[:1])
 
 
 def test_the_history_is_plain_json() -> None:

@@ -13,7 +13,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.training.job import TrainingJob, TrainingOptions, make_job
 from cimtool.training.models.trunk import TrunkModel
-from cimtool.training.optimisation import Optimisation
+from cimtool.training.options import Optimisation
 
 TEXT = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
 ROWS = {"text": TEXT, "video": TEXT[:, :5]}

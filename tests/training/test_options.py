@@ -6,14 +6,13 @@ from cimtool.base.errors import CimError
 from cimtool.training.losses.info_nce import InfoNce
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.models.two_branch import TwoBranchModel
-from cimtool.training.optimisation import Optimisation
-from cimtool.training.options import by_kind, with_options
+from cimtool.training.options import Optimisation, by_kind
 
 
 def test_texts_become_values_of_the_fields() -> None:
     options = by_kind({"loss.tau": "0.5", "model.hidden": "16", "model.dropout": "0"})
-    assert with_options(InfoNce, "loss", "info-nce", options["loss"]).tau == 0.5
-    model = with_options(TwoBranchModel, "model", "two-branch", options["model"])
+    assert InfoNce(**options["loss"]).tau == 0.5
+    model = TwoBranchModel(**options["model"])
     assert (model.hidden, model.dropout) == (16, 0.0)
     assert isinstance(model.hidden, int)
 
@@ -32,19 +31,19 @@ def test_texts_become_values_of_the_fields() -> None:
 )
 def test_bad_options(text: str, message: str) -> None:
     with pytest.raises(CimError) as error:
-        with_options(InfoNce, "loss", "info-nce", by_kind(dict([text.split("=")]))["loss"])
+        InfoNce(**by_kind(dict([text.split("=")]))["loss"])
     assert message in str(error.value)
 
 
 def test_a_fraction_of_a_unit() -> None:
     with pytest.raises(CimError, match=r"model.hidden is 1.5; expected an integer"):
-        with_options(TwoBranchModel, "model", "two-branch", {"hidden": 1.5})
+        TwoBranchModel(hidden=1.5)
 
 
 @pytest.mark.parametrize("value", [None, [1], "many", True])
 def test_a_value_of_another_type_is_refused(value: object) -> None:
     with pytest.raises(CimError, match=r"model\.hidden is .*; expected an integer of 64 bits"):
-        with_options(TrunkModel, "model", "trunk", {"hidden": value})
+        TrunkModel(hidden=value)
 
 
 @pytest.mark.parametrize("value", [1, 2.5, "3", True, None])

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cimtool.training.pairwise import all_pairs_ed, all_pairs_vd
+from cimtool.training.towers import all_cosines, all_pairs_ed, all_pairs_vd, cosine_gap
 
 
 def gaussians(seed: int, rows: int, width: int) -> tuple[Tensor, Tensor]:
@@ -26,3 +27,21 @@ def test_all_pairs_statistics_equal_the_broadcast_ones(
     ed, vd = (delta2 + s).sum(2), (2 * s.square() + 4 * delta2 * s).sum(2)
     torch.testing.assert_close(all_pairs_ed(mu_t, s_t, mu_v, s_v), ed)
     torch.testing.assert_close(all_pairs_vd(mu_t, s_t, mu_v, s_v), vd)
+
+
+def test_cosines_of_all_pairs() -> None:
+    generator = torch.Generator().manual_seed(0)
+    text, video = (torch.randn(n, 5, generator=generator, dtype=torch.float64) for n in (3, 4))
+    wanted = [[torch.cosine_similarity(t, v, dim=0) for v in video] for t in text]
+    torch.testing.assert_close(all_cosines(7 * text, video), torch.tensor(wanted).double())
+
+
+def test_the_gap_is_right_pairs_less_wrong_ones() -> None:
+    cosines = torch.tensor([[0.9, 0.1, 0.4], [0.2, 0.7, 0.0], [0.6, 0.3, 0.5]])
+    assert cosine_gap(cosines).item() == pytest.approx(2.1 / 3 - 1.6 / 6)
+
+
+def test_a_video_of_two_texts_is_no_wrong_one_of_either() -> None:
+    cosines = torch.tensor([[0.9, 0.1, 0.4], [0.2, 0.7, 0.0], [0.6, 0.3, 0.5]])
+    found = cosine_gap(cosines, torch.tensor([4, 1, 4]))
+    assert found.item() == pytest.approx(2.1 / 3 - (0.1 + 0.2 + 0.0 + 0.3) / 4)

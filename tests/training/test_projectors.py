@@ -24,7 +24,8 @@ from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.history import Means, recalls_of
 from cimtool.training.job import TrainingOptions, make_job
-from cimtool.training.loss import Batch, Objective, Terms
+from cimtool.training.loss import Batch, Objective, Task, Terms
+from cimtool.training.losses.info_nce import InfoNce
 from cimtool.training.projectors import ProjectorRun, ProjectorTraining
 from cimtool.training.towers import Encoded
 from cimtool.training.trainer import Diverged, Trainer, seeded
@@ -250,8 +251,8 @@ def test_a_best_checkpoint_ahead_of_the_last_is_come_to_again(
 class Classifier(Objective):
     """An objective with a module of its own."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, task: Task) -> None:
+        super().__init__(InfoNce(), task)
         self.layer = nn.Linear(8, 2)
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
@@ -266,7 +267,7 @@ def test_modules_of_an_objective_are_trained_and_saved(data: Path, tmp_path: Pat
     job = make_job(data, None, TrainingOptions(**SETTINGS))
     with seeded(0, job.device):
         training = ProjectorTraining(job)
-        training.objective = Classifier()
+        training.objective = Classifier(training.objective.task)
         before = training.objective.layer.weight.clone()
         run = Trainer(training, job.optimisation, tmp_path, silent).run()
     assert not torch.equal(training.objective.layer.weight, before)
@@ -281,10 +282,10 @@ def test_scores_that_are_no_longer_finite(data: Path) -> None:
     job = make_job(data, None, TrainingOptions(**SETTINGS))
     with seeded(0, job.device):
         training = ProjectorTraining(job)
-    training.validated(0, None)
+    training.validated(0, Means())
     with torch.no_grad():
         training.towers.text_proj.mu.bias.fill_(float("inf"))  # type: ignore[union-attr, operator]
     with pytest.raises(CimError, match="the model gives scores that are not finite before any"):
-        training.validated(0, None)
+        training.validated(0, Means())
     with pytest.raises(Diverged, match="training diverged: a score is not finite; try a smaller"):
         training.validated(1, Means(1.0, {}, {}))

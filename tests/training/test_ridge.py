@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import Polynomial, exponents
-from cimtool.training.ridge import (
+from cimtool.training.fit import (
     FLOOR,
     condition,
     fit_logit,

@@ -6,8 +6,7 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.band import Band
-from cimtool.training.safe_polynomial import SafePolynomial
+from cimtool.training.surrogate import Band, SafePolynomial
 
 BAND = Band(ed=(10.0, 30.0), start=1.0, slope=0.5, beside=(-1.0, 2.0))
 # Falls within the band and turns up beyond it: -0.1 ed + 0.002 (ed - 20)^3 / 3 + 0.01 vd.

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
+from cimtool.training.job import read_start
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.models.two_branch import TwoBranchModel
-from cimtool.training.start import read_start
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import torch
 from cimtool.loading.polynomial import parse_polynomial
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.band import Band
+from cimtool.training.fit import polynomial_text
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.pairs import Pairs
-from cimtool.training.ridge import polynomial_text
-from cimtool.training.surrogate import Surrogate, measured_band, read_surrogate, surrogate_of
+from cimtool.training.projectors import measured_band
+from cimtool.training.surrogate import Band, Surrogate, read_surrogate, surrogate_of
 
 POLY = Polynomial(1, (-0.1, 0.005), 0.5, 32.0, 4.0, True, 0.1, 0.0, 10)
 BAND = Band((1.0, 2.0), 3.0, 4.0, (-5.0, 6.0))
@@ -35,7 +35,7 @@ def test_a_checkpoint_gives_back_what_it_was_given(tmp_path: Path) -> None:
 
 def test_a_measured_band_holds_all_pairs_of_a_model() -> None:
     torch.manual_seed(0)
-    towers = TrunkModel(8, 4, logvar_start=0.0).build(6, 6)
+    towers = TrunkModel(hidden=8, width=4, logvar_start=0.0).build(6, 6)
     text, video = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 30, 6))).float()
     band = measured_band(towers, Pairs(text, video, torch.arange(30)))
     items = towers.encode(text, video)

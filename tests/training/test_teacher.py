@@ -12,7 +12,7 @@ from cimtool.reference.statistics import Gaussians, distance_variance, expected_
 from cimtool.training import teacher
 from cimtool.training.teacher import (
     Labels,
-    Sigmoid,
+    TeacherSigmoid,
     exact_labels,
     mixed_pairs,
     monte_carlo_labels,
@@ -28,17 +28,17 @@ def pairs(n: int, d: int, s: float, spread: float) -> tuple[Gaussians, Gaussians
 
 
 def aligned(
-    text: Gaussians, video: Gaussians, sigmoid: Sigmoid | None = None, seed: int = 0
+    text: Gaussians, video: Gaussians, sigmoid: TeacherSigmoid | None = None, seed: int = 0
 ) -> Labels:
     """Labels of row i beside row i."""
     rows = np.arange(len(text))
-    return monte_carlo_labels(text, video, (rows, rows), sigmoid or Sigmoid(), seed)
+    return monte_carlo_labels(text, video, (rows, rows), sigmoid or TeacherSigmoid(), seed)
 
 
 def test_without_variance_the_label_is_the_distance_itself() -> None:
     text, video = pairs(5, 16, 0.0, 1.0)
     distance = np.square(text.mu - video.mu).sum(axis=1)
-    labels = aligned(text, video, Sigmoid(a=0.3, b=2.0, K=3))
+    labels = aligned(text, video, TeacherSigmoid(a=0.3, b=2.0, K=3))
     np.testing.assert_allclose(labels.logit, 2.0 - 0.3 * distance, rtol=1e-12)
     np.testing.assert_allclose(np.exp(labels.log_p) + np.exp(labels.log_1mp), 1.0)
 
@@ -52,7 +52,7 @@ def test_labels_that_underflow_are_not_clipped() -> None:
 
 def test_labels_scatter_around_the_closed_form_beyond_one_block() -> None:
     text, video = pairs(600, 32, 0.05, 2.0)
-    labels = aligned(text, video, Sigmoid(a=0.1, b=0.0, K=40))
+    labels = aligned(text, video, TeacherSigmoid(a=0.1, b=0.0, K=40))
     delta2, s = np.square(text.mu - video.mu), text.s + video.s
     u = 0.1  # at these distances p is M(a), the first term of its series
     log_m = (-0.5 * np.log1p(2 * u * s) - u * delta2 / (1 + 2 * u * s)).sum(axis=1)
@@ -80,7 +80,7 @@ def test_the_right_video_may_stand_in_another_row_of_a_larger_gallery() -> None:
 @pytest.mark.parametrize(("a", "b"), [(0.1, 0.0), (0.5, 30.0), (5.0, 900.0)])
 def test_aligned_pairs_are_the_diagonal_of_the_reference(a: float, b: float) -> None:
     text, video = pairs(7, 24, 0.3, 1.0)
-    labels = aligned(text, video, Sigmoid(a, b, K=5), seed=3)
+    labels = aligned(text, video, TeacherSigmoid(a, b, K=5), seed=3)
     reference = monte_carlo(text, video, a, b, samples=5, seed=3)
     sampled = (reference.log_p, reference.log_1mp, reference.standard_error_of_logit)
     statistics = (expected_distance(text, video), distance_variance(text, video))
@@ -92,7 +92,7 @@ def test_aligned_pairs_are_the_diagonal_of_the_reference(a: float, b: float) -> 
 def test_a_pair_drawn_again_has_samples_of_its_own() -> None:
     text, video = pairs(3, 16, 0.3, 1.0)
     again = np.zeros(6, int), np.ones(6, int)
-    labels = monte_carlo_labels(text, video, again, Sigmoid())
+    labels = monte_carlo_labels(text, video, again, TeacherSigmoid())
     assert len(np.unique(labels.logit)) == 6
     assert len(np.unique(labels.ed)) == 1
 
@@ -112,7 +112,7 @@ def test_bits_do_not_depend_on_threads_and_blocks(
     def labels() -> Labels:
         if kind == "exact":
             return exact_labels(text, video, rows, 0.3, 8.0, said.append)
-        return monte_carlo_labels(text, video, rows, Sigmoid(0.3, 8.0, 6), 4, said.append)
+        return monte_carlo_labels(text, video, rows, TeacherSigmoid(0.3, 8.0, 6), 4, said.append)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     one = bits(labels())
@@ -136,7 +136,7 @@ def test_exact_labels_are_those_of_the_reference_and_have_no_error() -> None:
 def test_the_standard_error_is_the_scatter_around_the_exact_logit() -> None:
     text, video = pairs(1, 64, 0.002, 1.0)
     again = np.zeros(400, int), np.zeros(400, int)
-    labels = monte_carlo_labels(text, video, again, Sigmoid(a=0.3, b=40.0, K=20))
+    labels = monte_carlo_labels(text, video, again, TeacherSigmoid(a=0.3, b=40.0, K=20))
     exact = exact_labels(text, video, (np.zeros(1, int),) * 2, 0.3, 40.0).logit
     scatter = np.sqrt(np.mean(np.square(labels.logit - exact)))
     assert labels.standard_error is not None
@@ -154,7 +154,7 @@ def test_the_standard_error_is_the_scatter_around_the_exact_logit() -> None:
 )
 def test_a_sigmoid_that_cannot_be_is_refused(options: dict[str, float], sentence: str) -> None:
     with pytest.raises(CimError, match=f"^{sentence}$"):
-        Sigmoid(**options)  # type: ignore[arg-type]
+        TeacherSigmoid(**options)  # type: ignore[arg-type]
 
 
 def test_some_labels_by_their_numbers() -> None:

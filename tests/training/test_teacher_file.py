@@ -13,7 +13,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.reference.statistics import Gaussians
 from cimtool.training.items import Items, gaussian_items
-from cimtool.training.teacher import Sigmoid
+from cimtool.training.teacher import TeacherSigmoid
 from cimtool.training.teacher_file import (
     COLUMNS,
     LabelKind,
@@ -35,7 +35,7 @@ def items() -> Items:
 
 
 def made(items: Items, kind: LabelKind = "mc", seed: int = 7, matched: float = 0.5) -> Teacher:
-    return make_teacher(items, 60, matched, kind, Sigmoid(0.2, 1.5, 4), seed)
+    return make_teacher(items, 60, matched, kind, TeacherSigmoid(0.2, 1.5, 4), seed)
 
 
 @pytest.mark.parametrize("kind", ["mc", "exact"])
@@ -190,7 +190,7 @@ def test_numbers_out_of_range_are_refused(
 ) -> None:
     pairs, matched, seed = options
     with pytest.raises(CimError, match="^" + re.escape(sentence) + "$"):
-        make_teacher(items, pairs, matched, "exact", Sigmoid(), seed)
+        make_teacher(items, pairs, matched, "exact", TeacherSigmoid(), seed)
 
 
 @pytest.mark.filterwarnings("error")
@@ -210,7 +210,7 @@ def test_an_overflow_is_one_sentence_of_file_and_rows(
     s[3] *= size
     spoilt = replace(items, text=Gaussians(mu, s), file="g.npz")
     with pytest.raises(CimError, match=rf"^g\.npz: text row 3 and video row \d+: {sentence}"):
-        make_teacher(spoilt, 60, 0.5, kind, Sigmoid())
+        make_teacher(spoilt, 60, 0.5, kind, TeacherSigmoid())
 
 
 def test_a_probability_that_is_not_reached_is_of_a_file_and_rows(items: Items) -> None:
@@ -220,7 +220,7 @@ def test_a_probability_that_is_not_reached_is_of_a_file_and_rows(items: Items) -
     with pytest.raises(
         CimError, match=r"^g\.npz: text row 3 and video row \d+: the exact probability of a pair is"
     ):
-        make_teacher(spoilt, 60, 0.5, "exact", Sigmoid())
+        make_teacher(spoilt, 60, 0.5, "exact", TeacherSigmoid())
 
 
 def test_labels_of_another_kind_are_refused(items: Items) -> None:

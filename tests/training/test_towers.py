@@ -7,7 +7,7 @@ from cimtool.training.towers import ENCODED_ROWS
 
 
 def test_rows_are_encoded_in_blocks() -> None:
-    towers = TrunkModel(8, 4).build(6, 5)
+    towers = TrunkModel(hidden=8, width=4).build(6, 5)
     text, video = torch.randn(ENCODED_ROWS + 3, 6), torch.randn(2, 5)
     found, _ = towers.encode(text, video)
     assert not towers.training

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from cimtool.base.progress import silent
 from cimtool.training.history import Epoch, Means
 from cimtool.training.loss import Terms
-from cimtool.training.optimisation import Optimisation
-from cimtool.training.saved import Saved
-from cimtool.training.trainer import Diverged, Run, Trainable, Trainer
+from cimtool.training.options import Optimisation
+from cimtool.training.trainer import Diverged, Run, SavedRun, Trainable, Trainer
 
 X = torch.linspace(-1, 1, 12)[:, None]
 
@@ -58,11 +57,11 @@ class Line(Trainable[Tensor, Error]):
         error = (self.line(batch) - 3 * batch - 1).square().mean()
         return Terms({"error": error, "size": 0 * self.line.weight.sum()}, {"half": error / 2})
 
-    def validated(self, number: int, means: Means | None) -> Error:
+    def validated(self, number: int, means: Means) -> Error:
         if self.line.weight.item() > self.limit:
             raise Diverged("the line is too steep")
         with torch.no_grad():
-            return Error(number, None if means is None else means.loss, self.terms(X).total.item())
+            return Error(number, means.loss, self.terms(X).total.item())
 
     def checkpoint(self, epoch: Error) -> dict[str, Any]:
         return {"weight": self.line.weight.item(), "epoch": epoch.number}
@@ -74,11 +73,9 @@ class Line(Trainable[Tensor, Error]):
 class Kept(Line):
     """The same, which can be gone on with."""
 
-    def state(self) -> dict[str, Any]:
-        return {"line": self.line.state_dict()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self.line.load_state_dict(state["line"])
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        return {"line": self.line}
 
 
 class Halved(Line):
@@ -144,7 +141,7 @@ def test_a_run_goes_on_from_its_state(tmp_path: Path) -> None:
     torch.set_rng_state(state)
     cut = trainer(Kept(), tmp_path / "cut", epochs=2).run()
     last = torch.load(tmp_path / "cut" / "last.pth", weights_only=True)
-    saved = Saved(tmp_path / "cut" / "last.pth", last["resume"]["state"], cut.history)
+    saved = SavedRun(tmp_path / "cut" / "last.pth", last["resume"]["state"], cut.history)
     again = trainer(Kept(), tmp_path / "cut").run(saved)
     assert again.history == whole.history
     for one, other in zip(whole.files, again.files, strict=True):

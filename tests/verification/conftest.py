@@ -14,8 +14,8 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.models.trunk import Trunk
-from cimtool.training.models.two_branch import TwoBranch
+from cimtool.training.models.trunk import TrunkProjector
+from cimtool.training.models.two_branch import TwoBranchProjector
 from cimtool.verification.references import References
 from cimtool.verification.report import Report
 from cimtool.verification.run import verify_bundle
@@ -33,14 +33,14 @@ def _one_thread() -> None:
 
 def trunk() -> torch.nn.Module:
     torch.manual_seed(3)
-    module = Trunk(WIDTH, HIDDEN, D)
+    module = TrunkProjector(WIDTH, HIDDEN, D)
     torch.nn.init.normal_(module.mu.weight, std=1.5)
     return module.eval()
 
 
 def two_branch() -> torch.nn.Module:
     torch.manual_seed(4)
-    return TwoBranch(D, HIDDEN).eval()
+    return TwoBranchProjector(D, HIDDEN).eval()
 
 
 def pairs(n: int, width: int = WIDTH, seed: int = 0, noise: float = 0.1) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embedding
 from cimtool.reference.queries import LIMITS
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.items import gaussian_items
-from cimtool.training.teacher import Sigmoid
+from cimtool.training.teacher import TeacherSigmoid
 from cimtool.training.teacher_file import make_teacher
 from cimtool.verification.notes import all_equal
 from cimtool.verification.references import References
@@ -175,7 +175,7 @@ def ridge_on_raw_features(module: torch.nn.Module, a: float) -> Polynomial:
             mu, logvar = module.eval()(torch.from_numpy(rows))
         gaussians |= {f"{modality}_mu": mu.numpy(), f"{modality}_logvar": logvar.numpy()}
     items = gaussian_items(gaussians)
-    labels = make_teacher(items, 4000, 0.5, "mc", Sigmoid(a, 0.0, 10), 2).labels
+    labels = make_teacher(items, 4000, 0.5, "mc", TeacherSigmoid(a, 0.0, 10), 2).labels
     statistics = np.stack([labels.ed, labels.vd], axis=1)
     assert labels.ed.std() < 0.01 * labels.ed.mean()
     features = PolynomialFeatures(4, include_bias=False).fit_transform(statistics)
@@ -347,11 +347,11 @@ def test_two_texts_and_two_videos(bundle: Bundle) -> None:
 
 @pytest.mark.skipif(not FLICKR.exists(), reason="the shared data is not here")
 def test_five_hundred_captions_of_a_hundred_images(make_bundle: MakeBundle) -> None:
-    from cimtool.training.models.two_branch import TwoBranch
+    from cimtool.training.models.two_branch import TwoBranchProjector
 
     def wide() -> torch.nn.Module:
         torch.manual_seed(0)
-        return TwoBranch(512, 32).eval()
+        return TwoBranchProjector(512, 32).eval()
 
     read = read_embeddings(FLICKR)
     rows = {"text": read.text, "video": read.video, "text_to_video": read.text_to_video}

@@ -1,4 +1,4 @@
-"""The model as it would be compiled with its weights of the moment, and how well that does."""
+"""The model as compiled with its weights of the moment: its plan and the errors of its arrays."""
 
 from __future__ import annotations
 
@@ -7,20 +7,97 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import silent
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Mvm
+from cimtool.hardware.noise.die import Devices, Die
+from cimtool.hardware.settings import Settings
+from cimtool.hardware.stored import StoredWeights
+from cimtool.ir.arithmetic import Mvm, Store
+from cimtool.ir.format import integer_limits
+from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Node, Program
-from cimtool.passes.pipeline import compile_program
+from cimtool.ir.source import BatchNorm
+from cimtool.passes.pipeline import Stage, compile_program
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.hardware.noise import layer_errors
-from cimtool.training.hardware.plan import GraphPlan, LayerErrors, plan_graph
+from cimtool.training.hardware.straight_through import (
+    PERFECT,
+    GraphPlan,
+    LayerErrors,
+    LayerPlan,
+    Parameters,
+    Rounding,
+    tensor,
+)
 
-Weights = Mapping[str, tuple[Array, Array]]
-"""Weights [N, K] and biases [N] of a graph's layers, by node."""
+SAMPLES = 4096
+"""Devices that are drawn for each digit to know their mean error and its variance."""
+
+
+def layer_errors(
+    op: CrossbarMvm, conditions: Conditions | None, on_off_ratio: float | None
+) -> LayerErrors:
+    """Errors of a layer: of its converters alone, or on dies of the conditions of its cells too.
+
+    Programming, drift, 1/f and read noise are drawn as independent normal errors of each weight;
+    stuck cells, wires and converters' own errors are not. A conversion rounds by an error of
+    variance step^2 / 12.
+    """
+    steps = op.steps
+    if conditions is None:
+        return PERFECT if op.exact else LayerErrors(None, _rounding(op, steps))
+    if op.crossbar.law is not None:
+        steps = tuple(step or 0 for step in steps)  # a lossless converter rounds noise
+    mean, variance = _digit_errors(conditions, op.crossbar, on_off_ratio)
+    off, spread = _weight_errors(op.stored, mean, variance)
+    return LayerErrors((tensor(off.T), tensor(spread.T)), _rounding(op, steps))
+
+
+def _digit_errors(
+    conditions: Conditions, crossbar: Crossbar, on_off_ratio: float | None
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of a cell's error by the digit that it holds, in digits."""
+    noise, top = conditions.noise, crossbar.cell_maximum
+    devices = Devices(noise, top, on_off_ratio, Die(conditions.seed, 0, conditions.seconds))
+    digits = np.repeat(np.arange(top + 1)[:, None], SAMPLES, axis=1)
+    conducting = devices.conductances(digits, "fine-tuning") / devices.unit
+    off = conducting - devices.asked(digits) / devices.unit
+    variance = off.var(axis=1)
+    if noise.read is not None:
+        variance += noise.read.sigma**2 / noise.devices * np.square(conducting).mean(axis=1)
+    return off.mean(axis=1), variance
+
+
+def _weight_errors(
+    stored: StoredWeights, mean: FloatArray, variance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and deviation [K, N] of the errors of integer weights, in their unit."""
+    off, spread = np.zeros(stored.shape), np.zeros(stored.shape)
+    for cells in stored.slices:
+        worth = np.empty(stored.shape)
+        for group, signs in zip(stored.groups, cells.signs, strict=True):
+            worth[group] = signs * float(1 << cells.shift)
+        for sign in (1, -1) if stored.crossbar.by_difference else (1,):
+            held = np.maximum(sign * cells.digits.astype(np.int64), 0)
+            off += sign * worth * mean[held]
+            spread += worth**2 * variance[held]
+    return off, np.sqrt(spread)
+
+
+def _rounding(op: CrossbarMvm, steps: tuple[int | None, ...]) -> float:
+    """The deviation of a layer's integer sums that comes from rounding in its converters."""
+    conversions = len(op.stored.groups)
+    drive = sum(4.0**cycle.shift for cycle in op.crossbar.cycles)
+    total = sum(
+        4.0 ** (step + cells.shift)
+        for cells, step in zip(op.stored.slices, steps, strict=True)
+        if step is not None
+    )
+    return float(np.sqrt(conversions * drive * total / 12))
+
 
 TRIAL_DIES = 2
 """Dies on which weights are judged where there is noise."""
@@ -42,48 +119,85 @@ class Compiler:
     job: Job
     conditions: Conditions | None
 
-    def compile(self, weights: Mapping[str, Weights]) -> Compiled:
-        """Run all passes on the program with these weights, by modality."""
+    def compile(self, parameters: Mapping[str, Parameters]) -> Compiled:
+        """Run all passes on the program with these weights and biases, by modality."""
         trained = replace(
             self.program,
-            text=with_weights(self.program.text, weights["text"]),
-            video=with_weights(self.program.video, weights["video"]),
+            text=with_parameters(self.program.text, parameters["text"]),
+            video=with_parameters(self.program.video, parameters["video"]),
         )
         stages = {s.name: s for s in compile_program(trained, self.job, silent)}
         last = list(stages.values())[-1].program
         plans = {
-            name: plan_graph(stages, name, self.job.settings, self._errors)
+            name: plan_graph(stages, name, self.job.settings, self.conditions)
             for name in ("text", "video", "score")
         }
         return Compiled(last, plans)
 
-    def _errors(self, layer: str, op: CrossbarMvm) -> LayerErrors:
-        ratio = self.job.settings.of_layer(layer).on_off_ratio
-        return layer_errors(op, self.conditions, ratio)
+    def rmse(self, compiled: Compiled, text: Array, video: Array, wanted: Array) -> float:
+        """Root mean square difference of the logits [n, m] of all pairs of rows from those wanted.
 
-    def logits(self, compiled: Compiled, text: Array, video: Array) -> list[Array]:
-        """Logits [n, m] of all pairs of rows: of the compiled program, or of each trial die."""
-        if self.conditions is None:
-            return [Simulator(compiled.program).scores(text, video)]
-        dies = (
-            on_die(compiled.program, self.job.settings, self.conditions, index)
-            for index in range(TRIAL_DIES)
-        )
-        return [Simulator(die.program).scores(text, video) for die in dies]
+        They are those of the compiled program, or of all trial dies.
+        """
+        programs = [compiled.program]
+        if self.conditions is not None:
+            settings, conditions = self.job.settings, self.conditions
+            dies = (on_die(compiled.program, settings, conditions, i) for i in range(TRIAL_DIES))
+            programs = [die.program for die in dies]
+        logits = (Simulator(program).scores(text, video) for program in programs)
+        return float(np.sqrt(np.mean([np.square(one - wanted).mean() for one in logits])))
 
 
-def with_weights(graph: Graph, weights: Weights) -> Graph:
+def with_parameters(graph: Graph, parameters: Parameters) -> Graph:
     """The graph with the layers' weights and biases replaced."""
 
     def changed(node: Node) -> Node:
         if not isinstance(node.op, Mvm):
             return node
-        weight, bias = (np.asarray(part, np.float64) for part in weights[node.name])
+        weight, bias = (part.detach().double().numpy() for part in parameters[node.name])
         return replace(node, op=Mvm(np.ascontiguousarray(weight.T), bias))
 
     return replace(graph, nodes=tuple(changed(node) for node in graph.nodes))
 
 
-def rmse(found: list[Array], wanted: Array) -> float:
-    """Root of the mean square difference of all logits from those wanted."""
-    return float(np.sqrt(np.mean([np.square(one - wanted).mean() for one in found])))
+def plan_graph(
+    stages: Mapping[str, Stage], name: str, settings: Settings, conditions: Conditions | None
+) -> GraphPlan:
+    """The plan of one graph (`text`, `video` or `score`) from all stages of a compilation."""
+    trained, lowered, quantized = (
+        getattr(stages[stage].program, name) for stage in ("trained", "lowered", "quantized")
+    )
+    last = getattr(list(stages.values())[-1].program, name)
+    stores, layers = {}, {}
+    for node in lowered.nodes:
+        if isinstance(node.op, Store):
+            rounded = quantized.by_name[node.name].op
+            assert isinstance(rounded, Quantize | Requant)
+            limits = rounded.lo, rounded.hi, tensor(rounded.scale)
+            stores[node.name] = Rounding(*limits, half_even=isinstance(rounded, Quantize))
+        if isinstance(node.op, Mvm):
+            own = settings.of_layer(lowered.layer(node))
+            _, largest = integer_limits(own.weight_bits, True)
+            errors = layer_errors(last.by_name[node.name].op, conditions, own.on_off_ratio)
+            deployed = quantized.by_name[node.name].op
+            layers[node.name] = _layer(trained, node.name, deployed, largest, errors)
+    return GraphPlan(lowered, stores, layers)
+
+
+def _layer(trained: Graph, name: str, rounded: Mvm, largest: int, errors: LayerErrors) -> LayerPlan:
+    before, gain = trained.by_name[name].op, folded_gain(trained, name)
+    assert isinstance(before, Mvm)
+    assert rounded.scale is not None
+    # Not the deployed bias: what that adds takes off converters' mean error, which is not here.
+    offset = rounded.bias * rounded.scale - before.bias * gain
+    return LayerPlan(tensor(np.reshape(gain, (-1, 1))), tensor(offset), largest, errors)
+
+
+def folded_gain(trained: Graph, name: str) -> Array:
+    """Factor [N] by which folding multiplies each output of a layer: its BatchNorm's, else 1."""
+    readers = [node.op for node in trained.nodes if name in node.inputs]
+    layer = trained.by_name[name].op
+    assert isinstance(layer, Mvm)
+    if len(readers) == 1 and isinstance(readers[0], BatchNorm):
+        return readers[0].factor
+    return np.ones(layer.bias.shape)

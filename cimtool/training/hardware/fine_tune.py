@@ -7,31 +7,47 @@ compilation of the weights at the beginning of each epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from cimtool.base.errors import CimError
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import NoiseOptions, noise_of
 from cimtool.deployment.compilation import calibration_rows
 from cimtool.hardware.configuration import Configuration
-from cimtool.hardware.target import Target
-from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.ir.arithmetic import Mvm, TensorKeys
+from cimtool.ir.program import MODALITIES, Graph, as_inputs
+from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.data import EmbeddingsLike, read_data
+from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.compiled import Compiler
-from cimtool.training.hardware.page import CompiledEpoch
-from cimtool.training.hardware.parameters import tensor_keys
-from cimtool.training.hardware.training import FineTuningJob, HardwareTraining
-from cimtool.training.optimisation import Optimisation, check_seed
-from cimtool.training.saved import check_new
-from cimtool.training.trainer import Run, Trainer
+from cimtool.training.hardware.straight_through import forward, tensor
+from cimtool.training.history import CompiledEpoch, Means
+from cimtool.training.loss import Terms
+from cimtool.training.options import Optimisation, check_seed
+from cimtool.training.page import fine_tuning_page
+from cimtool.training.pairs import HELD_OUT, full_batches, held_texts
+from cimtool.training.trainer import Diverged, Run, Trainable, Trainer, check_new
 
 OPTIMISATION = Optimisation(epochs=5, batch=128, learning_rate=6e-5, weight_decay=0.0)
 """The usual one; the learning rate falls as a cosine."""
+
+MOST_HELD_OUT = 512
+"""Videos that are held out to judge by, at most."""
 
 
 def fine_tune(
@@ -64,8 +80,6 @@ def fine_tune(
     keys = tensor_keys(model, checkpoint.file)
     rows = read_data(data, model)
     ranges = calibration_rows(read_data(calibration, model), [])
-    conditions = _conditions(configuration.target, noise, seed)
-    compiler = Compiler(model.program, Job(configuration.settings, *ranges, silent), conditions)
     facts = {
         "start": str(source),
         "hardware": configuration.target.name,
@@ -75,15 +89,196 @@ def fine_tune(
         "seed": seed,
         **{name: value for name, value in settings.items() if value is not None},
     }
+    conditions = None
     if noise is not None:
         facts |= {"noise": str(noise.model or "the target's"), "time": noise.time}
-    job = FineTuningJob(checkpoint, keys, compiler, rows, optimisation, seed, facts)
-    return Trainer(HardwareTraining(job), optimisation, output, say).run()
+        die_noise = noise_of(configuration.target, noise.model)
+        conditions = Conditions(die_noise, die_noise.seconds(noise.time), seed=seed)
+    compiler = Compiler(model.program, Job(configuration.settings, *ranges, silent), conditions)
+    training = HardwareTraining(checkpoint, keys, compiler, rows, optimisation, seed, facts)
+    return Trainer(training, optimisation, output, say).run()
 
 
-def _conditions(target: Target, noise: NoiseOptions | None, seed: int) -> Conditions | None:
-    """The conditions of the dies in the loop; None without noise."""
-    if noise is None:
-        return None
-    model = noise_of(target, noise.model)
-    return Conditions(model, model.seconds(noise.time), seed=seed)
+@dataclass(eq=False)
+class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
+    """The layers of a model, through what compilation made of them at the start of an epoch.
+
+    They are tensors of `start` by `keys`, modality and node, and learn from `data` by the
+    logits of the compiler's float program; `settings` are plain values for the history. A batch is
+    rows of texts; `right` is the video that each text is trained beside. Raises CimError where
+    there are fewer rows than a batch.
+    """
+
+    start: Checkpoint
+    keys: Mapping[str, Mapping[str, TensorKeys]]
+    compiler: Compiler
+    data: Embeddings
+    optimisation: Optimisation
+    seed: int
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self.draws = torch.Generator().manual_seed(self.seed)
+        self.right, self.learn, self.held = split_rows(self.data, self.rng)
+        if len(self.learn) < self.optimisation.batch:
+            raise ArgumentError(
+                "{}: {batch} is {} and there are {} texts to learn from; expected a batch of at "
+                "most as many",
+                self.data.file,
+                self.optimisation.batch,
+                len(self.learn),
+            )
+        program = self.compiler.program
+        self.teacher = Simulator(program)
+        self.rows = {"text": self.data.text, "video": self.data.video}
+        self.features = {m: self.teacher.encode(m, rows) for m, rows in self.rows.items()}
+        self.layers = {m: layer_tensors(getattr(program, m)) for m in MODALITIES}
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Weight and bias of each layer, text first."""
+        for layers in self.layers.values():
+            for pair in layers.values():
+                yield from pair
+
+    def schedule(
+        self, optimizer: torch.optim.Optimizer
+    ) -> torch.optim.lr_scheduler.LRScheduler | None:
+        """A cosine from the learning rate to 0."""
+        steps = self.optimisation.epochs * (len(self.learn) // self.optimisation.batch)
+        return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+
+    def batches(self) -> Iterator[IntArray]:
+        """Draw batches of texts."""
+        return full_batches(self.rng.permutation(self.learn), self.optimisation.batch)
+
+    def terms(self, batch: IntArray) -> Terms:
+        """Distance of the compiled model's logits of all pairs of a batch from the float ones."""
+        videos = self.right[batch]
+        features: dict[str, Tensor] = {}
+        for modality, own in zip(MODALITIES, (batch, videos), strict=True):
+            x = {"x": torch.from_numpy(self.rows[modality][own])}
+            plan = self.compiled.plans[modality]
+            found = forward(plan, x, self.layers[modality], self.draws)
+            features |= as_inputs(modality, found)
+        logits = forward(self.compiled.plans["score"], features, {}, self.draws)["logit"]
+        wanted = torch.from_numpy(self._wanted(batch, videos)).float()
+        return Terms({"distillation": distillation(logits, wanted)})
+
+    def validated(self, number: int, means: Means) -> CompiledEpoch:
+        """Compile the weights of this moment, and compare all pairs of held-out rows."""
+        try:
+            self.compiled = self.compiler.compile(self.layers)
+        except CimError as error:
+            if not number:
+                raise
+            raise Diverged(f"{error}; a lower learning rate may help") from None
+        videos = np.unique(self.right[self.held])
+        rows = self.rows["text"][self.held], self.rows["video"][videos]
+        rmse = self.compiler.rmse(self.compiled, *rows, self._wanted(self.held, videos))
+        return CompiledEpoch(number, means.loss, rmse)
+
+    def checkpoint(self, epoch: CompiledEpoch) -> dict[str, Any]:
+        """The checkpoint that it started from, with new weights and biases of layers."""
+        new = {}
+        for modality, layers in self.layers.items():
+            for node, (weight, bias) in layers.items():  # none of a variance that no score reads
+                keys = self.keys[modality][node]
+                new[keys.weight] = weight.detach().numpy().copy()  # in C order, as it is saved
+                if keys.bias is not None:
+                    new[keys.bias] = bias.detach().numpy().copy()
+        found: dict[str, Any] = with_tensors(self.start.content, new)
+        return found
+
+    def page(self, history: Sequence[CompiledEpoch], stopped: str | None) -> str:
+        """The error by epoch."""
+        return fine_tuning_page(self.settings, history, stopped)
+
+    def _wanted(self, text: IntArray, video: IntArray) -> Array:
+        """The float model's logits [n, m] of rows by number."""
+        queries, items = (
+            {name: value[rows] for name, value in self.features[modality].items()}
+            for modality, rows in zip(MODALITIES, (text, video), strict=True)
+        )
+        return self.teacher.score(queries, items)
+
+
+def distillation(logits: Tensor, wanted: Tensor) -> Tensor:
+    """Return how far logits [n, m] are from those wanted, as the sum of two parts.
+
+    log(1 + e / v), e the mean square difference and v the variance of all logits wanted; and the
+    divergence in nats of the softmax over a text's videos from the one wanted, plus that over a
+    video's texts, each a mean. The logarithm keeps an error that all logits share, which ranks
+    nothing and may be many times their spread, from outweighing the rankings.
+    """
+    total = torch.log1p(functional.mse_loss(logits, wanted) / wanted.var(correction=0))
+    divergences = torch.zeros(())
+    for ours, theirs in ((logits, wanted), (logits.T, wanted.T)):
+        log_p, log_q = ours.log_softmax(dim=1), theirs.log_softmax(dim=1)
+        divergences = divergences + functional.kl_div(
+            log_p, log_q, reduction="batchmean", log_target=True
+        )
+    return total + divergences
+
+
+def split_rows(data: Embeddings, rng: np.random.Generator) -> tuple[IntArray, IntArray, IntArray]:
+    """The video beside each text, and the texts to learn from and to judge by: no video is in both.
+
+    Where the right video of a text is not known a random one stands beside it: the loss looks at
+    all pairs of a batch alike. Raises CimError for too few rows.
+    """
+    texts, videos = len(data.text), len(data.video)
+    right = data.text_to_video
+    if right is None:
+        right = rng.integers(videos, size=texts)
+    held = held_texts(right, np.arange(videos), min(MOST_HELD_OUT, int(HELD_OUT * videos)), rng)
+    if not held.any() or held.all():
+        raise CimError(
+            f"{data.file}: {texts} texts and {videos} videos are too few to hold some of them out; "
+            "expected 10 or more"
+        )
+    return right, np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def layer_tensors(graph: Graph) -> dict[str, tuple[Tensor, Tensor]]:
+    """The layers' weights and biases as float32 tensors that want gradients."""
+    layers = {node.name: node.op for node in graph.nodes if isinstance(node.op, Mvm)}
+    return {
+        name: (tensor(op.weight.T).requires_grad_(), tensor(op.bias).requires_grad_())
+        for name, op in layers.items()
+    }
+
+
+def tensor_keys(model: Model, file: str) -> dict[str, dict[str, TensorKeys]]:
+    """The tensors of the checkpoint `file` that a model's layers are, by modality and node.
+
+    Raises CimError for a layer that is not one tensor of the file.
+    """
+    keys: dict[str, dict[str, TensorKeys]] = {}
+    for graph in (model.program.text, model.program.video):
+        keys[graph.name] = {}
+        for node in graph.nodes:
+            if not isinstance(node.op, Mvm):
+                continue
+            if node.op.keys is None:
+                raise CimError(
+                    f"{file}: layout {model.layout}: {graph.layer(node)} is computed from several "
+                    "tensors; expected a layer that is one tensor of the file, which alone can be "
+                    "fine-tuned"
+                )
+            keys[graph.name][node.name] = node.op.keys
+    return keys
+
+
+def with_tensors(content: Mapping[str, Any], new: Mapping[str, Array], above: str = "") -> Any:
+    """A checkpoint's values as torch saves them, nested as before, with new arrays by full key."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        name = f"{above}.{key}" if above else key
+        if isinstance(value, Mapping):
+            found[key] = with_tensors(value, new, name)
+        elif isinstance(value, np.ndarray):
+            found[key] = torch.from_numpy(np.array(new.get(name, value)))
+        else:
+            found[key] = value
+    return found

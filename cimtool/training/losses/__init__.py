@@ -1,4 +1,4 @@
-"""The losses, one class in one file: importing this package registers all of them."""
+"""The losses: importing this package registers all of them."""
 
 from __future__ import annotations
 

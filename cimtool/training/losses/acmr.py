@@ -10,9 +10,7 @@ minimises L_adv; through a reversed gradient the projectors maximise it, so one 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,63 +18,24 @@ from torch.nn import functional
 
 from cimtool.base.errors import CimError
 from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
-from cimtool.training.optimisation import Optimisation
-from cimtool.training.options import not_negative, positive
-from cimtool.training.pairwise import all_pairs_ed
-from cimtool.training.towers import Encoded
+from cimtool.training.options import Count, NotNegative, Optimisation, Positive
+from cimtool.training.towers import Encoded, all_pairs_ed
 
 TINY = 1e-12
 """The least squared distance whose root is taken: at 0 the root has no gradient."""
 
 
-@dataclass(frozen=True)
-class Acmr(Loss, name="acmr"):
-    """`alpha` of the triplets, `beta` of the labels, `regularisation` of the weights' norms.
+class _AcmrObjective(Objective):
+    options: Acmr
+    steps: Tensor
 
-    Wrong pairs nearer than `margin` count `wrong` times how much nearer they are. The reversed
-    gradient rises to `reversal` times its size over `ramp` steps. The modality classifier has one
-    layer of `hidden` units. Defaults were chosen on held-out training rows of the Wikipedia set.
-    """
-
-    needs_labels: ClassVar[bool] = True
-    optimisation: ClassVar[Optimisation] = Optimisation(
-        epochs=40, batch=64, learning_rate=1e-3, weight_decay=1e-4
-    )
-
-    alpha: float = 1.0
-    beta: float = 1.0
-    regularisation: float = 0.03
-    margin: float = 7.0
-    wrong: float = 2.0
-    reversal: float = 1.0
-    ramp: int = 1000
-    hidden: int = 64
-
-    def __post_init__(self) -> None:
-        positive(self, "margin", "ramp", "hidden")
-        not_negative(self, "alpha", "beta", "regularisation", "wrong", "reversal")
-
-    def deployed(self) -> Mapping[str, Any]:
-        """The head that ranks by the distance of points."""
-        return {"head": "euclidean"}
-
-    def objective(self, task: Task) -> Objective:
-        """Return the objective with both classifiers; CimError where there is one class only."""
+    def __init__(self, options: Acmr, task: Task) -> None:
         if task.classes < 2:
             raise CimError(
                 f'loss "acmr" tells classes apart, and the labels hold {task.classes}; expected at '
                 "least 2"
             )
-        return _AcmrObjective(self, task)
-
-
-class _AcmrObjective(Objective):
-    steps: Tensor
-
-    def __init__(self, options: Acmr, task: Task) -> None:
-        super().__init__()
-        self.options = options
-        self.weights = task.weights
+        super().__init__(options, task)
         self.label = nn.Linear(task.dimension, task.classes)
         self.modality = nn.Sequential(
             nn.Linear(task.dimension, options.hidden), nn.ReLU(), nn.Linear(options.hidden, 1)
@@ -84,10 +43,14 @@ class _AcmrObjective(Objective):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
-        options, labels = self.options, _labels(batch)
+        options, labels = self.options, batch.labels
+        if labels is None:
+            raise CimError('loss "acmr" needs labels; the pairs have none')
         points = torch.cat([text.mu, video.mu])
         classes, known = self.label(points), labels.repeat(2)
-        modalities = self.modality(reverse_gradient(points, self._strength())).squeeze(1)
+        progress = min(1.0, self.steps.item() / options.ramp)
+        strength = options.reversal * rising_strength(progress)
+        modalities = self.modality(reverse_gradient(points, strength)).squeeze(1)
         is_video = torch.arange(len(points), device=points.device) >= len(text.mu)
         drawn = invariance(text.mu, video.mu, labels, options.margin, options.wrong)
         # Means over both modalities; L_imd and L_adv are sums of a mean each.
@@ -97,10 +60,11 @@ class _AcmrObjective(Objective):
         )
         if self.training:
             self.steps += 1
+        frobenius = torch.stack([weight.norm() for weight in self.task.weights]).sum()
         terms = {
             "invariance": options.alpha * drawn,
             "discrimination": options.beta * told,
-            "regularisation": options.regularisation * _frobenius(self.weights),
+            "regularisation": options.regularisation * frobenius,
             "adversarial": told_apart,
         }
         watched = {
@@ -111,10 +75,6 @@ class _AcmrObjective(Objective):
 
     def scores(self, text: Encoded, video: Encoded) -> Tensor:
         return -_squared(text.mu, video.mu)
-
-    def _strength(self) -> float:
-        progress = min(1.0, self.steps.item() / self.options.ramp)
-        return self.options.reversal * rising_strength(progress)
 
 
 def reverse_gradient(x: Tensor, strength: float) -> Tensor:
@@ -157,11 +117,26 @@ def _squared(text: Tensor, video: Tensor) -> Tensor:
     return all_pairs_ed(text, nothing, video, nothing)
 
 
-def _frobenius(weights: tuple[Tensor, ...]) -> Tensor:
-    return torch.stack([weight.norm() for weight in weights]).sum()
+class Acmr(Loss, name="acmr"):
+    """`alpha` of the triplets, `beta` of the labels, `regularisation` of the weights' norms.
 
+    Wrong pairs nearer than `margin` count `wrong` times how much nearer they are. The reversed
+    gradient rises to `reversal` times its size over `ramp` steps. The modality classifier has one
+    layer of `hidden` units. Defaults were chosen on held-out training rows of the Wikipedia set.
+    """
 
-def _labels(batch: Batch) -> Tensor:
-    if batch.labels is None:
-        raise CimError('loss "acmr" needs labels; the pairs have none')
-    return batch.labels
+    needs_labels: ClassVar[bool] = True
+    optimisation: ClassVar[Optimisation] = Optimisation(
+        epochs=40, batch=64, learning_rate=1e-3, weight_decay=1e-4
+    )
+    head: ClassVar[str] = "euclidean"
+    module: ClassVar[type[Objective]] = _AcmrObjective
+
+    alpha: NotNegative = 1.0
+    beta: NotNegative = 1.0
+    regularisation: NotNegative = 0.03
+    margin: Positive = 7.0
+    wrong: NotNegative = 2.0
+    reversal: NotNegative = 1.0
+    ramp: Count = 1000
+    hidden: Count = 64

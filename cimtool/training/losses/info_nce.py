@@ -1,52 +1,118 @@
-"""Loss `info-nce`: InfoNCE on -a ed, which is what the polynomial's logit is to first order."""
+"""Losses `info-nce` and `info-nce-poly`: symmetric InfoNCE on logits of all pairs of a batch.
+
+Of -a ed, which is what the polynomial's logit is to first order, or of the polynomial itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
-from cimtool.training.contrast import info_nce, variance_regulariser
-from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
-from cimtool.training.options import not_negative, positive
-from cimtool.training.pairwise import all_pairs_ed
-from cimtool.training.towers import Encoded
+from cimtool.base.errors import ArgumentError
+from cimtool.training.loss import HELD_OUTSIDE, Batch, Loss, Objective, Task, Terms
+from cimtool.training.options import NotNegative, Optimisation, Positive
+from cimtool.training.surrogate import SafePolynomial
+from cimtool.training.towers import Encoded, all_pairs_ed, all_pairs_vd
 
 
-@dataclass(frozen=True)
+def info_nce(logits: Tensor, temperature: float, items: Tensor | None = None) -> Tensor:
+    """Return symmetric InfoNCE of `logits [n, n]` whose right pairs are the diagonal.
+
+    The two directions are added, each a mean over the batch. `items [n]` are the videos' rows: a
+    pair off the diagonal whose video is the text's own as well is no wrong one, and is left out.
+    """
+    scaled = logits / temperature
+    right = torch.arange(len(logits), device=logits.device)
+    if items is not None:
+        same = items[:, None] == items[None, :]
+        same.fill_diagonal_(False)
+        scaled = scaled.masked_fill(same, -torch.inf)
+    return functional.cross_entropy(scaled, right) + functional.cross_entropy(scaled.T, right)
+
+
+def variance_regulariser(text: Encoded, video: Encoded, weight: float) -> Tensor:
+    """Return `weight / (2 n d) sum(mu^2 + s - log s - 1)` over both modalities: a KL to N(0, 1)."""
+    total = sum(
+        (mu.square() + logvar.exp() - logvar - 1.0).sum()
+        for mu, logvar in (text.gaussian, video.gaussian)
+    )
+    return torch.as_tensor(total) * (weight / (2 * text.mu.numel()))
+
+
+class _InfoNceObjective(Objective):
+    options: InfoNce | InfoNcePoly
+
+    def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
+        logits, watched = self.logits(text, video)
+        contrast = info_nce(logits, self.options.tau, batch.items)
+        regulariser = variance_regulariser(text, video, self.options.variance)
+        return Terms({"info_nce": contrast, "variance": regulariser}, watched)
+
+    def logits(self, text: Encoded, video: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.scores(text, video), {}
+
+    def scores(self, text: Encoded, video: Encoded) -> Tensor:
+        assert isinstance(self.options, InfoNce)
+        return -self.options.a * all_pairs_ed(*text.moments, *video.moments)
+
+
+class _PolynomialObjective(_InfoNceObjective):
+    def __init__(self, options: InfoNcePoly, task: Task) -> None:
+        super().__init__(options, task)
+        if task.polynomial is None or task.band is None:
+            raise ArgumentError('loss "info-nce-poly" needs a polynomial; expected {poly} FILE')
+        self.polynomial = SafePolynomial(task.polynomial, task.band)
+
+    def logits(self, text: Encoded, video: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
+        logits, outside = self.polynomial(*_statistics(text, video))
+        return logits, {"outside": outside.float().mean()}
+
+    def scores(self, text: Encoded, video: Encoded) -> Tensor:
+        # Not the safe one: beyond the band the deployed polynomial does what its powers do.
+        return self.polynomial.raw(*_statistics(text, video))
+
+    def watched(self, text: Encoded, video: Encoded) -> Mapping[str, Tensor]:
+        outside = self.polynomial(*_statistics(text, video))[1]
+        return {HELD_OUTSIDE: outside.double().mean()}
+
+
+def _statistics(text: Encoded, video: Encoded) -> tuple[Tensor, Tensor]:
+    """ed and vd of all pairs, both [n, m]."""
+    pairs = *text.moments, *video.moments
+    return all_pairs_ed(*pairs), all_pairs_vd(*pairs)
+
+
 class InfoNce(Loss, name="info-nce"):
     """Symmetric InfoNCE of -a ed at temperature `tau`, and `variance` times the KL to N(0, 1)."""
 
     needs_variance: ClassVar[bool] = True
+    module: ClassVar[type[Objective]] = _InfoNceObjective
 
-    a: float = 0.1
-    tau: float = 0.7
-    variance: float = 0.001
-
-    def __post_init__(self) -> None:
-        positive(self, "a", "tau")
-        not_negative(self, "variance")
+    a: Positive = 0.1
+    tau: Positive = 0.7
+    variance: NotNegative = 0.001
 
     def deployed(self) -> Mapping[str, Any]:
         """The slope and offset of -a ed, for head `csd` and for a teacher."""
         return {"a": self.a, "b": 0.0}
 
-    def objective(self, task: Task) -> Objective:
-        """Return the objective, which has no parameters."""
-        return _InfoNceObjective(self)
 
+class InfoNcePoly(Loss, name="info-nce-poly"):
+    """Symmetric InfoNCE of poly(ed, vd) at `tau`, and `variance` times the KL to N(0, 1).
 
-class _InfoNceObjective(Objective):
-    def __init__(self, options: InfoNce) -> None:
-        super().__init__()
-        self.options = options
+    Its defaults are those of the document of the polynomial surrogate (its step 5).
+    """
 
-    def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
-        contrast = info_nce(self.scores(text, video), self.options.tau, batch.items)
-        regulariser = variance_regulariser(text, video, self.options.variance)
-        return Terms({"info_nce": contrast, "variance": regulariser})
+    needs_variance: ClassVar[bool] = True
+    needs_polynomial: ClassVar[bool] = True
+    optimisation: ClassVar[Optimisation] = Optimisation(
+        epochs=10, batch=64, learning_rate=5e-6, weight_decay=1e-4
+    )
+    module: ClassVar[type[Objective]] = _PolynomialObjective
 
-    def scores(self, text: Encoded, video: Encoded) -> Tensor:
-        return -self.options.a * all_pairs_ed(*text.moments, *video.moments)
+    tau: Positive = 0.07
+    variance: NotNegative = 0.001

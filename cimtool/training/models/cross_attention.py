@@ -8,21 +8,19 @@ right and wrong pairs is then no measure of retrieval, and nothing that could be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import CimError
-from cimtool.training.cosine import all_cosines, cosine_gap
-from cimtool.training.model import Model
-from cimtool.training.options import positive
+from cimtool.training.model import ProjectorModel
+from cimtool.training.options import Count, Flag
 from cimtool.training.pairs import Pairs
-from cimtool.training.towers import Encoded, TwoTower
+from cimtool.training.towers import Encoded, TwoTower, all_cosines, cosine_gap
 
 
-class CrossAttention(nn.Module):
+class AttentionBlock(nn.Module):
     """`LayerNorm(x + attention(x, context))` of rows x [n, width], each with one context row."""
 
     def __init__(self, width: int, heads: int = 4) -> None:
@@ -42,7 +40,7 @@ class CrossAttention(nn.Module):
 class CrossAttentionTowers(TwoTower):
     """One block for both modalities; with `paired` the context in `forward` is the partner."""
 
-    def __init__(self, block: CrossAttention, paired: bool) -> None:
+    def __init__(self, block: AttentionBlock, paired: bool) -> None:
         super().__init__(block, block)
         self.paired = paired
 
@@ -53,19 +51,15 @@ class CrossAttentionTowers(TwoTower):
         return Encoded(self.text_proj(text, video)), Encoded(self.video_proj(video, text))
 
 
-@dataclass(frozen=True)
-class CrossAttentionModel(Model, name="cross-attention"):
+class CrossAttentionModel(ProjectorModel, name="cross-attention"):
     """A block of `heads` heads; `paired` trains it on partners as contexts, which leaks."""
 
     layout: ClassVar[str] = "cross-attention"
     head: ClassVar[str] = "cosine"
     has_variance: ClassVar[bool] = False
 
-    heads: int = 4
-    paired: bool = False
-
-    def __post_init__(self) -> None:
-        positive(self, "heads")
+    heads: Count = 4
+    paired: Flag = False
 
     def deployed(self) -> Mapping[str, Any]:
         """The flag for partners as contexts, of which the layout warns."""
@@ -73,14 +67,10 @@ class CrossAttentionModel(Model, name="cross-attention"):
 
     def build(self, text: int, video: int) -> TwoTower:
         """Return the block for both; CimError where widths differ or heads do not divide them."""
-        if text != video:
-            raise CimError(
-                f"text rows have {text} numbers and video rows {video}; model "
-                f'"{self.name}" expects as many of both'
-            )
+        self.require_one_width(text, video)
         if text % self.heads:
             raise CimError(f"model.heads is {self.heads}; expected a divisor of {text}, the width")
-        return CrossAttentionTowers(CrossAttention(text, self.heads), self.paired)
+        return CrossAttentionTowers(AttentionBlock(text, self.heads), self.paired)
 
     def remarks(self, towers: TwoTower, held: Pairs) -> tuple[str, ...]:
         """The cosine gap as deployed, and with partners as contexts, where that was trained."""

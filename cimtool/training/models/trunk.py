@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from cimtool.base.arrays import Array
-from cimtool.training.model import Model
-from cimtool.training.options import positive
+from cimtool.training.model import ProjectorModel
+from cimtool.training.options import Count, Number
 from cimtool.training.towers import TwoTower
 
 LOGVAR_START = -3.0
 
 
-class Trunk(nn.Module):
+class TrunkProjector(nn.Module):
     """One projector of layout `trunk`: Linear-BatchNorm-ReLU twice, then two linear heads.
 
     The document of the polynomial surrogate gives 1024-2048-2048-1024 (its step 5).
@@ -49,23 +48,19 @@ class Trunk(nn.Module):
         return self.mu(hidden), self.logvar(hidden)
 
 
-@dataclass(frozen=True)
-class TrunkModel(Model, name="trunk"):
+class TrunkModel(ProjectorModel, name="trunk"):
     """Projectors of `hidden` units a layer to `width` dimensions, from small variances."""
 
     layout: ClassVar[str] = "trunk"
 
-    hidden: int = 2048
-    width: int = 1024
-    logvar_start: float = LOGVAR_START
-
-    def __post_init__(self) -> None:
-        positive(self, "hidden", "width")
+    hidden: Count = 2048
+    width: Count = 1024
+    logvar_start: Number = LOGVAR_START
 
     def build(self, text: int, video: int) -> TwoTower:
         """Return a trunk for each modality, text first."""
         shape = self.hidden, self.width, self.logvar_start
-        return TwoTower(Trunk(text, *shape), Trunk(video, *shape))
+        return TwoTower(TrunkProjector(text, *shape), TrunkProjector(video, *shape))
 
     @classmethod
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
-from cimtool.training.model import Model
-from cimtool.training.options import positive
+from cimtool.training.model import ProjectorModel
+from cimtool.training.options import BelowOne, Count, Number
 from cimtool.training.towers import TwoTower
 
 
-class TwoBranch(nn.Module):
+class TwoBranchProjector(nn.Module):
     """One projector of layout `two-branch`, for rows `x` of unit norm and `in == d`.
 
     `mu = normalize(x + MLP(x))`, `logvar = clamp(MLP(x), -5, 2)`; an MLP is Linear, ReLU, Dropout,
@@ -46,30 +44,20 @@ def _perceptron(width: int, hidden: int, dropout: float) -> nn.Sequential:
     )
 
 
-@dataclass(frozen=True)
-class TwoBranchModel(Model, name="two-branch"):
+class TwoBranchModel(ProjectorModel, name="two-branch"):
     """Perceptrons of `hidden` units on rows of unit norm; as many dimensions as the rows have."""
 
     layout: ClassVar[str] = "two-branch"
 
-    hidden: int = 2048
-    dropout: float = 0.1
-    logvar_start: float = 0.0
-
-    def __post_init__(self) -> None:
-        positive(self, "hidden")
-        if not 0 <= self.dropout < 1:
-            raise CimError(f"model.dropout is {self.dropout:g}; expected 0 or more, and below 1")
+    hidden: Count = 2048
+    dropout: BelowOne = 0.1
+    logvar_start: Number = 0.0
 
     def build(self, text: int, video: int) -> TwoTower:
         """Return two branches for each modality; CimError where the rows differ in width."""
-        if text != video:
-            raise CimError(
-                f'text rows have {text} numbers and video rows {video}; model "two-branch" expects '
-                "as many of both"
-            )
+        self.require_one_width(text, video)
         shape = text, self.hidden, self.dropout, self.logvar_start
-        return TwoTower(TwoBranch(*shape), TwoBranch(*shape))
+        return TwoTower(TwoBranchProjector(*shape), TwoBranchProjector(*shape))
 
     @classmethod
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:

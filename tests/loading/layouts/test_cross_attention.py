@@ -20,15 +20,15 @@ from cimtool.loading.layer_map import LayerMap, ModalityMap
 from cimtool.loading.model import read_towers
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator, run_graph
-from cimtool.training.models.cross_attention import CrossAttention
+from cimtool.training.models.cross_attention import AttentionBlock
 
 WIDTH = 12
 
 
-def block(seed: int = 0, **options: Any) -> CrossAttention:
+def block(seed: int = 0, **options: Any) -> AttentionBlock:
     """A block whose gains and offsets are no ones and zeros either."""
     torch.manual_seed(seed)
-    made = CrossAttention(WIDTH, 4)
+    made = AttentionBlock(WIDTH, 4)
     if options:
         made.attn = nn.MultiheadAttention(WIDTH, 4, batch_first=True, **options)
     with torch.no_grad():

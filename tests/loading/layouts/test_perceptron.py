@@ -18,7 +18,7 @@ from cimtool.loading.modules import model_from_modules
 from cimtool.loading.score import ScoreOptions
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import run_graph
-from cimtool.training.perceptron import perceptron
+from cimtool.training.models.perceptron import perceptron
 
 WIDTH, HIDDEN, D = 6, 9, 4
 

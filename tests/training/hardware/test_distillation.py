@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from cimtool.training.hardware.training import distillation
+from cimtool.training.hardware.fine_tune import distillation
 
 WANTED = torch.tensor([[0.0, -2.0, -3.0], [-2.5, 1.0, -4.0]])
 

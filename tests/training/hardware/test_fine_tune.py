@@ -16,7 +16,7 @@ from cimtool.bundle.dies import NoiseOptions
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.hardware.page import CompiledEpoch
+from cimtool.training.history import CompiledEpoch
 from cimtool.training.trainer import Run
 
 CHOICES: dict[str, Any] = {"weight_bits": 3, "epochs": 4, "batch": 32, "learning_rate": 1e-3}

@@ -9,8 +9,8 @@ import torch
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.compiled import Compiler
-from cimtool.training.hardware.forward import forward
-from cimtool.training.hardware.training import layer_tensors
+from cimtool.training.hardware.fine_tune import layer_tensors
+from cimtool.training.hardware.straight_through import forward
 
 
 @pytest.mark.parametrize("model", ["small_trunk", "small_two_branch"])
@@ -21,10 +21,7 @@ def test_it_computes_what_the_compiled_program_computes(
     compiler = compiler_of(files)
     graphs = {"text": compiler.program.text, "video": compiler.program.video}
     parameters = {name: layer_tensors(graph) for name, graph in graphs.items()}
-    compiled = compiler.compile(
-        {m: {k: (w.detach().numpy(), b.detach().numpy()) for k, (w, b) in own.items()}
-         for m, own in parameters.items()}
-    )  # fmt: skip
+    compiled = compiler.compile(parameters)
     simulator = Simulator(compiled.program)
     features, logits = {}, []
     with np.load(files.eval) as rows:
@@ -52,10 +49,7 @@ def test_all_layers_get_gradients(
 ) -> None:
     compiler = compiler_of(small_two_branch)
     parameters = {m: layer_tensors(getattr(compiler.program, m)) for m in ("text", "video")}
-    compiled = compiler.compile(
-        {m: {k: (w.detach().numpy(), b.detach().numpy()) for k, (w, b) in own.items()}
-         for m, own in parameters.items()}
-    )  # fmt: skip
+    compiled = compiler.compile(parameters)
     features = {}
     with np.load(small_two_branch.eval) as rows:
         for modality, own in parameters.items():

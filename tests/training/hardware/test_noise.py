@@ -11,7 +11,7 @@ from cimtool.hardware.noise.die import Arrays, Die, draw
 from cimtool.hardware.noise.spec import load_noise
 from cimtool.hardware.stored import StoredWeights
 from cimtool.simulation.die_program import Conditions
-from cimtool.training.hardware.noise import layer_errors
+from cimtool.training.hardware.compiled import layer_errors
 
 DIES = 400
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from cimtool.training.hardware.page import CompiledEpoch, fine_tuning_page, headline
-from cimtool.training.history import best_epoch
+from cimtool.training.history import CompiledEpoch, best_epoch
+from cimtool.training.page import compiled_headline, fine_tuning_page
 
 HISTORY = CompiledEpoch(0, None, 2.0), CompiledEpoch(1, 0.75, 0.5), CompiledEpoch(2, 0.5, 3.0)
 SETTINGS = {"start": "a <b>.pth", "hardware": "ideal", "seed": 0}
@@ -38,5 +38,5 @@ def test_the_page_opens_in_a_browser_and_asks_for_nothing(
 
 
 def test_a_start_that_no_epoch_betters_is_said() -> None:
-    found = headline((HISTORY[0], HISTORY[2]))
+    found = compiled_headline((HISTORY[0], HISTORY[2]))
     assert found.startswith("None of 2 epochs is better than the start, whose")

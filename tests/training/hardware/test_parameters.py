@@ -12,7 +12,7 @@ from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.loading.checkpoint import read_checkpoint, read_torch
 from cimtool.loading.source import ModelSource
 from cimtool.training.demo_data import DemoFiles
-from cimtool.training.hardware.parameters import tensor_keys, with_tensors
+from cimtool.training.hardware.fine_tune import tensor_keys, with_tensors
 
 
 def keys(projectors: Path) -> dict[str, dict[str, TensorKeys]]:

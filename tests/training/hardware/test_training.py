@@ -7,7 +7,7 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings
-from cimtool.training.hardware.training import split_rows
+from cimtool.training.hardware.fine_tune import split_rows
 
 TEXTS, VIDEOS = 60, 20
 DATA = Embeddings(

@@ -19,7 +19,7 @@ def points(seed: int, rows: int = 6, width: int = 5) -> tuple[Tensor, Tensor]:
 
 
 def terms(loss: Loss, text: Tensor, video: Tensor, items: Tensor | None = None) -> Terms:
-    objective = loss.objective(Task(text.shape[1], video.shape[1], text.shape[1]))
+    objective = loss.objective(Task(text.shape[1]))
     found: Terms = objective(Encoded(text), Encoded(video), Batch(text, video, items))
     return found
 

@@ -27,7 +27,7 @@ def points(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 def objective(options: Acmr, weights: tuple[torch.Tensor, ...] = ()) -> Objective:
     torch.manual_seed(0)
     weights = weights or (torch.eye(D),)
-    return options.objective(Task(6, 7, D, CLASSES, weights=weights)).double()
+    return options.objective(Task(D, CLASSES, weights=weights)).double()
 
 
 def batch(labels: torch.Tensor | None = LABELS) -> Batch:
@@ -144,7 +144,7 @@ def test_scores_are_negative_squared_distances() -> None:
 
 def test_one_class_and_no_labels_are_refused() -> None:
     with pytest.raises(CimError, match='loss "acmr" tells classes apart, and the labels hold 1'):
-        Acmr().objective(Task(6, 7, D, 1))
+        Acmr().objective(Task(D, 1))
     text, video = points(6)
     with pytest.raises(CimError, match='loss "acmr" needs labels; the pairs have none'):
         objective(Acmr())(Encoded(text), Encoded(video), batch(None))

@@ -10,15 +10,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from cimtool.base.errors import CimError
-from cimtool.training.cosine import CosineObjective
 from cimtool.training.loss import Task
-from cimtool.training.losses.clip import Clip
+from cimtool.training.losses.clip import ClipLoss, CosineObjective
 
 TAU = 0.07
 
 
 def term(scores: Tensor, tau: float = TAU) -> Tensor:
-    objective = Clip(tau).objective(Task(1, 1, 1))
+    objective = ClipLoss(tau=tau).objective(Task(1))
     assert isinstance(objective, CosineObjective)
     return objective.term(scores, None)
 
@@ -34,7 +33,7 @@ def test_it_is_the_mean_of_both_cross_entropies(batch: SimpleNamespace) -> None:
     logits = functional.normalize(text) @ functional.normalize(video).T / TAU
     right = torch.arange(len(text))
     both = functional.cross_entropy(logits, right), functional.cross_entropy(logits.T, right)
-    found = batch.terms(Clip(), 3 * text, video)
+    found = batch.terms(ClipLoss(), 3 * text, video)
     torch.testing.assert_close(found.total, sum(both) / 2)
     cosines = logits * TAU
     wrong = cosines[~torch.eye(len(text), dtype=torch.bool)]
@@ -45,11 +44,11 @@ def test_it_is_the_mean_of_both_cross_entropies(batch: SimpleNamespace) -> None:
 
 def test_texts_of_one_video_do_not_part_from_each_other(batch: SimpleNamespace) -> None:
     text, video = batch.points(1, rows=2)
-    assert batch.terms(Clip(), text, video, torch.tensor([3, 3])).total.item() == 0
+    assert batch.terms(ClipLoss(), text, video, torch.tensor([3, 3])).total.item() == 0
 
 
 def test_it_ranks_by_the_cosine_that_is_deployed(batch: SimpleNamespace) -> None:
-    assert Clip().deployed() == {"head": "cosine"}
+    assert ClipLoss().deployed() == {"head": "cosine"}
 
 
 def test_gradients_are_shares_of_the_softmax_over_tau() -> None:
@@ -103,4 +102,4 @@ def test_the_limit_for_many_wrong_items_has_the_log_of_their_number() -> None:
 
 def test_a_temperature_is_above_zero() -> None:
     with pytest.raises(CimError, match=r"loss.tau is 0; expected more than 0"):
-        Clip(tau=0.0)
+        ClipLoss(tau=0.0)

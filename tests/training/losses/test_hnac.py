@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cimtool.base.errors import CimError
-from cimtool.training.losses.clip import Clip
-from cimtool.training.losses.hnac import Hnac
+from cimtool.training.losses.clip import ClipLoss, Hnac
 
 
 def written_out(text: Tensor, video: Tensor, tau: float) -> Tensor:
@@ -39,7 +38,9 @@ def test_wrong_pairs_weigh_less_the_nearer_they_are(batch: SimpleNamespace) -> N
     near = torch.tensor([[1.0, 0.0], [0.8, 0.6]], dtype=torch.float64)
     lost = []
     for video in (right, near):
-        clip, hnac = (batch.terms(loss, right, video).total for loss in (Clip(0.5), Hnac(0.5)))
+        clip, hnac = (
+            batch.terms(loss, right, video).total for loss in (ClipLoss(tau=0.5), Hnac(tau=0.5))
+        )
         assert hnac < clip
         lost.append((hnac / clip).item())
     assert lost[1] < lost[0]
@@ -58,7 +59,7 @@ def test_without_a_share_it_is_clip(batch: SimpleNamespace) -> None:
     text, video = batch.points(2)
     items = torch.tensor([0, 1, 2, 0, 3, 1])
     found, clip = (
-        batch.terms(loss, text, video, items).total for loss in (Hnac(share=0.0), Clip())
+        batch.terms(loss, text, video, items).total for loss in (Hnac(share=0.0), ClipLoss())
     )
     torch.testing.assert_close(found, clip)
 

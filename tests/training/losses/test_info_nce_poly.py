@@ -12,13 +12,13 @@ from cimtool.reference.statistics import Gaussians, distance_variance, expected_
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Task
-from cimtool.training.losses.info_nce_poly import InfoNcePoly
+from cimtool.training.losses.info_nce import InfoNcePoly
 from cimtool.training.towers import Encoded
 
 # Falls up to ed = 4, the end of its band, and rises from ed = 8 on.
 POLY = Polynomial(2, (-1.0, 0.0, 0.0625, 0.0, 0.0), 0.0)
 BAND = Band(ed=(0.0, 4.0), start=0.0, slope=0.0, beside=(0.0, 100.0))
-TASK = Task(3, 3, 1, polynomial=POLY, band=BAND)
+TASK = Task(1, polynomial=POLY, band=BAND)
 
 
 def points(*mu: float) -> Encoded:
@@ -58,4 +58,4 @@ def test_the_loss_goes_on_falling_where_the_polynomial_rises() -> None:
 
 def test_without_a_polynomial() -> None:
     with pytest.raises(CimError, match='loss "info-nce-poly" needs a polynomial; expected poly'):
-        InfoNcePoly().objective(Task(3, 3, 1))
+        InfoNcePoly().objective(Task(1))

@@ -9,7 +9,7 @@ import torch
 import cimtool
 from cimtool.base.errors import CimError
 from cimtool.training.loss import Batch, Task, Terms
-from cimtool.training.losses.siamese import Siamese
+from cimtool.training.losses.constraints import Siamese
 from cimtool.training.towers import Encoded
 
 LABELS = torch.tensor([0, 1, 0, 2, 1, 1])
@@ -17,7 +17,7 @@ LABELS = torch.tensor([0, 1, 0, 2, 1, 1])
 
 def terms(options: Siamese, points: torch.Tensor) -> Terms:
     code = Encoded(points)
-    made = options.objective(Task(4, 4, points.shape[1], classes=3))
+    made = options.objective(Task(points.shape[1], classes=3))
     found: Terms = made(code, code, Batch(points, points, labels=LABELS))
     return found
 
@@ -52,7 +52,7 @@ def test_the_hinge_of_the_text_pushes_as_hard_however_near() -> None:
         for near, slope in zip((0.5, 1.5), slopes, strict=True):
             rows = torch.tensor([[0.0], [near]], requires_grad=True)
             code = Encoded(rows)
-            made = Siamese(margin=2.0, squared_hinge=squared).objective(Task(1, 1, 1, classes=2))
+            made = Siamese(margin=2.0, squared_hinge=squared).objective(Task(1, classes=2))
             made(code, code, Batch(rows, rows, labels=torch.tensor([0, 1]))).total.backward()
             assert rows.grad[1].item() == pytest.approx(-0.5 * slope)
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.training.latent import same_class
 from cimtool.training.loss import Batch, Task, Terms
-from cimtool.training.losses.triplet import Triplet, triplet_sum
+from cimtool.training.losses.constraints import Triplet, same_class, triplet_sum
 from cimtool.training.towers import Encoded
 
 
@@ -62,7 +61,7 @@ def test_a_tie_is_not_semi_hard() -> None:
 
 def terms(options: Triplet, rows: torch.Tensor, labels: torch.Tensor) -> Terms:
     code = Encoded(rows)
-    made = options.objective(Task(4, 4, rows.shape[1], classes=2))
+    made = options.objective(Task(rows.shape[1], classes=2))
     found: Terms = made(code, code, Batch(rows, rows, labels=labels))
     return found
 

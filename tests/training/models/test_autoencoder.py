@@ -12,7 +12,7 @@ from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.model import read_towers
 from cimtool.loading.weights import find_weights
 from cimtool.simulation.simulator import run_graph
-from cimtool.training.models.autoencoder import Autoencoder
+from cimtool.training.models.perceptron import Autoencoder
 
 
 def test_one_encoder_serves_both_and_is_run_once() -> None:

@@ -7,11 +7,10 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.base.progress import silent
-from cimtool.training.job import TrainingOptions, make_job
-from cimtool.training.models.cross_attention import CrossAttention, CrossAttentionModel
+from cimtool.training.job import TrainingOptions, make_job, read_start
+from cimtool.training.models.cross_attention import AttentionBlock, CrossAttentionModel
 from cimtool.training.pairs import Pairs
 from cimtool.training.projectors import ProjectorTraining
-from cimtool.training.start import read_start
 from cimtool.training.towers import TwoTower
 from cimtool.training.trainer import Trainer
 
@@ -31,7 +30,7 @@ def rows(count: int = 5, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_the_block_is_attention_to_one_token_a_residual_and_a_norm() -> None:
     torch.manual_seed(0)
-    block = CrossAttention(WIDTH, 2)
+    block = AttentionBlock(WIDTH, 2)
     x, context = rows()
     attended = block.attn.out_proj(
         torch.nn.functional.linear(

@@ -12,7 +12,7 @@ from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.model import read_towers
 from cimtool.loading.weights import find_weights
 from cimtool.simulation.simulator import run_graph
-from cimtool.training.models.tanh_projectors import TanhProjectors
+from cimtool.training.models.perceptron import TanhProjectors
 
 
 def test_both_towers_end_in_one_space_of_points() -> None:

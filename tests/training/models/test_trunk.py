@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.training.models.trunk import Trunk, TrunkModel
+from cimtool.training.models.trunk import TrunkModel, TrunkProjector
 from cimtool.training.towers import TwoTower
 
 
 def test_trunk_has_the_layers_and_the_start_of_the_layout() -> None:
-    towers = TwoTower(Trunk(6, 8, 4), Trunk(6, 8, 4))
+    towers = TwoTower(TrunkProjector(6, 8, 4), TrunkProjector(6, 8, 4))
     shapes = {key: tuple(tensor.shape) for key, tensor in towers.state_dict().items()}
     assert all(key.startswith(("text_proj.", "video_proj.")) for key in shapes)
     weights = [shape for key, shape in shapes.items() if key.endswith("weight")]

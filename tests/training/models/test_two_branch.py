@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from cimtool.base.errors import CimError
-from cimtool.training.models.two_branch import TwoBranch, TwoBranchModel
+from cimtool.training.models.two_branch import TwoBranchModel, TwoBranchProjector
 
 
 def test_two_branch_follows_its_layout() -> None:
-    model = TwoBranch(6, 8, dropout=0.5).eval()
+    model = TwoBranchProjector(6, 8, dropout=0.5).eval()
     assert list(model.state_dict()) == [
         f"{branch}.{layer}.{kind}"
         for branch in ("mu_proj", "logvar_proj")
@@ -28,7 +28,7 @@ def test_two_branch_follows_its_layout() -> None:
 def test_two_branch_starts_from_the_variances_that_are_asked_for() -> None:
     x = torch.nn.functional.normalize(torch.randn(5, 64), dim=1)
     for start in (0.0, -4.0):
-        _, logvar = TwoBranch(64, 128, logvar_start=start).eval()(x)
+        _, logvar = TwoBranchProjector(64, 128, logvar_start=start).eval()(x)
         assert abs(logvar.mean() - start) < 0.1
 
 

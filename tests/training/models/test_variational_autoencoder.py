@@ -13,7 +13,7 @@ from cimtool.loading.model import read_towers
 from cimtool.loading.source import ModelSource
 from cimtool.loading.weights import find_weights
 from cimtool.simulation.simulator import run_graph
-from cimtool.training.models.variational_autoencoder import VariationalAutoencoder
+from cimtool.training.models.perceptron import VariationalAutoencoder
 
 
 @pytest.mark.parametrize("hidden", ["9-8", "9", "none"])

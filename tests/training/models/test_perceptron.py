@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from cimtool.base.errors import CimError
-from cimtool.training.perceptron import parse_widths, perceptron
+from cimtool.training.models.perceptron import Autoencoder, parse_widths, perceptron
 
 
 def test_layers_and_activations_in_their_order() -> None:
@@ -22,12 +22,12 @@ def test_keys_are_the_same_whatever_the_activations() -> None:
 
 
 def test_widths_are_read() -> None:
-    assert parse_widths("500-200", "model.hidden") == (500, 200)
-    assert parse_widths("7", "model.hidden") == (7,)
-    assert parse_widths("none", "model.hidden") == ()
+    assert parse_widths("500-200") == (500, 200)
+    assert parse_widths("7") == (7,)
+    assert parse_widths("none") == ()
 
 
 @pytest.mark.parametrize("text", ["", "500-", "0", "a-b", "5.5", "-5"])
 def test_widths_that_are_none(text: str) -> None:
     with pytest.raises(CimError, match=rf'model\.hidden is "{text}"; expected widths'):
-        parse_widths(text, "model.hidden")
+        Autoencoder(hidden=text)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cimtool.training.contrast import info_nce, variance_regulariser
+from cimtool.training.losses.info_nce import info_nce, variance_regulariser
 from cimtool.training.towers import Encoded
 
 

@@ -5,16 +5,16 @@ import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import CimError
-from cimtool.training.latent import (
+from cimtool.training.loss import Batch, Task, Terms
+from cimtool.training.losses.constraints import (
     Constraints,
-    Prices,
+    Siamese,
     distances,
     drawn,
     kl_to_standard,
     same_class,
     squared_error,
 )
-from cimtool.training.loss import Batch, Task, Terms
 from cimtool.training.towers import Encoded
 
 LABELS = torch.tensor([0, 1, 0, 2])
@@ -81,7 +81,7 @@ def test_an_item_is_no_pair_with_itself() -> None:
 
 
 def test_one_encoder_gives_each_item_once_and_two_towers_give_two() -> None:
-    made = Seen(Task(3, 3, 3, classes=3), Prices(1.0, 1.0))
+    made = Seen(Siamese(reconstruction=1.0, kl=1.0), Task(3, classes=3))
     text, video = (Encoded(gaussians().mu), Encoded(gaussians().logvar))
     batch = Batch(torch.zeros(4, 3), torch.zeros(4, 3), labels=LABELS)
     assert list(made(text, text, batch).loss) == ["seen"]
@@ -95,7 +95,7 @@ def test_one_encoder_gives_each_item_once_and_two_towers_give_two() -> None:
 
 def test_the_terms_of_a_decoder_and_of_a_variance_have_their_prices() -> None:
     decoder = nn.Linear(3, 5)
-    made = Seen(Task(5, 5, 3, classes=3, decoder=decoder), Prices(0.5, 0.25))
+    made = Seen(Siamese(reconstruction=0.5, kl=0.25), Task(3, classes=3, decoder=decoder))
     text, rows = gaussians(), torch.ones(4, 5)
     torch.manual_seed(2)
     terms = made(text, text, Batch(rows, rows, labels=LABELS)).loss
@@ -109,7 +109,7 @@ def test_the_terms_of_a_decoder_and_of_a_variance_have_their_prices() -> None:
 
 
 def test_scores_are_minus_the_expected_squared_distance_whatever_is_drawn() -> None:
-    made = Seen(Task(3, 3, 3, classes=3), Prices(1.0, 1.0))
+    made = Seen(Siamese(reconstruction=1.0, kl=1.0), Task(3, classes=3))
     text, video = gaussians(), Encoded(*(one[:2] for one in gaussians().gaussian))
     delta = (text.mu[:, None] - video.mu[None]).square().sum(2)
     variance = text.gaussian[1].exp().sum(1)[:, None] + video.gaussian[1].exp().sum(1)
@@ -120,8 +120,8 @@ def test_scores_are_minus_the_expected_squared_distance_whatever_is_drawn() -> N
 
 def test_one_class_and_no_labels_are_refused() -> None:
     with pytest.raises(CimError, match="the labels hold 1; expected at least 2"):
-        Seen(Task(3, 3, 3, classes=1), Prices(1.0, 1.0))
-    made = Seen(Task(3, 3, 3, classes=3), Prices(1.0, 1.0))
+        Seen(Siamese(reconstruction=1.0, kl=1.0), Task(3, classes=1))
+    made = Seen(Siamese(reconstruction=1.0, kl=1.0), Task(3, classes=3))
     with pytest.raises(CimError, match="need labels; the pairs have none"):
         made(gaussians(), gaussians(), Batch(torch.zeros(4, 3), torch.zeros(4, 3)))
 

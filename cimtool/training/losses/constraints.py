@@ -1,0 +1,198 @@
+"""Losses `siamese` and `triplet`: items of one class drawn together, of others held apart.
+
+They act on the distances d of all points of a batch, which are drawn from Gaussians, and decoded.
+
+    siamese: mean over pairs of   balance z d^2 + (1 - balance) (1 - z) max(0, margin - d)
+    triplet: mean over triplets that count of   max(0, margin + d(a, p) - d(a, n))
+
+z is 1 for two items of one class; Hadsell, Chopra and LeCun (2006) square the hinge. a and p are
+items of one class, n is of another. Triplets that keep the margin do not count (arXiv 1703.07737);
+semi-hard ones have d(a, p) < d(a, n) (1503.03832).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cimtool.base.errors import CimError
+from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
+from cimtool.training.options import (
+    Count,
+    Flag,
+    NotNegative,
+    Optimisation,
+    Positive,
+    Share,
+    Text,
+    choice,
+)
+from cimtool.training.towers import Encoded, all_pairs_ed
+
+
+def drawn(given: Encoded) -> Tensor:
+    """Return a point of each Gaussian, `mu + exp(logvar / 2) noise` [n, d]; points as they are.
+
+    The noise is drawn from torch's generator (Kingma and Welling 2014, arXiv 1312.6114).
+    """
+    if given.logvar is None:
+        return given.mu
+    return given.mu + (given.logvar / 2).exp() * torch.randn_like(given.mu)
+
+
+def kl_to_standard(mu: Tensor, logvar: Tensor) -> Tensor:
+    """Return the KL divergence from N(mu, exp(logvar)) [n, d] to N(0, 1), a mean over the rows."""
+    return (mu.square() + logvar.exp() - logvar - 1.0).sum(1).mean() / 2
+
+
+def squared_error(decoded: Tensor, rows: Tensor) -> Tensor:
+    """Return half the squared distance of rows [n, in], a mean over the rows.
+
+    It is the negative log-likelihood of a Gaussian of variance 1, less a constant.
+    """
+    return (decoded - rows).square().sum(1).mean() / 2
+
+
+def distances(points: Tensor) -> Tensor:
+    """Return the distance of all pairs of points [n, d], `[n, n]`; its gradient at 0 is 0."""
+    return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def same_class(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which of all pairs [n, n] are two items of one class, and which of two classes."""
+    same = labels[:, None] == labels[None, :]
+    return same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device), ~same
+
+
+class Constraints(Objective):
+    """An objective on the distances of all items of a batch, and on what a decoder makes of them.
+
+    Items are the rows of both modalities, or those of one where one encoder serves both. A Gaussian
+    takes part by a point that is drawn from it. A subclass says what its constraints are.
+    """
+
+    options: Siamese | Triplet
+
+    def __init__(self, options: Siamese | Triplet, task: Task) -> None:
+        super().__init__(options, task)
+        if task.classes < 2:
+            raise CimError(
+                f"constraints part items of different classes, and the labels hold {task.classes}; "
+                "expected at least 2"
+            )
+
+    def constrained(self, distances: Tensor, labels: Tensor) -> Terms:
+        """Return the terms of distances [n, n] of items with labels [n]."""
+        raise NotImplementedError
+
+    def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
+        """Return the constraints' terms, the reconstruction's and the KL's."""
+        if batch.labels is None:
+            raise CimError("constraints between items need labels; the pairs have none")
+        sides = [text] if video is text else [text, video]
+        points = torch.cat([drawn(side) for side in sides])
+        terms = self.constrained(distances(points), batch.labels.repeat(len(sides)))
+        others = {}
+        if self.task.decoder is not None:
+            error = squared_error(self.task.decoder(points), batch.text)
+            others["reconstruction"] = self.options.reconstruction * error
+        if text.logvar is not None:
+            kl = sum((kl_to_standard(*side.gaussian) for side in sides), start=torch.zeros(()))
+            others["kl"] = self.options.kl * kl / len(sides)
+        return Terms({**terms.loss, **others}, terms.watched)
+
+    def scores(self, text: Encoded, video: Encoded) -> Tensor:
+        """Return minus the expected squared distance of all pairs, [n, m]: -ed, or of points."""
+        return -all_pairs_ed(*text.moments, *video.moments)
+
+
+class _ConstraintLoss(Loss):
+    needs_labels: ClassVar[bool] = True
+    optimisation: ClassVar[Optimisation] = Optimisation(
+        epochs=30, batch=100, learning_rate=1e-3, weight_decay=1e-4
+    )
+
+
+class _SiameseObjective(Constraints):
+    options: Siamese
+
+    def constrained(self, distances: Tensor, labels: Tensor) -> Terms:
+        options = self.options
+        same, other = same_class(labels)
+        lacking = functional.relu(options.margin - distances)
+        apart = lacking.square() if options.squared_hinge else lacking
+        together = options.balance * distances.square()[same].sum()
+        parted = (1 - options.balance) * apart[other].sum()
+        near = (lacking[other] > 0).float().sum() / other.sum().clamp(min=1)
+        pairs = len(labels) * (len(labels) - 1)
+        return Terms({"siamese": (together + parted) / pairs}, {"wrong within margin": near})
+
+
+class Siamese(_ConstraintLoss, name="siamese"):
+    """Pairs of two classes are held `margin` apart; `squared_hinge` squares what they lack.
+
+    `balance`, between 0 and 1, is the weight of pairs of one class. `reconstruction` is that of the
+    decoder's error and `kl` that of the Gaussians' divergence, where a model has them. A batch is
+    made of `per_class` items of each class in turn.
+    """
+
+    module: ClassVar[type[Objective]] = _SiameseObjective
+
+    margin: Positive = 4.0
+    balance: Share = 0.5
+    squared_hinge: Flag = False
+    reconstruction: NotNegative = 0.1
+    kl: NotNegative = 0.001
+    per_class: Count = 10
+
+
+class _TripletObjective(Constraints):
+    options: Triplet
+
+    def constrained(self, distances: Tensor, labels: Tensor) -> Terms:
+        same, other = same_class(labels)
+        semi_hard = self.options.mining == "semi-hard"
+        total, count = triplet_sum(distances, same, other, self.options.margin, semi_hard)
+        triplets = (same.sum(1) * other.sum(1)).sum().clamp(min=1)
+        return Terms({"triplet": total / count.clamp(min=1)}, {"triplets": count / triplets})
+
+
+def triplet_sum(
+    distances: Tensor, same: Tensor, other: Tensor, margin: float, semi_hard: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the sum of all hinges above 0, and how many they are, by distances and masks [n, n].
+
+    With `semi_hard` only where d(a, n) > d(a, p). Each row's wrong distances are sorted once: a
+    right pair then needs to know how many of them lie below its threshold, and what they sum to,
+    so that nothing grows with n^3.
+    """
+    wrong = distances.masked_fill(~other, torch.inf).sort(dim=1).values
+    sums = functional.pad(wrong.masked_fill(wrong.isinf(), 0.0).cumsum(1), (1, 0))
+    threshold = distances + margin
+    end = torch.searchsorted(wrong.detach(), threshold.detach())
+    count, within = end, sums.gather(1, end)
+    if semi_hard:
+        start = torch.searchsorted(wrong.detach(), distances.detach().contiguous(), right=True)
+        count, within = end - start, within - sums.gather(1, start)
+    hinges = count * threshold - within
+    return hinges[same].sum(), count[same].sum()
+
+
+class Triplet(_ConstraintLoss, name="triplet"):
+    """An item of another class is to lie `margin` further off than one of the same.
+
+    `mining` says which triplets of a batch count: all, or the semi-hard ones. `reconstruction` is
+    the weight of the decoder's error and `kl` that of the Gaussians' divergence, where a model has
+    them. A batch is made of `per_class` items of each class in turn.
+    """
+
+    module: ClassVar[type[Objective]] = _TripletObjective
+
+    margin: Positive = 1.0
+    mining: Annotated[Text, choice(("all", "semi-hard"))] = "all"
+    reconstruction: NotNegative = 0.1
+    kl: NotNegative = 0.001
+    per_class: Count = 10

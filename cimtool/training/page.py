@@ -1,0 +1,149 @@
+"""The page of a run: learning curves, the table of epochs, and how it was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cimtool.reference.queries import RECALLS, WAY_NAMES
+from cimtool.report.charts import Points, curves
+from cimtool.report.formats import four_digits, whole
+from cimtool.report.page import render
+from cimtool.report.svg import percent_tick, tick_text
+from cimtool.report.table import Column, Form, make_table
+from cimtool.training.history import CompiledEpoch, EpochT, RetrievalEpoch, best_epoch
+from cimtool.training.trainer import PAGE
+
+PACKAGE = "cimtool.training"
+
+TITLES = {
+    f"{name}_{way}": f"{title} {said}"
+    for way, said in WAY_NAMES.items()
+    for name, title in {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}.items()
+}
+
+Measured = tuple[Column, Sequence[float | None]]
+"""A column of the table of epochs, and its value for each of them."""
+
+
+def retrieval_headline(history: Sequence[RetrievalEpoch]) -> str:
+    """One sentence: the best epoch and its recalls."""
+    best = best_epoch(history)
+    which = f"epoch {best.number}" if best.number else "the start, before any training"
+    return f"Best of {history[-1].number} epochs is {which}: {best.shares}, means of both ways."
+
+
+def retrieval_page(
+    title: str,
+    settings: Mapping[str, Any],
+    history: Sequence[RetrievalEpoch],
+    stopped: str | None,
+) -> str:
+    """The page of trained projectors as one HTML document."""
+    trained = history[1:]
+    terms = list(trained[0].terms) if trained else []
+    recalls = [Points(f"R@{k}", [(e.number, e.mean_recall(k)) for e in history]) for k in RECALLS]
+    if history[0].mean_map is not None:
+        recalls.insert(0, Points("mAP", [(e.number, e.mean_map or 0.0) for e in history]))
+    percent = "{:.1%}".format
+    watched = history[-1].watched
+    figures = {name: title for name, title in TITLES.items() if name in history[0].recalls}
+    return run_page(
+        settings,
+        history,
+        stopped,
+        [
+            *((Column(n, four_digits), [e.terms.get(n) for e in history]) for n in terms),
+            *((Column(n, percent), [e.watched.get(n) for e in history]) for n in watched),
+            *((Column(figures[n], percent), [e.recalls[n] for e in history]) for n in figures),
+        ],
+        [Points(name, [(e.number, e.terms[name]) for e in trained]) for name in terms[:3]],
+        title=title,
+        headline=retrieval_headline(history),
+        held="pairs",
+        curve=epoch_curves(recalls, "recall on held-out pairs", percent_tick),
+        caption="Recall on the held-out pairs after each epoch, means of both ways.",
+        done="trained",
+    )
+
+
+def compiled_headline(history: Sequence[CompiledEpoch]) -> str:
+    """One sentence: the best epoch, and what it gained."""
+    best, start = best_epoch(history), history[0].rmse
+    if not best.number:
+        return (
+            f"None of {history[-1].number} epochs is better than the start, whose compiled logit "
+            f"RMSE is {start:.4g} on held-out rows; it was kept."
+        )
+    return (
+        f"Best of {history[-1].number} epochs is epoch {best.number}: compiled logit RMSE "
+        f"{best.rmse:.4g} on held-out rows, {start:.4g} before."
+    )
+
+
+def fine_tuning_page(
+    settings: Mapping[str, Any], history: Sequence[CompiledEpoch], stopped: str | None
+) -> str:
+    """The error by epoch as one HTML document."""
+    measure = "compiled logit RMSE"
+    errors = Points("RMSE", [(epoch.number, epoch.rmse) for epoch in history])
+    return run_page(
+        settings,
+        history,
+        stopped,
+        [(Column(measure, four_digits), [epoch.rmse for epoch in history])],
+        title=f"{settings['start']} fine-tuned for {settings['hardware']}",
+        headline=compiled_headline(history),
+        held="rows",
+        curve=epoch_curves([errors], measure, tick_text),
+        caption="Distance of the compiled model's logits from those of the float model that it "
+        "started from, before the first epoch and after each.",
+        done="fine-tuned",
+    )
+
+
+def run_page(
+    settings: Mapping[str, Any],
+    history: Sequence[EpochT],
+    stopped: str | None,
+    measured: Sequence[Measured],
+    terms: Sequence[Points] = (),
+    **words: str,
+) -> str:
+    """The page of any run: what was `measured` in each epoch stands beside its loss.
+
+    `terms`, if they are several, are drawn beside the loss. `words` are the template's: what was
+    `done` to what, by how much (`headline`), and the `curve` of what was measured on the rows
+    `held` out.
+    """
+    losses = [(epoch.number, epoch.loss) for epoch in history if epoch.loss is not None]
+    lines = [Points("loss", losses), *(terms if len(terms) > 1 else ())]
+    columns, values = zip(
+        (Column("epoch", whole), [epoch.number for epoch in history]),
+        (Column("loss", four_digits), [epoch.loss for epoch in history]),
+        *measured,
+        strict=True,
+    )
+    best = best_epoch(history)
+    epochs = make_table(
+        "Epochs; the best is bold",
+        columns,
+        zip(*values, strict=True),
+        ["result" if epoch is best else "" for epoch in history],
+        absent="",
+    )
+    return render(
+        PACKAGE,
+        PAGE,
+        stopped=stopped,
+        loss=epoch_curves(lines, "mean loss of the epoch", tick_text) if losses else None,
+        epochs=epochs,
+        facts=[(name, "none" if v is None else str(v)) for name, v in settings.items()],
+        **words,
+    )
+
+
+def epoch_curves(lines: Sequence[Points], title: str, form: Form) -> str:
+    """A picture of values by epoch, which `form` writes at the ticks."""
+    ends = "; ".join(f"{one.name} ends at {form(one.points[-1][1])}" for one in lines)
+    return curves(lines, "epoch", title, f"{title}: {ends}", form, log_x=False)
