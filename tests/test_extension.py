@@ -67,7 +67,7 @@ def walked(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    "command", ["list", "show", "check", "compile", "simulate", "verify", "cost", "export"]
+    "command", ["help", "list", "show", "check", "compile", "simulate", "verify", "cost", "export"]
 )
 def test_every_command_works_and_names_the_broken_plug_in_once(
     walked: dict[str, Any], command: str
@@ -75,6 +75,10 @@ def test_every_command_works_and_names_the_broken_plug_in_once(
     assert walked[command]["status"] == 0, walked[command]["err"]
     assert walked[command]["err"].count("broken-arrays") == walked[command]["err"].count(BROKEN)
     assert walked[command]["err"].count(BROKEN) == 1
+
+
+def test_the_help_lists_the_heads_of_plug_ins(walked: dict[str, Any]) -> None:
+    assert "--head [cosine|csd|euclidean|pcme-poly|gaussian-kernel]" in walked["help"]["out"]
 
 
 def test_targets_say_where_they_come_from(walked: dict[str, Any]) -> None:

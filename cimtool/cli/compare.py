@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.cli.checked import failures_shown
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, calibration_rows_option, embeddings_option, reference_options
 from cimtool.cli.output import Output
+from cimtool.cli.verify import failures_shown
 from cimtool.verification.compare import comparison_text
 
 

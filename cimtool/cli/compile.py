@@ -10,18 +10,14 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.bundle.bundle import Bundle, check_place, previous_of
+from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.cli.group import Command
-from cimtool.cli.options import (
-    FILE,
-    embeddings_option,
-    model_options,
-    settings_options,
-)
+from cimtool.cli.options import FILE, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output, converters_text
 from cimtool.costs.render import layout_lines
-from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
+from cimtool.hardware.placement import Placement, floorplan, placements
 from cimtool.report.formats import whole
+from cimtool.report.page import render_text
 from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
 
@@ -35,13 +31,7 @@ from cimtool.report.terminal import table_text
 @click.option("--settings", type=FILE, metavar="FILE", help="Settings (TOML), per layer too.")
 @settings_options
 @click.pass_obj
-def command(
-    out: Output,
-    /,
-    output: Path | None,
-    dry_run: bool,
-    **options: Any,
-) -> None:
+def command(out: Output, /, output: Path | None, dry_run: bool, **options: Any) -> None:
     """Compile trained projectors and their polynomial for a target.
 
     The bundle goes to exports/<model>@<target> unless -o says otherwise; an earlier bundle there
@@ -70,33 +60,17 @@ def command(
             "notes": list(compiled.notes),
             "files": {} if bundle is None else bundle.manifest["files"],
         },
-        _text(compiled, layers, plan, bundle, moved),
+        render_text(
+            "cimtool.cli",
+            "compile.txt",
+            compiled=compiled,
+            table=table_text(tiling_table(layers)),
+            placed=layout_lines(plan),
+            bundle=bundle,
+            folder=bundle and shlex.quote(str(bundle.folder)),
+            moved=moved,
+        ),
     )
-
-
-def _text(
-    compiled: api.Compilation,
-    layers: Sequence[Placement],
-    plan: Floorplan,
-    bundle: Bundle | None,
-    moved: Path | None,
-) -> str:
-    model, settings = compiled.model, compiled.settings
-    size = "without limit" if settings.rows is None else f"of {settings.rows}x{settings.columns}"
-    lines = [
-        f"{model.name} (layout {model.layout}, head {model.head.name}) on {compiled.target.name}",
-        "",
-    ]
-    lines += [table_text(tiling_table(layers)), "", f"arrays {size}: {layout_lines(plan)[0]}"]
-    lines += [*layout_lines(plan)[1:], ""]
-    lines += [f"* {note}" for note in compiled.notes]
-    if bundle is None:
-        return "\n".join([*lines, "", "dry run: nothing was written"])
-    folder = shlex.quote(str(bundle.folder))
-    lines += ["", f"wrote {bundle.folder}"]
-    if moved is not None:
-        lines.append(f"the bundle that stood there is {moved} now, the only earlier one kept")
-    return "\n".join([*lines, f"next: cimtool verify {folder} --data NPZ"])
 
 
 def tiling_table(layers: Sequence[Placement]) -> Table:

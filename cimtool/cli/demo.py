@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from cimtool.cli.checked import failures_shown
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
-from cimtool.demo import CACHE, OUT, TEACHER, DemoResult, DemoSettings, run_demo
+from cimtool.cli.verify import failures_shown
+from cimtool.demo import CACHE, OUT, TEACHER, DemoSettings, run_demo
+from cimtool.report.page import render_text
 from cimtool.training.demo_data import DemoFiles
-from cimtool.verification.render import REPORT_FILES, terminal_text
+from cimtool.verification.render import terminal_text
 
 BY_HAND = Path("by-hand")
 """Folder of what the printed commands make."""
@@ -37,6 +38,10 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
         found = run_demo(target, epochs, cache, folder, out.step, out.say)
     files = found.files
     commands = demo_commands(files, found.settings, target)
+    trained = ("--projectors", files.projectors, "--poly", files.poly)
+    other = ("--calibration", files.calibration, "--target", "hermes-pcm-14nm")
+    again = _line("compile", *trained, *other)
+    text = render_text("cimtool.cli", "demo.txt", found=found, again=again, commands=commands)
     out.result(
         {
             "target": target,
@@ -47,28 +52,7 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
             "report": found.report.to_json(),
             "commands": commands,
         },
-        f"\n{terminal_text(found.report, out.width)}\n\n{_where(found, commands)}",
-    )
-
-
-def _where(found: DemoResult, commands: tuple[str, ...]) -> str:
-    files = found.files
-    again = [
-        "cimtool", "compile", "--projectors", files.projectors, "--poly", files.poly,
-        "--calibration", files.calibration, "--target", "hermes-pcm-14nm",
-    ]  # fmt: skip
-    report = next(name for name in REPORT_FILES if name.endswith(".html"))
-    return "\n".join(
-        [
-            f"model   {files.projectors.parent}",
-            f"bundle  {found.bundle}",
-            f"scores  {found.scores}",
-            f"report  {found.bundle / report}",
-            f"next    {shlex.join(map(str, again))}",
-            "",
-            "the same by hand:",
-            *(f"  {line}" for line in commands),
-        ]
+        f"\n{terminal_text(found.report, out.width)}\n\n{text}",
     )
 
 
@@ -90,4 +74,8 @@ def demo_commands(
         ["simulate", bundle, "--inputs", files.eval, "-o", folder / "scores.npz"],
         ["verify", bundle, "--data", files.eval],
     )
-    return tuple(shlex.join(map(str, ["cimtool", *words])) for words in lines)
+    return tuple(_line(*words) for words in lines)
+
+
+def _line(*words: object) -> str:
+    return shlex.join(map(str, ("cimtool", *words)))

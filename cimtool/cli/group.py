@@ -142,21 +142,25 @@ class OneOf(click.Choice[str]):
 
 
 class NameOf(click.ParamType[str]):
-    """The name of a class of a family, one of a plug-in too; the help lists all of them."""
+    """The name of a class of a family; the help lists all names, those of plug-ins too.
+
+    Without `checked` any text is taken, for the library to judge.
+    """
 
     name = "name"
 
-    def __init__(self, family: type[Named]):
+    def __init__(self, family: type[Named], checked: bool = True):
         self.family = family
+        self.checked = checked
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return all names, those of plug-ins as well."""
+        """All names, those of plug-ins as well."""
         load_plugins()
         return f"[{'|'.join(self.family.family)}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return `value` if it is a name; BadParameter with the nearest otherwise."""
-        if not self.family.knows(value):
+        """Return `value`; BadParameter with the nearest name for one that has to be known."""
+        if self.checked and not self.family.knows(value):
             known = self.family.family
             self.fail(f'"{value}" is not one of {", ".join(known)}{nearest(value, known)}')
         return str(value)

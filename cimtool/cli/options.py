@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cimtool.cli.group import AtLeast, FilePath, OneOf
-from cimtool.hardware.keys import flag
+from cimtool.base.errors import Argument, ArgumentError
+from cimtool.cli.group import AtLeast, FilePath, NameOf, OneOf
+from cimtool.hardware.keys import Key, flag
 from cimtool.hardware.settings import Overrides, setting_keys
+from cimtool.ir.heads import Head
 
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from cimtool.bundle.dies import NoiseOptions
+
+Decorator = Callable[[Any], Any]
+"""Adds options to the function of a command."""
 
 FILE = FilePath(path_type=Path)
 Files = Path | tuple[Path, Path]
-"""What an option gives that may stand twice."""
+"""The value of an option that may stand twice."""
 
 
 def setting_value(text: str) -> int | float | str:
@@ -29,22 +36,24 @@ def setting_value(text: str) -> int | float | str:
     return text
 
 
-def settings_options(function: FunctionT) -> FunctionT:
-    """Add an option for each setting; None where it is not given."""
-    schemas = Overrides.model_json_schema()["properties"]
-    for name, key in reversed(setting_keys().items()):
-        metavar = key.metavar or "|".join(_stand_ins(schemas[name]))
-        if metavar:
-            option = click.option(flag(name), type=setting_value, metavar=metavar, help=key.help)
-        else:
-            both = f"{flag(name)}/{flag(f'no_{name}')}"
-            option = click.option(both, default=None, help=key.help)
-        function = option(function)
-    return function
+def together(*options: Decorator) -> Decorator:
+    """Add several options to a command, in the order in which its help lists them."""
+
+    def add(function: Any) -> Any:
+        return reduce(lambda command, option: option(command), reversed(options), function)
+
+    return add
+
+
+def _setting_option(name: str, key: Key, schema: dict[str, Any]) -> Decorator:
+    metavar = key.metavar or "|".join(_stand_ins(schema))
+    if metavar:
+        return click.option(flag(name), type=setting_value, metavar=metavar, help=key.help)
+    return click.option(f"{flag(name)}/{flag(f'no_{name}')}", default=None, help=key.help)
 
 
 def _stand_ins(schema: dict[str, Any]) -> list[str]:
-    """What stands for each kind of value that a JSON schema allows; nothing for a switch's."""
+    """A stand-in for each kind of value that a JSON schema allows; nothing for a switch's."""
     if "anyOf" in schema:
         return [one for kind in schema["anyOf"] for one in _stand_ins(kind)]
     if "const" in schema:
@@ -53,20 +62,23 @@ def _stand_ins(schema: dict[str, Any]) -> list[str]:
     return [names[schema["type"]]] if schema["type"] in names else []
 
 
-def files_option(name: str, help_: str, required: bool = True) -> Callable[[FunctionT], FunctionT]:
+SCHEMAS = Overrides.model_json_schema()["properties"]
+settings_options = together(
+    *(_setting_option(name, key, SCHEMAS[name]) for name, key in setting_keys().items())
+)
+"""An option for each setting; None where it is not given."""
+
+
+def files_option(name: str, help_: str, required: bool = True) -> Decorator:
     """Add an option for one file or, given twice, a pair of them; None where it is not given."""
 
     def one_or_two(
         context: click.Context, option: click.Parameter, given: tuple[Path, ...]
-    ) -> Path | tuple[Path, Path] | None:
-        match given:
-            case ():
-                return None
-            case (file,):
-                return file
-            case (text, video):
-                return text, video
-        raise click.UsageError(f"{name} is given {len(given)} times; expected once or twice")
+    ) -> Files | None:
+        if len(given) > 2:
+            raise click.UsageError(f"{name} is given {len(given)} times; expected once or twice")
+        pair: Any = given
+        return pair if len(given) == 2 else next(iter(given), None)
 
     return click.option(
         name,
@@ -79,15 +91,13 @@ def files_option(name: str, help_: str, required: bool = True) -> Callable[[Func
     )
 
 
-def embeddings_option(
-    name: str, help_: str, required: bool = True
-) -> Callable[[FunctionT], FunctionT]:
+def embeddings_option(name: str, help_: str, required: bool = True) -> Decorator:
     """Add an option for embeddings: one file or, given twice, text and video."""
     forms = "(.npz or .pt; or twice, .npy or .pt: text, then video)"
     return files_option(name, f"{help_} {forms}.", required)
 
 
-def model_options(*names: str, required: bool = True) -> Callable[[FunctionT], FunctionT]:
+def model_options(*names: str, required: bool = True) -> Decorator:
     """Add the options of a ModelSource, all or those of these names."""
     options = {
         "projectors": files_option(
@@ -98,8 +108,8 @@ def model_options(*names: str, required: bool = True) -> Callable[[FunctionT], F
         ),
         "head": click.option(
             "--head",
-            metavar="NAME",
-            help="The score: pcme-poly, csd, cosine or euclidean, where the checkpoint names none.",
+            type=NameOf(Head, checked=False),
+            help="The score, where the checkpoint names none.",
         ),
         "layer_map": click.option(
             "--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML)."
@@ -109,46 +119,66 @@ def model_options(*names: str, required: bool = True) -> Callable[[FunctionT], F
         ),
         "b": click.option("--b", type=float, metavar="X", help="The teacher's b."),
     }
-
-    def add(function: FunctionT) -> FunctionT:
-        for name in reversed(names or tuple(options)):
-            function = options[name](function)
-        return function
-
-    return add
+    return together(*(options[name] for name in names or options))
 
 
-def reference_options(function: FunctionT) -> FunctionT:
-    """Add --reference, what drift is measured against, --samples and --seed."""
-    options = (
-        click.option(
-            "--reference",
-            type=OneOf(["exact", "mc"]),
-            default="exact",
-            show_default=True,
-            help="What drift is measured against: the exact score, or mc, Monte Carlo.",
-        ),
-        click.option(
-            "--samples",
-            type=AtLeast(2),
-            metavar="K",
-            default=10,
-            show_default=True,
-            help="Samples a side.",
-        ),
-        click.option(
-            "--seed", type=AtLeast(0), default=0, show_default=True, help="Of all that is drawn."
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+reference_options = together(
+    click.option(
+        "--reference",
+        type=OneOf(["exact", "mc"]),
+        default="exact",
+        show_default=True,
+        help="What drift is measured against: the exact score, or mc, Monte Carlo.",
+    ),
+    click.option(
+        "--samples",
+        type=AtLeast(2),
+        metavar="K",
+        default=10,
+        show_default=True,
+        help="Samples a side.",
+    ),
+    click.option(
+        "--seed", type=AtLeast(0), default=0, show_default=True, help="Of all that is drawn."
+    ),
+)
+
+calibration_rows_option = click.option(
+    "--allow-calibration-rows",
+    is_flag=True,
+    help="Take rows that the bundle was calibrated on as well.",
+)
+
+OF_DIES = ("trials", "time", "compensation", "noise_model")
+"""Arguments that only go with `noise`."""
+
+noise_options = together(
+    click.option("--noise", is_flag=True, help="Draw dies with the target's noise."),
+    click.option("--trials", type=int, metavar="N", help="How many dies are drawn (10)."),
+    click.option("--time", metavar="TIME", help="When dies are read: 30s, 10m, 1h, 1d, 1y."),
+    click.option(
+        "--compensation",
+        type=OneOf(["none", "global", "column"]),
+        help="What factors make up for drift: none, one a layer, or one a column.",
+    ),
+    click.option(
+        "--noise-model", metavar="NAME|TOML", help="A noise model in place of the target's own."
+    ),
+)
 
 
-def calibration_rows_option(function: FunctionT) -> FunctionT:
-    """Add --allow-calibration-rows."""
-    return click.option(
-        "--allow-calibration-rows",
-        is_flag=True,
-        help="Take rows that the bundle was calibrated on as well.",
-    )(function)
+def take_noise(options: dict[str, Any], seed: int) -> NoiseOptions | None:
+    """Take the options of dies out of those of a command; None without --noise.
+
+    Raises CimError for an option that only goes with it.
+    """
+    noise = options.pop("noise")
+    given = {name: value for name in OF_DIES if (value := options.pop(name, None)) is not None}
+    if not noise:
+        if given:
+            stray = Argument(next(iter(given)))
+            raise ArgumentError("{} is about dies; expected {noise} with it", stray)
+        return None
+    from cimtool.bundle.dies import NoiseOptions
+
+    return NoiseOptions(seed=seed, model=given.pop("noise_model", None), **given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Gallery, held_gallery
 from cimtool.bundle.simulate import trial_sentences, trial_summary
 from cimtool.cli.group import AtLeast, Command
-from cimtool.cli.noise import noise_options, take_noise
-from cimtool.cli.options import FILE, embeddings_option
+from cimtool.cli.options import FILE, embeddings_option, noise_options, take_noise
 from cimtool.cli.output import Output
 
 
@@ -48,7 +45,7 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
     noise = take_noise(options, seed)
     found = api.simulate(bundle, output=output, noise=noise, say=out.say, **options)
     gallery = held_gallery(bundle)
-    summary, lines = _of_dies(found)
+    dies = "trial_scores" in found
     shapes = {name: list(array.shape) for name, array in found.items()}
     arrays = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     out.result(
@@ -57,27 +54,23 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
             "written": [output],
             "arrays": shapes,
             "gallery": None if gallery is None else asdict(gallery),
-            "dies": summary,
+            "dies": trial_summary(found) if dies else None,
         },
-        "\n".join([*lines, f"wrote {output}: {arrays}", *_gallery_lines(gallery)]),
+        "\n".join(
+            [
+                *(trial_sentences(found) if dies else ()),
+                f"wrote {output}: {arrays}",
+                *_gallery_lines(gallery),
+            ]
+        ),
     )
 
 
-def _of_dies(found: Mapping[str, Array]) -> tuple[dict[str, dict[str, float]] | None, list[str]]:
-    """What the median die keeps, and the worst in twenty: as numbers, and for a reader."""
-    if "trial_scores" not in found:
-        return None, []
-    return trial_summary(found), list(trial_sentences(found))
-
-
 def _gallery_lines(gallery: Gallery | None) -> list[str]:
-    """What a reader must know of scores against a gallery in the memory."""
+    """The items that scores against a gallery in the memory are of."""
     if gallery is None:
         return []
     items = f"videos are the {gallery.items:,} items of {gallery.file} in the memory"
-    if gallery.shortlist is None:
-        return [f"{items}; those of the inputs are not looked at"]
-    return [
-        f"{items}, of which the {gallery.shortlist:,} of the smallest ed are scored; those of the "
-        "inputs are not looked at"
-    ]
+    if gallery.shortlist is not None:
+        items += f", of which the {gallery.shortlist:,} of the smallest ed are scored"
+    return [f"{items}; those of the inputs are not looked at"]

@@ -12,8 +12,14 @@ import click
 from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.cli.group import Command
-from cimtool.cli.noise import take_noise
-from cimtool.cli.options import FILE, Files, embeddings_option, model_options, settings_options
+from cimtool.cli.options import (
+    FILE,
+    Files,
+    embeddings_option,
+    model_options,
+    settings_options,
+    take_noise,
+)
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_options
 from cimtool.training.history import EpochT

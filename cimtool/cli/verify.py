@@ -1,20 +1,28 @@
-"""`cimtool verify`: what each stage cost, and whether every bit agrees."""
+"""`cimtool verify`: the cost of each stage, and whether every bit agrees."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
 from cimtool import api
-from cimtool.cli.checked import failures_shown, report_text
 from cimtool.cli.group import Command
-from cimtool.cli.noise import noise_options, take_noise
-from cimtool.cli.options import FILE, calibration_rows_option, embeddings_option, reference_options
+from cimtool.cli.options import (
+    FILE,
+    calibration_rows_option,
+    embeddings_option,
+    noise_options,
+    reference_options,
+    take_noise,
+)
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_limits
-from cimtool.verification.render import REPORT_FILES
+from cimtool.verification.render import REPORT_FILES, terminal_text
+from cimtool.verification.report import Report, VerificationFailed
 
 
 @click.command(cls=Command)
@@ -46,4 +54,23 @@ def command(
         found = api.verify(
             bundle, max_drift=limits, report=report, noise=noise, say=out.say, **options
         )
-    out.result({**found.to_json(), "written": written}, report_text(found, out.width, written))
+    show(out, found, written)
+
+
+@contextmanager
+def failures_shown(out: Output, written: Sequence[Path] = ()) -> Iterator[None]:
+    """Print the whole report of a VerificationFailed before its one sentence ends the command."""
+    try:
+        yield
+    except VerificationFailed as failed:
+        show(out, failed.report, written)
+        raise
+
+
+def show(out: Output, report: Report, written: Sequence[Path]) -> None:
+    """Print a report, and the files that hold it."""
+    text, values = terminal_text(report, out.width), report.to_json()
+    if written:
+        text += f"\n\nwrote {', '.join(map(str, written))}"
+        values |= {"written": list(written)}
+    out.result(values, text)

@@ -1,6 +1,7 @@
-"""Pages that need nothing else: one HTML file with its style, its script and its pictures inside.
+"""Templates filled in: plain text, and pages that need nothing else.
 
-A page is a template that extends `base.html` and takes tables and figures from `parts.html`:
+A page is one HTML file with its style, its script and its pictures inside: a template that extends
+`base.html` and takes tables and figures from `parts.html`:
 
     {% extends "base.html" %}
     {% import "parts.html" as parts %}
@@ -19,6 +20,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from cimtool.report import svg
 from cimtool.report.assets import asset
+from cimtool.report.formats import counted, whole
 
 PACKAGE = "cimtool.report"
 
@@ -28,17 +30,26 @@ def render(package: str, template: str, **values: object) -> str:
 
     Values must give what the base template asks for: `title`.
     """
+    style, script = asset(svg.STYLE) + asset("page.css"), asset("page.js")
+    made = _environment(package, True).get_template(template)
+    return made.render(style=style, script=script, policy=_policy(style, script), **values)
+
+
+def render_text(package: str, template: str, **values: object) -> str:
+    """Fill a template of plain text, for a terminal or a pipe; it ends without a line break."""
+    return _environment(package, False).get_template(template).render(values).rstrip("\n")
+
+
+def _environment(package: str, autoescape: bool) -> Environment:
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(PACKAGE)]),
-        autoescape=True,
+        autoescape=autoescape,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style, script = asset(svg.STYLE) + asset("page.css"), asset("page.js")
-    return environment.get_template(template).render(
-        style=style, script=script, policy=_policy(style, script), **values
-    )
+    environment.filters |= {"counted": counted, "whole": whole}
+    return environment
 
 
 def picture_url(picture: str) -> str:

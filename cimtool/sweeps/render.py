@@ -17,6 +17,7 @@ from cimtool.report.formats import (
     scaled,
     whole,
 )
+from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.report.terminal import table_text
 from cimtool.sweeps.choice import COSTS, DRIFT, ENERGY, incomparable, same_scores, twins
@@ -27,23 +28,17 @@ from cimtool.sweeps.results import Chosen, Sweep
 
 def sweep_text(found: Sweep) -> str:
     """All points in a table, the counts, what is cheapest within the budget, what was written."""
-    data, count = found.data, len(found.points)
     points = points_table(found)
-    lines = [
-        f"{found.model}: {data['texts']} texts x {data['videos']} videos of {data['file']}, "
-        f"against {found.reference}",
-        "",
-        table_text(points),
-        "",
-        f"front: no other point beats it in noise-free logit RMSE and {', '.join(COSTS.values())}",
-        *points.footnotes,
-        f"{counted(count, 'point')}: {count - found.failed} done ({found.resumed} by an earlier "
-        f"run), {found.failed} failed",
-        *failures(found),
-    ]
-    if found.chosen is not None:
-        lines += ["", *budget_lines(found, found.chosen)]
-    return "\n".join([*lines, "", f"wrote {', '.join(map(str, found.written))}"])
+    return render_text(
+        "cimtool.sweeps",
+        "sweep.txt",
+        found=found,
+        table=table_text(points),
+        notes=points.footnotes,
+        costs=COSTS.values(),
+        failures=failures(found),
+        budget=[] if found.chosen is None else budget_lines(found, found.chosen),
+    )
 
 
 def failures(found: Sweep) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cimtool.report.formats import four_digits
+from cimtool.report.page import render_text
 from cimtool.report.table import Column, Table, make_table
 from cimtool.report.terminal import table_text
 from cimtool.tuning.run import Tuned
@@ -11,35 +12,11 @@ from cimtool.tuning.search import Attempt
 MOST_MOVES = 2
 """Moves of a step that its line names."""
 
-UNITS = {"arrays": "", "conversions": "", "energy": " pJ of a text and a video"}
-
 
 def tuned_text(found: Tuned) -> str:
     """All results for a terminal or a pipe."""
-    limits = ", ".join(f"{name} <= {most:g}" for name, most in found.budget.items())
-    lines = [
-        f"{found.model} on {found.target}: least {found.cost} for {limits}, "
-        f"against the {found.reference} score",
-        "",
-        table_text(step_table(found)),
-        "",
-        table_text(bit_table(found)),
-        "",
-    ]
-    for (name, before), after in zip(
-        found.start_cost.items(), found.chosen_cost.values(), strict=True
-    ):
-        known = before == before  # energy is NaN where the target gives no figure
-        change = f"{before:,.0f} -> {after:,.0f}{UNITS[name]}" if known else "not given"
-        lines.append(f"{name}: {change}")
-    if found.taken_back:
-        kept = sum(step.kept for step in found.steps)
-        steps = "step" if found.taken_back == 1 else f"{found.taken_back} steps"
-        lines.append(
-            f"the last {steps} of {kept} kept were taken back: over the budget on held-out rows"
-        )
-    next_ = f"next: cimtool compile --settings {found.written} ..."
-    return "\n".join([*lines, "", f"wrote {found.written}", next_])
+    steps, bits = table_text(step_table(found)), table_text(bit_table(found))
+    return render_text("cimtool.tuning", "tuned.txt", found=found, steps=steps, bits=bits)
 
 
 def step_table(found: Tuned) -> Table:

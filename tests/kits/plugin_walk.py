@@ -46,6 +46,7 @@ def main(folder: Path) -> None:
     ]
     export_it = ["export", bundle, "-o", str(folder / "cells"), "--format"]
     commands = {
+        "help": ["compile", "--help"],
         "list": ["targets", "list"],
         "show": ["targets", "show", "acme-ladder"],
         "check": ["targets", "check", "acme-ternary", "acme-ladder"],
