@@ -1,4 +1,4 @@
-"""How kernels are compiled, and how blocks of rows are spread over threads."""
+"""Compilation of kernels, and blocks of rows spread over threads."""
 
 from __future__ import annotations
 

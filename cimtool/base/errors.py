@@ -1,4 +1,4 @@
-"""What can go wrong for a user, and the exit status that each kind gives."""
+"""Errors that a user can meet, and the exit status of each."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Named:
 
     @classmethod
     def knows(cls, name: str) -> bool:
-        """Whether a class of the family has that name, one of a plug-in if no other."""
+        """True if a class of the family has that name; plug-ins are asked last."""
         if name not in cls.family:
             load_plugins()
         return name in cls.family

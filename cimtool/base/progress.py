@@ -1,4 +1,4 @@
-"""How long work tells its progress: to a function that takes one line."""
+"""Progress of long work, told to a function that takes one line."""
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@ from cimtool.base.plugins import OWN, known_files, load_plugins, targets_folder
 Location = tuple[int | str, ...]
 
 
-class Table(BaseModel):
+class TomlTable(BaseModel):
     """Base of every validated TOML table: frozen, strictly typed, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-AnyTable = TypeVar("AnyTable", bound=Table)
+AnyTomlTable = TypeVar("AnyTomlTable", bound=TomlTable)
 
 
 class _NameOf:
@@ -86,7 +86,7 @@ def known_file(name: str, what: str, folder: str = "") -> tuple[Path, str]:
 
 
 def is_path(name_or_path: str) -> bool:
-    """Whether a text is the path of a file (it has a separator or ends in .toml) and no name."""
+    """True for the path of a file (it has a separator or ends in .toml), False for a name."""
     return name_or_path.endswith(".toml") or "/" in name_or_path or os.sep in name_or_path
 
 
@@ -103,11 +103,11 @@ def dotted(location: Location) -> str:
 
 
 def validated(
-    table: type[AnyTable],
+    table: type[AnyTomlTable],
     values: Mapping[str, Any],
     where: str,
     key_text: Callable[[Location], str] = dotted,
-) -> AnyTable:
+) -> AnyTomlTable:
     """Validate `values` as a `table`; CimError in one sentence that starts with `where`.
 
     `key_text` writes a key in that sentence; it may be an Argument.

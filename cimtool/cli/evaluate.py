@@ -50,7 +50,7 @@ def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any)
 
 
 def _paired(what: tuple[Path, ...]) -> list[Path | tuple[Path, Path]]:
-    """What is to be evaluated, each two ONNX files that follow one another as a pair."""
+    """The paths to evaluate; two ONNX files that follow one another are a pair."""
     found: list[Path | tuple[Path, Path]] = []
     rest = list(what)
     while rest:

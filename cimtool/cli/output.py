@@ -1,4 +1,4 @@
-"""What a command prints: its result on stdout, its progress on a terminal's stderr."""
+"""Output of a command: its result on stdout, its progress on a terminal's stderr."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PIPE_WIDTH = 100
 
 @dataclass(frozen=True)
 class Output:
-    """How one command was asked to print."""
+    """The form in which a command prints."""
 
     as_json: bool
 

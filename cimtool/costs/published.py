@@ -21,7 +21,7 @@ AGREE = 0.02
 
 
 @dataclass(frozen=True)
-class Compared:
+class RecomputedFigure:
     """A published figure beside what follows from geometry and the other figures at its point.
 
     `computed` is None, with the reason in `why`, where they do not suffice.
@@ -48,7 +48,7 @@ class Compared:
         return f"{published}: {self.computed:.4g} from {self.why} ({difference:+.1%})"
 
 
-def compare_published(target: Target) -> tuple[Compared, ...]:
+def compare_published(target: Target) -> tuple[RecomputedFigure, ...]:
     """Recompute throughput, efficiency and density of every operating point of a target."""
     found = []
     for point in target.operating_points:
@@ -56,11 +56,11 @@ def compare_published(target: Target) -> tuple[Compared, ...]:
             if figure.at == point.name and figure.quantity in RECOMPUTED:
                 computed = RECOMPUTED[figure.quantity](rates_at(target, point.name), figure)
                 published = point.name, figure.quantity, figure.unit, figure.value
-                found.append(Compared(*published, *computed))
+                found.append(RecomputedFigure(*published, *computed))
     return tuple(found)
 
 
-def check_published(target: Target, where: str) -> tuple[Compared, ...]:
+def check_published(target: Target, where: str) -> tuple[RecomputedFigure, ...]:
     """Compare as `compare_published`; CimError starting with `where` if one is off by over 2%."""
     compared = compare_published(target)
     for one in compared:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from cimtool.base.named import unknown
-from cimtool.base.toml_files import Table
+from cimtool.base.toml_files import TomlTable
 
 Scope = Literal["array", "macro", "core", "chip"]
 PointBits = Annotated[int, Field(ge=1, le=16)]
@@ -47,7 +47,7 @@ WHOLE = ("throughput", "efficiency", "density", "mvm_latency", "mvm_energy", "ma
 CONDITIONS = ("mode", "voltage", "activity")
 
 
-class OperatingPoint(Table):
+class OperatingPoint(TomlTable):
     """Conditions under which figures were taken together; bits are those of one product.
 
     `adc_bits` are those of the converter, where they are not the target's own.
@@ -68,7 +68,7 @@ class OperatingPoint(Table):
         return ", ".join(filter(None, (self.precision, self.mode, self.activity, voltage)))
 
 
-class Figure(Table):
+class Figure(TomlTable):
     """One published or derived figure with its source; `at` names its operating point.
 
     Without `at` it holds at every point, unless it states conditions of its own.

@@ -7,13 +7,13 @@ from typing import Self
 from pydantic import model_validator
 
 from cimtool.base.errors import invalid_at
-from cimtool.base.toml_files import Table
+from cimtool.base.toml_files import TomlTable
 from cimtool.hardware.crossbar import leak_of
 from cimtool.hardware.keys import Count, Keys, in_table
 
 
 @in_table("array", first="rows columns cell_bits cells_per_weight encoding pairs rows_active")
-class ArraySpec(Table):
+class ArraySpec(TomlTable):
     """One array: its physical cells and what they hold of signed weights."""
 
     cells_per_weight: Count
@@ -24,8 +24,8 @@ class ArraySpec(Table):
     weights_total: Count | None = None
 
 
-class ChipSpec(Table):
-    """How arrays make a chip: arrays in a macro, macros in a core, cores on a chip.
+class ChipSpec(TomlTable):
+    """The arrays of a chip: arrays in a macro, macros in a core, cores on a chip.
 
     Without `cores` nobody has said how large the chip is.
     """

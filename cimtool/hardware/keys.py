@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_type_h
 from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
-from cimtool.base.toml_files import Table
+from cimtool.base.toml_files import TomlTable
 from cimtool.hardware.converters import LOSSLESS, Converter, ConverterKind
 from cimtool.hardware.crossbar import (
     AdcOn,
@@ -83,7 +83,7 @@ def key(help_: str, place: str = "", *, default: Any = ..., **more: Any) -> Any:
     return Key(help_, place, **more).field(default)
 
 
-class Keys(Table):
+class Keys(TomlTable):
     """Every key of a build with its value, decided.
 
     `rows` and `columns` count physical cells (None: unlimited), `adc_bits` None is lossless, a
@@ -263,10 +263,10 @@ KEYS: Mapping[str, Key] = {name: key_of(field) for name, field in Keys.model_fie
 
 _TYPES = get_type_hints(Keys, include_extras=True)
 
-TableT = TypeVar("TableT", bound=Table)
+TomlTableT = TypeVar("TomlTableT", bound=TomlTable)
 
 
-def in_table(name: str, first: str = "") -> Callable[[type[TableT]], type[TableT]]:
+def in_table(name: str, first: str = "") -> Callable[[type[TomlTableT]], type[TomlTableT]]:
     """Give a class the keys that lie in table `name` of a target's file, before its own fields.
 
     A key that may be None, or has a default, may be left out. `first` names keys and fields that
@@ -284,7 +284,7 @@ def in_table(name: str, first: str = "") -> Callable[[type[TableT]], type[TableT
     return lambda table: _with_fields(table, fields)
 
 
-def optional_keys(wanted: Callable[[Key], bool]) -> Callable[[type[TableT]], type[TableT]]:
+def optional_keys(wanted: Callable[[Key], bool]) -> Callable[[type[TomlTableT]], type[TomlTableT]]:
     """Give a class those keys that are `wanted`, before its own fields; None is not given."""
     fields = {
         name: (_written(name) | None, key.field(None)) for name, key in KEYS.items() if wanted(key)
@@ -319,8 +319,8 @@ def _of_target(name: str) -> tuple[Any, Any]:
     return _written(name), key.field(default)
 
 
-def _with_fields(table: type[TableT], fields: Mapping[str, Any]) -> type[TableT]:
+def _with_fields(table: type[TomlTableT], fields: Mapping[str, Any]) -> type[TomlTableT]:
     """The class with these fields before its own; what both have, keeps its place and own type."""
-    before = create_model(table.__name__, __base__=Table, **fields)
+    before = create_model(table.__name__, __base__=TomlTable, **fields)
     names = {one: getattr(table, one) for one in ("__module__", "__qualname__", "__doc__")}
     return new_class(table.__name__, (table, before), exec_body=lambda body: body.update(names))

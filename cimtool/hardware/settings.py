@@ -11,15 +11,15 @@ from pydantic import Field, model_validator
 
 from cimtool.base.errors import Argument, CimError, invalid_at
 from cimtool.base.named import nearest
-from cimtool.base.toml_files import Location, Table, dotted, read_toml, validated
+from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, validated
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_converter
 
 
 @optional_keys(lambda key: key.per_layer)
-class LayerBits(Table):
-    """What a layer may have of its own; `activation_bits` are the bits of that layer's input."""
+class LayerBits(TomlTable):
+    """The keys that a layer may have of its own; `activation_bits` are those of its input."""
 
     def given(self) -> dict[str, Any]:
         """Return what is given, by the names of `Settings`."""
@@ -33,8 +33,8 @@ class LayerSettings(LayerBits):
 
 
 @optional_keys(lambda key: key.setting is None)
-class Overrides(Table):
-    """What a settings file or the flags may give; None is not given, "lossless" is no converter."""
+class Overrides(TomlTable):
+    """The keys of a settings file or of flags; None is not given, "lossless" is no converter."""
 
     array: Annotated[
         str | None,

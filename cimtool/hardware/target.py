@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from cimtool.base.errors import CimError, invalid_at
 from cimtool.base.plugins import known_files
-from cimtool.base.toml_files import Table, is_path, known_file, read_toml, validated
+from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
 from cimtool.hardware.converters import measured_thresholds
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
 from cimtool.hardware.geometry import (
@@ -29,27 +29,27 @@ from cimtool.hardware.noise.spec import Noise
 
 
 @in_table("input")
-class InputSpec(Table):
+class InputSpec(TomlTable):
     """The array's inputs: bits, at most `dac_bits` of them a cycle, and how a sign is sent."""
 
 
 @in_table("weights")
-class WeightSpec(Table):
+class WeightSpec(TomlTable):
     """The bits of a signed weight."""
 
 
 @in_table("activations")
-class ActivationSpec(Table):
+class ActivationSpec(TomlTable):
     """The bits of hidden activations, and of the features mu and s."""
 
 
 @in_table("adc")
-class AdcSpec(Table):
+class AdcSpec(TomlTable):
     """The converter of a column sum: its formula (`rounding`) or its measured `transfer`."""
 
 
 @in_table("accumulator")
-class AccumulatorSpec(Table):
+class AccumulatorSpec(TomlTable):
     """The signed width within which every sum's proved range must lie."""
 
 
@@ -74,7 +74,7 @@ def check_converter(keys: Keys) -> None:
         keys.converter.law(signed)
 
 
-class Target(Table):
+class Target(TomlTable):
     """A chip or simulated design: geometry, converters, precisions, and its sourced figures."""
 
     name: str = Field(

@@ -29,7 +29,7 @@ class StepErrors:
     errors: IntArray
 
 
-class Sums:
+class GroupSums:
     """Exact column sums of a layer for inputs `x` [n, K], a row group at a time."""
 
     def __init__(self, op: CrossbarMvm, x: IntArray):
@@ -56,7 +56,7 @@ def column_errors(op: CrossbarMvm, x: IntArray) -> Iterator[StepErrors | None]:
 
     None where a column is provably lossless, or there is no unit column.
     """
-    stored, sums = op.stored, Sums(op, x)
+    stored, sums = op.stored, GroupSums(op, x)
     for cells, bounds, held in zip(stored.cells.slices, stored.bounds, stored.slices, strict=True):
         factors = [signs << held.shift for signs in held.signs]
         yield _step_errors(op, sums, cells.digits, bounds, factors)
@@ -68,7 +68,7 @@ def column_errors(op: CrossbarMvm, x: IntArray) -> Iterator[StepErrors | None]:
 
 
 def _step_errors(
-    op: CrossbarMvm, sums: Sums, conducts: IntArray, bounds: Bounds, factors: list[IntArray]
+    op: CrossbarMvm, sums: GroupSums, conducts: IntArray, bounds: Bounds, factors: list[IntArray]
 ) -> StepErrors | None:
     """Errors of cells whose column sums in each row group count `factors` [N] times."""
     law = op.crossbar.law

@@ -44,13 +44,13 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class QueryCounts:
     """The `counts` [B, n] of each query in each resample."""
 
     counts: FloatArray
 
     @classmethod
-    def once(cls, queries: int) -> Draws:
+    def once(cls, queries: int) -> QueryCounts:
         """The one sample in which every query occurs once: the data as they are."""
         return cls(np.ones((1, queries)))
 
@@ -89,13 +89,13 @@ class Draws:
 class Samples:
     """Resamples of both kinds of queries: texts, and videos for the way back."""
 
-    text: Draws
-    video: Draws
+    text: QueryCounts
+    video: QueryCounts
 
     @classmethod
     def once(cls, texts: int, videos: int) -> Samples:
         """The data as they are."""
-        return cls(Draws.once(texts), Draws.once(videos))
+        return cls(QueryCounts.once(texts), QueryCounts.once(videos))
 
 
 def resamples(right: IntArray, videos: int, seed: int, count: int = RESAMPLES) -> Iterator[Samples]:
@@ -112,7 +112,7 @@ def resamples(right: IntArray, videos: int, seed: int, count: int = RESAMPLES) -
         texts, back = (
             _counts(stream, size, n) for stream, n in zip(streams, (len(own), videos), strict=True)
         )
-        yield Samples(Draws(texts[:, cluster]), Draws(back))
+        yield Samples(QueryCounts(texts[:, cluster]), QueryCounts(back))
 
 
 def _counts(stream: Generator, size: int, queries: int) -> FloatArray:

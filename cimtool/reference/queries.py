@@ -20,8 +20,8 @@ from cimtool.base.named import unknown
 from cimtool.reference.bootstrap import (
     RESAMPLES,
     Change,
-    Draws,
     Interval,
+    QueryCounts,
     Samples,
     interval,
     resamples,
@@ -225,7 +225,7 @@ def ranking_figures(queries: Queries, samples: Samples) -> Figures:
 
 def _ways(
     queries: Queries, samples: Samples
-) -> tuple[tuple[str, dict[str, FloatArray], Draws], ...]:
+) -> tuple[tuple[str, dict[str, FloatArray], QueryCounts], ...]:
     text, video = WAYS
     return (text, queries.text, samples.text), (video, queries.video, samples.video)
 

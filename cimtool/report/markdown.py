@@ -40,5 +40,5 @@ def table_lines(made: Table) -> list[str]:
 
 
 def meanings(made: Table) -> list[str]:
-    """What the columns of a table mean, where they say it."""
+    """The meanings of a table's columns, of those that give one."""
     return bullets(f"{column.title}: {column.help}" for column in made.columns if column.help)

@@ -45,7 +45,7 @@ class Scale:
         return (self.start + self.end) / 2
 
     def at(self, value: float) -> float:
-        """Where a value lies; a value beyond an end lies there."""
+        """The place of a value; one beyond an end lies at that end."""
         lo, hi, value = (
             math.log(x) if self.log else x for x in (self.lo, self.hi, self._in(value))
         )

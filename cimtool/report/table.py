@@ -72,7 +72,7 @@ class Column:
 
     @property
     def numeric(self) -> bool:
-        """Whether the column holds numbers, which are set right."""
+        """True for a column of numbers, which are set right."""
         return self.form is not None
 
     def cell(self, content: Content, absent: str = NOTHING) -> Cell:

@@ -45,7 +45,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Forms:
+class GraphStages:
     """One graph of a model at three stages: in real numbers, on lossless crossbars, compiled."""
 
     lowered: Graph
@@ -108,12 +108,12 @@ class MixedGraph:
 
     def __init__(
         self,
-        forms: Forms,
+        graphs: GraphStages,
         inputs: Mapping[str, Number],
         real: Collection[str],
         before: Mapping[str, Number] = MappingProxyType({}),
     ):
-        self.forms, self.real = forms, frozenset(real)
+        self.graphs, self.real = graphs, frozenset(real)
         self.values = {**before, **inputs}
         self._integer = {name: value.unit is not None for name, value in inputs.items()}
 
@@ -121,7 +121,7 @@ class MixedGraph:
         """A value by its name in the lowered graph, or in the compiled one."""
         if name not in self.values:
             if self.is_integer(name):
-                found = Number(self._codes(name), self.forms.compiled.types[name].unit)
+                found = Number(self._codes(name), self.graphs.compiled.types[name].unit)
             else:
                 found = Number(self._computed(name))
             self.values[name] = found
@@ -129,18 +129,18 @@ class MixedGraph:
 
     def outputs(self) -> dict[str, Number]:
         """The outputs by the names that the graph gives them."""
-        return {name: self.value(value) for name, value in self.forms.lowered.outputs.items()}
+        return {name: self.value(value) for name, value in self.graphs.lowered.outputs.items()}
 
     def kept(self) -> dict[str, Number]:
         """Computed values of the parts and the outputs: enough to start another evaluation from."""
-        held = {*self.forms.parts, *self.forms.lowered.outputs.values()}
+        held = {*self.graphs.parts, *self.graphs.lowered.outputs.values()}
         return {name: value for name, value in self.values.items() if name in held}
 
     def is_integer(self, name: str) -> bool:
         """Tell whether a value is computed in integers."""
         if name not in self._integer:
-            node = self.forms.compiled.by_name.get(name)
-            if node is None or not self.real.isdisjoint(self.forms.parts.get(name, ())):
+            node = self.graphs.compiled.by_name.get(name)
+            if node is None or not self.real.isdisjoint(self.graphs.parts.get(name, ())):
                 self._integer[name] = False
             else:
                 self._integer[name] = self._rounds(name) or all(map(self.is_integer, node.inputs))
@@ -151,21 +151,21 @@ class MixedGraph:
 
         An activation is where an integer layer reads it; a layer in real numbers reads its source.
         """
-        node = self.forms.lowered.by_name.get(name)
+        node = self.graphs.lowered.by_name.get(name)
         if node is None or not isinstance(node.op, Store):
             return False
-        return name in self.forms.parts or node.op.role == "activation"
+        return name in self.graphs.parts or node.op.role == "activation"
 
     def _codes(self, name: str) -> IntArray:
-        forms = self.forms
-        node = forms.compiled.by_name[name]
+        graphs = self.graphs
+        node = graphs.compiled.by_name[name]
         if isinstance(node.op, Requant) and not all(map(self.is_integer, node.inputs)):
-            real = self.value(forms.lowered.by_name[name].inputs[0]).real
+            real = self.value(graphs.lowered.by_name[name].inputs[0]).real
             return round_half_up(np.clip(real / node.op.scale, node.op.lo, node.op.hi))
-        return forms.kernel(forms.compiled, name)(*(self.value(i).array for i in node.inputs))
+        return graphs.kernel(graphs.compiled, name)(*(self.value(i).array for i in node.inputs))
 
     def _computed(self, name: str) -> FloatArray:
-        node = self.forms.lowered.by_name[name]
+        node = self.graphs.lowered.by_name[name]
         if isinstance(node.op, Mvm):
             return self._layer(node, node.op)
         found: FloatArray = node.op.run(*(self.value(i).real for i in node.inputs))
@@ -177,21 +177,21 @@ class MixedGraph:
         Integer weights are taken at the real values they stand for, and what converters err is
         added: they see the inputs rounded.
         """
-        forms, (stored,) = self.forms, node.inputs
-        name = forms.lowered.layer(node)
+        graphs, (stored,) = self.graphs, node.inputs
+        name = graphs.lowered.layer(node)
         unrounded = f"{name}.activation_bits" in self.real
-        x = self.value(forms.lowered.by_name[stored].inputs[0] if unrounded else stored).real
-        op = forms.tiled.by_name[node.name].op
+        x = self.value(graphs.lowered.by_name[stored].inputs[0] if unrounded else stored).real
+        op = graphs.tiled.by_name[node.name].op
         assert isinstance(op, CrossbarMvm)
         weight, bias = trained.weight, trained.bias
         if f"{name}.weight_bits" not in self.real:
-            weight = op.weight * op.scale / np.reshape(forms.tiled.types[stored].unit, (-1, 1))
+            weight = op.weight * op.scale / np.reshape(graphs.tiled.types[stored].unit, (-1, 1))
             bias = op.bias * op.scale
         total: FloatArray = x @ weight + bias
-        if forms.converts(node) and f"{name}.adc_bits" not in self.real:
+        if graphs.converts(node) and f"{name}.adc_bits" not in self.real:
             codes = self._codes(stored)
             converted, exact = (
-                forms.kernel(graph, node.name)(codes) for graph in (forms.compiled, forms.tiled)
+                graphs.kernel(graph, node.name)(codes) for graph in (graphs.compiled, graphs.tiled)
             )
             total += (converted - exact) * op.scale
         return total

@@ -16,7 +16,7 @@ from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Graph, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
-from cimtool.passes.fitting import Sums
+from cimtool.passes.fitting import GroupSums
 from cimtool.passes.pipeline import Stage
 from cimtool.simulation.simulator import Runner, Simulator
 
@@ -165,7 +165,7 @@ def describe_columns(op: CrossbarMvm, x: IntArray) -> tuple[ColumnSums, ...]:
 
     The unit column comes last where there is one.
     """
-    stored, sums = op.stored, Sums(op, x)
+    stored, sums = op.stored, GroupSums(op, x)
     cells = stored.cells.slices
     columns = list(zip(slice_names(op), cells, stored.bounds, op.steps, strict=True))
     if op.crossbar.unit_column:
@@ -183,7 +183,7 @@ def slice_names(op: CrossbarMvm) -> list[str]:
 
 
 def _described(
-    op: CrossbarMvm, sums: Sums, name: str, cells: Slice, bounds: Bounds, step: int | None
+    op: CrossbarMvm, sums: GroupSums, name: str, cells: Slice, bounds: Bounds, step: int | None
 ) -> ColumnSums:
     crossbar, law = op.crossbar, op.crossbar.law
     lo, hi = int(bounds[0].min()), int(bounds[1].max())

@@ -25,7 +25,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import top1_agreement
 from cimtool.verification.headline import DriftFindings
-from cimtool.verification.hybrid import Forms, MixedGraph, Number
+from cimtool.verification.hybrid import GraphStages, MixedGraph, Number
 from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.notes import alike_text, pairs_alike
 from cimtool.verification.stages import StageRuns
@@ -109,16 +109,16 @@ def sensitivity(
 ) -> Sensitivity:
     """Measure every part on the first `rows` texts and as many videos, the right ones among them.
 
-    `stages` hold those named `lowered` and `tiled`. Of a score in the memory its digital form is
+    `stages` hold those named `lowered` and `tiled`. Of a score in the memory its digital stage is
     measured, from which it was programmed.
     """
     programs = {stage.name: stage.program for stage in stages}
     digital = [stage.program for stage in stages if stage.program.gallery_items is None]
     graphs = (programs["lowered"].graphs, programs["tiled"].graphs, digital[-1].graphs)
     # A shortlist's graph, which only the compiled program may have, is left out.
-    forms = {same[0].name: Forms(*same) for same in zip(*graphs, strict=False)}
+    graph_stages = {same[0].name: GraphStages(*same) for same in zip(*graphs, strict=False)}
     text, video = subset(data, rows)
-    model = _Model(forms, {"text": data.text[text], "video": data.video[video]})
+    model = _Model(graph_stages, {"text": data.text[text], "video": data.video[video]})
     everything = model.parts
     reference = model.logits(everything)
 
@@ -154,11 +154,11 @@ def subset(data: Embeddings, rows: int) -> tuple[IntArray, IntArray]:
 class _Model:
     """All three graphs over one set of rows; what a part does not change is computed once."""
 
-    def __init__(self, forms: Mapping[str, Forms], rows: Mapping[str, Array]):
-        self.forms = forms
+    def __init__(self, stages: Mapping[str, GraphStages], rows: Mapping[str, Array]):
+        self.stages = stages
         self.rows = {modality: {"x": Number(x)} for modality, x in rows.items()}
         self.parts = frozenset(
-            part for form in forms.values() for owned in form.parts.values() for part in owned
+            part for stage in stages.values() for owned in stage.parts.values() for part in owned
         )
         self._ends: dict[tuple[str, frozenset[str]], dict[str, Number]] = {}
 
@@ -167,37 +167,37 @@ class _Model:
         features: dict[str, Number] = {}
         for modality in MODALITIES:
             features |= as_inputs(modality, self._features(modality, frozenset(real)))
-        walk = MixedGraph(self.forms["score"], features, real)
+        walk = MixedGraph(self.stages["score"], features, real)
         return walk.outputs()["logit"].real
 
     def _features(self, modality: str, real: frozenset[str]) -> dict[str, Number]:
-        forms, rows = self.forms[modality], self.rows[modality]
-        own = frozenset(part for owned in forms.parts.values() for part in owned)
+        stages, rows = self.stages[modality], self.rows[modality]
+        own = frozenset(part for owned in stages.parts.values() for part in owned)
         # The nearer of both ends, nothing real and everything, shares most with what is asked for.
         end = min((frozenset[str](), own), key=lambda end: len(end ^ (real & own)))
         if (modality, end) not in self._ends:
-            walk = MixedGraph(forms, rows, end)
+            walk = MixedGraph(stages, rows, end)
             walk.outputs()
             self._ends[modality, end] = walk.kept()
-        changed = forms.changed(end ^ (real & own))
+        changed = stages.changed(end ^ (real & own))
         before = {k: v for k, v in self._ends[modality, end].items() if k not in changed}
-        return MixedGraph(forms, rows, real, before).outputs()
+        return MixedGraph(stages, rows, real, before).outputs()
 
 
 def _listed(model: _Model) -> Iterator[tuple[str, PartKind, int | None, frozenset[str]]]:
-    """Every part with its kind, the bits of a stored value, and what `Forms` calls it."""
+    """Every part with its kind, the bits of a stored value, and its names in `GraphStages`."""
     for modality in MODALITIES:
-        forms = model.forms[modality]
-        for node in forms.lowered.nodes:
-            owned = frozenset(forms.parts.get(node.name, ()))
+        stages = model.stages[modality]
+        for node in stages.lowered.nodes:
+            owned = frozenset(stages.parts.get(node.name, ()))
             if isinstance(node.op, Mvm):
-                yield forms.lowered.layer(node), "layer", None, owned
+                yield stages.lowered.layer(node), "layer", None, owned
             elif owned:
-                stored = forms.compiled.by_name[node.name].op
+                stored = stages.compiled.by_name[node.name].op
                 assert isinstance(node.op, Store)
                 assert isinstance(stored, Quantize | Requant)
                 bits = stored.hi.bit_length() + (stored.lo < 0)
-                yield forms.lowered.layer(node), PART_KINDS[node.op.role], bits, owned
+                yield stages.lowered.layer(node), PART_KINDS[node.op.role], bits, owned
     yield "score", "score", None, frozenset({"score"})
 
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.toml_files import Table, validated
+from cimtool.base.toml_files import TomlTable, validated
 
 
-class Example(Table):
+class Example(TomlTable):
     free: dict[str, float] | None = None
 
 

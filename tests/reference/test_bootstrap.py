@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cimtool.reference import bootstrap
-from cimtool.reference.bootstrap import Change, Draws, Interval, interval, resamples
+from cimtool.reference.bootstrap import Change, Interval, QueryCounts, interval, resamples
 
 
 @st.composite
@@ -21,7 +21,7 @@ def counted_values(draw):
 @given(counted_values())
 def test_a_resample_is_its_queries_written_out(case):
     values, counts = case
-    draws = Draws(counts)
+    draws = QueryCounts(counts)
     found = np.stack([draws.mean(values), draws.median(values)])
     for i, row in enumerate(counts.astype(int)):
         written = np.repeat(values, row)
@@ -31,12 +31,12 @@ def test_a_resample_is_its_queries_written_out(case):
 
 
 def test_the_largest_is_of_the_queries_drawn():
-    draws = Draws(np.array([[1.0, 0, 2], [0, 1, 1]]))
+    draws = QueryCounts(np.array([[1.0, 0, 2], [0, 1, 1]]))
     assert draws.largest(np.array([7.0, 9.0, 3.0])).tolist() == [7, 9]
 
 
 def test_once_is_the_data_as_they_are():
-    draws = Draws.once(4)
+    draws = QueryCounts.once(4)
     assert draws.mean(np.array([1.0, 2, 3, np.nan])).tolist() == [2]
     assert draws.median(np.array([4.0, 1, 3, 2])).tolist() == [2.5]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cimtool.reference.bootstrap import Draws, Samples
+from cimtool.reference.bootstrap import QueryCounts, Samples
 from cimtool.reference.metrics import ReferenceScores, ranks
 from cimtool.reference.queries import (
     LIMITS,
@@ -118,7 +118,7 @@ def noisy_rows(n=60, m=40, noise=0.3):
 def resampled(texts, videos):
     """A sample in which each text and each video stands as often as the lists say."""
     counts = [np.array([one], np.float64) for one in (texts, videos)]
-    return Samples(*map(Draws, counts))
+    return Samples(*map(QueryCounts, counts))
 
 
 def test_the_figures_of_a_resample_are_those_of_the_queries_written_out():

@@ -8,7 +8,7 @@ import pytest
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.hybrid import Forms, MixedGraph, Number
+from cimtool.verification.hybrid import GraphStages, MixedGraph, Number
 
 from .conftest import D, MakeBundle, many_texts, two_branch
 
@@ -28,19 +28,21 @@ def branched(make_bundle: MakeBundle) -> Bundle:
     return make_bundle("branched", module=two_branch, calibration=rows, target="hermes-pcm-14nm")
 
 
-def forms(bundle: Bundle) -> dict[str, Forms]:
+def forms(bundle: Bundle) -> dict[str, GraphStages]:
     programs = {stage.name: stage.program for stage in bundle.stages}
     return {
-        graph: Forms(*(getattr(programs[stage], graph) for stage in ("lowered", "tiled")), last)
+        graph: GraphStages(
+            *(getattr(programs[stage], graph) for stage in ("lowered", "tiled")), last
+        )
         for graph, last in zip(("text", "video", "score"), bundle.program.graphs, strict=False)
     }
 
 
-def every_part(found: dict[str, Forms]) -> set[str]:
+def every_part(found: dict[str, GraphStages]) -> set[str]:
     return {part for one in found.values() for own in one.parts.values() for part in own}
 
 
-def logits(found: dict[str, Forms], data: Embeddings, real: Iterable[str]) -> Array:
+def logits(found: dict[str, GraphStages], data: Embeddings, real: Iterable[str]) -> Array:
     real = set(real)
     features = {}
     for modality, x in (("text", data.text), ("video", data.video)):

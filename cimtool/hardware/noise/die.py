@@ -78,7 +78,7 @@ class Arrays:
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class DrawnCells:
     """A layer's cells on a die; `variance[k]` [K, N] is that of its reads in digits squared."""
 
     cells: Cells
@@ -121,7 +121,7 @@ class Devices:
         return g - asked
 
 
-def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: str) -> Drawn:
+def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: str) -> DrawnCells:
     """Draw the cells of stored weights on a die; the same for every number of threads."""
     slices, crossbar, rows = stored.slices, stored.crossbar, len(stored.weight)
     height = crossbar.tiling.height or rows
@@ -144,7 +144,7 @@ def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: s
 
     map_rows(lambda block: work(block.start), len(blocks), 1)
     cells = _cells(slices, error, crossbar)
-    return Drawn(cells, None if variance is None else tuple(variance))
+    return DrawnCells(cells, None if variance is None else tuple(variance))
 
 
 def _device_digits(slices: tuple[Slice, ...], crossbar: Crossbar, rows: slice) -> IntArray:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.named import Named
-from cimtool.base.toml_files import Table
+from cimtool.base.toml_files import TomlTable
 
 Redraw = Literal["die", "epoch", "mvm", "cycle"]
 """Fixed when programmed, for a time of reading, for one product of all cycles, or for a cycle."""
@@ -32,7 +32,7 @@ Coefficients = Annotated[
 Two = Annotated[tuple[Number, Number], Field(strict=False, description="a list of two numbers")]
 
 
-class NonIdeality(Table, Named):
+class NonIdeality(TomlTable, Named):
     """Base of all non-idealities: frozen tables whose fields are the keys of a target's [noise]."""
 
     drawn: ClassVar[Redraw] = "die"
@@ -89,7 +89,7 @@ class ArrayNoise(NonIdeality):
         raise NotImplementedError
 
 
-class Curve(Table):
+class Curve(TomlTable):
     """A quantity over x = g / g_max: a polynomial from x = `from` on, below it a clamped law.
 
     The law is `log` = [a, b], a ln x + b, or `power` = [a, b], a x^b, within `clamp` = [lo, hi];

@@ -16,7 +16,7 @@ from pydantic import (
 
 from cimtool.base.errors import ArgumentError, invalid_at
 from cimtool.base.plugins import known_files
-from cimtool.base.toml_files import Table, is_path, known_file, read_toml, validated
+from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
 from cimtool.hardware.noise.arrays import IrDrop, Stuck
 from cimtool.hardware.noise.converter_errors import Adc
 from cimtool.hardware.noise.devices import Drift, Flicker, Programming, Read
@@ -24,7 +24,7 @@ from cimtool.hardware.noise.model import NonIdeality, Positive
 from cimtool.hardware.noise.times import parse_time
 
 
-class Noise(Table):
+class Noise(TomlTable):
     """Everything that makes a die differ from the noise-free model.
 
     `g_max` (uS) is the conductance of a device that holds the largest digit, `devices` of which
