@@ -26,9 +26,7 @@ from cimtool.api import prepare
 from cimtool.base.arrays import Array
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.deployment.compilation import Compilation
-from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.noise.spec import load_noise
-from cimtool.loading.source import ModelSource
 from cimtool.reference.queries import WAYS, figures, retrieval, retrieved, uncertainties
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
@@ -115,22 +113,20 @@ def tuned_file(case: Case, data: Path, options: argparse.Namespace, folder: Path
     if options.tuned is not None:
         return Path(options.tuned)
     noise = NoiseOptions(model=options.noise_model) if options.noise_in_loop else None
-    source = ModelSource(case.projectors, case.poly)
-    configuration = Configuration.of(TARGET, None, build(options))
-    optimisation = OPTIMISATION.given(
-        epochs=options.epochs, batch=options.batch, learning_rate=options.learning_rate
-    )
     run = fine_tune(
-        source,
-        data,
-        case.calibration,
-        configuration,
-        folder / f"tuned for {case.name}",
-        settings=build(options),
-        optimisation=optimisation,
+        case.projectors,
+        case.poly,
+        data=data,
+        calibration=case.calibration,
+        target=TARGET,
+        output=folder / f"tuned for {case.name}",
+        epochs=options.epochs,
+        batch=options.batch,
+        learning_rate=options.learning_rate,
         seed=options.seed,
         noise=noise,
         say=print,
+        **build(options),
     )
     return run.folder / BEST
 

@@ -19,9 +19,8 @@ from cimtool.bundle.simulate import simulate as simulate
 from cimtool.deployment.compilation import Compilation as Compilation
 from cimtool.deployment.compilation import compile as compile
 from cimtool.deployment.compilation import prepare as prepare
-from cimtool.hardware.configuration import Configuration
 from cimtool.loading.data import read_data as read_data
-from cimtool.loading.source import ModelOptions, ModelSource, split_model_options
+from cimtool.loading.source import ModelOptions
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 
 if TYPE_CHECKING:
@@ -29,15 +28,13 @@ if TYPE_CHECKING:
     from cimtool.costs.estimate import Estimate
     from cimtool.deployment.programming import program as program
     from cimtool.evaluation.run import Evaluation
-    from cimtool.hardware.target import Target
     from cimtool.loading.data import EmbeddingsLike, File
     from cimtool.loading.source import Projectors
     from cimtool.sweeps.run import sweep as sweep
     from cimtool.training.fit_page import fit as fit
-    from cimtool.training.history import CompiledEpoch
-    from cimtool.training.projectors import ProjectorRun
+    from cimtool.training.hardware.fine_tune import fine_tune as fine_tune
+    from cimtool.training.projectors import train as train
     from cimtool.training.teacher_file import teacher as teacher
-    from cimtool.training.trainer import Run
     from cimtool.tuning.run import tune as tune
     from cimtool.verification.compare import Comparison
     from cimtool.verification.references import ReferenceKind
@@ -49,6 +46,8 @@ ROOMS = {
     "tune": "cimtool.tuning.run",
     "teacher": "cimtool.training.teacher_file",
     "fit": "cimtool.training.fit_page",
+    "train": "cimtool.training.projectors",
+    "fine_tune": "cimtool.training.hardware.fine_tune",
 }
 """Modules of the functions that are imported late."""
 
@@ -135,96 +134,6 @@ def cost(
     first); CimError for one that it does not have.
     """
     return open_bundle(bundle).estimate(samples, gallery, operating_point)
-
-
-def train(
-    data: EmbeddingsLike,
-    output: File,
-    *,
-    validation: EmbeddingsLike | None = None,
-    model: str | None = None,
-    loss: str | None = None,
-    poly: File | None = None,
-    start: File | None = None,
-    epochs: int | None = None,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    weight_decay: float | None = None,
-    held_out: float | None = None,
-    seed: int = 0,
-    device: str | None = None,
-    options: Mapping[str, Any] | None = None,
-    resume: bool = False,
-    say: Say = silent,
-) -> ProjectorRun:
-    """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
-
-    Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
-    keeps the best. `model` (trunk, or that of `start`) and `loss` (info-nce-poly with `poly` or one
-    in `start`, else info-nce) are names; `options` their fields by `model.<field>` and
-    `loss.<field>`. `device` is `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own.
-    Raises Diverged (a CheckFailed) where the loss stops being finite.
-    """
-    from cimtool.training.job import TrainingOptions, make_job
-    from cimtool.training.projectors import train_projectors
-
-    chosen = TrainingOptions(
-        model=model,
-        loss=loss,
-        poly=Path(poly) if poly else None,
-        start=Path(start) if start else None,
-        epochs=epochs,
-        batch=batch,
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        held_out=held_out,
-        seed=seed,
-        device=device or "cpu",
-        options=options,
-    )
-    return train_projectors(make_job(data, validation, chosen), Path(output), resume, say)
-
-
-def fine_tune(
-    projectors: File,
-    poly: File | None = None,
-    *,
-    data: EmbeddingsLike,
-    calibration: EmbeddingsLike,
-    target: str | Target,
-    output: File,
-    epochs: int | None = None,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    seed: int = 0,
-    noise: NoiseOptions | None = None,
-    settings: File | None = None,
-    say: Say = silent,
-    **options: Any,
-) -> Run[CompiledEpoch]:
-    """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
-
-    It learns to give its own float logits again once it is compiled, on rows of `data`; all else,
-    `options` too, is as in `compile`. With `noise` dies are in the loop. Kept is what errs least on
-    held-out rows. Raises Diverged (a CheckFailed), with that kept, where the loss stops being
-    finite.
-    """
-    from cimtool.training.hardware.fine_tune import OPTIMISATION
-    from cimtool.training.hardware.fine_tune import fine_tune as fine_tuned
-
-    model, flags = split_model_options(options)
-    return fine_tuned(
-        ModelSource(projectors, poly, **model),
-        data,
-        calibration,
-        Configuration.of(target, settings, flags),
-        Path(output),
-        settings=flags,
-        optimisation=OPTIMISATION.given(epochs=epochs, batch=batch, learning_rate=learning_rate),
-        seed=seed,
-        noise=noise,
-        say=say,
-    )
 
 
 def evaluate(

@@ -49,12 +49,8 @@ class Embeddings:
     @property
     def right(self) -> IntArray:
         """The right video of each text [N], for what cannot do without; CimError where unknown."""
-        if self.text_to_video is None:
-            raise CimError(
-                f"{self.file}: {len(self.text)} texts and {len(self.video)} videos, and "
-                "text_to_video is missing, which says which video row is right for each text"
-            )
-        return self.text_to_video
+        with naming(self.file):
+            return require_right(self.text_to_video, len(self.text), len(self.video))
 
 
 def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
@@ -99,7 +95,7 @@ def modality_of(
     names = (ALONE,) if _is_alone(values) else NAMES[modality]
     with naming(where):
         key = require_one(values, names, list(values) if held is None else held)
-        return _rows(values[key], key)
+        return finite_rows(values[key], key)
 
 
 def _one(path: Path) -> Any:
@@ -121,10 +117,10 @@ def embeddings_of(
         if _is_alone(values):
             return _alone(values, where)
         text, video = (
-            _rows(values[key], key)
+            finite_rows(values[key], key)
             for key in (require_one(values, names, held) for names in (TEXT, VIDEO))
         )
-        truth = _truth_of(values, len(text), len(video))
+        truth = right_videos(values, len(text), len(video))
         return Embeddings(text, video, truth, _classes(values, len(text)), where)
 
 
@@ -138,13 +134,13 @@ def _alone(values: Mapping[str, Any], file: str) -> Embeddings:
         raise CimError(
             f"holds {ALONE} and {key}; expected text and video with it, or {ALONE} without"
         )
-    rows = _rows(values[ALONE], ALONE)
+    rows = finite_rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
     return Embeddings(rows, rows, itself, _classes(values, len(rows)), file, alone=True)
 
 
-def _rows(value: Any, key: str) -> Array:
-    """Return float32 rows; CimError where they are not finite numbers in two dimensions."""
+def finite_rows(value: Any, key: str, dtype: type[np.floating[Any]] = np.float32) -> Array:
+    """Return rows of a type of float; CimError where they are not finite, in two dimensions."""
     array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray("")
     if array.dtype.kind not in "fiu":
         kind = array.dtype if isinstance(value, np.ndarray) else type(value).__name__
@@ -156,16 +152,16 @@ def _rows(value: Any, key: str) -> Array:
     if len(array) == 0:
         raise CimError(f"{key} has no rows")
     with np.errstate(over="ignore"):
-        rows = np.ascontiguousarray(array, np.float32)
+        rows = np.ascontiguousarray(array, dtype)
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))
         bad = array[row][~np.isfinite(rows[row])][0]
-        raise CimError(f"row {row} of {key} holds {bad}; expected finite float32 numbers")
+        raise CimError(f"row {row} of {key} holds {bad}; expected finite {rows.dtype} numbers")
     return rows
 
 
-def _truth_of(values: Mapping[str, Any], texts: int, videos: int) -> IntArray | None:
+def right_videos(values: Mapping[str, Any], texts: int, videos: int) -> IntArray | None:
     """The right video of each text [texts]; None where that is not known."""
     key = one_of(values, TRUTH)
     if key is None:
@@ -178,6 +174,16 @@ def _truth_of(values: Mapping[str, Any], texts: int, videos: int) -> IntArray | 
             f"row {row} of {key} is {truth[row]}; expected a video row, 0 to {videos - 1}"
         )
     return truth
+
+
+def require_right(right: IntArray | None, texts: int, videos: int) -> IntArray:
+    """Return the right video of each text; CimError where it is not known."""
+    if right is None:
+        raise CimError(
+            f"{texts} texts and {videos} videos, and text_to_video is missing, which says which "
+            "video row is right for each text"
+        )
+    return right
 
 
 def _classes(values: Mapping[str, Any], texts: int) -> IntArray | None:
@@ -233,7 +239,7 @@ def checked_rows(rows: Array, where: str, unit: bool) -> Array:
     Raises CimError naming the row where one cannot be taken.
     """
     with naming("embeddings"):
-        checked = _rows(rows, where)
+        checked = finite_rows(rows, where)
     return unit_rows(checked, f"{where} embeddings") if unit else checked
 
 

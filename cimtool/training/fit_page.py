@@ -85,10 +85,7 @@ def fit_values(fit: Fit) -> dict[str, Any]:
         "divisors": {"ed": fit.scale_ed, "vd": fit.scale_vd},
         "teacher": {
             "labels": teacher.kind,
-            "a": teacher.a,
-            "b": teacher.b,
-            "K": teacher.K,
-            "seed": teacher.seed,
+            **{name: getattr(teacher, name) for name in ("a", "b", "K", "seed")},
         },
         "notes": list(fit.notes),
     }

@@ -11,12 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.reference.metrics import (
-    average_precision,
-    hit_positions,
-    mean_average_precision,
-)
-from cimtool.reference.queries import RECALLS, WAYS, retrieval
+from cimtool.reference.metrics import mean_average_precision
+from cimtool.reference.queries import RECALLS, WAYS, queries_among_others, retrieval
 from cimtool.training.pairs import Pairs
 
 
@@ -162,15 +158,12 @@ def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict
 
 def _among_others(scores: FloatArray, labels: IntArray) -> dict[str, float]:
     """mAP and recalls of items [n] in `scores` [n, n], each left out where it is the query."""
-    found: dict[str, float] = {}
+    maps: dict[str, float] = {}
     recalls: dict[str, float] = {}
-    for way, rows in zip(WAYS, (scores, scores.T), strict=True):
-        hits = [
-            hit_positions(np.delete(row, i), np.delete(labels, i) == labels[i])
-            for i, row in enumerate(rows)
-        ]
-        queries = [one for one in hits if len(one)]
-        found[f"map_{way}"] = float(np.mean([average_precision(one) for one in queries]))
+    queries = queries_among_others(scores, labels)
+    for way, side in zip(WAYS, (queries.text, queries.video), strict=True):
+        known = ~np.isnan(side["rank"])
+        maps[f"map_{way}"] = float(side["precision"][known].mean())
         for k in RECALLS:
-            recalls[f"r{k}_{way}"] = float(np.mean([one[0] <= k for one in queries]))
-    return found | recalls
+            recalls[f"r{k}_{way}"] = float(np.mean(side["rank"][known] <= k))
+    return maps | recalls

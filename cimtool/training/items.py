@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.named import require_one
 from cimtool.base.progress import Say
+from cimtool.ir.program import MODALITIES
 from cimtool.loading.data import EmbeddingsLike, File, read_data
-from cimtool.loading.embeddings import TRUTH
+from cimtool.loading.embeddings import TRUTH, finite_rows, require_right, right_videos
 from cimtool.loading.npy import npz_names, read_npz
 from cimtool.loading.source import ModelSource
 from cimtool.reference.statistics import Gaussians
@@ -97,9 +98,7 @@ def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
     right = rows.right
     say(f"encoding {len(rows.text)} texts and {len(rows.video)} videos")
     simulator = Simulator(model.program)
-    text, video = (
-        _encoded(simulator, m, x) for m, x in (("text", rows.text), ("video", rows.video))
-    )
+    text, video = _encoded(simulator, "text", rows.text), _encoded(simulator, "video", rows.video)
     return Items(text, video, right, *model.divisors, rows.file, rows.labels, rows.alone)
 
 
@@ -133,63 +132,29 @@ def gaussian_items(gaussians: File | Mapping[str, Array]) -> Items:
     with naming(where):
         for name in ARRAYS:
             require_one(values, (name,), held)
-    text, video = (_gaussians(values, m, where) for m in ("text", "video"))
-    if text.d != video.d:
-        raise CimError(
-            f"{where}: text_mu has {text.d} dimensions and video_mu {video.d}; expected one d"
-        )
-    return Items(text, video, _right(values, where, len(text), len(video)), file=where)
+        text, video = (_gaussians(values, modality) for modality in MODALITIES)
+        if text.d != video.d:
+            raise CimError(
+                f"text_mu has {text.d} dimensions and video_mu {video.d}; expected one d"
+            )
+        sizes = len(text), len(video)
+        right = require_right(right_videos(values, *sizes), *sizes)
+    return Items(text, video, right, file=where)
 
 
-def _gaussians(values: Mapping[str, Array], modality: str, where: str) -> Gaussians:
-    mu, logvar = (
-        _matrix(values[f"{modality}_{k}"], where, f"{modality}_{k}") for k in ("mu", "logvar")
-    )
+def _gaussians(values: Mapping[str, Array], modality: str) -> Gaussians:
+    names = f"{modality}_mu", f"{modality}_logvar"
+    mu, logvar = (finite_rows(np.asarray(values[name]), name, np.float64) for name in names)
     if mu.shape != logvar.shape:
         raise CimError(
-            f"{where}: {modality}_mu has shape {list(mu.shape)} and {modality}_logvar "
-            f"{list(logvar.shape)}; expected one shape"
+            f"{names[0]} has shape {list(mu.shape)} and {names[1]} {list(logvar.shape)}; expected "
+            "one shape"
         )
     with np.errstate(over="ignore"):
         s = np.exp(logvar)
     if not np.isfinite(s).all():
         raise CimError(
-            f"{where}: {modality}_logvar holds {logvar.max():g}, whose exp is beyond float64; "
-            "expected logarithms of variances"
+            f"{names[1]} holds {logvar.max():g}, whose exp is beyond float64; expected logarithms "
+            "of variances"
         )
     return Gaussians(mu, s)
-
-
-def _matrix(value: Array, where: str, name: str) -> FloatArray:
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiu" or array.ndim != 2 or 0 in array.shape:
-        raise CimError(
-            f"{where}: {name} is of {array.dtype} and shape {list(array.shape)}; expected numbers, "
-            "[rows, d]"
-        )
-    finite = np.isfinite(array).all(axis=1)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        bad = array[row][~np.isfinite(array[row])][0]
-        raise CimError(f"{where}: row {row} of {name} holds {bad}; expected finite numbers")
-    return array.astype(np.float64)
-
-
-def _right(values: Mapping[str, Array], where: str, texts: int, videos: int) -> IntArray:
-    key = next((name for name in TRUTH if name in values), None)
-    if key is None:
-        if texts != videos:
-            raise CimError(
-                f"{where}: {texts} texts and {videos} videos, and text_to_video is missing, which "
-                "says which video row is right for each text"
-            )
-        return np.arange(texts)
-    right = np.asarray(values[key])
-    if right.dtype.kind not in "iu" or right.shape != (texts,):
-        raise CimError(
-            f"{where}: {key} is of {right.dtype} and shape {list(right.shape)}; expected integers, "
-            f"[{texts}], one per text"
-        )
-    if right.min() < 0 or right.max() >= videos:
-        raise CimError(f"{where}: {key} holds a row that is not 0 to {videos - 1}, a video's")
-    return right.astype(np.int64)

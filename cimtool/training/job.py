@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from cimtool.base.files import sha256
 from cimtool.base.named import nearest
 from cimtool.ir.heads import Head
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.data import EmbeddingsLike, embeddings_in
+from cimtool.loading.data import EmbeddingsLike, File, embeddings_in
 from cimtool.loading.embeddings import Embeddings, with_unit_rows
 from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.layouts import Layout, recognise
@@ -39,6 +39,11 @@ class Start:
     text: Weights
     video: Weights
     content: Mapping[str, Any]
+
+    @property
+    def file(self) -> str:
+        """The checkpoint's file."""
+        return self.text.file
 
     @property
     def poly(self) -> Mapping[str, Any] | None:
@@ -69,7 +74,7 @@ class Start:
         raise ArgumentError(
             "{}: was trained on all of {data}, so none of it can be held out; expected "
             "{validation}",
-            self.text.file,
+            self.file,
         )
 
     def model(self) -> str:
@@ -85,26 +90,20 @@ class Start:
             return str(trained)
         raise ArgumentError(
             '{}: which model trains layout "{}" cannot be told ({}); say it with {model}',
-            self.text.file,
+            self.file,
             layout.name,
             ", ".join(names) or "none does",
         )
 
     def load(self, towers: TwoTower, model: str) -> None:
         """Put the weights into towers; CimError naming the key that is missing or does not fit."""
-        for module, weights in (
-            (towers.text_proj, self.text),
-            (towers.video_proj, self.video),
-        ):
-            _load(module, weights, model)
-        if towers.text_proj is towers.video_proj:
-            self._require_one_block(model)
-
-    def _require_one_block(self, model: str) -> None:
+        _load(towers.text_proj, self.text, model)
+        _load(towers.video_proj, self.video, model)
+        one_block = towers.text_proj is towers.video_proj
         for key, array in self.text.arrays.items():
-            if not np.array_equal(array, self.video.arrays[key]):
+            if one_block and not np.array_equal(array, self.video.arrays[key]):
                 raise CimError(
-                    f"{self.text.file}: {self.text.keys[key]} and {self.video.keys[key]} differ; "
+                    f"{self.file}: {self.text.keys[key]} and {self.video.keys[key]} differ; "
                     f'expected the same, as model "{model}" has one block for both'
                 )
 
@@ -135,25 +134,24 @@ MODEL = "trunk"
 """The model where neither `model` nor `start` says one."""
 
 
-@dataclass(frozen=True)
-class TrainingOptions:
-    """The options of a training; None leaves one to the loss, to `start`, or to what is usual.
+class TrainingOptions(TypedDict, total=False):
+    """The options of a training; what is None is left to the loss, to `start`, or to what is usual.
 
     `options` are fields of the model and the loss by `model.<field>` and `loss.<field>`.
     """
 
-    model: str | None = None
-    loss: str | None = None
-    poly: Path | None = None
-    start: Path | None = None
-    epochs: int | None = None
-    batch: int | None = None
-    learning_rate: float | None = None
-    weight_decay: float | None = None
-    held_out: float | None = None
-    seed: int = 0
-    device: str = "cpu"
-    options: Mapping[str, Any] | None = None
+    model: str | None
+    loss: str | None
+    poly: File | None
+    start: File | None
+    epochs: int | None
+    batch: int | None
+    learning_rate: float | None
+    weight_decay: float | None
+    held_out: float | None
+    seed: int
+    device: str | None
+    options: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,23 +189,22 @@ def make_job(
     data: EmbeddingsLike, validation: EmbeddingsLike | None, wanted: TrainingOptions
 ) -> TrainingJob:
     """Read what is asked for; CimError, one sentence, for whatever does not fit."""
-    check_seed(wanted.seed)
-    device = device_of(wanted.device)
-    options = by_kind(wanted.options or {})
-    start = None if wanted.start is None else read_start(wanted.start)
-    model = _model(wanted, start, options["model"])
-    loss = _loss(wanted, start, options["loss"])
+    seed, device = wanted.get("seed", 0), wanted.get("device") or "cpu"
+    check_seed(seed)
+    on = device_of(device)
+    options = by_kind(wanted.get("options") or {})
+    given = {"poly": wanted.get("poly"), "start": wanted.get("start")}
+    paths = {name: Path(file) for name, file in given.items() if file}
+    poly, share = paths.get("poly"), wanted.get("held_out")
+    start = read_start(paths["start"]) if "start" in paths else None
+    model = _model(wanted.get("model"), start, options["model"])
+    loss = _loss(wanted.get("loss"), poly, start, options["loss"])
     if loss.needs_variance and not model.has_variance:
         raise CimError(
             f'loss "{loss.name}" needs a variance, and model "{model.name}" has none; expected '
             "another of either"
         )
-    optimisation = loss.optimisation.given(
-        epochs=wanted.epochs,
-        batch=wanted.batch,
-        learning_rate=wanted.learning_rate,
-        weight_decay=wanted.weight_decay,
-    )
+    optimisation = loss.optimisation.given(wanted)
     unit = Layout.named(model.layout, "layout").unit_rows
     rows = _rows(data, unit)
     held_rows = None if validation is None else _rows(validation, unit)
@@ -221,34 +218,33 @@ def make_job(
             "needs"
         )
     digest = _digest(rows)
-    pairs, held, part = _parts(rows, held_rows, wanted, start, digest)
+    pairs, held, part = _parts(rows, held_rows, share, seed, start, digest)
     with naming(rows.file):
         check_batches(pairs, optimisation.batch, loss.group)
-    surrogate = _surrogate(wanted, loss, start)
-    paths = {"poly": wanted.poly, "start": wanted.start}
+    surrogate = _surrogate(poly, loss, start)
     settings = {
         "model": model.name,
         **{f"model.{name}": value for name, value in model.model_dump().items()},
         "loss": loss.name,
         **{f"loss.{name}": value for name, value in loss.model_dump().items()},
         **asdict(optimisation),
-        "seed": wanted.seed,
-        "device": wanted.device,
+        "seed": seed,
+        "device": device,
         "held_out": None if part is None else part.share,
         "split_seed": None if part is None else part.seed,
         "data": digest,
         "validation": None if held_rows is None else _digest(held_rows),
-        **{name: None if path is None else sha256(path) for name, path in paths.items()},
+        **{name: sha256(paths[name]) if name in paths else None for name in given},
     }
     files = {"data": rows.file, "validation": None if held_rows is None else held_rows.file}
-    files |= {name: None if path is None else str(path) for name, path in paths.items()}
+    files |= {name: str(paths[name]) if name in paths else None for name in given}
     remarks = []
     if held_rows is not None and (left_out := len(rows.text) - len(pairs)):
         also = f"that are also in {held_rows.file}"
         remarks.append(f"{left_out} pairs {also} were left out of training.")
     return TrainingJob(
-        model, loss, optimisation, wanted.seed, device, pairs, held, start, surrogate, settings,
-        files, tuple(remarks),
+        model, loss, optimisation, seed, on, pairs, held, start, surrogate, settings, files,
+        tuple(remarks),
     )  # fmt: skip
 
 
@@ -281,11 +277,8 @@ def _require_one_class(rows: Embeddings) -> None:
         )
 
 
-def _model(
-    wanted: TrainingOptions, start: Start | None, options: Mapping[str, Any]
-) -> ProjectorModel:
-    name = wanted.model or (MODEL if start is None else start.model())
-    kind = ProjectorModel.named(name, "model")
+def _model(name: str | None, start: Start | None, options: Mapping[str, Any]) -> ProjectorModel:
+    kind = ProjectorModel.named(name or (MODEL if start is None else start.model()), "model")
     known = {} if start is None else _options_of(kind, start)
     return kind(**{**known, **options})
 
@@ -300,12 +293,15 @@ def _options_of(kind: type[ProjectorModel], start: Start) -> dict[str, Any]:
     return {**before, **kind.options_of(start.text.arrays, start.video.arrays), **said}
 
 
-def _loss(wanted: TrainingOptions, start: Start | None, options: Mapping[str, Any]) -> Loss:
-    has_poly = wanted.poly is not None or (start is not None and start.poly is not None)
-    name = wanted.loss or ("info-nce-poly" if has_poly else "info-nce")
-    kind = Loss.named(name, "loss")
-    if wanted.poly is not None and not kind.needs_polynomial:
-        raise ArgumentError('{poly} is given, and loss "{}" has no polynomial; expected none', name)
+def _loss(
+    name: str | None, poly: Path | None, start: Start | None, options: Mapping[str, Any]
+) -> Loss:
+    has_poly = poly is not None or (start is not None and start.poly is not None)
+    kind = Loss.named(name or ("info-nce-poly" if has_poly else "info-nce"), "loss")
+    if poly is not None and not kind.needs_polynomial:
+        raise ArgumentError(
+            '{poly} is given, and loss "{}" has no polynomial; expected none', kind.name
+        )
     return kind(**options)
 
 
@@ -317,48 +313,44 @@ def _rows(data: EmbeddingsLike, unit: bool) -> Embeddings:
 def _parts(
     rows: Embeddings,
     held: Embeddings | None,
-    wanted: TrainingOptions,
+    share: float | None,
+    seed: int,
     start: Start | None,
     digest: str,
 ) -> tuple[Pairs, Pairs, Split | None]:
-    if held is None:
-        part = _part(wanted, start, digest)
-        return *split(rows, part.share, part.seed), part
-    if wanted.held_out is not None:
-        raise ArgumentError("{held_out} and {validation} are both given; expected one of them")
-    if start is not None and start.trained_on(_digest(held)):
-        raise CimError(f"{held.file}: {wanted.start} was trained on it; expected unseen pairs")
-    return *with_validation(rows, held), None
+    """Pairs that train and that validate: those held out, where no other rows are given.
 
-
-def _part(wanted: TrainingOptions, start: Start | None, digest: str) -> Split:
-    """The part that the run that made `start` held out of the same data, else the one wanted.
-
-    Of any other part that run has seen most pairs.
+    What the run that made `start` held out of the same data is held out again: of any other part
+    that run has seen most pairs.
     """
-    share = HELD_OUT if wanted.held_out is None else wanted.held_out
-    before = None if start is None else start.split(digest)
-    if before is None:
-        return Split(share, wanted.seed)
-    if wanted.held_out is not None and share != before.share:
-        raise ArgumentError(
-            "{held_out} is {:g}, and {} held out {:g} of the same data and was trained on the "
-            "rest; expected the same, or none",
-            share,
-            wanted.start,
-            before.share,
-        )
-    return before
+    if held is not None:
+        if share is not None:
+            raise ArgumentError("{held_out} and {validation} are both given; expected one of them")
+        if start is not None and start.trained_on(_digest(held)):
+            raise CimError(f"{held.file}: {start.file} was trained on it; expected unseen pairs")
+        return *with_validation(rows, held), None
+    part = Split(HELD_OUT if share is None else share, seed)
+    if start is not None and (before := start.split(digest)) is not None:
+        if share not in (None, before.share):
+            raise ArgumentError(
+                "{held_out} is {:g}, and {} held out {:g} of the same data and was trained on the "
+                "rest; expected the same, or none",
+                share,
+                start.file,
+                before.share,
+            )
+        part = before
+    return *split(rows, part.share, part.seed), part
 
 
-def _surrogate(wanted: TrainingOptions, loss: Loss, start: Start | None) -> Surrogate | None:
+def _surrogate(poly: Path | None, loss: Loss, start: Start | None) -> Surrogate | None:
     """The polynomial that was given, or else the one inside `start`."""
     if not loss.needs_polynomial:
         return None
-    if wanted.poly is not None:
-        return read_surrogate(wanted.poly)
+    if poly is not None:
+        return read_surrogate(poly)
     if start is not None and start.poly is not None:
-        return surrogate_of(start.poly, f"{wanted.start}: poly")
+        return surrogate_of(start.poly, f"{start.file}: poly")
     raise ArgumentError(
         'loss "{}" needs a polynomial; expected {poly} FILE, as `cimtool fit` writes it', loss.name
     )

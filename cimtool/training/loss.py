@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from cimtool.base.errors import CimError
 from cimtool.base.named import Named
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.band import Band
@@ -120,5 +121,13 @@ class Loss(Options, Named):
         return {} if self.head is None else {"head": self.head}
 
     def objective(self, task: Task) -> Objective:
-        """Return the objective for a task; its own parameters draw from torch's generator."""
+        """Return the objective for a task; its own parameters draw from torch's generator.
+
+        Raises CimError where labels are needed, and the task has fewer than two classes.
+        """
+        if self.needs_labels and task.classes < 2:
+            raise CimError(
+                f'loss "{self.name}" tells classes apart, and the labels hold {task.classes}; '
+                "expected at least 2"
+            )
         return self.module(self, task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from typing import Annotated, Any, ClassVar
 
@@ -140,9 +140,10 @@ class Optimisation:
         if not 0 <= self.weight_decay < float("inf"):
             raise ArgumentError("{weight_decay} is {:g}; expected 0 or more", self.weight_decay)
 
-    def given(self, **changes: Any) -> Optimisation:
-        """The same with what is not None of other settings, by their names."""
-        return replace(self, **{k: v for k, v in changes.items() if v is not None})
+    def given(self, options: Mapping[str, Any]) -> Optimisation:
+        """The same with those of its settings that are not None among options."""
+        known = (one.name for one in fields(self) if options.get(one.name) is not None)
+        return replace(self, **{name: options[name] for name in known})
 
 
 def check_count(name: str, value: Any, low: int) -> None:

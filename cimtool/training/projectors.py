@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import ArgumentError, CimError, naming
-from cimtool.base.progress import Say
+from cimtool.base.progress import Say, silent
+from cimtool.loading.data import EmbeddingsLike, File
 from cimtool.loading.score import raw
 from cimtool.training.band import Band
 from cimtool.training.history import Means, RetrievalEpoch, recalls_of
-from cimtool.training.job import TrainingJob
+from cimtool.training.job import TrainingJob, TrainingOptions, make_job
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
@@ -54,14 +55,29 @@ class ProjectorRun(Run[RetrievalEpoch]):
     remarks: tuple[str, ...]
 
 
-def train_projectors(job: TrainingJob, folder: Path, resume: bool, say: Say) -> ProjectorRun:
-    """Train, and keep in `folder` the best and the last checkpoint, the history and its page.
+def train(
+    data: EmbeddingsLike,
+    output: File,
+    *,
+    validation: EmbeddingsLike | None = None,
+    resume: bool = False,
+    say: Say = silent,
+    **chosen: Unpack[TrainingOptions],
+) -> ProjectorRun:
+    """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
 
-    With `resume` it goes on after the last epoch that `last.pth` has, or starts where there is
-    none, and comes to the same bytes as a run that was never cut off; the caller's random state is
-    left as it was. Raises Diverged where the loss stops being finite, with the epochs before it
-    kept, and CimError for a folder with another run.
+    Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
+    keeps the best. `model` (trunk, or that of `start`) and `loss` (info-nce-poly with `poly` or one
+    in `start`, else info-nce) are names; `options` their fields by `model.<field>` and
+    `loss.<field>`. `device` is `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own. With
+    `resume` it goes on after the last epoch that `last.pth` has, or starts where there is none, and
+    comes to the same bytes as a run that was never cut off; the caller's random state is left as it
+    was. Raises Diverged (a CheckFailed) where the loss stops being finite, with the epochs before
+    it kept, and CimError for a folder with another run.
     """
+    if strange := chosen.keys() - TrainingOptions.__annotations__:
+        raise TypeError(f"train() got an unexpected keyword argument {min(strange)!r}")
+    job, folder = make_job(data, validation, chosen), Path(output)
     saved = None
     if resume:
         saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)
@@ -79,9 +95,7 @@ def train_projectors(job: TrainingJob, folder: Path, resume: bool, say: Say) -> 
         )
     remarks += job.model.remarks(training.towers.cpu().eval(), job.held)
     return ProjectorRun(
-        run.folder,
-        run.files,
-        run.history,
+        **vars(run),
         lacks_polynomial=job.head.takes_polynomial and job.surrogate is None,
         outgrew_polynomial=share > OUTSIDE,
         remarks=tuple(remarks),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -190,82 +190,70 @@ def read_teacher(path: Path) -> Teacher:
     out and counted. Raises CimError for an array that is missing, not numbers, not finite, or of
     another length.
     """
-    where = str(path)
     require_suffix(path, "a teacher", (".npz",))
     values = read_npz(path, (*COLUMNS, *NUMBERS, *INTEGERS, "labels"))
-    with naming(where):
+    with naming(path):
         for name in ("ed", "vd", "y"):
             require_one(values, (name,), npz_names(path))
-    columns = {name: _column(values[name], where, name) for name in COLUMNS if name in values}
+        return replace(_teacher_of(values), file=str(path))
+
+
+def _teacher_of(values: Mapping[str, Array]) -> Teacher:
+    columns = {name: _column(values[name], name) for name in COLUMNS if name in values}
     for name, column in columns.items():
         if len(column) != len(columns["ed"]):
             raise CimError(
-                f"{where}: ed has {len(columns['ed'])} pairs and {name} {len(column)}; expected as "
-                "many"
+                f"ed has {len(columns['ed'])} pairs and {name} {len(column)}; expected as many"
             )
     if ("log_p" in columns) != ("log_1mp" in columns):
-        raise CimError(f"{where}: holds one of log_p and log_1mp; expected both, or neither")
-    numbers = {name: _number(values, where, name) for name in (*NUMBERS, *INTEGERS)}
-    labels, kept = _labels(columns, where)
+        raise CimError("holds one of log_p and log_1mp; expected both, or neither")
+    known = (name for name in (*NUMBERS, *INTEGERS) if name in values)
+    numbers = {name: _number(values[name], name) for name in known}
+    numbers["K"] = numbers.get("K") or None
+    labels, kept = _labels(columns)
     kind = str(values.get("labels", ""))
     return Teacher(
         labels.of(kept),
         kind=kind if kind in LABEL_KINDS else None,
-        a=numbers["a"],
-        b=numbers["b"],
-        K=numbers["K"] or None,
-        seed=numbers["seed"],
-        scale_ed=numbers["scale_ed"] or 1.0,
-        scale_vd=numbers["scale_vd"] or 1.0,
-        text=_rows(columns, where, "text", kept),
-        video=_rows(columns, where, "video", kept),
+        text=columns["text"][kept].astype(np.int64) if "text" in columns else None,
+        video=columns["video"][kept].astype(np.int64) if "video" in columns else None,
         matched=columns["matched"][kept] > 0 if "matched" in columns else None,
         clipped=len(columns["ed"]) - len(kept),
         probabilities=_are_probabilities(columns),
-        file=where,
+        **numbers,
     )
 
 
-def _column(value: Array, where: str, name: str) -> FloatArray:
+def _column(value: Array, name: str) -> FloatArray:
     array = np.asarray(value)
     if array.dtype.kind not in "fiub" or array.size != max(array.shape, default=0):
         raise CimError(
-            f"{where}: {name} is of {array.dtype} and shape {list(array.shape)}; expected numbers, "
-            "one a pair"
+            f"{name} is of {array.dtype} and shape {list(array.shape)}; expected numbers, one a "
+            "pair"
         )
     column = array.reshape(-1).astype(np.float64)
     good = np.isfinite(column)
     if not good.all():
         pair = int(np.argmin(good))
-        raise CimError(f"{where}: {name} of pair {pair} is {column[pair]}; expected finite numbers")
-    if name == "standard_error" and (column < 0).any():
-        raise CimError(f"{where}: standard_error holds {column.min()}; expected 0 or more")
+        raise CimError(f"{name} of pair {pair} is {column[pair]}; expected finite numbers")
+    least = column.min(initial=0)
+    if name == "standard_error" and least < 0:
+        raise CimError(f"standard_error holds {least}; expected 0 or more")
+    if name in ("text", "video") and (least < 0 or (column != np.floor(column)).any()):
+        raise CimError(f"{name} holds numbers that are no rows; expected integers from 0")
     return column
 
 
-def _number(values: Mapping[str, Array], where: str, name: str) -> Any:
-    """One finite number of the file, of INTEGERS one count, exact; None if it is not there."""
-    if name not in values:
-        return None
-    array = np.asarray(values[name])
-    value = array.reshape(-1)[0] if array.size == 1 and array.dtype.kind in "fiu" else np.nan
-    if not np.isfinite(value) or (name in INTEGERS and (int(value) != value or value < 0)):
+def _number(value: Array, name: str) -> Any:
+    """One finite number of the file; of INTEGERS one count, exact."""
+    array = np.asarray(value)
+    number = array.reshape(-1)[0] if array.size == 1 and array.dtype.kind in "fiu" else np.nan
+    if not np.isfinite(number) or (name in INTEGERS and (int(number) != number or number < 0)):
         expected = "one integer, 0 or more" if name in INTEGERS else "one finite number"
-        raise CimError(f"{where}: {name} is {array.tolist()!r}; expected {expected}")
-    if name in ("a", "scale_ed", "scale_vd") and value <= 0:
-        raise CimError(f"{where}: {name} is {value:g}; expected a number above 0")
-    return int(value) if name in INTEGERS else float(value)
-
-
-def _rows(
-    columns: Mapping[str, FloatArray], where: str, name: str, kept: IntArray
-) -> IntArray | None:
-    if name not in columns:
-        return None
-    column = columns[name]
-    if (column != np.floor(column)).any() or column.min(initial=0) < 0:
-        raise CimError(f"{where}: {name} holds numbers that are no rows; expected integers from 0")
-    return column[kept].astype(np.int64)
+        raise CimError(f"{name} is {array.tolist()!r}; expected {expected}")
+    if name in ("a", "scale_ed", "scale_vd") and number <= 0:
+        raise CimError(f"{name} is {number:g}; expected a number above 0")
+    return int(number) if name in INTEGERS else float(number)
 
 
 def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:
@@ -276,7 +264,7 @@ def _are_probabilities(columns: Mapping[str, FloatArray]) -> bool:
     return bool(len(y)) and y.min() >= 0 and y.max() <= 1
 
 
-def _require_logs(columns: Mapping[str, FloatArray], where: str) -> None:
+def _require_logs(columns: Mapping[str, FloatArray]) -> None:
     """Raise CimError where log_p and log_1mp are not logarithms of p and 1 - p, and y their logit.
 
     What differs by less than float32 rounds counts as equal.
@@ -288,25 +276,25 @@ def _require_logs(columns: Mapping[str, FloatArray], where: str) -> None:
     if wrong.any():
         pair = int(np.argmax(wrong))
         raise CimError(
-            f"{where}: pair {pair} has y {y[pair]:.6g}, log_p {log_p[pair]:.6g} and log_1mp "
+            f"pair {pair} has y {y[pair]:.6g}, log_p {log_p[pair]:.6g} and log_1mp "
             f"{log_1mp[pair]:.6g}; expected log p, log(1 - p), and their difference as y"
         )
 
 
-def _labels(columns: Mapping[str, FloatArray], where: str) -> tuple[Labels, IntArray]:
+def _labels(columns: Mapping[str, FloatArray]) -> tuple[Labels, IntArray]:
     """The labels of all pairs, and the numbers of those that were not clipped."""
     ed, vd, y = (columns[name] for name in ("ed", "vd", "y"))
     error = columns.get("standard_error")
     everything = np.arange(len(y))
     if "log_p" in columns:
-        _require_logs(columns, where)
+        _require_logs(columns)
         return Labels(ed, vd, columns["log_p"], columns["log_1mp"], error), everything
     if not _are_probabilities(columns):
         return Labels(ed, vd, log_expit(y), log_expit(-y), error), everything
     kept = np.flatnonzero((y > CLIP) & (y < 1 - CLIP))
     if not len(kept):
         raise CimError(
-            f"{where}: all {len(y)} labels are probabilities clipped at 1e-6, of which no logit is "
+            f"all {len(y)} labels are probabilities clipped at 1e-6, of which no logit is "
             "left; make a teacher with `cimtool teacher`, which never clips"
         )
     safe = logit(np.clip(y, CLIP, 1 - CLIP))

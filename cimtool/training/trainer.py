@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import Argument, ArgumentError, CheckFailed, CimError
-from cimtool.base.files import PARTIAL, replace_files, unwritable
+from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
 from cimtool.base.progress import Say
 from cimtool.loading.checkpoint import BROKEN
 from cimtool.training.history import EpochT, Means, best_epoch, history_text
@@ -372,8 +372,7 @@ class Trainer(Generic[BatchT, EpochT]):
             HISTORY: history_text(self.trainable.settings, self.history, stopped),
             PAGE: self.trainable.page(self.history, stopped),
         }
-        files = {name: text.encode() for name, text in texts.items()}
-        replace_files(self.folder, files, "the history")
+        replace_texts(self.folder, texts, "the history")
 
     def _stopped(self, error: Diverged) -> Diverged:
         best = best_epoch(self.history).number

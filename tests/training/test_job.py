@@ -11,8 +11,9 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.training.job import TrainingJob, TrainingOptions, make_job
+from cimtool.training.job import TrainingJob, TrainingOptions, make_job, read_start
 from cimtool.training.models.trunk import TrunkModel
+from cimtool.training.models.two_branch import TwoBranchModel
 from cimtool.training.options import Optimisation
 
 TEXT = np.random.default_rng(0).normal(size=(80, 6)).astype(np.float32)
@@ -22,7 +23,8 @@ POLY = '{"degree": 1, "coeff": [-0.1, 0.0], "bias": 0}'
 
 
 def job(rows: dict[str, Array] = ROWS, **wanted: Any) -> TrainingJob:
-    return make_job(rows, None, TrainingOptions(**{"batch": 16, **wanted}))
+    options: Any = {"batch": 16, **wanted}
+    return make_job(rows, None, options)
 
 
 @pytest.fixture
@@ -186,3 +188,32 @@ def test_a_batch_of_one_class_has_no_wrong_pairs() -> None:
     with pytest.raises(CimError, match="batch is 10, 10 pairs of one class; expected 20 or more"):
         job(items, **wanted, batch=10)
     job(items, **wanted, batch=20)
+
+
+@pytest.fixture
+def trunk_file(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path / "start.pth"
+    torch.save({"model": TrunkModel(hidden=8, width=4).build(6, 5).state_dict()}, path)
+    return path
+
+
+def test_the_weights_come_over(trunk_file: Path) -> None:
+    start = read_start(trunk_file)
+    towers = TrunkModel(hidden=8, width=4).build(6, 5)
+    start.load(towers, "trunk")
+    saved = torch.load(trunk_file, weights_only=True)["model"]
+    assert all(torch.equal(saved[key], value) for key, value in towers.state_dict().items())
+    assert start.model() == "trunk"
+    assert start.poly is None
+
+
+def test_widths_that_do_not_fit(trunk_file: Path) -> None:
+    towers = TrunkModel(hidden=8, width=4).build(7, 5)
+    with pytest.raises(CimError, match=r"trunk.0.weight has shape \[8, 6\]; expected \[8, 7\]"):
+        read_start(trunk_file).load(towers, "trunk")
+
+
+def test_another_model(trunk_file: Path) -> None:
+    with pytest.raises(CimError, match=r'text_proj.trunk.0.weight is no weight of model "two-b'):
+        read_start(trunk_file).load(TwoBranchModel(hidden=8).build(6, 6), "two-branch")

@@ -31,7 +31,7 @@ from cimtool.training.towers import Encoded
 from cimtool.training.trainer import Diverged, Trainer, seeded
 
 SMALL = {"model.hidden": 32, "model.width": 8}
-SETTINGS: dict[str, Any] = {"batch": 16, "learning_rate": 3e-3, "epochs": 4, "options": SMALL}
+SETTINGS: Any = {"batch": 16, "learning_rate": 3e-3, "epochs": 4, "options": SMALL}
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +264,7 @@ class Classifier(Objective):
 
 
 def test_modules_of_an_objective_are_trained_and_saved(data: Path, tmp_path: Path) -> None:
-    job = make_job(data, None, TrainingOptions(**SETTINGS))
+    job = make_job(data, None, SETTINGS)
     with seeded(0, job.device):
         training = ProjectorTraining(job)
         training.objective = Classifier(training.objective.task)
@@ -279,7 +279,7 @@ def test_modules_of_an_objective_are_trained_and_saved(data: Path, tmp_path: Pat
 
 
 def test_scores_that_are_no_longer_finite(data: Path) -> None:
-    job = make_job(data, None, TrainingOptions(**SETTINGS))
+    job = make_job(data, None, SETTINGS)
     with seeded(0, job.device):
         training = ProjectorTraining(job)
     training.validated(0, Means())

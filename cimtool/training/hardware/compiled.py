@@ -17,9 +17,9 @@ from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mvm, Store
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize, Requant
-from cimtool.ir.program import Graph, Node, Program
+from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.source import BatchNorm
-from cimtool.passes.pipeline import Stage, compile_program
+from cimtool.passes.pipeline import compile_program
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
@@ -121,18 +121,14 @@ class Compiler:
 
     def compile(self, parameters: Mapping[str, Parameters]) -> Compiled:
         """Run all passes on the program with these weights and biases, by modality."""
-        trained = replace(
-            self.program,
-            text=with_parameters(self.program.text, parameters["text"]),
-            video=with_parameters(self.program.video, parameters["video"]),
-        )
-        stages = {s.name: s for s in compile_program(trained, self.job, silent)}
-        last = list(stages.values())[-1].program
+        towers = {m: with_parameters(getattr(self.program, m), parameters[m]) for m in MODALITIES}
+        stages = compile_program(replace(self.program, **towers), self.job, silent)
+        programs = {stage.name: stage.program for stage in stages}
         plans = {
-            name: plan_graph(stages, name, self.job.settings, self.conditions)
-            for name in ("text", "video", "score")
+            name: plan_graph(programs, name, self.job.settings, self.conditions)
+            for name in (*MODALITIES, "score")
         }
-        return Compiled(last, plans)
+        return Compiled(stages[-1].program, plans)
 
     def rmse(self, compiled: Compiled, text: Array, video: Array, wanted: Array) -> float:
         """Root mean square difference of the logits [n, m] of all pairs of rows from those wanted.
@@ -161,13 +157,12 @@ def with_parameters(graph: Graph, parameters: Parameters) -> Graph:
 
 
 def plan_graph(
-    stages: Mapping[str, Stage], name: str, settings: Settings, conditions: Conditions | None
+    programs: Mapping[str, Program], name: str, settings: Settings, conditions: Conditions | None
 ) -> GraphPlan:
-    """The plan of one graph (`text`, `video` or `score`) from all stages of a compilation."""
-    trained, lowered, quantized = (
-        getattr(stages[stage].program, name) for stage in ("trained", "lowered", "quantized")
-    )
-    last = getattr(list(stages.values())[-1].program, name)
+    """The plan of one graph (`text`, `video` or `score`) from a compilation's programs by stage."""
+    graphs = {stage: getattr(program, name) for stage, program in programs.items()}
+    trained, lowered, quantized = (graphs[stage] for stage in ("trained", "lowered", "quantized"))
+    *_, last = graphs.values()
     stores, layers = {}, {}
     for node in lowered.nodes:
         if isinstance(node.op, Store):

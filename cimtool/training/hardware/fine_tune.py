@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,14 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import NoiseOptions, noise_of
 from cimtool.deployment.compilation import calibration_rows
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.ir.program import MODALITIES, Graph, as_inputs
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
-from cimtool.loading.data import EmbeddingsLike, read_data
+from cimtool.loading.data import EmbeddingsLike, File, read_data
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
-from cimtool.loading.source import ModelSource
+from cimtool.loading.source import ModelSource, split_model_options
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Simulator
@@ -51,27 +51,37 @@ MOST_HELD_OUT = 512
 
 
 def fine_tune(
-    source: ModelSource,
+    projectors: File,
+    poly: File | None = None,
+    *,
     data: EmbeddingsLike,
     calibration: EmbeddingsLike,
-    configuration: Configuration,
-    output: Path,
-    *,
-    settings: Mapping[str, object] = MappingProxyType({}),
-    optimisation: Optimisation = OPTIMISATION,
+    target: str | Target,
+    output: File,
+    epochs: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
     seed: int = 0,
     noise: NoiseOptions | None = None,
+    settings: File | None = None,
     say: Say = silent,
+    **options: Any,
 ) -> Run[CompiledEpoch]:
-    """Fine-tune a checkpoint for a target, on rows of `data`.
+    """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
 
-    `calibration` should be what the result will be compiled with, and `settings` are those given by
-    name. Of each epoch's weights those are kept in the folder `output` whose compiled model has the
-    least logit RMSE on held-out rows of `data`; with `noise`, on dies of its model at its time. The
-    same inputs and number of threads give the same weights. Raises Diverged, with what is best
-    kept, where the loss stops being finite, and CimError for any mistake.
+    It learns to give its own float logits again once it is compiled, on rows of `data`; all else,
+    `options` too, is as in `compile`. Of each epoch's weights those are kept whose compiled model
+    has the least logit RMSE on held-out rows of `data`; with `noise`, on dies of its model at its
+    time. The same inputs and number of threads give the same weights. Raises Diverged (a
+    CheckFailed), with what is best kept, where the loss stops being finite, and CimError for any
+    mistake.
     """
-    check_new(output, resumable=False)
+    model_options, flags = split_model_options(options)
+    source = ModelSource(projectors, poly, **model_options)
+    configuration = Configuration.of(target, settings, flags)
+    chosen = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate}
+    optimisation = OPTIMISATION.given(chosen)
+    check_new(Path(output), resumable=False)
     check_seed(seed)
     if not isinstance(source.projectors, Path):
         raise CimError(f"{source}: only a checkpoint can be fine-tuned; expected one file")
@@ -87,7 +97,7 @@ def fine_tune(
         "batch": optimisation.batch,
         "learning_rate": optimisation.learning_rate,
         "seed": seed,
-        **{name: value for name, value in settings.items() if value is not None},
+        **{name: value for name, value in flags.items() if value is not None},
     }
     conditions = None
     if noise is not None:
@@ -96,7 +106,7 @@ def fine_tune(
         conditions = Conditions(die_noise, die_noise.seconds(noise.time), seed=seed)
     compiler = Compiler(model.program, Job(configuration.settings, *ranges, silent), conditions)
     training = HardwareTraining(checkpoint, keys, compiler, rows, optimisation, seed, facts)
-    return Trainer(training, optimisation, output, say).run()
+    return Trainer(training, optimisation, Path(output), say).run()
 
 
 @dataclass(eq=False)

@@ -30,11 +30,6 @@ class _AcmrObjective(Objective):
     steps: Tensor
 
     def __init__(self, options: Acmr, task: Task) -> None:
-        if task.classes < 2:
-            raise CimError(
-                f'loss "acmr" tells classes apart, and the labels hold {task.classes}; expected at '
-                "least 2"
-            )
         super().__init__(options, task)
         self.label = nn.Linear(task.dimension, task.classes)
         self.modality = nn.Sequential(

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cimtool.base.errors import CimError
-from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
+from cimtool.training.loss import Batch, Loss, Objective, Terms
 from cimtool.training.options import (
     Count,
     Flag,
@@ -75,14 +75,6 @@ class Constraints(Objective):
     """
 
     options: Siamese | Triplet
-
-    def __init__(self, options: Siamese | Triplet, task: Task) -> None:
-        super().__init__(options, task)
-        if task.classes < 2:
-            raise CimError(
-                f"constraints part items of different classes, and the labels hold {task.classes}; "
-                "expected at least 2"
-            )
 
     def constrained(self, distances: Tensor, labels: Tensor) -> Terms:
         """Return the terms of distances [n, n] of items with labels [n]."""

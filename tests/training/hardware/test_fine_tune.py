@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,13 @@ from cimtool.api import prepare
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.bundle.dies import NoiseOptions
-from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.ir.arithmetic import Mvm, TensorKeys
+from cimtool.loading.checkpoint import read_checkpoint, read_torch
+from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
+from cimtool.training.hardware.fine_tune import distillation, split_rows, tensor_keys, with_tensors
 from cimtool.training.history import CompiledEpoch
 from cimtool.training.trainer import Run
 
@@ -166,3 +172,110 @@ def test_a_variance_that_the_score_does_not_read_stays_as_it_is(
     kept, changed = "text_proj.logvar.weight", "text_proj.mu.weight"
     assert torch.equal(found[kept], torch.from_numpy(before[kept]))
     assert not torch.equal(found[changed], torch.from_numpy(before[changed]))
+
+
+def keys_of(projectors: Path) -> dict[str, dict[str, TensorKeys]]:
+    return tensor_keys(ModelSource(projectors).load_projectors(), str(projectors))
+
+
+def test_the_layers_of_a_trunk_are_found(small_trunk: DemoFiles) -> None:
+    found = keys_of(small_trunk.projectors)
+    assert list(found["text"]) == ["fc1", "fc2", "mu", "logvar"]
+    prefix = "video_proj.trunk.3"
+    assert found["video"]["fc2"] == TensorKeys(f"{prefix}.weight", f"{prefix}.bias")
+
+
+def test_nested_keys_are_found_and_replaced(small_two_branch: DemoFiles, tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(small_two_branch.projectors)
+    own = keys_of(small_two_branch.projectors)["text"]["logvar_proj.3"]
+    assert own.weight == "text_proj.logvar_proj.3.weight"
+    saved = with_tensors(checkpoint.content, {own.weight: np.ones((16, 32), np.float32)})
+    torch.save(saved, tmp_path / "new.pth")
+    content = read_torch(tmp_path / "new.pth")
+    assert (content["text_proj"]["logvar_proj.3.weight"] == 1).all()
+    for key, array in checkpoint.content["video_proj"].items():
+        assert (content["video_proj"][key] == array).all()
+    assert content["config"] == {"dim": 16}
+
+
+def test_a_layer_without_a_bias_has_no_key_for_one(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    state = read_torch(small_trunk.projectors)
+    heads = ("mu.bias", "logvar.bias")
+    kept = {k: torch.from_numpy(v) for k, v in state.items() if not k.endswith(heads)}
+    torch.save(kept, tmp_path / "unbiased.pth")
+    found = keys_of(tmp_path / "unbiased.pth")
+    assert found["text"]["mu"] == TensorKeys("text_proj.mu.weight", None)
+
+
+def test_a_layer_made_of_several_tensors_is_refused(small_two_branch: DemoFiles) -> None:
+    model = ModelSource(small_two_branch.projectors).load_projectors()
+    nodes = [
+        replace(node, op=Mvm(node.op.weight, node.op.bias)) if isinstance(node.op, Mvm) else node
+        for node in model.program.text.nodes
+    ]
+    text = replace(model.program.text, nodes=tuple(nodes))
+    mixed = replace(model, program=replace(model.program, text=text))
+    with pytest.raises(
+        CimError,
+        match=r"^file: layout two-branch: text\.mu_proj\.0 is computed from several tensors",
+    ):
+        tensor_keys(mixed, "file")
+
+
+WANTED = torch.tensor([[0.0, -2.0, -3.0], [-2.5, 1.0, -4.0]])
+
+
+def test_equal_logits_cost_nothing() -> None:
+    assert distillation(WANTED, WANTED).item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_common_offset_counts_by_its_square_in_units_of_the_variance() -> None:
+    variance = float(WANTED.numpy().var())
+    for offset in (0.1, 2.0, 30.0):
+        expected = math.log1p(offset**2 / variance)
+        assert distillation(WANTED + offset, WANTED).item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_leader_that_falls_behind_costs_more_than_its_square() -> None:
+    variance = float(WANTED.numpy().var())
+    others, leader = WANTED.clone(), WANTED.clone()
+    others[:, 2] -= 3.0
+    leader[0, 0] -= 3.0
+    of_one, of_two = (math.log1p(count * 9 / 6 / variance) for count in (1, 2))
+    assert distillation(leader, WANTED) - of_one > 3 * (distillation(others, WANTED) - of_two) > 0
+
+
+def test_a_large_offset_leaves_the_rankings_their_gradient() -> None:
+    logits = (WANTED.flip(1) + 30.0).requires_grad_()
+    distillation(logits, WANTED).backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    assert logits.grad[0, 0] < 0 < logits.grad[0, 2]
+
+
+TEXTS, VIDEOS = 60, 20
+DATA = Embeddings(
+    np.zeros((TEXTS, 3), np.float32),
+    np.zeros((VIDEOS, 3), np.float32),
+    np.arange(TEXTS) % VIDEOS,
+)
+
+
+def test_no_video_is_both_learnt_from_and_held_out() -> None:
+    right, learn, held = split_rows(DATA, np.random.default_rng(0))
+    assert sorted([*learn, *held]) == list(range(TEXTS))
+    assert set(right[held]) == set(np.flatnonzero(~np.isin(np.arange(VIDEOS), right[learn])))
+    assert len(held) == 6
+    assert (right == np.arange(TEXTS) % VIDEOS).all()
+
+
+def test_unpaired_rows_are_learnt_from_too() -> None:
+    rows = replace(DATA, text_to_video=None)
+    right, learn, held = split_rows(rows, np.random.default_rng(0))
+    assert len(learn) + len(held) == TEXTS
+    assert not set(right[learn]) & set(right[held])
+
+
+def test_rows_that_cannot_be_split_are_refused() -> None:
+    few = Embeddings(np.zeros((4, 3)), np.zeros((4, 3)), np.arange(4), file="few.npz")
+    with pytest.raises(CimError, match=r"few\.npz: 4 texts and 4 videos are too few"):
+        split_rows(few, np.random.default_rng(0))

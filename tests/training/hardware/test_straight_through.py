@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+import pytest
 import torch
 
+from cimtool.simulation.simulator import Simulator
+from cimtool.training.demo_data import DemoFiles
+from cimtool.training.hardware.compiled import Compiler
+from cimtool.training.hardware.fine_tune import layer_tensors
 from cimtool.training.hardware.straight_through import (
     Rounding,
     column_integers,
+    forward,
     round_ste,
 )
 
@@ -32,3 +41,54 @@ def test_the_largest_weight_of_each_output_is_the_largest_integer() -> None:
     whole, unit = column_integers(weights, 7)
     assert torch.allclose(unit[:, 0], torch.tensor([0.2, 1 / 7]))
     assert whole.tolist() == [[4.0, -7.0, 2.0], [0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("model", ["small_trunk", "small_two_branch"])
+def test_it_computes_what_the_compiled_program_computes(
+    model: str, compiler_of: Callable[..., Compiler], request: pytest.FixtureRequest
+) -> None:
+    files: DemoFiles = request.getfixturevalue(model)
+    compiler = compiler_of(files)
+    graphs = {"text": compiler.program.text, "video": compiler.program.video}
+    parameters = {name: layer_tensors(graph) for name, graph in graphs.items()}
+    compiled = compiler.compile(parameters)
+    simulator = Simulator(compiled.program)
+    features, logits = {}, []
+    with np.load(files.eval) as rows:
+        for modality in graphs:
+            x = rows[modality]
+            found = forward(
+                compiled.plans[modality], {"x": torch.from_numpy(x)}, parameters[modality]
+            )
+            exact = simulator.encode(modality, x)
+            graph = getattr(compiled.program, modality)
+            unit = float(graph.types[graph.outputs["mu"]].unit)
+            steps = found["mu"].detach().numpy() / unit - exact["mu"]
+            # A sum on an edge of rounding may fall on the other side in float32.
+            assert np.mean(np.abs(steps) > 0.5) < 0.02
+            features |= {f"{modality}.{name}": value for name, value in found.items()}
+        for program in (compiled.program, compiler.program):
+            logits.append(Simulator(program).scores(rows["text"], rows["video"]))
+    ours = forward(compiled.plans["score"], features, {})["logit"].detach().numpy()
+    off = np.sqrt(np.square(ours - logits[0]).mean())
+    assert off < 0.05 * np.sqrt(np.square(logits[1] - logits[0]).mean())
+
+
+def test_all_layers_get_gradients(
+    small_two_branch: DemoFiles, compiler_of: Callable[..., Compiler]
+) -> None:
+    compiler = compiler_of(small_two_branch)
+    parameters = {m: layer_tensors(getattr(compiler.program, m)) for m in ("text", "video")}
+    compiled = compiler.compile(parameters)
+    features = {}
+    with np.load(small_two_branch.eval) as rows:
+        for modality, own in parameters.items():
+            x = torch.from_numpy(rows[modality])
+            found = forward(compiled.plans[modality], {"x": x}, own)
+            features |= {f"{modality}.{name}": value for name, value in found.items()}
+    forward(compiled.plans["score"], features, {})["logit"].square().mean().backward()
+    for own in parameters.values():
+        for weight, bias in own.values():
+            assert weight.grad is not None
+            assert bias.grad is not None
+            assert weight.grad.abs().sum() > 0

@@ -119,8 +119,8 @@ def test_scores_are_minus_the_expected_squared_distance_whatever_is_drawn() -> N
 
 
 def test_one_class_and_no_labels_are_refused() -> None:
-    with pytest.raises(CimError, match="the labels hold 1; expected at least 2"):
-        Seen(Siamese(reconstruction=1.0, kl=1.0), Task(3, classes=1))
+    with pytest.raises(CimError, match='loss "siamese" tells classes apart, and the labels hold 1'):
+        Siamese(reconstruction=1.0, kl=1.0).objective(Task(3, classes=1))
     made = Seen(Siamese(reconstruction=1.0, kl=1.0), Task(3, classes=3))
     with pytest.raises(CimError, match="need labels; the pairs have none"):
         made(gaussians(), gaussians(), Batch(torch.zeros(4, 3), torch.zeros(4, 3)))

@@ -57,7 +57,9 @@ def test_one_block_serves_both_and_is_trained(tmp_path: Path) -> None:
     towers = built()
     assert towers.text_proj is towers.video_proj
     data = dict(zip(("text", "video"), (one.numpy() for one in rows(8)), strict=True))
-    wanted = TrainingOptions("cross-attention", "clip", batch=4, learning_rate=1e-2, held_out=0.5)
+    wanted = TrainingOptions(
+        model="cross-attention", loss="clip", batch=4, learning_rate=1e-2, held_out=0.5
+    )
     job = make_job(data, None, wanted)
     training = ProjectorTraining(job)
     before = {name: value.clone() for name, value in training.towers.named_parameters()}
