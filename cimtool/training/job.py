@@ -189,9 +189,9 @@ def make_job(
     data: EmbeddingsLike, validation: EmbeddingsLike | None, wanted: TrainingOptions
 ) -> TrainingJob:
     """Read what is asked for; CimError, one sentence, for whatever does not fit."""
-    seed, device = wanted.get("seed", 0), wanted.get("device") or "cpu"
+    seed, device_name = wanted.get("seed", 0), wanted.get("device") or "cpu"
     check_seed(seed)
-    on = device_of(device)
+    device = device_of(device_name)
     options = by_kind(wanted.get("options") or {})
     given = {"poly": wanted.get("poly"), "start": wanted.get("start")}
     paths = {name: Path(file) for name, file in given.items() if file}
@@ -229,7 +229,7 @@ def make_job(
         **{f"loss.{name}": value for name, value in loss.model_dump().items()},
         **asdict(optimisation),
         "seed": seed,
-        "device": device,
+        "device": device_name,
         "held_out": None if part is None else part.share,
         "split_seed": None if part is None else part.seed,
         "data": digest,
@@ -243,8 +243,8 @@ def make_job(
         also = f"that are also in {held_rows.file}"
         remarks.append(f"{left_out} pairs {also} were left out of training.")
     return TrainingJob(
-        model, loss, optimisation, seed, on, pairs, held, start, surrogate, settings, files,
-        tuple(remarks),
+        model, loss, optimisation, seed, device, pairs, held, start, surrogate, settings,
+        files, tuple(remarks),
     )  # fmt: skip
 
 
