@@ -21,7 +21,7 @@ from cimtool.deployment.compilation import calibration_rows
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.ir.program import Program
-from cimtool.loading.data import read_data
+from cimtool.loading.embeddings import read_data
 from cimtool.loading.source import ModelSource
 from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.step import Job

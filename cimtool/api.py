@@ -19,7 +19,7 @@ from cimtool.bundle.simulate import simulate as simulate
 from cimtool.deployment.compilation import Compilation as Compilation
 from cimtool.deployment.compilation import compile as compile
 from cimtool.deployment.compilation import prepare as prepare
-from cimtool.loading.data import read_data as read_data
+from cimtool.loading.embeddings import read_data as read_data
 from cimtool.loading.source import ModelOptions
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cimtool.costs.estimate import Estimate
     from cimtool.deployment.programming import program as program
     from cimtool.evaluation.run import Evaluation
-    from cimtool.loading.data import EmbeddingsLike, File
+    from cimtool.loading.embeddings import EmbeddingsLike, File
     from cimtool.loading.source import Projectors
     from cimtool.sweeps.run import sweep as sweep
     from cimtool.training.fit_page import fit as fit

@@ -1,7 +1,8 @@
-"""Type names for arrays, and their rounding to single precision."""
+"""Type names for arrays, and their rounding to narrower types."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,15 @@ BoolArray = npt.NDArray[np.bool_]
 
 FLOAT_BITS = 53
 """Bits of whole numbers that are exact in float64."""
+
+SIGNED_TYPES = (np.int8, np.int16, np.int32, np.int64)
+
+
+def narrow(whole: Array, types: Sequence[type[np.integer[Any]]] = SIGNED_TYPES) -> Array:
+    """The same whole numbers in the first of `types` that holds them all."""
+    lo, hi = whole.min(initial=0), whole.max(initial=0)
+    fitting = (t for t in types if np.iinfo(t).min <= lo and hi <= np.iinfo(t).max)
+    return whole.astype(next(fitting))
 
 
 def single(x: Array) -> Array:

@@ -48,14 +48,15 @@ def one_of(values: Collection[str], names: Sequence[str]) -> str | None:
     return found[0] if found else None
 
 
-def require_one(values: Collection[str], names: Sequence[str], held: Sequence[str]) -> str:
-    """As `one_of`; CimError, with the nearest of all names `held`, where there is none."""
+def require_one(values: Collection[str], names: Sequence[str], empty: str = "nothing") -> str:
+    """As `one_of`; CimError, with the nearest of all that `values` has, where there is none."""
     found = one_of(values, names)
     if found is None:
+        held = list(values)
         others = f" (or {', '.join(names[1:])})" if names[1:] else ""
         hint = next((h for h in (nearest(name, held) for name in names) if h), "")
         raise CimError(
-            f"{names[0]}{others} is missing; it holds {', '.join(held[:8]) or 'nothing'}{hint}"
+            f"{names[0]}{others} is missing; it holds {', '.join(held[:8]) or empty}{hint}"
         )
     return found
 

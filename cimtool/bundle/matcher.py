@@ -15,8 +15,13 @@ from cimtool.base.errors import CimError, kind_of
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.ir.program import MODALITIES, features_of
 from cimtool.ir.types import Type
-from cimtool.loading.data import EmbeddingsLike, read_data, read_rows
-from cimtool.loading.embeddings import Embeddings, checked_rows
+from cimtool.loading.embeddings import (
+    Embeddings,
+    EmbeddingsLike,
+    checked_rows,
+    read_data,
+    read_rows,
+)
 from cimtool.simulation.simulator import Simulator
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, narrow
 from cimtool.base.errors import CimError
 from cimtool.hardware import operations  # noqa: F401  (importing it registers all of them)
 from cimtool.hardware.crossbar import Crossbar
@@ -20,7 +20,7 @@ from cimtool.ir.op import UNSTORED, Op
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import Type
 
-NARROW_INTEGERS = (np.int8, np.uint8, np.int16, np.int32)
+STORED_INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.int64)
 
 
 class ConstantTable:
@@ -48,10 +48,7 @@ def narrowed(array: Array) -> Array:
             single = array.astype(np.float32)
         return single if np.array_equal(single, array) else array
     if array.dtype.kind == "i":
-        lo, hi = (array.min(), array.max()) if array.size else (0, 0)
-        for kind in NARROW_INTEGERS:
-            if np.iinfo(kind).min <= lo and hi <= np.iinfo(kind).max:
-                return array.astype(kind)
+        return narrow(array, STORED_INTEGERS)
     return array
 
 

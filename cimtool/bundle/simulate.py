@@ -25,7 +25,7 @@ from cimtool.bundle.dies import (
 )
 from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.data import EmbeddingsLike, File, read_data, read_rows
+from cimtool.loading.embeddings import EmbeddingsLike, File, read_data, read_rows
 from cimtool.reference.queries import WAYS, retrieval
 from cimtool.simulation.simulator import Features, Simulator
 

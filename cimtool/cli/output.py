@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 import shutil
 import sys
 import time
@@ -29,8 +27,8 @@ class Output:
 
     @cached_property
     def say(self) -> Say:
-        """Tells progress, one line a call."""
-        return make_say(self.as_json)
+        """Tells progress on stderr if it is a terminal, a line a call with the seconds so far."""
+        return silent if self.as_json or not sys.stderr.isatty() else _timed(err=True, dim=True)
 
     @cached_property
     def step(self) -> Say:
@@ -49,14 +47,6 @@ class Output:
         click.echo(json_text(values) if self.as_json else text)
 
 
-def make_say(as_json: bool) -> Say:
-    """Make the function that tells progress: on stderr if it is a terminal, otherwise nothing.
-
-    Each line starts with the seconds since this call.
-    """
-    return silent if as_json or not sys.stderr.isatty() else _timed(err=True, dim=True)
-
-
 def _timed(err: bool = False, dim: bool = False) -> Say:
     started = time.monotonic()
 
@@ -68,21 +58,17 @@ def _timed(err: bool = False, dim: bool = False) -> Say:
 
 def json_text(values: Mapping[str, Any]) -> str:
     """Write one JSON object; NumPy numbers as numbers, paths as text, NaN and infinity as null."""
-    return json.dumps(_plain(values), indent=2, allow_nan=False)
+    from pydantic_core import to_jsonable_python  # at the start of a command it would take long
+
+    plain = to_jsonable_python(values, inf_nan_mode="null", fallback=_as_python)
+    return json.dumps(plain, indent=2, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if hasattr(value, "tolist"):  # a NumPy number or array, without importing NumPy
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def _as_python(value: Any) -> Any:
+    """A NumPy number or array as Python's own; TypeError for anything else."""
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"a {type(value).__name__} has no JSON form")
+    return value.tolist()
 
 
 def converters_text(adc_bits: int | None, steps: Sequence[int | None]) -> str:

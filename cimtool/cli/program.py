@@ -41,13 +41,13 @@ def command(out: Output, /, bundle: Path, gallery: Files, **options: Any) -> Non
         gallery=found.gallery,
         use=found.use,
         accuracy=found.accuracy,
-        table=table_text(stored_table(found.use.matrices)),
+        table=table_text(matrices_table(found.use.matrices)),
         folder=shlex.quote(str(found.bundle.folder)),
     )
     out.result(found.to_json(), text)
 
 
-def stored_table(matrices: tuple[StoredMatrix, ...]) -> Table:
+def matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:
     """Each stored matrix: its products, its cells, and one conversion scheme a drive."""
     columns: tuple[tuple[Column, Callable[[StoredMatrix], Content]], ...] = (
         (Column("products"), lambda m: ", ".join(drive.product for drive in m.drives)),

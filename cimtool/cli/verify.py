@@ -54,7 +54,7 @@ def command(
         found = api.verify(
             bundle, max_drift=limits, report=report, noise=noise, say=out.say, **options
         )
-    show(out, found, written)
+    print_report(out, found, written)
 
 
 @contextmanager
@@ -63,11 +63,11 @@ def failures_shown(out: Output, written: Sequence[Path] = ()) -> Iterator[None]:
     try:
         yield
     except VerificationFailed as failed:
-        show(out, failed.report, written)
+        print_report(out, failed.report, written)
         raise
 
 
-def show(out: Output, report: Report, written: Sequence[Path]) -> None:
+def print_report(out: Output, report: Report, written: Sequence[Path]) -> None:
     """Print a report, and the files that hold it."""
     text, values = terminal_text(report, out.width), report.to_json()
     if written:

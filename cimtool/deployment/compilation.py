@@ -26,8 +26,7 @@ from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import as_inputs
 from cimtool.loading.calibration_rows import calibration_digests
-from cimtool.loading.data import EmbeddingsLike, File, files_of, read_data
-from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.score import statistics_note
 from cimtool.loading.source import ModelSource, Projectors, split_model_options
@@ -222,9 +221,5 @@ def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
 
 def layer_names(model: Model) -> list[str]:
     """Names of all layers, as settings address them: `text.fc1`."""
-    return [
-        graph.layer(node)
-        for graph in (model.program.text, model.program.video)
-        for node in graph.nodes
-        if isinstance(node.op, Mvm)
-    ]
+    projectors = (model.program.text, model.program.video)
+    return [f"{graph.name}.{name}" for graph in projectors for name in graph.operations(Mvm)]

@@ -32,7 +32,7 @@ from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
 from cimtool.ir.program import MODALITIES, Graph, Program, check_program, features_of
-from cimtool.loading.data import EmbeddingsLike, File, file_of, read_rows
+from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import ReferenceScores
@@ -211,7 +211,7 @@ def _write(
 
 def _check_onnx_size(graph: Graph) -> None:
     """Raise CimError where the stored items alone are more than an ONNX file holds."""
-    ops = [node.op for node in graph.nodes if isinstance(node.op, CrossbarMvm)]
+    ops = list(graph.operations(CrossbarMvm).values())
     stored = {id(op.weight): op.weight.shape[0] * _bytes_a_value(op) for op in ops}
     items = ops[0].weight.shape[1]
     an_item = sum(stored.values())

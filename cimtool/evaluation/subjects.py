@@ -13,8 +13,13 @@ from cimtool.bundle.matcher import check_gallery, open_bundle
 from cimtool.ir.heads import Head, TowerBuilder, assemble
 from cimtool.ir.program import Program
 from cimtool.loading.calibration_rows import require_unseen
-from cimtool.loading.data import EmbeddingsLike, embeddings_in, read_data
-from cimtool.loading.embeddings import Embeddings, require_rivals
+from cimtool.loading.embeddings import (
+    Embeddings,
+    EmbeddingsLike,
+    embeddings_in,
+    read_data,
+    require_rivals,
+)
 from cimtool.loading.source import ModelOptions, ModelSource
 
 if TYPE_CHECKING:

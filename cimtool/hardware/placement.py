@@ -117,8 +117,7 @@ def placements(program: Program, settings: Settings) -> tuple[Placement, ...]:
 
 def crossbar_layers(graph: Graph) -> dict[str, CrossbarMvm]:
     """The crossbar products of a graph, by the names of their layers."""
-    ops = ((graph.layer(node), node.op) for node in graph.nodes)
-    return {layer: op for layer, op in ops if isinstance(op, CrossbarMvm)}
+    return {f"{graph.name}.{name}": op for name, op in graph.operations(CrossbarMvm).items()}
 
 
 def stored_cells(graph: Graph) -> dict[str, str]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cimtool.base.arrays import IntArray
+from cimtool.base.arrays import IntArray, narrow
 from cimtool.hardware.bounds import Bounds, column_bounds
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.weight_codes import Slice, plain
@@ -97,11 +97,3 @@ def mvm(
     Steps are those of `cells_mvm`.
     """
     return cells_mvm(x, stored.cells, steps, unit_step) - stored.correction
-
-
-def narrow(whole: IntArray) -> IntArray:
-    """The same numbers in the fewest bytes of a signed type that hold them."""
-    lo, hi = whole.min(initial=0), whole.max(initial=0)
-    kinds = (k for k in (np.int8, np.int16, np.int32, np.int64) if np.iinfo(k).min <= lo)
-    kind = next(kind for kind in kinds if hi <= np.iinfo(kind).max)
-    return whole.astype(kind)

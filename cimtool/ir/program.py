@@ -18,6 +18,8 @@ from cimtool.ir.types import RangeError, Type
 
 MODALITIES = ("text", "video")
 
+AnyOp = TypeVar("AnyOp", bound=Op)
+
 
 @dataclass(frozen=True)
 class Node:
@@ -52,6 +54,10 @@ class Graph:
     def by_name(self) -> Mapping[str, Node]:
         """The nodes by the name of their value."""
         return {node.name: node for node in self.nodes}
+
+    def operations(self, kind: type[AnyOp]) -> dict[str, AnyOp]:
+        """The operations of one class by the name of their value, in the order of use."""
+        return {node.name: node.op for node in self.nodes if isinstance(node.op, kind)}
 
     def pruned(self) -> Graph:
         """The graph without nodes that no output depends on."""
@@ -90,6 +96,10 @@ class Program:
         """The graphs in the order text, video, score, and the shortlist's where there is one."""
         three = (self.text, self.video, self.score)
         return three if self.shortlist is None else (*three, self.shortlist)
+
+    def with_projectors(self, change: Callable[[Graph], Graph]) -> Program:
+        """The program with both projectors as `change` makes them."""
+        return replace(self, text=change(self.text), video=change(self.video))
 
     @property
     def gallery_items(self) -> int | None:
@@ -178,7 +188,6 @@ class Builder:
 
 
 AnyBuilder = TypeVar("AnyBuilder", bound=Builder)
-AnyOp = TypeVar("AnyOp", bound=Op)
 Rule = Callable[[AnyBuilder, AnyOp, Node, tuple[str, ...]], str]
 """Rebuilds a node of an operation on the mapped inputs; returns the name of the replacing value."""
 

@@ -1,19 +1,23 @@
-"""Embeddings: the rows that texts and videos enter with, and which video is right for a text."""
+"""Embeddings: the rows of texts and videos, and the right video of each text, in every form.
+
+They are read from files and pairs of files, or taken as arrays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.errors import CimError, naming
+from cimtool.base.errors import CimError, kind_of, naming
 from cimtool.base.named import one_of, require_one
+from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
-from cimtool.loading.npy import npz_names, read_npy, read_npz
+from cimtool.loading.npy import read_npy, read_npz
 
 TEXT = ("text",)
 VIDEO = ("video", "image")
@@ -53,6 +57,11 @@ class Embeddings:
             return require_right(self.text_to_video, len(self.text), len(self.video))
 
 
+File = Path | str
+EmbeddingsLike = File | tuple[File, File] | Embeddings | Mapping[str, Array]
+"""Embeddings as a file, a pair of files (text first), as read, or as arrays by name."""
+
+
 def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
     """Read one `.npz`, `.pt` or `.pth`, or a pair: `.npy` or `.pt`, text in `path` and `video`.
 
@@ -64,7 +73,7 @@ def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
         raise CimError(f"{path}: holds one modality; expected a pair of .npy files, text first")
     require_suffix(path, "embeddings", (".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
-        return embeddings_of(read_npz(path, KEYS), str(path), npz_names(path))
+        return embeddings_of(read_npz(path, KEYS), str(path))
     values = read_torch(path)
     if not isinstance(values, dict):
         raise CimError(f"{path}: holds one modality; expected a pair of files, or both in one")
@@ -78,23 +87,17 @@ def read_modality(path: Path, modality: str) -> Array:
     """
     require_suffix(path, "embeddings", (".npy", ".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
-        values: Any = read_npz(path, (*NAMES[modality], ALONE))
-        return modality_of(values, modality, str(path), npz_names(path))
+        return modality_of(read_npz(path, (*NAMES[modality], ALONE)), modality, str(path))
     values = _one(path)
     named = values if isinstance(values, dict) else {modality: values}
     return modality_of(named, modality, str(path))
 
 
-def modality_of(
-    values: Mapping[str, Any],
-    modality: str,
-    where: str = "embeddings",
-    held: list[str] | None = None,
-) -> Array:
+def modality_of(values: Mapping[str, Any], modality: str, where: str = "embeddings") -> Array:
     """Take one modality's rows, float32 [n, width], of arrays by name; CimError as above."""
     names = (ALONE,) if _is_alone(values) else NAMES[modality]
     with naming(where):
-        key = require_one(values, names, list(values) if held is None else held)
+        key = require_one(values, names)
         return finite_rows(values[key], key)
 
 
@@ -103,23 +106,17 @@ def _one(path: Path) -> Any:
     return read_npy(path) if path.suffix == ".npy" else read_torch(path)
 
 
-def embeddings_of(
-    values: Mapping[str, Any], where: str = "embeddings", held: list[str] | None = None
-) -> Embeddings:
+def embeddings_of(values: Mapping[str, Any], where: str = "embeddings") -> Embeddings:
     """Check arrays by name (`text`, `video`, ... with their aliases) and take them as embeddings.
 
     Without `text_to_video` row i of the texts belongs to row i of the videos. Items of one modality
-    come as `rows` alone, with labels or without. `held` are all names that the file has, for the
-    message. Raises CimError starting with `where`.
+    come as `rows` alone, with labels or without. Raises CimError starting with `where`.
     """
-    held = list(values) if held is None else held
     with naming(where):
         if _is_alone(values):
             return _alone(values, where)
-        text, video = (
-            finite_rows(values[key], key)
-            for key in (require_one(values, names, held) for names in (TEXT, VIDEO))
-        )
+        keys = [require_one(values, names) for names in (TEXT, VIDEO)]
+        text, video = (finite_rows(values[key], key) for key in keys)
         truth = right_videos(values, len(text), len(video))
         return Embeddings(text, video, truth, _classes(values, len(text)), where)
 
@@ -208,11 +205,11 @@ def _integers(value: Any, key: str, texts: int) -> IntArray:
 
 def require_rivals(embeddings: Embeddings) -> None:
     """Raise CimError where a modality has fewer than two rows, so that nothing can be ranked."""
-    for key, rows in (("text", embeddings.text), ("video", embeddings.video)):
-        if len(rows) < 2:
+    for modality in MODALITIES:
+        if len(getattr(embeddings, modality)) < 2:
             raise CimError(
-                f"{embeddings.file}: {key} has 1 row; expected at least 2, for one row alone ranks "
-                "nothing"
+                f"{embeddings.file}: {modality} has 1 row; expected at least 2, for one row alone "
+                "ranks nothing"
             )
 
 
@@ -245,8 +242,86 @@ def checked_rows(rows: Array, where: str, unit: bool) -> Array:
 
 def with_unit_rows(embeddings: Embeddings) -> Embeddings:
     """Embeddings with both modalities' rows at unit norm, for a layout that expects them."""
-    text, video = (
-        unit_rows(rows, f"{embeddings.file}: {key}")
-        for key, rows in (("text", embeddings.text), ("video", embeddings.video))
-    )
+    text, video = (unit_rows(getattr(embeddings, m), f"{embeddings.file}: {m}") for m in MODALITIES)
     return replace(embeddings, text=text, video=video)
+
+
+class RowFormat(Protocol):
+    """The rows of embeddings that a model takes: their extents, and their norm."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, for messages."""
+
+    @property
+    def text_width(self) -> int:
+        """Extent of a text embedding."""
+
+    @property
+    def video_width(self) -> int:
+        """Extent of a video embedding."""
+
+    @property
+    def unit_rows(self) -> bool:
+        """True where rows are expected at unit norm."""
+
+
+def read_data(data: EmbeddingsLike, model: RowFormat) -> Embeddings:
+    """Embeddings of any form as a model takes them; CimError where they do not fit."""
+    read = embeddings_in(data)
+    for modality in MODALITIES:
+        _require_width(getattr(read, modality), modality, model, read.file)
+    return with_unit_rows(read) if model.unit_rows else read
+
+
+def embeddings_in(data: EmbeddingsLike) -> Embeddings:
+    """Embeddings of any form, whatever model they are for."""
+    if isinstance(data, Embeddings):
+        return data
+    if isinstance(data, Mapping):
+        return embeddings_of(data)
+    return read_embeddings(*files_of(data))
+
+
+def read_rows(data: EmbeddingsLike, modality: str, model: RowFormat) -> Array:
+    """One modality's rows [n, width] as a model takes them; the other modality is not read.
+
+    Raises CimError where they are missing, are no embeddings, or of another width.
+    """
+    file = file_of(data, modality)
+    where = "embeddings" if file is None else str(file)
+    if isinstance(data, Embeddings):
+        rows: Array = getattr(data, modality)
+    elif isinstance(data, Mapping):
+        rows = modality_of(data, modality)
+    else:
+        rows = read_modality(Path(where), modality)
+    _require_width(rows, modality, model, where)
+    return unit_rows(rows, f"{where}: {modality}") if model.unit_rows else rows
+
+
+def _require_width(rows: Array, modality: str, model: RowFormat, where: str) -> None:
+    width = model.text_width if modality == "text" else model.video_width
+    if rows.shape[1] != width:
+        raise CimError(
+            f"{where}: {modality} rows have {rows.shape[1]} numbers; {model.name} expects {width}"
+        )
+
+
+def files_of(data: EmbeddingsLike) -> tuple[Path, ...]:
+    """The files that embeddings are read from; none where they are given as arrays."""
+    if isinstance(data, Embeddings | Mapping):
+        return ()
+    files = data if isinstance(data, tuple) else (data,)
+    if len(files) not in (1, 2) or not all(isinstance(file, Path | str) for file in files):
+        raise CimError(
+            f"embeddings are given as {kind_of(data)}; expected a file, a pair of files (text "
+            "first) or arrays by name (text, video)"
+        )
+    return tuple(map(Path, files))
+
+
+def file_of(data: EmbeddingsLike, modality: str) -> Path | None:
+    """The file that one modality's rows are read from; None where they are given as arrays."""
+    files = files_of(data)
+    return None if not files else files[0] if modality == "text" else files[-1]

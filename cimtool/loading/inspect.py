@@ -28,7 +28,7 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.loading.layer_map import LayerMap, read_layer_map
 from cimtool.loading.layouts import recognise
-from cimtool.loading.npy import npz_names, read_npy, read_npz
+from cimtool.loading.npy import read_npy, read_npz
 from cimtool.loading.onnx_graph import describe_onnx
 from cimtool.loading.polynomial import (
     COEFFICIENTS,
@@ -124,11 +124,12 @@ def _torch(path: Path) -> Facts:
 
 
 def _npz(path: Path) -> Facts:
-    names = npz_names(path)
+    names = list(read_npz(path, ()))
     if any(key in names for key in COEFFICIENTS):
         return describe_polynomial(read_polynomial(path))
     if set(TEACHER) <= set(names):  # its `text` and `video` are row numbers, not rows
-        arrays = {name: _array_text(value) for name, value in read_npz(path, TEACHER).items()}
+        values = read_npz(path, TEACHER)
+        arrays = {name: _array_text(values[name]) for name in TEACHER}
         others = [name for name in names if name not in TEACHER]
         return {"kind": "teacher", "arrays": arrays, "other_arrays": others}
     if any(key in names for key in (*TEXT, *VIDEO, ALONE)):

@@ -1,12 +1,20 @@
-"""Layouts: classes that know one architecture each by its keys and build its graph."""
+"""Layouts: classes that know one architecture each by its keys and build its graph.
+
+They share the readers of trained layers as operations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
+from cimtool.base.errors import CimError
 from cimtool.base.named import Named
+from cimtool.ir.arithmetic import Clip, Mvm, TensorKeys, scalar
 from cimtool.ir.program import Graph
+from cimtool.ir.source import BatchNorm, LayerNorm
 from cimtool.loading.weights import Weights
 
 
@@ -42,3 +50,56 @@ class Layout(Named):
     def warnings(cls, content: Mapping[str, Any]) -> tuple[str, ...]:
         """Remarks for a reader of the figures, from a checkpoint's plain values."""
         return ()
+
+
+def linear(
+    weights: Weights,
+    layer: str,
+    width: int | None = None,
+    out: int | None = None,
+    has_bias: bool = True,
+) -> Mvm:
+    """Read torch's `Linear` (weight [out, width]) as a product with weight [width, out].
+
+    An extent that is None may be any. A layer that is read so can be trained further: it knows its
+    tensors.
+    """
+    weight = weights.get(layer, "weight", (out, width))
+    outputs = weight.shape[0]
+    bias, bias_key = np.zeros(outputs), None
+    if has_bias:
+        bias, bias_key = weights.get(layer, "bias", (outputs,)), weights.key(layer, "bias")
+    keys = TensorKeys(weights.key(layer, "weight"), bias_key)
+    return Mvm(np.ascontiguousarray(weight.T), bias, keys=keys)
+
+
+def read_batch_norm(weights: Weights, layer: str, width: int) -> BatchNorm:
+    """Read torch's `BatchNorm1d` over `width` channels; CimError where a variance is negative."""
+    gamma, beta, mean, var = (
+        weights.get(layer, parameter, (width,))
+        for parameter in ("weight", "bias", "running_mean", "running_var")
+    )
+    if var.min() < 0:
+        raise CimError(
+            f"{weights.file}: {weights.key(layer, 'running_var')} holds {var.min()}; "
+            "expected variances of at least 0"
+        )
+    return BatchNorm(gamma, beta, mean, var, _eps(weights, layer))
+
+
+def read_layer_norm(weights: Weights, layer: str, width: int) -> LayerNorm:
+    """Read torch's `LayerNorm` over rows of `width` numbers."""
+    gamma, beta = (weights.get(layer, parameter, (width,)) for parameter in ("weight", "bias"))
+    return LayerNorm(gamma, beta, _eps(weights, layer))
+
+
+def _eps(weights: Weights, layer: str) -> float:
+    """The file's epsilon, else the user's, else torch's default."""
+    if weights.has(layer, "eps"):
+        return float(weights.get(layer, "eps", ()))
+    return weights.named.eps
+
+
+def relu() -> Clip:
+    """`max(x, 0)`."""
+    return Clip(scalar(0.0), scalar(np.inf))

@@ -101,9 +101,10 @@ def _model(
     wanted: ScoreOptions,
     divisors: tuple[float, float],
 ) -> Model:
-    score = read_score(source.file, source.content, wanted, towers, divisors)
-    program = assemble(*towers, score.head)
-    return Model(name, ONNX_LAYOUT, program=program, divisors=divisors, **vars(score))
+    head, known = read_score(source.file, source.content, wanted, towers, divisors)
+    samples = None if known.polynomial is None else known.polynomial.K
+    program = assemble(*towers, head)
+    return Model(name, ONNX_LAYOUT, head, program, known.a, known.b, samples, divisors=divisors)
 
 
 def read_towers(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -26,37 +26,25 @@ def read_npy(path: Path) -> Array:
         return _read(stream, path.stat().st_size, str(path))
 
 
-def read_npz(path: Path, names: Iterable[str] | None = None) -> dict[str, Array]:
-    """Read the arrays called `names` that an `.npz` holds (None: all of them).
+def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]:
+    """Read the arrays of an `.npz` by name: all, or `names` with None in place of each other one.
 
     Raises CimError where the file is broken or a wanted array holds Python objects.
     """
     require_file(path)
     try:
         with reading(path), zipfile.ZipFile(path) as archive:
-            held = {
-                info.filename.removesuffix(".npy"): info
-                for info in archive.infolist()
-                if info.filename.endswith(".npy")
-            }
-            wanted = held if names is None else [name for name in names if name in held]
-            arrays = {}
-            for name in wanted:
-                with archive.open(held[name]) as stream:
-                    arrays[name] = _read(stream, held[name].file_size, f"{path}: {name}")
+            arrays: dict[str, Any] = {}
+            for member in archive.infolist():
+                name, _, suffix = member.filename.rpartition(".")
+                if suffix == "npy":
+                    arrays[name] = None
+                    if names is None or name in names:
+                        with archive.open(member) as stream:
+                            arrays[name] = _read(stream, member.file_size, f"{path}: {name}")
             return arrays
     except (zipfile.BadZipFile, zlib.error, *_BROKEN) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not an .npz file: {error}") from None
-
-
-def npz_names(path: Path) -> list[str]:
-    """The names of the arrays that an `.npz` holds; CimError where the file is broken."""
-    require_file(path)
-    try:
-        with reading(path), zipfile.ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
-    except zipfile.BadZipFile:
-        raise CimError(f"{path}: is truncated, corrupt, or not an .npz file") from None
 
 
 def _read(stream: IO[bytes], size: int, where: str) -> Array:

@@ -17,7 +17,7 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, L2Normalize, LayerNorm, LeakyRelu, Sigmoid, Tanh
-from cimtool.loading.linear import relu
+from cimtool.loading.layout import relu
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.onnx_translation import Norms, Rows, Translation, Value
 

@@ -33,7 +33,7 @@ def polynomial_values(path: Path) -> dict[str, Any]:
     """Read the file's dictionary as it is; CimError where the file holds none."""
     require_suffix(path, "a polynomial", SUFFIXES)
     if path.suffix == ".npz":
-        return dict(read_npz(path, KEYS))
+        return read_npz(path, KEYS)
     values = _read_json(path) if path.suffix == ".json" else read_torch(path)
     if not isinstance(values, dict):
         raise CimError(f"{path}: expected a dictionary with degree, coeff and bias")
@@ -64,12 +64,12 @@ def _polynomial(values: dict[str, Any]) -> Polynomial:
     teacher = values.pop("teacher_meta", {})
     if not isinstance(teacher, Mapping):
         raise CimError(f"teacher_meta is {_text(teacher)}; expected a table of a, b, K")
-    coeff_key = require_one(values, COEFFICIENTS, list(values) or ["no known key"])
+    coeff_key = require_one(values, COEFFICIENTS, "no known key")
     if coeff_key == "c" and "b" in values and not any(key in values for key in INTERCEPTS):
         values["bias"] = values.pop("b")
     values = {**{key: teacher[key] for key in TEACHER if key in teacher}, **values}
     coeff = _vector(values[coeff_key], coeff_key)
-    bias_key = require_one(values, INTERCEPTS, list(values))
+    bias_key = require_one(values, INTERCEPTS)
     return Polynomial(
         degree=_degree(values, coeff, coeff_key),
         coeff=coeff,

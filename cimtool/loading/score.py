@@ -11,6 +11,7 @@ import numpy as np
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.ir.heads import Head, ScoreConstants
+from cimtool.ir.heads.base import point_heads
 from cimtool.ir.program import Graph
 from cimtool.loading.layouts import Layout
 from cimtool.loading.polynomial import parse_polynomial
@@ -39,39 +40,29 @@ class ScoreOptions:
     b: float | None = None
 
 
-@dataclass(frozen=True)
-class TrainedHead:
-    """A head with its constants; the teacher's a, b and K where they are known."""
-
-    head: Head
-    a: float | None = None
-    b: float | None = None
-    samples: int | None = None
-
-
 def read_score(
     file: str,
     content: Mapping[str, Any],
     wanted: ScoreOptions,
     towers: tuple[Graph, Graph],
     divisors: tuple[float, float],
-) -> TrainedHead:
-    """The score of towers read from a file whose values are `content`.
+) -> tuple[Head, ScoreConstants]:
+    """The score of towers read from a file whose values are `content`, and its constants.
 
     `divisors` are what the layout divides ed and vd by before the polynomial. Raises CimError for a
     head that is none or needs what is not there, and for an option that the head has no use for.
     """
     kind = _kind(file, content, wanted, towers)
     _refuse_others(kind, wanted)
-    if not kind.is_sampled:
-        return TrainedHead(kind.trained(ScoreConstants(file)))
-    found = wanted.polynomial or inner_polynomial(file, content)
-    a, b = (
-        _first(getattr(wanted, name), getattr(found, name, None), _number(file, content, name))
-        for name in ("a", "b")
-    )
-    known = ScoreConstants(file, None if found is None else raw(found, divisors), a, b)
-    return TrainedHead(kind.trained(known), a, b, None if found is None else found.K)
+    known = ScoreConstants(file)
+    if kind.is_sampled:
+        found = wanted.polynomial or inner_polynomial(file, content)
+        a, b = (
+            _first(getattr(wanted, name), getattr(found, name, None), _number(file, content, name))
+            for name in ("a", "b")
+        )
+        known = ScoreConstants(file, None if found is None else raw(found, divisors), a, b)
+    return kind.trained(known), known
 
 
 def _kind(
@@ -84,12 +75,11 @@ def _kind(
         return Head.named(named, f"{file}: {INNER_HEAD}")
     if all("s" in tower.outputs for tower in towers):
         return Head.named(DEFAULT_HEAD, "head")
-    points = sorted(name for name, head in Head.family.items() if not head.needs_variance)
     raise ArgumentError(
         "{}: its projectors give points without a variance, and no head is named; expected {head} "
         "{}",
         file,
-        " or ".join(points),
+        " or ".join(point_heads()),
     )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import chebyshev, polynomial
 
-from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
+from cimtool.passes.calibrate import significant
 
 DENSE_POINTS = 20_001
 """Points at which the error of an approximation is measured, ends included."""
@@ -44,19 +45,12 @@ def _scaled_exp(u: FloatArray, half: float) -> FloatArray:
     return np.exp(half * (u - 1))
 
 
-def round_coefficients(x: Array) -> FloatArray:
-    """Round to COEFFICIENT_BITS significant bits."""
-    mantissa, exponent = np.frexp(x)
-    steps = np.rint(np.ldexp(mantissa, COEFFICIENT_BITS))
-    return np.asarray(np.ldexp(steps, exponent - COEFFICIENT_BITS))
-
-
 def _interpolations(function: Callable[[FloatArray], FloatArray]) -> Iterator[FloatArray]:
     """Rounded coefficients of the interpolations at Chebyshev nodes, from degree 1 up."""
     for degree in range(1, MAX_DEGREE + 1):
         nodes = chebyshev.chebpts1(degree + 1)
         fitted = chebyshev.chebfit(nodes, function(nodes), degree)
-        yield round_coefficients(chebyshev.cheb2poly(fitted))
+        yield significant(chebyshev.cheb2poly(fitted), np.rint, COEFFICIENT_BITS)
 
 
 def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
@@ -67,7 +61,8 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
     """
     centre, half = (lo + hi) / 2, max((hi - lo) / 2, 2.0**-20)
     u = np.linspace(-1.0, 1.0, DENSE_POINTS)
-    exact, top = _scaled_exp(u, half), round_coefficients(np.exp(centre + half))
+    exact = _scaled_exp(u, half)
+    top = significant(np.exp(centre + half), np.rint, COEFFICIENT_BITS)
     for powers in _interpolations(lambda nodes: _scaled_exp(nodes, half)):
         error = float(np.abs(polynomial.polyval(u, powers) - exact).max()) + ROUNDING
         if error <= tolerance:

@@ -142,7 +142,7 @@ def _range(lo: Array, hi: Array) -> Range:
 def significant(
     value: ArrayLike, direction: Callable[[Array], Array], bits: int = SIGNIFICANT_BITS
 ) -> FloatArray:
-    """Round to some significant bits, down (np.floor) or up (np.ceil); zero stays zero."""
+    """Round to some significant bits, by np.floor, np.ceil or np.rint; zero stays zero."""
     value = np.asarray(value, np.float64)
     step = np.ldexp(1.0, np.maximum(np.frexp(value)[1] - bits, SMALLEST_EXPONENT))
     return np.asarray(direction(value / step) * step)
@@ -153,8 +153,9 @@ def _narrowed(
 ) -> dict[str, Range]:
     """Ranges without the rarest of what layers alone read: nothing else may be clipped."""
     narrowed = {}
-    for name in {node.inputs[0] for node in graph.nodes if isinstance(node.op, Mvm)}:
-        if all(isinstance(node.op, Mvm) for node in graph.nodes if name in node.inputs):
+    layers = graph.operations(Mvm)
+    for name in {graph.by_name[layer].inputs[0] for layer in layers}:
+        if all(node.name in layers for node in graph.nodes if name in node.inputs):
             clip = float(np.percentile(np.abs(values[name]), PERCENTILE))
             seen = ranges[name]
             narrowed[name] = _range(np.clip(seen.lo, -clip, clip), np.clip(seen.hi, -clip, clip))
@@ -166,15 +167,14 @@ def _storing_errors(
 ) -> dict[tuple[str, int], StoringErrors]:
     """Errors of storing each layer's input in that layer's bits."""
     errors: dict[tuple[str, int], StoringErrors] = {}
-    for node in graph.nodes:
-        if isinstance(node.op, Mvm):
-            (name,) = node.inputs
-            own = settings.of_layer(graph.layer(node))
-            bits = own.input_bits if name == "x" else own.activation_bits
-            if (name, bits) not in errors:
-                margin = INPUT_MARGIN if name == "x" else 1.0
-                rows = margin * values[name][:ERROR_ROWS]
-                errors[name, bits] = _measured_errors(rows, ranges[name], bits)
+    for layer in graph.operations(Mvm):
+        (name,) = graph.by_name[layer].inputs
+        own = settings.of_layer(f"{graph.name}.{layer}")
+        bits = own.input_bits if name == "x" else own.activation_bits
+        if (name, bits) not in errors:
+            margin = INPUT_MARGIN if name == "x" else 1.0
+            rows = margin * values[name][:ERROR_ROWS]
+            errors[name, bits] = _measured_errors(rows, ranges[name], bits)
     return errors
 
 

@@ -19,7 +19,7 @@ from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Node, Program, rewrite_each
 from cimtool.passes.bias import LayerOp, adjust_layers, layer_means, output_of, with_mean
 from cimtool.passes.fitting import StepErrors, column_errors
-from cimtool.passes.requantize import refit
+from cimtool.passes.formats import refit
 from cimtool.passes.step import Job, Pass
 
 FIT_ROWS = 64
@@ -42,18 +42,11 @@ class FitConvertersPass(Pass):
     leaves = Level.CROSSBAR
 
     def apply(self, program: Program, job: Job) -> Program:
-        text, video = (
-            _fit_graph(graph, job.rows(graph.name), self.rows)
-            for graph in (program.text, program.video)
-        )
-        return replace(program, text=text, video=video)
+        return program.with_projectors(lambda g: _fit_graph(g, job.rows(g.name), self.rows))
 
 
 def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
-    if not any(
-        isinstance(node.op, CrossbarMvm) and node.op.crossbar.law is not None
-        for node in graph.nodes
-    ):
+    if all(op.crossbar.law is None for op in graph.operations(CrossbarMvm).values()):
         return graph
     means = layer_means(graph, rows)
 

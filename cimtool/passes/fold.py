@@ -7,7 +7,7 @@ over calibration rows makes ed far less noisy where the means share an offset. A
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,11 +41,7 @@ class FoldPass(Pass):
         scores = [node.op for node in program.score.nodes if Level.MAC not in node.op.levels]
         of_distances = all(isinstance(op, DistanceScore | PolynomialScore) for op in scores)
         centre = _common_mean(program, job) if of_distances else None
-        text, video = (
-            rewrite(graph, FOLD.of, Folding(graph, centre))
-            for graph in (program.text, program.video)
-        )
-        return replace(program, text=text, video=video)
+        return program.with_projectors(lambda g: rewrite(g, FOLD.of, Folding(g, centre)))
 
 
 def _common_mean(program: Program, job: Job) -> FloatArray:

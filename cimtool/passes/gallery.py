@@ -31,7 +31,7 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph, Node, as_inputs, rewrite_each
 from cimtool.passes.bias import output_of
 from cimtool.passes.converters import FIT_ROWS, fit_steps
-from cimtool.passes.requantize import refit
+from cimtool.passes.formats import refit
 from cimtool.simulation.simulator import Runner
 
 FIT_ITEMS = 1024
@@ -179,12 +179,10 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
     without them makes none as large, and steps must leave room for them. Raises CimError where
     what converters may add no longer fits the accumulator.
     """
-    layers = {n.name: n.op for n in graph.nodes if isinstance(n.op, CrossbarMvm)}
+    layers = graph.operations(CrossbarMvm)
     if all(op.crossbar.law is None for op in layers.values()):
         return graph
-    names = dict.fromkeys(
-        name for node in graph.nodes if node.name in layers for name in (node.name, *node.inputs)
-    )
+    names = dict.fromkeys(n for layer in layers for n in (layer, *graph.by_name[layer].inputs))
     values = Runner(graph).values(as_inputs("text", queries), list(names))
 
     def fitted(node: Node) -> Node:

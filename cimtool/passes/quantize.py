@@ -27,10 +27,10 @@ from cimtool.passes.formats import (
     layer_input_format,
     magnitude,
     next_power_of_two,
+    requantize,
     shared_scales,
     value_format,
 )
-from cimtool.passes.requantize import requantize
 from cimtool.passes.rounding import least_error_weights
 from cimtool.passes.step import Job, Pass
 from cimtool.simulation.kernels.operations import fast_kernel

@@ -6,7 +6,7 @@ macro holds which columns is placement, and changes no number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
@@ -33,5 +33,4 @@ class TilePass(Pass):
             stored, steps = StoredWeights(op.weight, crossbar), (None,) * crossbar.slices
             return builder.add(node.name, CrossbarMvm(stored, op.bias, op.scale, steps), *inputs)
 
-        text, video = (rewrite_each(graph, Mvm, mvm) for graph in (program.text, program.video))
-        return replace(program, text=text, video=video)
+        return program.with_projectors(lambda graph: rewrite_each(graph, Mvm, mvm))

@@ -36,7 +36,7 @@ class Runner:
     def __init__(self, graph: Graph, fast: bool = True, device: str | None = None):
         self.graph = graph
         types = graph.types
-        rounds = any(isinstance(node.op, Quantize) for node in graph.nodes)
+        rounds = bool(graph.operations(Quantize))
         # The contract rounds float32 inputs to integers; real graphs compute in float64.
         self._enter: Callable[[Any], Any] = (lambda value: value) if rounds else _as_float64
         self._leave: Callable[[Any], Array] = _as_int64

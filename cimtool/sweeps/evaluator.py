@@ -24,8 +24,7 @@ from cimtool.hardware.noise.times import time_text
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.ir.program import Program
 from cimtool.loading.calibration_rows import calibration_digests, require_unseen
-from cimtool.loading.data import EmbeddingsLike, read_data
-from cimtool.loading.embeddings import Embeddings, require_rivals
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data, require_rivals
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource
 from cimtool.passes.calibrate import calibration_key

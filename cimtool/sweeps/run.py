@@ -16,7 +16,7 @@ from cimtool.bundle.dies import check_trials
 from cimtool.deployment.compilation import layer_names
 from cimtool.hardware.noise.times import parse_time
 from cimtool.hardware.target import Target
-from cimtool.loading.data import EmbeddingsLike, File, files_of
+from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelOptions, ModelSource, Projectors
 from cimtool.passes.gallery import SCORE_LAYERS

@@ -11,7 +11,7 @@ import numpy as np
 
 from cimtool.base.files import check_output, replace_texts
 from cimtool.base.progress import Say, silent
-from cimtool.loading.data import File
+from cimtool.loading.embeddings import File
 from cimtool.reference.surrogate import exponents
 from cimtool.report.charts import Points, scatter
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole

@@ -14,9 +14,16 @@ from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.named import require_one
 from cimtool.base.progress import Say
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.data import EmbeddingsLike, File, read_data
-from cimtool.loading.embeddings import TRUTH, finite_rows, require_right, right_videos
-from cimtool.loading.npy import npz_names, read_npz
+from cimtool.loading.embeddings import (
+    TRUTH,
+    EmbeddingsLike,
+    File,
+    finite_rows,
+    read_data,
+    require_right,
+    right_videos,
+)
+from cimtool.loading.npy import read_npz
 from cimtool.loading.source import ModelSource
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
@@ -123,15 +130,14 @@ def gaussian_items(gaussians: File | Mapping[str, Array]) -> Items:
     Raises CimError where an array is missing, is not [rows, d] of finite numbers, or the shapes do
     not meet.
     """
-    names = (*ARRAYS, *TRUTH)
     if isinstance(gaussians, Mapping):
-        where, values, held = "gaussians", dict(gaussians), list(gaussians)
+        where, values = "gaussians", dict(gaussians)
     else:
-        path = Path(gaussians)
-        where, values, held = str(path), read_npz(path, names), npz_names(path)
+        where = str(Path(gaussians))
+        values = read_npz(Path(gaussians), (*ARRAYS, *TRUTH))
     with naming(where):
         for name in ARRAYS:
-            require_one(values, (name,), held)
+            require_one(values, (name,))
         text, video = (_gaussians(values, modality) for modality in MODALITIES)
         if text.d != video.d:
             raise CimError(

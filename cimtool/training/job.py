@@ -17,8 +17,13 @@ from cimtool.base.files import sha256
 from cimtool.base.named import nearest
 from cimtool.ir.heads import Head
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.data import EmbeddingsLike, File, embeddings_in
-from cimtool.loading.embeddings import Embeddings, with_unit_rows
+from cimtool.loading.embeddings import (
+    Embeddings,
+    EmbeddingsLike,
+    File,
+    embeddings_in,
+    with_unit_rows,
+)
 from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.score import INNER_POLYNOMIAL

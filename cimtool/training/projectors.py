@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.progress import Say, silent
-from cimtool.loading.data import EmbeddingsLike, File
+from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.score import raw
 from cimtool.training.band import Band
 from cimtool.training.history import Means, RetrievalEpoch, recalls_of

@@ -17,8 +17,8 @@ from cimtool.base.files import check_output, replace_files
 from cimtool.base.named import require_one, unknown
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import require_suffix
-from cimtool.loading.data import EmbeddingsLike, File
-from cimtool.loading.npy import npz_names, read_npz
+from cimtool.loading.embeddings import EmbeddingsLike, File
+from cimtool.loading.npy import read_npz
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.items import Items, gaussian_items, model_items
@@ -194,7 +194,7 @@ def read_teacher(path: Path) -> Teacher:
     values = read_npz(path, (*COLUMNS, *NUMBERS, *INTEGERS, "labels"))
     with naming(path):
         for name in ("ed", "vd", "y"):
-            require_one(values, (name,), npz_names(path))
+            require_one(values, (name,))
         return replace(_teacher_of(values), file=str(path))
 
 

@@ -15,8 +15,7 @@ from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.target import Target
-from cimtool.loading.data import EmbeddingsLike, File
-from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
 from cimtool.loading.source import ModelSource, Projectors, split_model_options
 from cimtool.reference.queries import check_metrics
 from cimtool.reference.surrogate import Polynomial

@@ -220,9 +220,6 @@ def _gaussians(trained: Simulator, modality: str, features: Features, rows: Arra
     """Means and variances; a head that stores sums of s alone still encodes s on the way."""
     if "s" in features:
         return Gaussians(features["mu"], features["s"])
-    (summed,) = (
-        node.name
-        for node in getattr(trained.program, modality).nodes
-        if isinstance(node.op, Store) and node.op.role == "s_self"
-    )
+    stores = getattr(trained.program, modality).operations(Store)
+    (summed,) = (name for name, op in stores.items() if op.role == "s_self")
     return Gaussians(features["mu"], trained.values(modality, rows, [summed])[summed])

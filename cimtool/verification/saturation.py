@@ -122,13 +122,9 @@ def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tu
     """
     found = []
     for modality, x in zip(MODALITIES, (data.text, data.video), strict=True):
-        roles = {
-            node.name: node.op.role
-            for node in getattr(lowered, modality).nodes
-            if isinstance(node.op, Store)
-        }
+        stores = getattr(lowered, modality).operations(Store)
         graph = getattr(compiled.program, modality)
-        stored = [node for node in graph.nodes if node.name in roles]
+        stored = [node for node in graph.nodes if node.name in stores]
         sources = [node.inputs[0] for node in stored]
         rows = x[:STORED_ROWS]
         inner = [name for name in dict.fromkeys(sources) if name not in graph.inputs]
@@ -137,7 +133,7 @@ def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tu
             if isinstance(node.op, Quantize | Requant):
                 share = clipped_share(node.op, values[node.inputs[0]])
                 bits = graph.types[node.name].bits
-                found.append(Stored(graph.layer(node), roles[node.name], bits, share))
+                found.append(Stored(graph.layer(node), stores[node.name].role, bits, share))
     return tuple(found)
 
 

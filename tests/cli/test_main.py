@@ -256,7 +256,7 @@ def test_progress_only_on_a_terminal_and_not_with_json(
         reader, writer = os.pipe() if stderr == 0 else pty.openpty()
         with open(writer, "w") as stream:
             monkeypatch.setattr(sys, "stderr", stream)
-            output.make_say(as_json)("training")
+            output.Output(as_json).say("training")
             stream.write(".")
             stream.flush()
             got = os.read(reader, 1000)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from crossbars import PLAIN, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import CROSSBARS, drawn, weight_limits
 
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.stored import StoredWeights, narrow
+from cimtool.hardware.stored import StoredWeights
 
 
 def test_offset_inputs_are_corrected_in_the_bias() -> None:
@@ -39,20 +38,3 @@ def test_cells_conduct_their_digits_and_the_leak(hardware: Crossbar, rows: int, 
         np.testing.assert_array_equal(found.digits, (digits << cells.fraction_bits) + cells.leak)
         np.testing.assert_array_equal(found.flipped, held.flipped)
         assert (found.shift, found.sign) == (held.shift, held.sign)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "kind"),
-    [
-        ([-128, 127], np.int8),
-        ([0, 128], np.int16),
-        ([-129, 0], np.int16),
-        ([0, 1 << 15], np.int32),
-        ([-(1 << 31) - 1, 0], np.int64),
-        ([], np.int8),
-    ],
-)
-def test_numbers_are_kept_in_the_fewest_bytes(numbers: list[int], kind: type) -> None:
-    found = narrow(np.array(numbers, np.int64))
-    assert found.dtype == kind
-    assert found.tolist() == numbers

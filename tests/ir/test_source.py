@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cimtool.ir.op import Op
-from cimtool.ir.source import Exp, LayerNorm, LeakyRelu, Sigmoid, Tanh
+from cimtool.ir.source import CosineScore, DistanceScore, Exp, LayerNorm, LeakyRelu, Sigmoid, Tanh
 from cimtool.ir.types import real
 
 CURVES = [Exp(), Tanh(), Sigmoid(), LeakyRelu(0.2), LeakyRelu(1.5)]
@@ -63,3 +63,22 @@ def test_a_layer_norm_divides_centred_rows_by_the_root_of_their_squares() -> Non
     centred = SPREAD - SPREAD.mean(axis=1, keepdims=True)
     wanted = np.square(centred).sum(axis=1) + 4 * NORM.eps
     np.testing.assert_allclose(NORM.squared_norms(SPREAD), wanted)
+
+
+VALUES = np.array([[0.5, 2.0], [3.0, 7.25]])
+
+
+@pytest.mark.parametrize(
+    ("op", "wanted"),
+    [
+        (DistanceScore(-2.0, 1.0), [[0.0, -3.0], [-5.0, -13.5]]),
+        (DistanceScore(-1.0), -VALUES),
+        (CosineScore(), VALUES),
+    ],
+    ids=str,
+)
+def test_values_and_bounds(op: Op, wanted: object) -> None:
+    np.testing.assert_array_equal(op.run(VALUES), wanted)
+    known = real(("n", "m"), VALUES.min(), VALUES.max())
+    bounds = op.infer(known)
+    assert (bounds.lo, bounds.hi) == (np.min(wanted), np.max(wanted))

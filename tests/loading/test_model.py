@@ -1,22 +1,36 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
+from onnx import NodeProto, helper
 from safetensors.torch import save_file
 
+from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.ir.program import Graph
+from cimtool.emit.onnx import onnx_files
+from cimtool.emit.runtime import Session
+from cimtool.hardware.settings import resolve
+from cimtool.hardware.target import load_target
+from cimtool.ir.arithmetic import Mvm
+from cimtool.ir.heads import dimension
+from cimtool.ir.program import MODALITIES, Graph, Program
 from cimtool.loading.model import Model
+from cimtool.loading.onnx_graph import read_onnx_graph
+from cimtool.loading.onnx_rules import translate
 from cimtool.loading.source import ModelSource
+from cimtool.passes.fold import FoldPass
+from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
-from cimtool.simulation.simulator import run_graph
+from cimtool.simulation.simulator import Simulator, run_graph
 from cimtool.training.towers import TwoTower
 
 D = 5
@@ -231,3 +245,185 @@ def test_both_modalities_are_wanted_in_one_layout_and_one_space(
     torch.save({"text": {"w.weight": torch.ones(2, 2)}, "video": {"w.weight": torch.ones(2)}}, path)
     with pytest.raises(CimError, match=r"is of no known layout .* expected .*trunk: .*two-branch:"):
         ModelSource(path, poly_file).load()
+
+
+WriteOnnx = Callable[..., Path]
+node = helper.make_node
+
+
+def export(module: torch.nn.Module, width: int, path: Path) -> Path:
+    """Write a module that returns (mu, logvar) as torch's users do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this exporter is said to be an old one
+        torch.onnx.export(
+            module, (torch.zeros(2, width),), str(path), dynamo=False, input_names=["x"],
+            output_names=["mu", "logvar"], dynamic_axes={"x": {0: "n"}},
+        )  # fmt: skip
+    return path
+
+
+def export_both(towers: TwoTower, widths: tuple[int, int], folder: Path) -> tuple[Path, Path]:
+    text = export(towers.text_proj, widths[0], folder / "text.onnx")
+    return text, export(towers.video_proj, widths[1], folder / "video.onnx")
+
+
+def folded(program: Program, rows: list[np.ndarray]) -> list[Mvm]:
+    """The layers of both projectors after `fold`."""
+    job = Job(resolve(load_target("ideal"), None, {}), rows[0], rows[1], lambda line: None)
+    graphs = FoldPass().apply(program, job)
+    return [n.op for g in (graphs.text, graphs.video) for n in g.nodes if isinstance(n.op, Mvm)]
+
+
+def test_an_exported_trunk_folds_to_the_numbers_of_its_checkpoint(
+    tmp_path: Path, trunks: TwoTower, poly_file: Path
+) -> None:
+    torch.save(trunks.state_dict(), tmp_path / "net.pth")
+    files = export_both(trunks, (6, 8), tmp_path)
+    models = (
+        ModelSource(tmp_path / "net.pth", poly_file).load(),
+        ModelSource(files, poly_file).load(),
+    )
+    assert (models[1].name, models[1].layout) == ("text-video", "onnx")
+    assert [Path(file).name for file, _ in models[1].files] == [
+        "text.onnx", "video.onnx", poly_file.name
+    ]  # fmt: skip
+    assert models[0].dimension == models[1].dimension == D
+    rng = np.random.default_rng(0)
+    rows = [rng.normal(size=(20, width)).astype(np.float32) for width in (6, 8)]
+    layers = [folded(model.program, rows) for model in models]
+    assert len(layers[0]) == len(layers[1]) == 8
+    for ours, theirs in zip(*layers, strict=True):
+        np.testing.assert_allclose(ours.weight, theirs.weight, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(ours.bias, theirs.bias, rtol=1e-6, atol=1e-6)
+    logits = [Simulator(model.program).scores(*rows) for model in models]
+    np.testing.assert_allclose(*logits, rtol=1e-6)
+
+
+def test_an_exported_two_branch_model_keeps_its_residual_and_norm(
+    tmp_path: Path, branches: TwoTower, poly_file: Path
+) -> None:
+    files = export_both(branches, (D, D), tmp_path)
+    x = np.random.default_rng(0).normal(size=(7, D)).astype(np.float32)
+    found = Simulator(ModelSource(files).load_projectors().program).encode("text", x)
+    with torch.no_grad():
+        mu, logvar = branches.text_proj(torch.from_numpy(x))
+    np.testing.assert_allclose(found["mu"], mu, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found["s"], np.exp(logvar), rtol=1e-5)
+
+
+def test_the_newer_exporter_of_torch(tmp_path: Path, trunks: TwoTower) -> None:
+    pytest.importorskip("onnxscript")
+    torch.onnx.export(
+        trunks.text_proj, (torch.zeros(2, 6),), str(tmp_path / "t.onnx"), dynamo=True,
+        input_names=["x"], output_names=["mu", "logvar"], external_data=False,
+        dynamic_shapes={"x": {0: torch.export.Dim("n")}}, verbose=False,
+    )  # fmt: skip
+    assert dimension(translate(read_onnx_graph(tmp_path / "t.onnx"))) == D
+
+
+def activated(seed: int) -> tuple[list[NodeProto], dict[str, np.ndarray]]:
+    """A projector by hand with every activation: its nodes and weights."""
+    rng = np.random.default_rng(seed)
+    shapes = {"W1": (6, 9), "W2": (9, 9), "W3": (9, 9), "W4": (9, 9), "Wm": (9, D), "Wl": (9, D)}
+    weights = {name: rng.normal(size=s).astype(np.float32) / 2 for name, s in shapes.items()}
+    weights |= {f"b{i}": rng.normal(size=9).astype(np.float32) for i in range(1, 5)}
+    weights["variance"] = rng.uniform(0.5, 2, 9).astype(np.float32)
+    weights |= {"low": np.float32(-3), "high": np.float32(2), "six": np.float32(6)}
+    nodes = [
+        node("Gemm", ["x", "W1", "b1"], ["h1"]),
+        node("BatchNormalization", ["h1", "b1", "b2", "b3", "variance"], ["n1"]),
+        node("LeakyRelu", ["n1"], ["a1"], alpha=0.1),
+        node("MatMul", ["a1", "W2"], ["p2"]), node("Add", ["p2", "b2"], ["h2"]),
+        node("Tanh", ["h2"], ["a2"]),
+        node("Gemm", ["a2", "W3", "b3"], ["h3"]), node("Sigmoid", ["h3"], ["a3"]),
+        node("Gemm", ["a3", "W4", "b4"], ["h4"]), node("Clip", ["h4", "low", "six"], ["a4"]),
+        node("Add", ["a3", "a4"], ["a5"]),
+        node("MatMul", ["a5", "Wm"], ["mu"]),
+        node("MatMul", ["a3", "Wl"], ["raw"]), node("Clip", ["raw", "low", "high"], ["logvar"]),
+    ]  # fmt: skip
+    return nodes, weights
+
+
+@pytest.fixture
+def by_hand(write_onnx: WriteOnnx) -> tuple[Path, Path]:
+    return (
+        write_onnx(*activated(1), name="text.onnx"),
+        write_onnx(*activated(2), name="video.onnx"),
+    )
+
+
+@pytest.fixture
+def rows() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    return {modality: rng.normal(size=(60, 6)).astype(np.float32) for modality in MODALITIES}
+
+
+def test_the_real_program_is_what_the_file_computes(
+    by_hand: tuple[Path, Path], rows: dict[str, np.ndarray]
+) -> None:
+    simulator = Simulator(ModelSource(by_hand).load_projectors().program)
+    for modality, file in zip(MODALITIES, by_hand, strict=True):
+        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        mu, logvar = session.run(["mu", "logvar"], {"x": rows[modality]})
+        found = simulator.encode(modality, rows[modality])
+        np.testing.assert_allclose(found["mu"], mu, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found["s"], np.exp(logvar), rtol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["ideal", "isaac-rram-128"])
+def test_what_is_compiled_is_the_same_to_the_last_bit(
+    by_hand: tuple[Path, Path], rows: dict[str, np.ndarray], poly_file: Path, target: str
+) -> None:
+    compiled = api.prepare(by_hand, poly_file, calibration=rows, target=target)
+    stages = {stage.name: stage.program for stage in compiled.stages}
+    final = compiled.stages[-1].program
+    files = onnx_files(final, stages["folded"])
+    simulator = Simulator(final)
+    features = {modality: simulator.encode(modality, rows[modality]) for modality in MODALITIES}
+    for modality, own in features.items():
+        for name, value in Session(files[f"{modality}.onnx"]).encode(rows[modality]).items():
+            np.testing.assert_array_equal(value, own[name])
+    logits = simulator.score(features["text"], features["video"])
+    score = Session(files["score.onnx"]).score(features["text"], features["video"])
+    np.testing.assert_array_equal(score, logits)
+    plain = Session(files["float.onnx"]).run(rows)["logit"]
+    trained = Simulator(stages["trained"]).scores(rows["text"], rows["video"])
+    np.testing.assert_allclose(plain, trained, rtol=1e-4, atol=1e-4 * np.abs(trained).max())
+    notes = "\n".join(compiled.notes)
+    assert "text.a2: tanh on [-" in notes
+    assert "video.a3: sigmoid on [-" in notes
+
+
+def test_two_projectors_meet_in_one_space(
+    write_onnx: WriteOnnx, by_hand: tuple[Path, Path], poly_file: Path
+) -> None:
+    nodes = [node("Identity", ["x"], ["mu"]), node("Identity", ["x"], ["logvar"])]
+    other = write_onnx(nodes, {}, name="other.onnx")
+    with pytest.raises(
+        CimError, match=r"text\.onnx gives 5 dimensions and .*other\.onnx 6; expected the same"
+    ):
+        ModelSource((by_hand[0], other), poly_file).load()
+
+
+def test_what_two_files_lack_or_have_no_use_for(
+    by_hand: tuple[Path, Path], poly_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(CimError, match=r"text\.onnx, .*video\.onnx: holds no polynomial; .*poly"):
+        ModelSource(by_hand).load()
+    with pytest.raises(CimError, match=r"map\.toml: a map names the layers of a checkpoint"):
+        ModelSource(by_hand, poly_file, layer_map=tmp_path / "map.toml").load()
+    with pytest.raises(
+        CimError, match=r"text\.onnx: is one projector; expected a checkpoint of both"
+    ):
+        ModelSource(by_hand[0], poly_file).load()
+
+
+def test_points_need_a_head_that_takes_them(write_onnx: WriteOnnx, poly_file: Path) -> None:
+    point = write_onnx([node("Tanh", ["x"], ["embedding"])], {}, outputs=("embedding",))
+    with pytest.raises(CimError, match=r"give points without a variance, and no head is named"):
+        ModelSource((point, point), poly_file).load()
+    with pytest.raises(CimError, match=r'head "pcme-poly" needs a variance'):
+        ModelSource((point, point), poly_file, head="pcme-poly").load()
+    x = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
+    program = ModelSource((point, point), head="cosine").load().program
+    assert np.diag(Simulator(program).scores(x, x)) == pytest.approx(1)

@@ -12,7 +12,7 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.heads import TowerBuilder
+from cimtool.ir.heads import ScoreConstants, TowerBuilder
 from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.euclidean import Euclidean
@@ -39,13 +39,15 @@ GAUSSIANS, POINTS = (tower(True),) * 2, (tower(False),) * 2
 
 
 def test_the_polynomial_given_goes_before_the_one_in_the_file() -> None:
-    found = read_score(
+    head, known = read_score(
         "f", {"poly": INNER}, ScoreOptions(polynomial=POLYNOMIAL), GAUSSIANS, (2.0, 4.0)
     )
-    assert found.head == PcmePoly(replace(POLYNOMIAL, scale_ed=2.0, scale_vd=4.0))
-    assert (found.a, found.b, found.samples) == (0.1, 0.2, 9)
-    found = read_score("f", {"poly": INNER}, ScoreOptions(a=0.7), GAUSSIANS, (1.0, 1.0))
-    assert (found.a, found.b, found.samples) == (0.7, 0.4, None)
+    scaled = replace(POLYNOMIAL, scale_ed=2.0, scale_vd=4.0)
+    assert head == PcmePoly(scaled)
+    assert known == ScoreConstants("f", scaled, 0.1, 0.2)
+    assert scaled.K == 9
+    _, known = read_score("f", {"poly": INNER}, ScoreOptions(a=0.7), GAUSSIANS, (1.0, 1.0))
+    assert (known.a, known.b) == (0.7, 0.4)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +64,14 @@ def test_the_polynomial_given_goes_before_the_one_in_the_file() -> None:
 def test_a_head_is_named_by_the_caller_or_the_file(
     content: dict[str, Any], wanted: ScoreOptions, head: object
 ) -> None:
-    assert read_score("f", content, wanted, GAUSSIANS, (1.0, 1.0)).head == head
+    found, _ = read_score("f", content, wanted, GAUSSIANS, (1.0, 1.0))
+    assert found == head
 
 
 def test_only_a_sampled_score_has_a_teacher() -> None:
-    found = read_score(
-        "f", {"poly": INNER, "head": "cosine"}, ScoreOptions(), GAUSSIANS, (1.0, 1.0)
-    )
-    assert (found.a, found.b, found.samples) == (None, None, None)
+    content = {"poly": INNER, "head": "cosine"}
+    _, known = read_score("f", content, ScoreOptions(), GAUSSIANS, (1.0, 1.0))
+    assert known == ScoreConstants("f")
 
 
 @pytest.mark.parametrize(

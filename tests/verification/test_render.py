@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 
+from cimtool.costs.picture import placement_svg
+from cimtool.report.formats import number
+from cimtool.report.page import picture_url
 from cimtool.verification.answers import survival_sentence
-from cimtool.verification.render import WIDTH, markdown, terminal_text
+from cimtool.verification.margins import PairSample
+from cimtool.verification.render import WIDTH, html, markdown, terminal_text
 from cimtool.verification.report import Report
 
 from .conftest import changed, of_target
@@ -98,3 +104,111 @@ def test_saturation_that_is_not_there_is_one_line(report: Report) -> None:
     text = terminal_text(changed(report, domains=beyond), 200)
     assert text.count(": 25.000% of the pairs are outside and saturate") == 1
     assert "no pair is outside" not in text
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.sources: list[str] = []
+        self.text = ""
+        self.inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside.append(tag)
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        if self.inside[-1:] in (["td"], ["th"]):
+            self.cells.append(data)
+        self.text += data
+
+
+def cards(text: str) -> dict[str, str]:
+    """What each card of the first screen says."""
+    found = re.findall(r'<section id="(\w+)" class="span\d".*?>(.*?)</section>', text, re.DOTALL)
+    return {name: " ".join(Page(card).text.split()) for name, card in found}
+
+
+def test_the_page_needs_nothing_else(report: Report) -> None:
+    page = Page(html(report))
+    assert not [s for s in page.sources if not s.startswith(("#", "data:"))]
+    assert {row.stage for row in report.drift.rows} <= set(page.cells)
+    assert number(report.drift.final.figures["float_rmse"]) in page.cells
+
+
+def test_the_first_screen_answers_in_order(report: Report) -> None:
+    found = cards(html(report))
+    assert list(found) == [
+        "survive", "fit", "cause", "clipping", "energy", "unmodelled", "figures",
+    ]  # fmt: skip
+    assert report.headline.cause is not None
+    assert report.headline.cause in found["cause"]
+    assert all(text in found["cause"] for text in report.causes.advice)
+    assert f"{report.subject.data.videos} items" in found["energy"]
+    assert "no dies were drawn" in found["unmodelled"]
+    figures = report.estimate.target.figures
+    assert all(one.quantity in found["figures"] for one in figures)
+
+
+def test_dies_stand_on_the_first_screen(noisy_report: Report) -> None:
+    found = cards(html(noisy_report))
+    for one in noisy_report.drift.noisy:
+        assert one.median.stage in found["survive"]
+        assert one.worst.stage in found["survive"]
+    assert "no dies were drawn" not in found["unmodelled"]
+
+
+def test_what_is_not_known_leaves_a_whole_page(unknown_report: Report) -> None:
+    text = html(unknown_report)
+    assert "not known" in Page(text).cells
+    assert "Monte Carlo as a measure" not in text
+    assert len(cards(text)) == 7
+
+
+def test_names_are_escaped(report: Report) -> None:
+    bad = "<script>alert(1)</script>"
+    figures = report.estimate.target.figures
+    hostile = changed(
+        of_target(
+            replace(report, notes=(bad,)),
+            unmodelled=(bad,),
+            figures=tuple(one.model_copy(update={"source": bad}) for one in figures),
+        ),
+        bundle=bad, model=bad, target=bad, advice=(bad,),
+        settings={bad: bad}, data=replace(report.subject.data, file=bad),
+        rows=(*report.drift.rows[:-1], replace(report.drift.final, stage=bad)),
+        layers=tuple(replace(one, layer=bad) for one in report.causes.layers),
+    )  # fmt: skip
+    text = html(hostile)
+    assert "<script>alert" not in text
+    assert text.count("<script>") == 1
+    assert text.count("&lt;script&gt;alert(1)") > 10
+
+
+def test_the_placement_is_a_picture_of_its_own(report: Report) -> None:
+    text, found = html(report), report.estimate
+    title = f"{report.subject.bundle} on {report.subject.target}"
+    assert picture_url(placement_svg(found.placements, found.layout, title)) in text
+    assert 'id="title"' not in text
+
+
+def test_failures_come_first(report: Report) -> None:
+    limit = replace(report.checks.limits[0], limit=0.0)
+    text = html(changed(report, limits=(limit,)))
+    assert "✗ 1 check failed" in text
+    assert text.index(limit.sentence()) < text.index('id="survive"')
+
+
+def test_a_report_that_lacks_much_is_a_page_all_the_same(report: Report) -> None:
+    bare = changed(
+        of_target(report, figures=()),
+        margins=(), curves=(), domains=(), stored=(), limits=(), layers=(),
+        pairs=PairSample((), (), ()),
+        headline=replace(report.headline, cause=None, cause_before=None, r1_loss=None),
+    )  # fmt: skip
+    text = html(bare)
+    assert list(cards(text)) == list(cards(html(report)))
+    assert "No step changes any score" in text
+    assert "The loss of R@1 is not known" in text

@@ -296,7 +296,7 @@ def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
     simulator = Simulator(program, fast=False)
     features = {}
     for graph in (program.text, program.video):
-        name, op = next((n.name, n.op) for n in graph.nodes if isinstance(n.op, Quantize))
+        name, op = next(iter(graph.operations(Quantize).items()))
         known = graph.types[name]
         codes = _embedding_codes(op, int(known.shape[1]))
         if inputs is not None:

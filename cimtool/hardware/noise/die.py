@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray, narrow
 from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Cells, Crossbar
 from cimtool.hardware.keys import Pairs
@@ -25,7 +25,7 @@ from cimtool.hardware.noise.model import (
     NonIdeality,
 )
 from cimtool.hardware.noise.spec import Noise
-from cimtool.hardware.stored import StoredWeights, narrow
+from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import Slice
 
 CELL_BITS = 14

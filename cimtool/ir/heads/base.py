@@ -153,7 +153,7 @@ def assemble(text: Graph, video: Graph, head: Head) -> Program:
         if head.needs_variance and "s" not in tower.outputs:
             raise CimError(
                 f'head "{head.name}" needs a variance, and the {name} projector gives a point '
-                f"without one; expected one of the heads {', '.join(_of_points())}"
+                f"without one; expected one of the heads {', '.join(point_heads())}"
             )
         builder = Builder(name, tower.inputs)
         for node in tower.nodes:
@@ -164,5 +164,6 @@ def assemble(text: Graph, video: Graph, head: Head) -> Program:
     return Program(graphs["text"], graphs["video"], score)
 
 
-def _of_points() -> list[str]:
+def point_heads() -> list[str]:
+    """The names of the heads that need no variance."""
     return sorted(name for name, head in Head.family.items() if not head.needs_variance)

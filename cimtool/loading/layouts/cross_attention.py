@@ -11,8 +11,7 @@ from cimtool.base.arrays import single
 from cimtool.ir.arithmetic import Mvm, plus
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
-from cimtool.loading.layout import Layout
-from cimtool.loading.linear import linear, read_layer_norm
+from cimtool.loading.layout import Layout, linear, read_layer_norm
 from cimtool.loading.weights import PARAMETERS, Weights
 
 LEAK = (

@@ -22,8 +22,7 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
 from cimtool.ir.source import LeakyRelu, Tanh
-from cimtool.loading.layout import Layout
-from cimtool.loading.linear import linear, relu
+from cimtool.loading.layout import Layout, linear, relu
 from cimtool.loading.weights import Weights
 
 ACTIVATIONS: dict[Any, Op | None] = {"none": None, "relu": relu(), "tanh": Tanh()}

@@ -10,8 +10,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm
-from cimtool.loading.layout import Layout
-from cimtool.loading.linear import linear, read_batch_norm, relu
+from cimtool.loading.layout import Layout, linear, read_batch_norm, relu
 from cimtool.loading.weights import Weights
 
 _MU = re.compile(r"(^|[._])(mu|mean)([._]|$)")

@@ -6,8 +6,7 @@ from cimtool.ir.arithmetic import Clip, Mvm, plus, scalar
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import L2Normalize
-from cimtool.loading.layout import Layout
-from cimtool.loading.linear import linear, relu
+from cimtool.loading.layout import Layout, linear, relu
 from cimtool.loading.weights import Weights
 
 LOGVAR_RANGE = (-5.0, 2.0)

@@ -27,8 +27,7 @@ from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.ir.program import MODALITIES, Graph, as_inputs
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
-from cimtool.loading.data import EmbeddingsLike, File, read_data
-from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource, split_model_options
 from cimtool.passes.step import Job
@@ -252,10 +251,9 @@ def split_rows(data: Embeddings, rng: np.random.Generator) -> tuple[IntArray, In
 
 def layer_tensors(graph: Graph) -> dict[str, tuple[Tensor, Tensor]]:
     """The layers' weights and biases as float32 tensors that want gradients."""
-    layers = {node.name: node.op for node in graph.nodes if isinstance(node.op, Mvm)}
     return {
         name: (tensor(op.weight.T).requires_grad_(), tensor(op.bias).requires_grad_())
-        for name, op in layers.items()
+        for name, op in graph.operations(Mvm).items()
     }
 
 
@@ -267,16 +265,14 @@ def tensor_keys(model: Model, file: str) -> dict[str, dict[str, TensorKeys]]:
     keys: dict[str, dict[str, TensorKeys]] = {}
     for graph in (model.program.text, model.program.video):
         keys[graph.name] = {}
-        for node in graph.nodes:
-            if not isinstance(node.op, Mvm):
-                continue
-            if node.op.keys is None:
+        for name, op in graph.operations(Mvm).items():
+            if op.keys is None:
                 raise CimError(
-                    f"{file}: layout {model.layout}: {graph.layer(node)} is computed from several "
+                    f"{file}: layout {model.layout}: {graph.name}.{name} is computed from several "
                     "tensors; expected a layer that is one tensor of the file, which alone can be "
                     "fine-tuned"
                 )
-            keys[graph.name][node.name] = node.op.keys
+            keys[graph.name][name] = op.keys
     return keys
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from acme.operation import HardTanh
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
-from cimtool.loading.layout import Layout
-from cimtool.loading.linear import linear
+from cimtool.loading.layout import Layout, linear
 from cimtool.loading.weights import Weights
 
 

@@ -9,7 +9,7 @@ import pytest
 from cimtool.base.progress import silent
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
-from cimtool.loading.data import read_data
+from cimtool.loading.embeddings import read_data
 from cimtool.loading.source import ModelSource
 from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions

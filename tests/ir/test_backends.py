@@ -10,8 +10,8 @@ import pytest
 
 import cimtool
 from cimtool.ir.arithmetic import MatMul
+from cimtool.ir.backends import Rules
 from cimtool.ir.op import Level, Op, operations_at
-from cimtool.ir.rules import Rules
 from cimtool.ir.source import Exp
 
 for module in pkgutil.walk_packages(cimtool.__path__, "cimtool."):
