@@ -26,7 +26,7 @@ from cimtool.loading.embeddings import (
     embeddings_of,
     read_embeddings,
 )
-from cimtool.loading.layer_map import LayerMap, read_layer_map
+from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.layouts import recognise
 from cimtool.loading.npy import read_npy, read_npz
 from cimtool.loading.onnx_graph import describe_onnx
@@ -246,7 +246,7 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
     """Layout, sizes and precision; where no layout fits, the reason and every array's shape."""
     facts: Facts = {"kind": "checkpoint"}
     try:
-        text, video = find_weights(checkpoint, LayerMap())
+        text, video = find_weights(checkpoint)
         layout = recognise(text, video)
         towers = {"text": layout.tower(text), "video": layout.tower(video)}
     except CimError as error:

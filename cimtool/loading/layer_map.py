@@ -55,12 +55,11 @@ class ModalityMap:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class LayerMap:
-    """The entries of a map for both projectors."""
+LayerMap = Mapping[str, ModalityMap]
+"""The entries of a map for both projectors, by modality."""
 
-    text: ModalityMap = field(default_factory=ModalityMap)
-    video: ModalityMap = field(default_factory=ModalityMap)
+NO_MAP: LayerMap = {modality: ModalityMap() for modality in MODALITIES}
+"""The map that says nothing."""
 
 
 def read_layer_map(path: Path) -> LayerMap:
@@ -69,8 +68,7 @@ def read_layer_map(path: Path) -> LayerMap:
     for name in tables:
         if name not in MODALITIES:
             raise CimError(f'{path}: unknown key "{name}"{nearest(name, MODALITIES)}')
-    text, video = (_modality(path, name, tables.get(name, {})) for name in MODALITIES)
-    return LayerMap(text, video)
+    return {name: _modality(path, name, tables.get(name, {})) for name in MODALITIES}
 
 
 def _modality(path: Path, name: str, table: Any) -> ModalityMap:

@@ -9,7 +9,7 @@ from cimtool.base.errors import CimError
 from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
-from cimtool.loading.layer_map import LayerMap
+from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
@@ -62,7 +62,7 @@ class Model:
 
 
 def build_model(
-    checkpoint: Checkpoint, wanted: ScoreOptions, layer_map: LayerMap | None = None
+    checkpoint: Checkpoint, wanted: ScoreOptions, layer_map: LayerMap = NO_MAP
 ) -> Model:
     """The model of a checkpoint's weights; `wanted` is what the caller says of its score.
 
@@ -108,13 +108,13 @@ def _model(
 
 
 def read_towers(
-    checkpoint: Checkpoint, layer_map: LayerMap | None = None
+    checkpoint: Checkpoint, layer_map: LayerMap = NO_MAP
 ) -> tuple[type[Layout], tuple[Graph, Graph]]:
     """The layout of a checkpoint and both its projectors.
 
     Raises CimError where no layout fits or the two modalities do not meet in one space.
     """
-    text, video = find_weights(checkpoint, layer_map or LayerMap())
+    text, video = find_weights(checkpoint, layer_map)
     layout = recognise(text, video)
     towers = layout.tower(text), layout.tower(video)
     _require_one_space(towers, (f"{checkpoint.file}: {text.prefix}", video.prefix))

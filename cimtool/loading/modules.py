@@ -13,7 +13,7 @@ from cimtool.base.errors import CimError
 from cimtool.ir.program import MODALITIES, Graph
 from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
-from cimtool.loading.layer_map import LayerMap
+from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import Layout
 from cimtool.loading.model import Model, build_model, read_towers
 from cimtool.loading.score import ScoreOptions
@@ -31,7 +31,7 @@ def model_from_modules(
     text: nn.Module,
     video: nn.Module,
     score: ScoreOptions,
-    layer_map: LayerMap | None = None,
+    layer_map: LayerMap = NO_MAP,
     name: str = "model",
 ) -> Model:
     """The model of two torch modules that return (mu, logvar), or mu alone where that is all.

@@ -12,7 +12,7 @@ from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.layer_map import LayerMap, read_layer_map
+from cimtool.loading.layer_map import NO_MAP, read_layer_map
 from cimtool.loading.model import Model, build_model, build_onnx_model
 from cimtool.loading.modules import model_from_modules
 from cimtool.loading.polynomial import read_polynomial
@@ -94,7 +94,7 @@ class ModelSource:
         return self._read(ScoreOptions(DEFAULT_HEAD, DISTANCE), say)
 
     def _read(self, score: ScoreOptions, say: Say) -> Model:
-        layer_map = LayerMap() if self.layer_map is None else read_layer_map(Path(self.layer_map))
+        layer_map = NO_MAP if self.layer_map is None else read_layer_map(Path(self.layer_map))
         if self.files:
             say(f"loading {self}")
         match self.projectors:

@@ -19,7 +19,7 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import Checkpoint
-from cimtool.loading.layer_map import LayerMap, ModalityMap
+from cimtool.loading.layer_map import NO_MAP, LayerMap, ModalityMap
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "module", "_orig_mod")
 _SUFFIX = r"(_proj|_projector|_projection|_head)?(_state_dict)?"
@@ -113,17 +113,14 @@ def _shape_text(shape: tuple[int | None, ...]) -> str:
     return "[" + ", ".join("any" if extent is None else str(extent) for extent in shape) + "]"
 
 
-def find_weights(checkpoint: Checkpoint, layer_map: LayerMap) -> tuple[Weights, Weights]:
+def find_weights(checkpoint: Checkpoint, layer_map: LayerMap = NO_MAP) -> tuple[Weights, Weights]:
     """Return the weights of text and video.
 
     Raises CimError where a modality is not found or found twice, a weight is not finite, or the
     map names a layer that is not there.
     """
     arrays = _flat(checkpoint.content)
-    text, video = (
-        _of_modality(checkpoint, arrays, modality, getattr(layer_map, modality))
-        for modality in MODALITIES
-    )
+    text, video = (_of_modality(checkpoint, arrays, m, layer_map[m]) for m in MODALITIES)
     return text, video
 
 

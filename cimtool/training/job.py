@@ -24,7 +24,6 @@ from cimtool.loading.embeddings import (
     embeddings_in,
     with_unit_rows,
 )
-from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.weights import Weights, find_weights
@@ -116,7 +115,7 @@ class Start:
 def read_start(path: Path) -> Start:
     """Read a checkpoint with the weights of both modalities; CimError where it is none."""
     checkpoint = read_checkpoint(path)
-    return Start(*find_weights(checkpoint, LayerMap()), checkpoint.content)
+    return Start(*find_weights(checkpoint), checkpoint.content)
 
 
 def _load(module: nn.Module, weights: Weights, model: str) -> None:

@@ -16,7 +16,7 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import dimension
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.inspect import describe_checkpoint, inspect
-from cimtool.loading.layer_map import LayerMap, ModalityMap
+from cimtool.loading.layer_map import ModalityMap
 from cimtool.loading.model import read_towers
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator, run_graph
@@ -174,7 +174,7 @@ def test_a_map_names_the_layers_and_the_epsilon() -> None:
     held = Checkpoint("m.pth", {"text": renamed(made), "video": renamed(made)})
     roles = {"attn": "mha", "attn.out_proj": "last", "ln": "norm"}
     named = ModalityMap("m.toml", layers=roles, eps=0.5)
-    layout, (tower, _) = read_towers(held, LayerMap(named, named))
+    layout, (tower, _) = read_towers(held, {"text": named, "video": named})
     assert layout.name == "cross-attention"
     made.ln.eps = 0.5
     x = torch.from_numpy(embeddings(5, 1)["text"])

@@ -123,7 +123,7 @@ def test_a_file_is_read_with_its_head(tmp_path: Path) -> None:
 
 
 def said(**values: Any) -> LayerMap:
-    return LayerMap(ModalityMap(values=values), ModalityMap(values=values))
+    return dict.fromkeys(("text", "video"), ModalityMap(values=values))
 
 
 def test_a_sorted_file_needs_numbered_names(tmp_path: Path) -> None:

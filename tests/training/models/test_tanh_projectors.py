@@ -8,7 +8,6 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.model import read_towers
 from cimtool.loading.weights import find_weights
 from cimtool.simulation.simulator import run_graph
@@ -37,7 +36,7 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path) -> None:
     rows = torch.randn(3, 6)
     found = run_graph(tower, {"x": rows.double().numpy()})["mu"]
     np.testing.assert_allclose(found, towers.text_tower(rows).mu.detach().numpy(), atol=1e-6)
-    both = (one.arrays for one in find_weights(held, LayerMap()))
+    both = (one.arrays for one in find_weights(held))
     found = TanhProjectors.options_of(*both)
     assert found == {"text_hidden": "9-8", "video_hidden": "9", "width": 5}
 

@@ -8,7 +8,6 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.loading.checkpoint import read_checkpoint
-from cimtool.loading.layer_map import LayerMap
 from cimtool.loading.model import read_towers
 from cimtool.loading.source import ModelSource
 from cimtool.loading.weights import find_weights
@@ -31,7 +30,7 @@ def test_what_is_saved_is_read_and_computes_the_same(tmp_path: Path, hidden: str
     mu, logvar = (one.detach().numpy() for one in towers.text_tower(rows).gaussian)
     np.testing.assert_allclose(found["mu"], mu, atol=1e-6)
     np.testing.assert_allclose(found["s"], np.exp(logvar), rtol=1e-5)
-    text, _ = find_weights(held, LayerMap())
+    text, _ = find_weights(held)
     options = VariationalAutoencoder.options_of(text.arrays, text.arrays)
     assert options == {"hidden": hidden, "width": 5}
     assert VariationalAutoencoder.options_of({}, {}) == {}
