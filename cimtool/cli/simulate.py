@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.bundle.bundle import Gallery, held_gallery
+from cimtool.bundle.bundle import held_gallery
 from cimtool.bundle.simulate import trial_sentences, trial_summary
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import FILE, embeddings_option, noise_options, take_noise
 from cimtool.cli.output import Output
+from cimtool.report.page import render_text
 
 
 @click.command(cls=Command)
@@ -47,7 +48,6 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
     gallery = held_gallery(bundle)
     dies = "trial_scores" in found
     shapes = {name: list(array.shape) for name, array in found.items()}
-    arrays = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     out.result(
         {
             "bundle": bundle,
@@ -56,21 +56,12 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
             "gallery": None if gallery is None else asdict(gallery),
             "dies": trial_summary(found) if dies else None,
         },
-        "\n".join(
-            [
-                *(trial_sentences(found) if dies else ()),
-                f"wrote {output}: {arrays}",
-                *_gallery_lines(gallery),
-            ]
+        render_text(
+            "cimtool.cli",
+            "simulate.txt",
+            dies=trial_sentences(found) if dies else (),
+            output=output,
+            shapes=shapes,
+            gallery=gallery,
         ),
     )
-
-
-def _gallery_lines(gallery: Gallery | None) -> list[str]:
-    """The items that scores against a gallery in the memory are of."""
-    if gallery is None:
-        return []
-    items = f"videos are the {gallery.items:,} items of {gallery.file} in the memory"
-    if gallery.shortlist is not None:
-        items += f", of which the {gallery.shortlist:,} of the smallest ed are scored"
-    return [f"{items}; those of the inputs are not looked at"]

@@ -1,18 +1,61 @@
 """Lower: everything becomes multiply, add and clip; each stand-in says its worst error.
 
-`Store` marks where a value is kept in memory, which is where `QuantizePass` may round.
+`Store` marks where a value is kept in memory, which is where `QuantizePass` may round. Statistics
+of pairs saturate outside a domain, and polynomials become Horner's scheme.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
+import numpy as np
+
+from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, plus, scalar
 from cimtool.ir.backends import LOWER
+from cimtool.ir.calibration import Range
+from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level, Op
-from cimtool.ir.program import Graph, Node, Program, rewrite, score_inputs
-from cimtool.passes import lower_projector, lower_score  # noqa: F401  (their rules fill the table)
-from cimtool.passes.lowering import Lowering
+from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
+from cimtool.ir.source import (
+    CosineScore,
+    DistanceScore,
+    Exp,
+    L2Normalize,
+    LayerNorm,
+    LeakyRelu,
+    PolynomialScore,
+    Sigmoid,
+    Tanh,
+)
+from cimtool.ir.types import Type
+from cimtool.passes.approximate import fit_exp, fit_inverse_root, fit_tanh
 from cimtool.passes.step import Job, Pass
+from cimtool.reference.surrogate import shifted
+
+EXP_TOLERANCE = 2.0**-17
+"""Error of exp relative to its largest value: half a step of a 16-bit variance."""
+
+TANH_TOLERANCE = 2.0**-14
+"""Error of tanh and sigmoid: a 64th of half a step of a signed 8-bit activation."""
+
+ROOT_TOLERANCE = 2.0**-18
+"""Relative error of the reciprocal norm, below a step of a 16-bit mean."""
+
+NEGLIGIBLE_BITS = 60
+"""Bits below the sum of all from which a coefficient, in variables in [-1, 1], is taken as zero."""
+
+COSINE_LIMIT = 2.0
+"""Above any product of two unit rows that are rounded, and so longer than 1."""
+
+LOGIT_BITS = 24
+"""Bits of the logit: an integer below 2^24 is exact in float32."""
+
+NORMAL_BITS = 21
+"""Bits of a normalised variable: [-1, 1] in steps of 2^-20."""
+
+DOMAIN_MARGIN = 0.25
+"""Share of a calibrated range by which ed, vd and row norms may leave it on each side."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +82,294 @@ def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, .
     bits = builder.settings.input_bits
     stored = (builder.store(i, "input", bits) if i == "x" else i for i in inputs)
     return LOWER.of(op)(builder, op, node, tuple(stored))
+
+
+class Lowering(Builder):
+    """Builds a lowered graph; `note` takes a line on each stand-in for what hardware lacks."""
+
+    def __init__(self, graph: Graph, job: Job):
+        super().__init__(graph.name, graph.inputs, graph.calibration)
+        self.settings, self.note = job.settings, job.note
+
+    def store(self, value: str, role: str, bits: int) -> str:
+        """Mark a value as stored for `role` in this many bits, once for all uses alike."""
+        op = Store(role, bits)
+        for node in self.by_name.values():
+            if node.inputs == (value,) and node.op == op:
+                return node.name
+        return self.add(f"{value}.stored", op, value)
+
+
+LOWER.rule(MatMul, Mul, Add, Sum, Clip, Axis, Store)(keep)
+
+
+@LOWER.rule(Mvm)
+def mvm(builder: Lowering, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
+    """Store an activation in the bits of the layer that reads it."""
+    if node.inputs[0] != "x":
+        bits = builder.settings.of_layer(f"{builder.name}.{node.name}").activation_bits
+        inputs = (builder.store(inputs[0], "activation", bits),)
+    return keep(builder, op, node, inputs)
+
+
+@LOWER.rule(Exp)
+def exp(builder: Lowering, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
+    """Horner of a near-minimax polynomial on the calibrated range of the log-variance."""
+    known = builder.types[inputs[0]]
+    fit = fit_exp(float(known.lo.min()), float(known.hi.max()), EXP_TOLERANCE)
+    builder.note(
+        f"{builder.name}.{node.name}: exp on [{fit.centre - fit.half:.4g}, "
+        f"{fit.centre + fit.half:.4g}] as a polynomial of degree "
+        f"{len(fit.coefficients) - 1}, worst error {fit.error:.1e} of its maximum"
+    )
+    u = normalised(builder, f"{node.name}.u", inputs[0], fit.centre, fit.half)
+    last = horner(builder, node.name, u, fit.coefficients)
+    return builder.add(node.name, Clip(scalar(0.0), scalar(np.inf)), last)
+
+
+@LOWER.rule(Tanh)
+def tanh(builder: Lowering, op: Tanh, node: Node, inputs: tuple[str, ...]) -> str:
+    """Horner of a near-minimax polynomial of |x| on the widened calibrated range, times x."""
+    return _curve(builder, node, inputs[0], 1.0)
+
+
+@LOWER.rule(Sigmoid)
+def sigmoid(builder: Lowering, op: Sigmoid, node: Node, inputs: tuple[str, ...]) -> str:
+    """`(1 + tanh(x / 2)) / 2`."""
+    return _curve(builder, node, inputs[0], 0.5)
+
+
+def _curve(builder: Lowering, node: Node, x: str, gain: float) -> str:
+    """`gain tanh(gain x) + 1 - gain`: tanh at gain 1, sigmoid at a half."""
+    name = node.name
+    top = max(abs(end) for end in widened_range(builder.types[x]))
+    fit = fit_tanh(gain * top, TANH_TOLERANCE / gain)
+    limit = fit.limit / gain
+    builder.note(
+        f"{builder.name}.{name}: {node.op.name} on [{-limit:.4g}, {limit:.4g}] as a polynomial "
+        f"of degree {len(fit.coefficients)}, worst error {gain * fit.error:.1e}"
+    )
+    u = normalised(builder, f"{name}.u", x, 0.0, limit)
+    above = builder.add(f"{name}.above", Clip(scalar(0.0), scalar(1.0)), u)
+    size = builder.add(f"{name}.size", plus(4, -2, offset=-1), above, u)
+    v = builder.add(f"{name}.v", Clip(scalar(-1.0), scalar(1.0)), size)
+    slope = horner(builder, name, v, tuple(gain * c for c in fit.coefficients))
+    odd = builder.add(f"{name}.odd", Mul(), u, slope)
+    moved = builder.add(f"{name}.moved", plus(1, offset=1 - gain), odd)
+    return builder.add(name, Clip(scalar(1 - 2 * gain), scalar(1.0)), moved)
+
+
+@LOWER.rule(LeakyRelu)
+def leaky_relu(builder: Lowering, op: LeakyRelu, node: Node, inputs: tuple[str, ...]) -> str:
+    """The part above 0, and the part below times the slope."""
+    name = node.name
+    above = builder.add(f"{name}.above", Clip(scalar(0.0), scalar(np.inf)), *inputs)
+    below = builder.add(f"{name}.below", Clip(scalar(-np.inf), scalar(0.0)), *inputs)
+    return builder.add(name, plus(1, op.slope), above, below)
+
+
+@LOWER.rule(L2Normalize)
+def l2_normalize(builder: Lowering, op: L2Normalize, node: Node, inputs: tuple[str, ...]) -> str:
+    """The rows times the reciprocal of their norm."""
+    rows = builder.store(inputs[0], "residual", 16)
+    root = _reciprocal_norm(builder, node.name, rows, "norm")
+    return builder.add(node.name, Mul(), rows, root)
+
+
+@LOWER.rule(LayerNorm)
+def layer_norm(builder: Lowering, op: LayerNorm, node: Node, inputs: tuple[str, ...]) -> str:
+    """The rows less their mean times the reciprocal of that norm, then gain and offset."""
+    name, width = node.name, op.gamma.size
+    rows = builder.store(inputs[0], "residual", 16)
+    total = builder.add(f"{name}.total", Axis(1), builder.add(f"{name}.sum", Sum(), rows))
+    centred = builder.add(f"{name}.centred", plus(1, -1 / width), rows, total)
+    root = _reciprocal_norm(builder, name, centred, "norm of centred rows", width * op.eps)
+    unit = builder.add(f"{name}.unit", Mul(), centred, root)
+    return builder.add(name, Add((op.factor,), op.beta), unit)
+
+
+def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: float = 0.0) -> str:
+    """Newton's iteration for `1 / sqrt(sum rows^2 + added)`, as a column [n, 1]."""
+    seen = builder.calibration.squared_norms[name]
+    lo, hi = widened_range(seen)
+    lo = max(lo, float(seen.lo) / 2)
+    fit = fit_inverse_root(lo, hi, ROOT_TOLERANCE)
+    builder.note(
+        f"{builder.name}.{name}: 1/{what} for norms in [{np.sqrt(lo):.4g}, {np.sqrt(hi):.4g}] "
+        f"by {fit.steps} Newton steps, worst relative error {fit.error:.1e}"
+    )
+    squares = builder.add(f"{name}.sq", Mul(), rows, rows)
+    if added:
+        spread = builder.add(f"{name}.spread", Sum(), squares)
+        squared = builder.add(f"{name}.energy", plus(1, offset=added), spread, seen=seen)
+    else:
+        squared = builder.add(f"{name}.energy", Sum(), squares, seen=seen)
+    x = builder.add(f"{name}.x", Clip(scalar(lo), scalar(hi)), squared)
+    y = builder.add(f"{name}.y0", plus(fit.beta, offset=fit.alpha), x)
+    for step in range(1, fit.steps + 1):
+        square = builder.add(f"{name}.y{step}.sq", Mul(), y, y)
+        product = builder.add(f"{name}.y{step}.xy2", Mul(), x, square)
+        correction = builder.add(f"{name}.y{step}.half", plus(-0.5, offset=1.5), product)
+        y = builder.add(f"{name}.y{step}", Mul(), y, correction)
+        if step < fit.steps:
+            y = _bounded_root(builder, f"{name}.y{step}.kept", y, lo, hi)
+    root = _bounded_root(builder, f"{name}.root", y, lo, hi)
+    return builder.add(f"{name}.column", Axis(1), root)
+
+
+def _bounded_root(builder: Builder, name: str, y: str, lo: float, hi: float) -> str:
+    """Clip to the values of 1/sqrt on [lo, hi], so that interval arithmetic stays tight."""
+    return builder.add(name, Clip(scalar(0.5 * hi**-0.5), scalar(2.0 * lo**-0.5)), y)
+
+
+def _domain(builder: Lowering, statistic: str) -> tuple[float, float]:
+    """Centre and half the width of a statistic's domain: its calibrated range, widened."""
+    lo, hi = widened_range(builder.ranges[statistic])
+    builder.note(f"score: {statistic} in [{lo:.6g}, {hi:.6g}], saturated outside")
+    return (lo + hi) / 2, (hi - lo) / 2
+
+
+@LOWER.rule(DistanceScore)
+def distance_score(
+    builder: Lowering, op: DistanceScore, node: Node, inputs: tuple[str, ...]
+) -> str:
+    """Limit ed to its domain, about whose middle it keeps all its bits, then scale it."""
+    (statistic,), (ed,) = node.inputs, inputs
+    centre, half = _domain(builder, statistic)
+    value = limited(builder, f"{statistic}_normal", ed, centre, half, whole=True)
+    scaled = plus(op.factor, offset=op.offset + op.factor * centre)
+    return _stored_logit(builder, builder.add(node.name, scaled, value))
+
+
+@LOWER.rule(CosineScore)
+def cosine_score(builder: Lowering, op: CosineScore, node: Node, inputs: tuple[str, ...]) -> str:
+    """Keep the products of unit rows, which with the rounding of both are below COSINE_LIMIT."""
+    (product,) = inputs
+    value = limited(builder, "cosine_normal", product, 0.0, COSINE_LIMIT, whole=True)
+    return _stored_logit(builder, value)
+
+
+def _stored_logit(builder: Builder, value: str) -> str:
+    return builder.add("logit.stored", Store("logit", LOGIT_BITS), value)
+
+
+@LOWER.rule(PolynomialScore)
+def polynomial_score(
+    builder: Lowering, op: PolynomialScore, node: Node, inputs: tuple[str, ...]
+) -> str:
+    """Shift to variables in [-1, 1] in rational arithmetic, then Horner in both."""
+    domains = [_domain(builder, statistic) for statistic in node.inputs]
+    u, v = (
+        normalised(builder, f"{statistic}_normal", value, *domain)
+        for statistic, value, domain in zip(node.inputs, inputs, domains, strict=True)
+    )
+    table = shifted(op.polynomial, *domains[0], *domains[1])
+    total = _bivariate(builder, node.name, table, u, v)
+    return _stored_logit(builder, total)
+
+
+def _bivariate(builder: Builder, name: str, table: list[list[Fraction]], u: str, v: str) -> str:
+    """Horner in u over Horner in v; rows are coefficients of u^i v^j."""
+    negligible = sum(abs(c) for row in table for c in row) / 2**NEGLIGIBLE_BITS
+    rows = [_trimmed(row, negligible) for row in table]
+    while len(rows) > 1 and not any(rows[-1]):
+        rows.pop()
+    value: str | None = None
+    constant = 0.0
+    for i, row in reversed(list(enumerate(rows))):
+        product = None
+        if value is not None:
+            product = builder.add(f"{name}.u{i}", Mul(), value, u)
+        elif constant:
+            product = builder.add(f"{name}.u{i}", plus(constant), u)
+        if len(row) > 1:
+            inner = horner(builder, f"{name}.v{i}", v, row)
+            terms = (product, inner) if product else (inner,)
+            value = builder.add(f"{name}.s{i}", plus(*[1] * len(terms)), *terms)
+        elif product:
+            value = builder.add(f"{name}.s{i}", plus(1, offset=row[0]), product)
+        else:
+            constant = row[0]
+    if value is None:
+        return builder.add(f"{name}.constant", plus(0, offset=constant), u)
+    return value
+
+
+def _trimmed(row: list[Fraction], negligible: Fraction) -> tuple[float, ...]:
+    """The coefficients as floats, negligible ones as zero and not at the end."""
+    kept = [float(c) if abs(c) > negligible else 0.0 for c in row]
+    while len(kept) > 1 and kept[-1] == 0:
+        kept.pop()
+    return tuple(kept)
+
+
+def limited(
+    builder: Builder, name: str, value: str, centre: float, half: float, whole: bool = False
+) -> str:
+    """`clip(value - centre, -half, half)`; with `whole` it may be anything that this leaves.
+
+    Without, bounds follow from those of the value.
+    """
+    lo, hi = scalar(-half), scalar(half)
+    moved = builder.add(f"{name}.moved", plus(1, offset=-centre), value)
+    seen = Range(lo, hi) if whole else None
+    return builder.add(f"{name}.limited", Clip(lo, hi), moved, seen=seen)
+
+
+def normalised(builder: Builder, name: str, value: str, centre: float, half: float) -> str:
+    """`clip((value - centre) / half, -1, 1)`, stored for Horner."""
+    inside = limited(builder, name, value, centre, half)
+    scaled = builder.add(f"{name}.scaled", plus(1 / half), inside)
+    return builder.add(name, Store("normal", NORMAL_BITS), scaled)
+
+
+def horner(builder: Builder, name: str, u: str, coefficients: tuple[float, ...]) -> str:
+    """`sum coefficients[i] u^i`, from the highest power down."""
+    *lower_powers, top = coefficients
+    value = builder.add(f"{name}.p{len(lower_powers)}", plus(top, offset=lower_powers[-1]), u)
+    for i, c in reversed(list(enumerate(lower_powers[:-1]))):
+        product = builder.add(f"{name}.p{i}u", Mul(), value, u)
+        value = builder.add(f"{name}.p{i}", plus(1, offset=c), product)
+    return value
+
+
+def widened_range(seen: Range | Type) -> tuple[float, float]:
+    """A calibrated range with a quarter of its span added on each side."""
+    lo, hi = float(seen.lo.min()), float(seen.hi.max())
+    margin = DOMAIN_MARGIN * (hi - lo) or 2.0**-10 * max(abs(hi), 1.0)
+    return lo - margin, hi + margin
+
+
+@dataclass(frozen=True)
+class DomainLimits:
+    """The domain beyond which a value of the score saturates, `lo` to `hi` from `centre`.
+
+    All three are in units of the value `moved`, which is the value less the centre; `unit` is that
+    unit's real value.
+    """
+
+    moved: str
+    centre: float
+    lo: float
+    hi: float
+    unit: float
+
+
+def domain_limits(score: Graph, value: str) -> DomainLimits | None:
+    """The limits that `lower` put on a value, at any later stage; None where no score reads it."""
+    shift: Add | None = None
+    for node in score.nodes:
+        if node.inputs != (value,):
+            continue
+        match node.op:
+            case Clip() as clip if shift is not None:
+                scale = score.types[value].scale
+                unit = 1.0 if scale is None else float(scale)
+                return DomainLimits(
+                    value, -float(shift.offset), float(clip.lo), float(clip.hi), unit
+                )
+            case Add() as shift:
+                value = node.name
+            case Requant() if shift is None:
+                value = node.name
+    return None

@@ -14,7 +14,7 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.ir.types import INT_LIMIT
 from cimtool.loading.embeddings import Embeddings
-from cimtool.passes.lower_score import DomainLimits, domain_limits
+from cimtool.passes.lower import DomainLimits, domain_limits
 from cimtool.simulation.simulator import Features, Simulator
 
 STORED_ROWS = 256

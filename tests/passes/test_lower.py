@@ -18,8 +18,7 @@ from cimtool.ir.heads.csd import Csd
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.source import LayerNorm, LeakyRelu, Sigmoid, Tanh
-from cimtool.passes.lower_projector import EXP_TOLERANCE, TANH_TOLERANCE
-from cimtool.passes.lowering import DOMAIN_MARGIN, widened_range
+from cimtool.passes.lower import DOMAIN_MARGIN, EXP_TOLERANCE, TANH_TOLERANCE, widened_range
 from cimtool.passes.pipeline import compile_program
 from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
