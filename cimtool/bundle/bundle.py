@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,8 @@ from cimtool.costs.estimate import Estimate, estimate
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
-from cimtool.ir.heads import Head
 from cimtool.ir.program import Program
-from cimtool.loading.model import Model
+from cimtool.loading.model import ModelCard
 from cimtool.passes.pipeline import Stage
 
 FORMAT_VERSION = 5
@@ -59,41 +58,6 @@ REPORTED = ("trained", "folded", "lowered", "quantized", "tiled", "converters fi
 
 IN_MEMORY = "score in memory"
 """The stage of a program that holds a gallery; it follows those of REPORTED."""
-
-
-@dataclass(frozen=True)
-class ModelCard:
-    """The facts of a trained model that its bundle keeps beside the program.
-
-    `warnings` are what a reader of its figures should know of how it was trained.
-    """
-
-    name: str
-    layout: str
-    head: Head
-    a: float | None
-    b: float | None
-    samples: int | None
-    unit_rows: bool
-    text_width: int
-    video_width: int
-    dimension: int
-    warnings: tuple[str, ...]
-
-    @classmethod
-    def of(cls, model: Model) -> ModelCard:
-        """The card of a trained model."""
-        return cls(**{field.name: getattr(model, field.name) for field in fields(cls)})
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for the manifest."""
-        return {**vars(self), "head": self.head.to_json()}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
-        """Read what `to_json` returned."""
-        head = Head.from_json(values["head"], "head")
-        return cls(**{**values, "head": head, "warnings": tuple(values["warnings"])})
 
 
 @dataclass(frozen=True)

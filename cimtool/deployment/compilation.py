@@ -12,14 +12,7 @@ from safetensors.numpy import save
 from cimtool.base.arrays import Array
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bundle import (
-    CALIBRATION,
-    QUERIES,
-    Bundle,
-    ModelCard,
-    features_bytes,
-    write_bundle,
-)
+from cimtool.bundle.bundle import CALIBRATION, QUERIES, Bundle, features_bytes, write_bundle
 from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.hardware.target import Target
@@ -78,7 +71,7 @@ class Compilation:
             files[QUERIES] = features_bytes(self.queries)
         return write_bundle(
             folder,
-            ModelCard.of(self.model),
+            self.model.card,
             self.target,
             self.settings,
             self.stages,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from cimtool.base.errors import CimError, kind_of, naming
 from cimtool.base.named import one_of, require_one
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
+from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import read_npy, read_npz
 
 TEXT = ("text",)
@@ -246,27 +247,7 @@ def with_unit_rows(embeddings: Embeddings) -> Embeddings:
     return replace(embeddings, text=text, video=video)
 
 
-class RowFormat(Protocol):
-    """The rows of embeddings that a model takes: their extents, and their norm."""
-
-    @property
-    def name(self) -> str:
-        """The model's name, for messages."""
-
-    @property
-    def text_width(self) -> int:
-        """Extent of a text embedding."""
-
-    @property
-    def video_width(self) -> int:
-        """Extent of a video embedding."""
-
-    @property
-    def unit_rows(self) -> bool:
-        """True where rows are expected at unit norm."""
-
-
-def read_data(data: EmbeddingsLike, model: RowFormat) -> Embeddings:
+def read_data(data: EmbeddingsLike, model: ModelCard) -> Embeddings:
     """Embeddings of any form as a model takes them; CimError where they do not fit."""
     read = embeddings_in(data)
     for modality in MODALITIES:
@@ -283,7 +264,7 @@ def embeddings_in(data: EmbeddingsLike) -> Embeddings:
     return read_embeddings(*files_of(data))
 
 
-def read_rows(data: EmbeddingsLike, modality: str, model: RowFormat) -> Array:
+def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
     """One modality's rows [n, width] as a model takes them; the other modality is not read.
 
     Raises CimError where they are missing, are no embeddings, or of another width.
@@ -300,7 +281,7 @@ def read_rows(data: EmbeddingsLike, modality: str, model: RowFormat) -> Array:
     return unit_rows(rows, f"{where}: {modality}") if model.unit_rows else rows
 
 
-def _require_width(rows: Array, modality: str, model: RowFormat, where: str) -> None:
+def _require_width(rows: Array, modality: str, model: ModelCard, where: str) -> None:
     width = model.text_width if modality == "text" else model.video_width
     if rows.shape[1] != width:
         raise CimError(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from cimtool.base.errors import CimError
 from cimtool.ir.heads import Head, assemble, dimension
@@ -24,41 +26,54 @@ RUN_STEMS = ("model", "last")
 
 
 @dataclass(frozen=True)
-class Model:
-    """A trained matcher: its program before any pass, its score, its teacher where known.
+class ModelCard:
+    """The facts of a trained model that its bundle keeps beside the program.
 
-    The head takes raw ed and vd; `divisors` are what the layout divides them by. `a` and `b` are
-    the teacher's sigmoid, `samples` its K a side, None where not known. `unit_rows` says that
-    embeddings are expected at unit norm; `warnings` are what a reader of its figures should know of
-    how it was trained; `files` are the paths read, with the SHA-256 of each.
+    The head takes raw ed and vd. `a` and `b` are the teacher's sigmoid, `samples` its K a side,
+    None where not known. `unit_rows` says that embeddings, as wide as the widths say, are expected
+    at unit norm; `dimension` is the extent d of mu and s. `warnings` are what a reader of the
+    figures should know of how the model was trained.
     """
 
     name: str
     layout: str
     head: Head
-    program: Program
     a: float | None
     b: float | None
     samples: int | None
-    unit_rows: bool = False
+    unit_rows: bool
+    text_width: int
+    video_width: int
+    dimension: int
+    warnings: tuple[str, ...]
+
+    @property
+    def card(self) -> ModelCard:
+        """The card alone."""
+        return ModelCard(**{field.name: getattr(self, field.name) for field in fields(ModelCard)})
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the manifest."""
+        return {**vars(self.card), "head": self.head.to_json()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
+        """Read what `to_json` returned."""
+        head = Head.from_json(values["head"], "head")
+        return ModelCard(**{**values, "head": head, "warnings": tuple(values["warnings"])})
+
+
+@dataclass(frozen=True)
+class Model(ModelCard):
+    """A trained matcher: its card, and its program before any pass.
+
+    `divisors` are what the layout divides ed and vd by; `files` are the paths read, with the
+    SHA-256 of each.
+    """
+
+    program: Program
     divisors: tuple[float, float] = (1.0, 1.0)
-    warnings: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def text_width(self) -> int:
-        """Extent of a text embedding."""
-        return self.program.text.extent("x")
-
-    @property
-    def video_width(self) -> int:
-        """Extent of a video embedding."""
-        return self.program.video.extent("x")
-
-    @property
-    def dimension(self) -> int:
-        """Extent d of mu and s."""
-        return dimension(self.program.text)
 
 
 def build_model(
@@ -103,8 +118,17 @@ def _model(
 ) -> Model:
     head, known = read_score(source.file, source.content, wanted, towers, divisors)
     samples = None if known.polynomial is None else known.polynomial.K
-    program = assemble(*towers, head)
-    return Model(name, ONNX_LAYOUT, head, program, known.a, known.b, samples, divisors=divisors)
+    text, video = towers
+    return Model(
+        *(name, ONNX_LAYOUT, head, known.a, known.b, samples),
+        unit_rows=False,
+        text_width=text.extent("x"),
+        video_width=video.extent("x"),
+        dimension=dimension(text),
+        warnings=(),
+        program=assemble(text, video, head),
+        divisors=divisors,
+    )
 
 
 def read_towers(

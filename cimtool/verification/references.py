@@ -13,11 +13,10 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
 from cimtool.base.progress import Say
-from cimtool.bundle.bundle import ModelCard
 from cimtool.ir.arithmetic import Store
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
-from cimtool.loading.model import Model
+from cimtool.loading.model import ModelCard
 from cimtool.reference.exact import exact
 from cimtool.reference.metrics import ReferenceScores, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES, monte_carlo
@@ -106,7 +105,7 @@ class References:
         return EXACT if self.kind == "exact" else self.monte_carlo_name
 
     def of(
-        self, text: Gaussians, video: Gaussians, model: ModelCard | Model, say: Say
+        self, text: Gaussians, video: Gaussians, model: ModelCard, say: Say
     ) -> TeacherScores | None:
         """The references' scores; None where a or b is not known.
 
@@ -199,7 +198,7 @@ def trained_features(trained: Simulator, data: Embeddings) -> dict[str, Features
 
 def reference_scores(
     references: References,
-    model: ModelCard | Model,
+    model: ModelCard,
     trained: Simulator,
     features: Mapping[str, Features],
     data: Embeddings,

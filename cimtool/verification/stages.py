@@ -9,10 +9,10 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
-from cimtool.bundle.bundle import ModelCard
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.model import ModelCard
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.queries import Truth, truth_of
 from cimtool.simulation.simulator import Features, Simulator

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cimtool.base.errors import CimError
+from cimtool.ir.heads.cosine import Cosine
 from cimtool.loading.embeddings import (
     EmbeddingsLike,
     checked_rows,
@@ -27,6 +27,7 @@ from cimtool.loading.embeddings import (
     unit_rows,
     with_unit_rows,
 )
+from cimtool.loading.model import ModelCard
 
 TEXT = np.arange(12, dtype=np.float32).reshape(4, 3) - 5
 VIDEO = np.arange(8, dtype=np.float32).reshape(4, 2)
@@ -240,16 +241,19 @@ CAPTIONS = np.arange(6, dtype=np.float32).reshape(2, 3)
 CLIPS = np.arange(8, dtype=np.float32).reshape(4, 2)
 
 
-@dataclass(frozen=True)
-class Spec:
-    text_width: int = 3
-    video_width: int = 2
-    unit_rows: bool = False
-    name: str = "model"
+def card(text_width: int = 3, video_width: int = 2, unit_rows: bool = False) -> ModelCard:
+    return ModelCard(
+        *("model", "trunk", Cosine(), None, None, None),
+        unit_rows,
+        text_width,
+        video_width,
+        dimension=3,
+        warnings=(),
+    )
 
 
 def rows(data: object, modality: str = "video", width: int = 2, unit: bool = False) -> np.ndarray:
-    return read_rows(data, modality, Spec(width, width, unit))  # type: ignore[arg-type]
+    return read_rows(data, modality, card(width, width, unit))  # type: ignore[arg-type]
 
 
 def test_every_form_gives_the_same_rows(tmp_path: Path) -> None:
@@ -279,9 +283,9 @@ def test_rows_of_unit_norm() -> None:
 
 def test_both_modalities_have_the_widths_of_the_model() -> None:
     found = embeddings_of({"text": CAPTIONS, "video": CLIPS}, "f.npz")
-    assert read_data(found, Spec()) is found
+    assert read_data(found, card()) is found
     with pytest.raises(CimError, match=r"f\.npz: video rows have 2 numbers; model expects 5"):
-        read_data(found, Spec(3, 5))
+        read_data(found, card(3, 5))
 
 
 def test_what_is_wrong_is_said_in_a_sentence(tmp_path: Path) -> None:
