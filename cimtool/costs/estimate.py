@@ -54,9 +54,7 @@ class Estimate:
     def layers(self) -> dict[str, Cost]:
         """The cost of one product of each layer."""
         return {
-            place.layer: layer_cost(
-                place, self.rates, self.settings.of_layer(place.layer), self.layout
-            )
+            place.layer: layer_cost(place, self.rates, self.settings, self.layout)
             for place in self.placements
         }
 
@@ -137,7 +135,8 @@ class Estimate:
 
 def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorplan) -> Cost:
     """The cost of one product of a layer, all of its arrays working side by side."""
-    energy = rates.energies(place, settings)
+    own = settings.of_layer(place.layer)
+    energy = rates.energies(place, own)
     parts = (
         ("MACs in arrays", place.macs, energy.macs),
         ("conversions", place.conversions, energy.conversions),
@@ -146,7 +145,7 @@ def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorpl
     known = [(count, value) for _, count, value in parts if value is not None]
     missing = tuple(name for name, count, value in parts if value is None and count)
     total = sum(value for _, value in known)
-    passes, time = plan.passes(place), rates.latency(place, settings)
+    passes, time = plan.passes(place), rates.latency(place, own)
     return Cost(
         macs=place.macs,
         drive_cycles=place.drive_cycles * place.reads * passes,

@@ -99,9 +99,7 @@ class MemoryUse:
     @property
     def programmings(self) -> float | None:
         """Programmings that a cell endures, by the target's figures."""
-        if self.endurance is None:
-            return None
-        return self.endurance / (self.pulses or 1)
+        return None if self.endurance is None else self.endurance / (self.pulses or 1)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -136,9 +134,8 @@ def _matrices(graph: Graph, settings: Settings) -> tuple[StoredMatrix, ...]:
     """Each matrix once, in the order of its first product: several products share its cells."""
     stored = stored_cells(graph)
     products: dict[str, list[tuple[str, CrossbarMvm]]] = {}
-    for node in graph.nodes:
-        if isinstance(node.op, CrossbarMvm):
-            products.setdefault(stored[graph.layer(node)], []).append((node.name, node.op))
+    for name, op in graph.operations(CrossbarMvm).items():
+        products.setdefault(stored[f"{graph.name}.{name}"], []).append((name, op))
     return tuple(_matrix(found, settings.of_layer(name)) for name, found in products.items())
 
 

@@ -80,16 +80,9 @@ class Cost:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
-        counts = (
-            "macs",
-            "drive_cycles",
-            "conversions",
-            "shift_adds",
-            "cells_written",
-            "operations",
-        )
+        names = ("macs", "drive_cycles", "conversions", "shift_adds", "cells_written", "operations")
         return {
-            **{name: getattr(self, name) for name in counts},
+            **{name: getattr(self, name) for name in names},
             "digital": vars(self.digital),
             "latency_ns": self.latency_ns.to_json(),
             "energy_pj": self.energy_pj.to_json(),

@@ -58,10 +58,10 @@ class Accuracy:
     """
 
     queries: int
-    logit_rmse: float | None
-    top1_agreement: float | None
-    shortlist_top1: float | None
-    shortlist_top10: float | None
+    logit_rmse: float | None = None
+    top1_agreement: float | None = None
+    shortlist_top1: float | None = None
+    shortlist_top10: float | None = None
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def program(
     say("programming the gallery")
     graph = compiled.program.score if length is None else distance_graph(compiled.program.score)
     tiled = program_gallery(graph, video, compiled.settings)
-    use = memory_use(tiled, compiled.settings, compiled.target)
     if chips is not None:
+        use = memory_use(tiled, compiled.settings, compiled.target)
         check_chips(use, compiled.target, chips)
     _check_onnx_size(tiled)
     say("fitting converters")
@@ -245,13 +245,12 @@ def _accuracy(
 ) -> Accuracy:
     exact = digital.score(queries, video)
     if shortlist is not None:
-        held = recall(exact, programmed, queries, shortlist)
-        return Accuracy(len(exact), None, None, *held)
+        best, ten = recall(exact, programmed, queries, shortlist)
+        return Accuracy(len(exact), shortlist_top1=best, shortlist_top10=ten)
     scores = programmed.score(queries)
     rmse = float(np.sqrt(np.mean((scores - exact) ** 2)))
-    return Accuracy(
-        len(exact), rmse, float(ReferenceScores(exact).same_best(scores)[0].mean()), None, None
-    )
+    same_best, _ = ReferenceScores(exact).same_best(scores)
+    return Accuracy(len(exact), rmse, float(same_best.mean()))
 
 
 def recall(

@@ -70,8 +70,8 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
     weights = constant_planes(np.hstack(columns).astype(np.int64))
     values = _product_values(writer, inputs, weights, wide)
     values |= _converter_values(writer, op, law, kind) | _shape_values(writer, op, kind)
-    slices = zip(stored.slices, op.steps, strict=True)
-    factors = np.hstack([s.signs << s.shift + _level_shift(law, step) for s, step in slices])
+    counts = [column.factors << _level_shift(law, column.step) for column in op.columns]
+    factors = np.hstack(counts[: crossbar.slices])
     idle = (crossbar.column_leak * stored.idle_rows)[:, None] * crossbar.zero_digits
     present = {
         "signed": crossbar.signed_sums,
@@ -86,7 +86,7 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
     by_group = {
         "slice_factors": factors,
         "idle": idle[:, :, None, None],
-        "unit_factors": stored.row_sum_factors << _level_shift(law, op.unit_step),
+        "unit_factors": counts[-1],
     }
     taken = [name for name in by_group if name in function.input]
     of_groups = [
@@ -203,21 +203,16 @@ def _input_digits(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[Input
 
 def _reach(op: CrossbarMvm, law: Law) -> int:
     """No integer on the way from column sums to the layer's sum is larger than this."""
-    crossbar, stored = op.crossbar, op.stored
-    factors = [1 << cells.shift for cells in stored.slices]
-    columns = list(zip(stored.bounds, op.steps, factors, strict=True))
-    if crossbar.unit_column:
-        most = int(np.abs(stored.row_sum_factors).max())
-        columns.append((stored.unit_bounds, op.unit_step, most))
     total = 0
-    for bounds, step, factor in columns:
-        largest = max(int(np.abs(edge).max()) for edge in bounds)
-        total += (largest + (1 << (step or 0))) * factor
+    for column in op.columns:
+        step, factor = column.step or 0, int(np.abs(column.factors).max())
+        largest = max(int(np.abs(edge).max()) for edge in column.bounds)
+        total += (largest + (1 << step)) * factor
         if isinstance(law, StaircaseLaw):
             entries = max(len(law.table[1]), *map(abs, law.ends))
-            total += (entries << threshold_shifts(step or 0)[1]) * factor
-    drive = sum(1 << cycle.shift for cycle in crossbar.cycles)
-    return total * drive * len(stored.groups)
+            total += (entries << threshold_shifts(step)[1]) * factor
+    drive = sum(1 << cycle.shift for cycle in op.crossbar.cycles)
+    return total * drive * len(op.stored.groups)
 
 
 def _shape_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, str]:
@@ -240,9 +235,8 @@ def _shape_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, 
 
 def _converter_values(writer: GraphWriter, op: CrossbarMvm, law: Law, kind: str) -> dict[str, str]:
     """Constants of the conversion, each one number or one a column of [slices * N + unit]."""
-    steps, repeats = [*op.steps], [op.weight.shape[1]] * len(op.steps)
-    if op.crossbar.unit_column:
-        steps, repeats = [*steps, op.unit_step], [*repeats, 1]
+    steps = [column.step for column in op.columns]
+    repeats = [column.cells.digits.shape[1] for column in op.columns]
     limits = np.iinfo(np.int64 if kind == "INT64" else np.int32)
     least, most = int(limits.min), int(limits.max)
 

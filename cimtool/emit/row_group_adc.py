@@ -87,20 +87,20 @@ def _lines(
 def _convert(rounding: Rounding, signed: bool, wide: bool) -> Iterator[str]:
     if rounding == "half-even":
         yield "code_bit = BitwiseAnd (sums, odd)"
-        yield from _at_most(wide, "code_bit", "one")
+        yield from _limited(wide, "Min", "code_bit", "one")
         yield "sums = Add (sums, code_bit)"
     if rounding != "floor":
         yield "sums = Add (sums, half)"
     yield "sums = BitwiseAnd (sums, mask)"
-    yield from _at_most(wide, "sums", "highest")
+    yield from _limited(wide, "Min", "sums", "highest")
     if signed:
-        yield from _at_least(wide, "sums", "lowest")
+        yield from _limited(wide, "Max", "sums", "lowest")
 
 
 def _look_up(wide: bool) -> Iterator[str]:
     """A Gather of codes by the sum in 1/16 of a step, from the table's lowest entry on."""
-    yield from _at_most(wide, "sums", "highest")
-    yield from _at_least(wide, "sums", "lowest")
+    yield from _limited(wide, "Min", "sums", "highest")
+    yield from _limited(wide, "Max", "sums", "lowest")
     yield "entry = Sub (sums, lowest)"
     yield "entry = Mul (entry, rise)"
     yield cast_line("entry", "UINT64" if wide else "UINT32")
@@ -109,19 +109,11 @@ def _look_up(wide: bool) -> Iterator[str]:
     yield "sums = Gather (table, entry)"
 
 
-def _at_most(wide: bool, value: str, limit: str) -> Iterator[str]:
-    """`min(value, limit)`; wide ones by Less and Where (why: `cimtool/emit/integers.py`)."""
+def _limited(wide: bool, op: str, value: str, limit: str) -> Iterator[str]:
+    """`Min` or `Max` (`op`) of both; wide ones by Less, Where (why: `cimtool/emit/integers.py`)."""
     if not wide:
-        yield f"{value} = Min ({value}, {limit})"
+        yield f"{value} = {op} ({value}, {limit})"
     else:
-        yield f"below = Less ({value}, {limit})"
-        yield f"{value} = Where (below, {value}, {limit})"
-
-
-def _at_least(wide: bool, value: str, limit: str) -> Iterator[str]:
-    """`max(value, limit)`, as `_at_most`."""
-    if not wide:
-        yield f"{value} = Max ({value}, {limit})"
-    else:
-        yield f"above = Less ({limit}, {value})"
-        yield f"{value} = Where (above, {value}, {limit})"
+        held, pair = ("below", (value, limit)) if op == "Min" else ("above", (limit, value))
+        yield f"{held} = Less ({pair[0]}, {pair[1]})"
+        yield f"{value} = Where ({held}, {value}, {limit})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,29 +58,24 @@ class Session:
 
     def score(self, text: Mapping[str, Array], video: Mapping[str, Array]) -> Array:
         """`logit` [n, m] float32 of all pairs by `score.onnx`."""
-        return np.concatenate([block for _, block in self.iter_score(text, video)])
+        gallery = {f"video_{name}": value for name, value in video.items()}
+        return self._of_pairs("logit", text, len(video["mu"]), gallery)
 
     def distances(self, text: Mapping[str, Array], items: int) -> Array:
-        """`ed` int64 [n, items] of all texts by `shortlist.onnx`, in blocks of rows."""
-        return np.concatenate([out["ed"] for _, out in self._blocks(text, items)])
+        """`ed` int64 [n, items] of all texts by `shortlist.onnx`."""
+        return self._of_pairs("ed", text, items, {})
 
-    def iter_score(
-        self, text: Mapping[str, Array], video: Mapping[str, Array]
-    ) -> Iterator[tuple[slice, Array]]:
-        """Yield (rows, logits of those text rows against all videos), bounded in memory."""
-        gallery = {f"video_{name}": value for name, value in video.items()}
-        for rows, out in self._blocks(text, len(video["mu"]), gallery):
-            yield rows, out["logit"]
-
-    def _blocks(
-        self, text: Mapping[str, Array], items: int, gallery: Mapping[str, Array] | None = None
-    ) -> Iterator[tuple[slice, dict[str, Array]]]:
-        """Yield (rows, outputs of the pairs of those text rows), at most PAIR_BLOCK pairs each."""
-        rows, height = len(text["mu"]), max(1, PAIR_BLOCK // max(items, 1))
-        for start in range(0, rows, height):
-            block = slice(start, min(start + height, rows))
-            queries = {f"text_{name}": value[block] for name, value in text.items()}
-            yield block, self.run({**queries, **(gallery or {})})
+    def _of_pairs(
+        self, output: str, text: Mapping[str, Array], items: int, gallery: Mapping[str, Array]
+    ) -> Array:
+        """An output [n, items], in blocks of text rows of at most PAIR_BLOCK pairs."""
+        height = max(1, PAIR_BLOCK // max(items, 1))
+        blocks = []
+        for start in range(0, len(text["mu"]), height):
+            rows = slice(start, start + height)
+            queries = {f"text_{name}": value[rows] for name, value in text.items()}
+            blocks.append(self.run({**queries, **gallery})[output])
+        return np.concatenate(blocks)
 
 
 def _element_type(kind: str) -> np.dtype[Any]:

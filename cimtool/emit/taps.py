@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, pairwise, product
 
 import numpy as np
 
@@ -30,13 +30,11 @@ def taps(op: CrossbarMvm, x: IntArray) -> Taps:
     """Compute the taps of a layer for integer inputs `x` [n, K]."""
     crossbar, stored, width = op.crossbar, op.stored, op.weight.shape[1]
     cells = stored.cells
-    columns = [column.digits for column in cells.slices]
-    if crossbar.unit_column:
-        columns.append(stored.unit_cells.digits)
     digits = crossbar.digits(x).transpose(1, 0, 2)
     idle = cells.leak * stored.idle_rows
     exact = np.float64 if sum_bits(op) < FLOAT_BITS else np.int64  # products in BLAS where exact
-    driven, packed = digits.astype(exact), np.hstack(columns).astype(exact)
+    driven = digits.astype(exact)
+    packed = np.hstack([column.cells.digits for column in op.columns]).astype(exact)
     products = [(driven[:, :, group] @ packed[group]).astype(np.int64) for group in stored.groups]
     sums = np.stack(products, axis=1) + (idle[:, None] * crossbar.zero_digits)[None, :, :, None]
     codes, values = sums.copy(), sums.copy()
@@ -51,12 +49,9 @@ def taps(op: CrossbarMvm, x: IntArray) -> Taps:
 
 def converted_columns(op: CrossbarMvm) -> list[tuple[slice, int | None]]:
     """The columns of each slice in `Taps.codes`, then the unit column, and their steps."""
-    width = op.weight.shape[1]
-    columns = [(slice(k * width, (k + 1) * width), step) for k, step in enumerate(op.steps)]
-    if op.crossbar.unit_column:
-        end = width * len(columns)
-        columns.append((slice(end, end + 1), op.unit_step))
-    return columns
+    ends = accumulate((column.cells.digits.shape[1] for column in op.columns), initial=0)
+    pairs = zip(pairwise(ends), op.columns, strict=True)
+    return [(slice(start, end), column.step) for (start, end), column in pairs]
 
 
 def _group_sum(op: CrossbarMvm, digits: IntArray, converted: IntArray, r: int) -> IntArray:

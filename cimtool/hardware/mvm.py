@@ -11,9 +11,24 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.bounds import Bounds, conversion_error, converted_bounds
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.stored import StoredWeights, mvm
+from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import mvm_bounds
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import INT_LIMIT, RangeError, Type, integer
+
+
+@dataclass(frozen=True, eq=False)
+class ConvertedColumns:
+    """Columns that are converted alike: the N of one slice, or the one unit column.
+
+    `bounds` are those of their sums, `step` is the exponent of the converter's step, None where it
+    is lossless. A sum of a row group counts `factors` [groups, N] times in each output.
+    """
+
+    cells: Slice
+    bounds: Bounds
+    step: int | None
+    factors: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +65,17 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         """Every converter is lossless, so that the layer is one integer product."""
         return self.unit_step is None and all(step is None for step in self.steps)
 
+    @property
+    def columns(self) -> tuple[ConvertedColumns, ...]:
+        """The columns of each slice, then the unit column where there is one."""
+        stored = self.stored
+        slices = zip(stored.cells.slices, stored.bounds, self.steps, strict=True)
+        columns = [ConvertedColumns(*each, each[0].signs << each[0].shift) for each in slices]
+        if self.crossbar.unit_column:
+            unit = (stored.unit_cells, stored.unit_bounds, self.unit_step)
+            columns.append(ConvertedColumns(*unit, stored.row_sum_factors))
+        return tuple(columns)
+
     @cached_property
     def _converter_error(self) -> IntArray:
         """Largest error [N] that all conversions of an output together can make.
@@ -62,20 +88,15 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         if self.exact or law is None:
             return total
         drive = sum(1 << cycle.shift for cycle in crossbar.cycles)
-        columns: list[tuple[Bounds, int | None, IntArray]] = [
-            (bounds, step, np.array(1 << cells.shift))
-            for bounds, cells, step in zip(stored.bounds, stored.slices, self.steps, strict=True)
-        ]
-        if self.unit_step is not None:
-            columns.append((stored.unit_bounds, self.unit_step, np.abs(stored.row_sum_factors)))
         reach = 0.0
-        for bounds, step, counts in columns:
-            if step is not None:
-                error = conversion_error(bounds, law, step)
-                reach += float((error.astype(np.float64) * counts).sum(axis=0).max()) * drive
+        for column in self.columns:
+            if column.step is not None:
+                error = conversion_error(column.bounds, law, column.step)
+                factors = np.abs(column.factors)
+                reach += float((error.astype(np.float64) * factors).sum(axis=0).max()) * drive
                 if reach >= INT_LIMIT:
                     raise RangeError
-                total += (error * counts).sum(axis=0) * drive
+                total += (error * factors).sum(axis=0) * drive
         whole: IntArray = (total >> crossbar.fraction_bits) + (crossbar.fraction_bits > 0)
         return whole
 

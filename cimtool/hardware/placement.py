@@ -242,10 +242,10 @@ def floorplan(layers: Sequence[Placement], target: Target) -> Floorplan:
     chip, sets = target.hierarchy, target.array.weight_sets
     stored = [layer for layer in layers if layer.shares is None]
     tiles = sum(layer.arrays for layer in stored)
-    slots = None if chip.arrays is None else chip.arrays * sets
     rounds: dict[str, int] = {}
     arrays, chips = -(-tiles // sets), None
-    if slots is not None and chip.arrays is not None:
+    if chip.arrays is not None:
+        slots = chip.arrays * sets
         chips = max(1, -(-tiles // slots))
         if chips > 1 and target.rewritable == "per-inference":
             chips = 1

@@ -9,9 +9,9 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit, map_rows
-from cimtool.hardware.bounds import Bounds, lossless
+from cimtool.hardware.bounds import lossless
 from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
-from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
 from cimtool.simulation.kernels.products import product_kind
 
 TRIED_STEPS = 8
@@ -56,21 +56,16 @@ def column_errors(op: CrossbarMvm, x: IntArray) -> Iterator[StepErrors | None]:
 
     None where a column is provably lossless, or there is no unit column.
     """
-    stored, sums = op.stored, GroupSums(op, x)
-    for cells, bounds, held in zip(stored.cells.slices, stored.bounds, stored.slices, strict=True):
-        factors = [signs << held.shift for signs in held.signs]
-        yield _step_errors(op, sums, cells.digits, bounds, factors)
-    if op.crossbar.unit_column:
-        cells, factors = stored.unit_cells, list(stored.row_sum_factors)
-        yield _step_errors(op, sums, cells.digits, stored.unit_bounds, factors)
-    else:
+    sums = GroupSums(op, x)
+    for column in op.columns:
+        yield _step_errors(op, sums, column)
+    if not op.crossbar.unit_column:
         yield None
 
 
-def _step_errors(
-    op: CrossbarMvm, sums: GroupSums, conducts: IntArray, bounds: Bounds, factors: list[IntArray]
-) -> StepErrors | None:
-    """Errors of cells whose column sums in each row group count `factors` [N] times."""
+def _step_errors(op: CrossbarMvm, sums: GroupSums, column: ConvertedColumns) -> StepErrors | None:
+    """Errors of columns at the tried steps; None where they are provably lossless."""
+    conducts, bounds = column.cells.digits, column.bounds
     law = op.crossbar.law
     if law is None or lossless(bounds, op.crossbar):
         return None
@@ -78,7 +73,7 @@ def _step_errors(
     seen = max(int(np.abs(part).max()) for part in sums.of_slice(conducts, bound))
     steps = _steps(law, seen)
     errors = np.zeros((len(steps), sums.digits.shape[1], op.stored.shape[1]), np.int64)
-    for part, factor in zip(sums.of_slice(conducts, bound), factors, strict=True):
+    for part, factor in zip(sums.of_slice(conducts, bound), column.factors, strict=True):
         if part.shape[2] == len(factor):
             _add_errors(law, part, bound, sums.counts, factor, steps, errors)
         else:  # one column, which all others share

@@ -58,9 +58,7 @@ def compensated(
         kernel.readings(known) / (1 << kernel.op.cells.fraction_bits) for kernel in kernels
     )
     factors = _factors(before, after, [s.shift for s in now.cells.slices], scope)
-    crossbar = now.crossbar
-    groups, slices = factors.shape[:2]
-    conversions = READOUT_ROWS * len(crossbar.cycles) * groups * slices * factors.shape[2]
+    conversions = READOUT_ROWS * len(now.crossbar.cycles) * factors.size
     cost = ReadoutCost(2 * READOUT_ROWS, 2 * conversions)
     return replace(now, factors=factors), cost
 

@@ -152,10 +152,8 @@ def integer_product(a: int, b: int, width: int) -> Kernel:
         return lambda x, y: turned(y.T, x.T).T
     # x = high << half + low: two products of fewer bits each.
     half = a.bit_length() // 2
-    high, low = (
-        integer_product((a >> half) + 1, b, width),
-        integer_product((1 << half) - 1, b, width),
-    )
+    high = integer_product((a >> half) + 1, b, width)
+    low = integer_product((1 << half) - 1, b, width)
 
     def parted(x: Tensor, y: Tensor) -> Tensor:
         above = x >> half

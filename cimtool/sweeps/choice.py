@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cimtool.sweeps.evaluator import Outcome
 
@@ -83,14 +84,28 @@ def _equal(outcomes: Sequence[Outcome], figures: Callable[[Outcome], object]) ->
 
 @dataclass(frozen=True)
 class Choice:
-    """The cheapest of `within` points that keep a budget: its index, and the one of COSTS it is by.
+    """The cheapest of `within` points that keep a `budget`, and the command that builds it.
 
-    Both are None where no cost can be compared over all of these points.
+    `index` is its number and `cost` the one of COSTS that it is by; both are None where no cost can
+    be compared over all of these points. `command` is empty without a point, and where the model
+    came without files.
     """
 
+    budget: Mapping[str, float]
     index: int | None
     cost: str | None
     within: int
+    command: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {
+            "limits": dict(self.budget),
+            "point": self.index,
+            "cheapest_by": self.cost,
+            "within": self.within,
+            "command": self.command or None,
+        }
 
 
 def cheapest(
@@ -109,8 +124,8 @@ def cheapest(
             best = min(
                 within, key=lambda i: (outcomes[i].cost[cost], outcomes[i].metrics[DRIFT], i)
             )
-            return Choice(best, cost, len(within))
-    return Choice(None, None, len(within))
+            return Choice(budget, best, cost, len(within))
+    return Choice(budget, None, None, len(within))
 
 
 def keeps_budget(outcome: Outcome, budget: Mapping[str, float]) -> bool:

@@ -36,12 +36,9 @@ from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps.references import SAMPLES, SweepReferences
 
-WORST_OF_DIES = {
-    **dict.fromkeys(
-        ("logit_rmse", "top1_agreement_loss", "r1_loss", "r5_loss", "r10_loss"), 100 - WORST
-    ),
-    **dict.fromkeys(("r1_text_to_video", "r1_video_to_text"), WORST),
-}
+LOWER_IS_BETTER = ("logit_rmse", "top1_agreement_loss", "r1_loss", "r5_loss", "r10_loss")
+HIGHER_IS_BETTER = ("r1_text_to_video", "r1_video_to_text")
+WORST_OF_DIES = dict.fromkeys(LOWER_IS_BETTER, 100 - WORST) | dict.fromkeys(HIGHER_IS_BETTER, WORST)
 """The percentile over dies of each metric that is the worst twentieth."""
 
 

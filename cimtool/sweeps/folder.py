@@ -7,8 +7,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -101,14 +101,14 @@ class SweepFolder:
         """Write the references, all or nothing."""
         replace_files(self.path, {REFERENCES: references.to_bytes()}, "the references")
 
-    def outcome(self, digest: str) -> Outcome | None:
-        """The outcome of a point in an earlier run; None where it did not finish or failed."""
-        values = _read(self.path / POINTS / f"{digest}.json")
-        try:
-            outcome = Outcome.from_json(values or {})
-        except (KeyError, TypeError):
-            return None
-        return None if outcome.error is not None else outcome
+    def outcomes(self, digests: Iterable[str]) -> dict[str, Outcome]:
+        """The outcomes of an earlier run, but for points that did not finish or failed."""
+        found = {}
+        for digest in digests:
+            values = _read(self.path / POINTS / f"{digest}.json") or {}
+            with suppress(KeyError, TypeError):
+                found[digest] = Outcome.from_json(values)
+        return {digest: outcome for digest, outcome in found.items() if outcome.error is None}
 
     def keep(self, digest: str, build: Configuration, outcome: Outcome) -> None:
         """Write a point's file, all or nothing."""

@@ -182,11 +182,9 @@ def _check_value(path: Key, value: Value, name: str) -> None:
     if path == (TARGET,):
         load_target(str(value))
         return
+    table, key = (Target, path[1:]) if path[0] == TARGET else (Overrides, path)
     try:
-        if path[0] == TARGET:
-            check_value(Target, path[1:], value)
-        else:
-            check_value(Overrides, path, value)
+        check_value(table, key, value)
     except CimError as error:
         raise ArgumentError("{grid} {}: {}", name, error) from None
 

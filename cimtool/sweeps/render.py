@@ -20,10 +20,10 @@ from cimtool.report.formats import (
 from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.report.terminal import table_text
-from cimtool.sweeps.choice import COSTS, DRIFT, ENERGY, incomparable, same_scores, twins
+from cimtool.sweeps.choice import COSTS, DRIFT, ENERGY, Choice, incomparable, same_scores, twins
 from cimtool.sweeps.evaluator import Outcome
 from cimtool.sweeps.grid import Value
-from cimtool.sweeps.results import Chosen, Sweep
+from cimtool.sweeps.results import Sweep
 
 
 def sweep_text(found: Sweep) -> str:
@@ -72,10 +72,9 @@ def notes_of_points(found: Sweep) -> list[str]:
     ]
 
 
-def budget_lines(found: Sweep, chosen: Chosen) -> list[str]:
+def budget_lines(found: Sweep, choice: Choice) -> list[str]:
     """The cheapest point within the budget, the cost that it is cheapest by, and its command."""
-    limits = ", ".join(f"{name}={most:g}" for name, most in chosen.budget.items())
-    choice = chosen.choice
+    limits = ", ".join(f"{name}={most:g}" for name, most in choice.budget.items())
     if not choice.within:
         return [f"no point is within {limits}"]
     within = f"{counted(choice.within, 'point')} within {limits}"
@@ -88,7 +87,7 @@ def budget_lines(found: Sweep, chosen: Chosen) -> list[str]:
         f"cheapest of {within}: point {choice.index} ({values_text(found, choice.index)}), by "
         f"{COSTS[choice.cost]}: {price}"
     ]
-    return [*lines, f"next: {chosen.command}"] if chosen.command else lines
+    return [*lines, f"next: {choice.command}"] if choice.command else lines
 
 
 def values_text(found: Sweep, index: int) -> str:

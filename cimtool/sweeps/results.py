@@ -23,28 +23,6 @@ TABLES = ("results.csv", "results.parquet")
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The cheapest point within a budget, and the command that builds it.
-
-    `command` is empty where the model came without files, and where no point was chosen.
-    """
-
-    budget: Mapping[str, float]
-    choice: Choice
-    command: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values by name."""
-        return {
-            "limits": dict(self.budget),
-            "point": self.choice.index,
-            "cheapest_by": self.choice.cost,
-            "within": self.choice.within,
-            "command": self.command or None,
-        }
-
-
-@dataclass(frozen=True)
 class Sweep:
     """All points of a sweep, in the order of the grid.
 
@@ -62,7 +40,7 @@ class Sweep:
     outcomes: Sequence[Outcome]
     resumed: int
     files: Sequence[tuple[str, str]] = ()
-    chosen: Chosen | None = None
+    chosen: Choice | None = None
     written: Sequence[Path] = ()
 
     def numbered(self) -> Iterator[tuple[int, Point, Outcome]]:

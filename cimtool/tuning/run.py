@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cimtool.base.toml_files import read_toml
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
+from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource, Projectors, split_model_options
 from cimtool.reference.queries import check_metrics
 from cimtool.reference.surrogate import Polynomial
@@ -23,8 +25,8 @@ from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text, with_layers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.references import reference_name, references
-from cimtool.tuning.search import Attempt, Search, probe
-from cimtool.tuning.widths import ORDER, Bits, CostName, LayerCosts, Width, by_layer, check_cost
+from cimtool.tuning.search import Attempt, Evaluate, Search, probe
+from cimtool.tuning.widths import ORDER, CostName, LayerCosts, Width, by_layer, check_cost
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,7 @@ def tune(
     model_options, by_name = split_model_options(options)
     highest = Configuration.of(target, settings, by_name)
     if not budget:
-        raise ArgumentError(
-            "{budget} is missing; expected {}", "METRIC=VALUE, such as logit_rmse=0.2"
-        )
+        raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
     check_metrics("budget", budget)
     given = {name: value for name, value in by_name.items() if value is not None}
     if settings is not None:
@@ -93,16 +93,9 @@ def tune(
     name = f"{model.name}@{highest.target.name}.settings.toml"
     file = Path(output) if output else Path("exports") / name
     check_output(file, ".toml")
-    half, other = halves(evaluated)
-    of_half, of_other = references(model, half, say), references(model, other, say)
-    evaluator = PointEvaluator.of(model, rows, half, of_half, None, highest.settings, say)
-    say("the highest bits")
-    program = evaluator.compiled(highest.settings, lambda line: None)
-    costs = LayerCosts.of(program, highest)
+    costs, chosen_on, held_out = _on_halves(model, rows, evaluated, highest, say)
     check_cost(costs, cost)
     start = costs.bits
-    chosen_on = _EvaluatedBits(evaluator, costs)
-    held_out = _EvaluatedBits(replace(evaluator, data=other, references=of_other), costs)
     for part in (chosen_on, held_out):
         _require_start(budget, part(start), evaluated)
     search = Search(costs, ORDER[cost], probe(start, chosen_on, say), start)
@@ -132,19 +125,28 @@ def tune(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _EvaluatedBits:
-    """Outcomes of bits on the rows of an evaluator; each choice is compiled once."""
+def _on_halves(
+    model: Model, rows: Embeddings, data: Embeddings, highest: Configuration, say: Say
+) -> tuple[LayerCosts, Evaluate, Evaluate]:
+    """Costs of the layers, and the measurements of bits on both halves of the data."""
+    half, other = halves(data)
+    of_half, of_other = references(model, half, say), references(model, other, say)
+    evaluator = PointEvaluator.of(model, rows, half, of_half, None, highest.settings, say)
+    say("the highest bits")
+    program = evaluator.compiled(highest.settings, lambda line: None)
+    costs = LayerCosts.of(program, highest)
+    on_other = replace(evaluator, data=other, references=of_other)
+    return costs, _measurement(evaluator, costs), _measurement(on_other, costs)
 
-    evaluator: PointEvaluator
-    costs: LayerCosts
-    known: dict[frozenset[tuple[Width, int]], Outcome] = field(default_factory=dict)
 
-    def __call__(self, bits: Bits) -> Outcome:
-        key = frozenset(bits.items())
-        if key not in self.known:
-            self.known[key] = self.evaluator.evaluate(self.costs.configured(bits))
-        return self.known[key]
+def _measurement(evaluator: PointEvaluator, costs: LayerCosts) -> Evaluate:
+    """Measure bits on the rows of an evaluator; each choice is compiled once."""
+
+    @cache
+    def outcome(bits: tuple[tuple[Width, int], ...]) -> Outcome:
+        return evaluator.evaluate(costs.configured(dict(bits)))
+
+    return lambda bits: outcome(tuple(bits.items()))
 
 
 def _require_start(budget: Mapping[str, float], first: Outcome, data: Embeddings) -> None:

@@ -109,9 +109,7 @@ class Search:
         """The move of the least added error a cost saved; of the first cost, if any saves it."""
         before = self.costs.cost(bits)
         for cost in self.order:
-            found: list[tuple[float, Move]] = []
-            for width in bits:
-                found += self._cheaper(width, cost, bits, before)
+            found = [one for width in bits for one in self._cheaper(width, cost, bits, before)]
             if found:
                 return min(found, key=lambda one: (one[0], one[1].width))[1]
         return None

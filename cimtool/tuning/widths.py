@@ -20,6 +20,7 @@ from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Program
 from cimtool.ir.types import Type, integer
+from cimtool.sweeps.grid import nested
 
 CostName = Literal["arrays", "conversions", "energy"]
 ORDER: dict[CostName, tuple[CostName, CostName]] = {
@@ -48,10 +49,7 @@ Bits = Mapping[Width, int]
 
 def by_layer(bits: Bits) -> dict[str, dict[str, int]]:
     """Bits by layer and key, as the table `layers` of a settings file has them."""
-    layers: dict[str, dict[str, int]] = {}
-    for width, value in bits.items():
-        layers.setdefault(width.layer, {})[width.key] = value
-    return layers
+    return nested({(width.layer, width.key): value for width, value in bits.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +69,15 @@ class LayerCosts:
         layers: dict[str, tuple[CrossbarMvm, Type]] = {}
         bits: dict[Width, int] = {}
         for graph in (program.text, program.video):
-            for node in graph.nodes:
-                if isinstance(node.op, CrossbarMvm):
-                    (read,) = node.inputs
-                    layer = graph.layer(node)
-                    own = start.settings.of_layer(layer)
-                    layers[layer] = node.op, graph.types[read]
-                    bits[Width(layer, "weight_bits")] = own.weight_bits
-                    from_outside = isinstance(graph.by_name[read].op, Quantize)
-                    input_bits = own.input_bits if from_outside else own.activation_bits
-                    bits[Width(layer, "activation_bits")] = input_bits
+            for name, op in graph.operations(CrossbarMvm).items():
+                (read,) = graph.by_name[name].inputs
+                layer = f"{graph.name}.{name}"
+                own = start.settings.of_layer(layer)
+                layers[layer] = op, graph.types[read]
+                bits[Width(layer, "weight_bits")] = own.weight_bits
+                from_outside = isinstance(graph.by_name[read].op, Quantize)
+                input_bits = own.input_bits if from_outside else own.activation_bits
+                bits[Width(layer, "activation_bits")] = input_bits
         return cls(start, layers, bits)
 
     def configured(self, bits: Bits) -> Configuration:
@@ -105,10 +102,7 @@ class LayerCosts:
             tiled = replace(op, stored=stored, steps=(None,) * crossbar.slices)
             places.append(placed(layer, tiled, own))
         plan, rates = floorplan(places, target), rates_at(target, None)
-        energies = [
-            layer_cost(place, rates, settings.of_layer(place.layer), plan).energy_pj.value
-            for place in places
-        ]
+        energies = [layer_cost(one, rates, settings, plan).energy_pj.value for one in places]
         return {
             "arrays": sum(place.arrays for place in places),
             "conversions": sum(place.conversions for place in places),

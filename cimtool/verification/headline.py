@@ -58,7 +58,7 @@ class Headline:
     cause_before: str | None
     cause_rmse: float
     r1_loss: Change | None
-    sentences: tuple[str, ...]
+    sentences: tuple[str, ...] = ()
 
 
 def make_headline(
@@ -93,7 +93,6 @@ def make_headline(
         cause_before=before if step else None,
         cause_rmse=step,
         r1_loss=compiled.losses.get("r1_loss"),
-        sentences=(),
     )
     return replace(found, sentences=tuple(_sentences(found, compiled, trained, scatter, score)))
 
@@ -110,10 +109,8 @@ def _equal_samples(compiled: StageRow, scatter: Scatter | None) -> float | None:
     """K at which Monte Carlo's mean square error, which falls as 1/K, is the compiled model's."""
     if scatter is None or compiled.get("logit_rmse") is None:
         return None
-    if scatter.rmse is None:
-        own, error = scatter.standard_error, compiled.get("float_rmse") or 0.0
-    else:
-        own, error = scatter.rmse, compiled.figures["logit_rmse"]
+    own = scatter.standard_error if scatter.rmse is None else scatter.rmse
+    error = compiled.get("float_rmse" if scatter.rmse is None else "logit_rmse") or 0.0
     return scatter.samples * (own / error) ** 2 if error > 0 else None
 
 
@@ -175,11 +172,8 @@ def _of_scatter(found: Headline, scatter: Scatter, trained: StageRow) -> Iterato
 
     Where the scores of a query do not differ at all, more samples would not make them.
     """
-    rmse, error, spread = (
-        found.compiled_rmse,
-        scatter.standard_error,
-        trained.get("own_spread") or 0.0,
-    )
+    rmse, error = found.compiled_rmse, scatter.standard_error
+    spread = trained.get("own_spread") or 0.0
     hidden = 0 < spread < error
     if rmse > error or not hidden:
         place = "within" if rmse <= error else "MORE than"

@@ -10,7 +10,7 @@ rounds far less than any of them and is computed in integers where all that it r
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
@@ -51,6 +51,7 @@ class GraphStages:
     lowered: Graph
     tiled: Graph
     compiled: Graph
+    _kernels: dict[tuple[bool, str], Callable[..., Array]] = field(default_factory=dict)
 
     @cached_property
     def parts(self) -> Mapping[str, tuple[str, ...]]:
@@ -94,10 +95,6 @@ class GraphStages:
             node = graph.by_name[name]
             self._kernels[key] = fast_kernel(node.op, tuple(graph.types[i] for i in node.inputs))
         return self._kernels[key]
-
-    @cached_property
-    def _kernels(self) -> dict[tuple[bool, str], Callable[..., Array]]:
-        return {}
 
 
 class MixedGraph:

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.hardware.bounds import Bounds
-from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
-from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Graph, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
@@ -165,13 +163,9 @@ def describe_columns(op: CrossbarMvm, x: IntArray) -> tuple[ColumnSums, ...]:
 
     The unit column comes last where there is one.
     """
-    stored, sums = op.stored, GroupSums(op, x)
-    cells = stored.cells.slices
-    columns = list(zip(slice_names(op), cells, stored.bounds, op.steps, strict=True))
-    if op.crossbar.unit_column:
-        unit = ("unit column", stored.unit_cells, stored.unit_bounds, op.unit_step)
-        columns.append(unit)
-    return tuple(_described(op, sums, *column) for column in columns)
+    names = [*slice_names(op), "unit column"]
+    sums, named = GroupSums(op, x), zip(names, op.columns, strict=False)
+    return tuple(_described(op, sums, name, column) for name, column in named)
 
 
 def slice_names(op: CrossbarMvm) -> list[str]:
@@ -183,15 +177,15 @@ def slice_names(op: CrossbarMvm) -> list[str]:
 
 
 def _described(
-    op: CrossbarMvm, sums: GroupSums, name: str, cells: Slice, bounds: Bounds, step: int | None
+    op: CrossbarMvm, sums: GroupSums, name: str, columns: ConvertedColumns
 ) -> ColumnSums:
-    crossbar, law = op.crossbar, op.crossbar.law
-    lo, hi = int(bounds[0].min()), int(bounds[1].max())
+    crossbar, law, step = op.crossbar, op.crossbar.law, columns.step
+    lo, hi = int(columns.bounds[0].min()), int(columns.bounds[1].max())
     first, last = (lo, hi) if law is None or step is None else law.unclipped(step)
     shift = max((hi - lo).bit_length() - FINE_BINS.bit_length() + 1, 0)
     fine = np.zeros((hi - lo >> shift) + 1, np.int64)
     lowest, highest, conversions, clipped = hi, lo, 0, 0
-    for part in sums.of_slice(cells.digits, max(-lo, hi)):
+    for part in sums.of_slice(columns.cells.digits, max(-lo, hi)):
         lowest, highest = min(lowest, int(part.min())), max(highest, int(part.max()))
         conversions += part.size
         clipped += int(np.count_nonzero((part < first) | (part > last)))

@@ -55,7 +55,8 @@ def test_the_cheapest_is_by_energy_where_it_is_known(made: Made) -> None:
     assert (found.index, found.cost, found.within) == (2, "energy_pj", 2)
     tight = cheapest(outcomes, {"logit_rmse": 0.2, "r1_loss": 0.005}, SAME)
     assert tight.within == 1
-    assert cheapest(outcomes, {"logit_rmse": 0.01}, SAME) == Choice(None, None, 0)
+    budget = {"logit_rmse": 0.01}
+    assert cheapest(outcomes, budget, SAME) == Choice(budget, None, None, 0)
 
 
 def test_the_cheapest_is_by_conversions_or_arrays_where_energies_say_nothing(made: Made) -> None:
@@ -75,11 +76,14 @@ def test_arrays_of_other_hardware_are_not_compared(made: Made) -> None:
     units = ["ideal, 128x128", "ideal, 512x64", "ideal, 128x128"]
     assert comparable(outcomes, "arrays", units) == [[0, 2], [1]]
     assert front(outcomes, "arrays", units) == [0, 1]
-    assert cheapest(outcomes, {"logit_rmse": 1.0}, units) == Choice(None, None, 3)
-    within = cheapest(outcomes, {"logit_rmse": 0.25}, units)
-    assert within == Choice(0, "conversions", 2), "what is too far off does not matter"
+    budget = {"logit_rmse": 1.0}
+    assert cheapest(outcomes, budget, units) == Choice(budget, None, None, 3)
+    budget = {"logit_rmse": 0.25}
+    within = cheapest(outcomes, budget, units)
+    assert within == Choice(budget, 0, "conversions", 2), "what is too far off does not matter"
     known = [made(0.1, energy_pj=5.0), made(0.3, energy_pj=2.0)]
-    assert cheapest(known, {"logit_rmse": 1.0}, units) == Choice(1, "energy_pj", 2)
+    budget = {"logit_rmse": 1.0}
+    assert cheapest(known, budget, units) == Choice(budget, 1, "energy_pj", 2)
 
 
 def test_a_point_whose_median_die_is_over_the_budget_is_not_within(made: Made) -> None:
@@ -88,8 +92,10 @@ def test_a_point_whose_median_die_is_over_the_budget_is_not_within(made: Made) -
         {"time": "1 d", "r1_loss": {"median": 0.3}},
     )
     outcomes = [replace(made(0.1, arrays=1), dies=dies), made(0.1, arrays=2)]
-    assert cheapest(outcomes, {"r1_loss": 0.1}, SAME) == Choice(1, "conversions", 1)
-    assert cheapest(outcomes, {"r1_loss": 0.3}, SAME) == Choice(0, "conversions", 2)
+    budget = {"r1_loss": 0.1}
+    assert cheapest(outcomes, budget, SAME) == Choice(budget, 1, "conversions", 1)
+    budget = {"r1_loss": 0.3}
+    assert cheapest(outcomes, budget, SAME) == Choice(budget, 0, "conversions", 2)
 
 
 def test_of_equal_costs_the_least_drift_is_taken(made: Made) -> None:

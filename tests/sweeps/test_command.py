@@ -74,7 +74,7 @@ def test_arrays_have_no_command(
     grid, budget = {"weight_bits": [6]}, {"r1_loss": 1.0}
     found = sweep_small(tmp_path / "s", grid, budget=budget, calibration=arrays)
     assert found.chosen is not None
-    assert found.chosen.choice is not None
+    assert found.chosen.index is not None
     assert found.chosen.command == ""
 
 

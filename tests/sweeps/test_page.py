@@ -18,7 +18,7 @@ from cimtool.sweeps.evaluator import Outcome
 from cimtool.sweeps.grid import points, read_grid
 from cimtool.sweeps.page import pareto_page
 from cimtool.sweeps.render import notes_of_points, points_table
-from cimtool.sweeps.results import Chosen, Sweep
+from cimtool.sweeps.results import Sweep
 
 Made = Callable[..., Outcome]
 
@@ -115,9 +115,8 @@ def test_the_choice_is_on_the_page(swept: Sweep) -> None:
     from cimtool.sweeps.choice import cheapest
 
     budget = {"logit_rmse": 0.6}
-    chosen = Chosen(
-        budget, cheapest(swept.outcomes, budget, swept.units), "cimtool compile --target ideal"
-    )
+    choice = cheapest(swept.outcomes, budget, swept.units)
+    chosen = replace(choice, command="cimtool compile --target ideal")
     page = pareto_page(sweep_of(list(swept.outcomes), chosen=chosen))
     assert "cheapest of 2 points within logit_rmse=0.6: point 1" in page
     assert "next: cimtool compile --target ideal" in page

@@ -17,12 +17,13 @@ from cimtool.base.named import nearest
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.serial import narrowed
 from cimtool.emit.exporter import Exporter, Request
-from cimtool.emit.taps import converted_columns, layer_sum, sum_bits, taps, worst_column
+from cimtool.emit.taps import layer_sum, sum_bits, taps, worst_column
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import Type
 from cimtool.loading.embeddings import Embeddings
+from cimtool.report.page import render_text
 from cimtool.simulation.simulator import Runner, Simulator
 
 LAYOUT, README = "layout.json", "README.txt"
@@ -55,9 +56,8 @@ class TestVectors(Exporter, name="testvectors"):
         program, inputs = bundle.program, request.inputs
         chosen = _chosen(program, request.layers)
         real = _real_rows(program, inputs)
-        _check_size(
-            [op for _, _, op in chosen], FIXED_ROWS + RANDOM_ROWS + (REAL_ROWS if real else 0)
-        )
+        vectors = FIXED_ROWS + RANDOM_ROWS + (REAL_ROWS if real else 0)
+        _check_size([op for _, _, op in chosen], vectors)
         stimuli, layers = {}, {}
         files: dict[str, Any] = {}
         for graph, node, op in chosen:
@@ -68,8 +68,8 @@ class TestVectors(Exporter, name="testvectors"):
         files |= _written(folder, _of_ends(program, inputs))
         layout = {"bundle": bundle.model.name, "stimuli": stimuli, "layers": layers, "files": files}
         (folder / LAYOUT).write_text(json.dumps(layout, indent=1) + "\n", "utf-8")
-        lines = [f"{name}: {f['what']} [{' x '.join(f['axes'])}]" for name, f in files.items()]
-        (folder / README).write_text(EXPLANATION + "\n".join(lines) + "\n", "utf-8")
+        explanation = render_text("cimtool.emit", "testvectors.txt", files=files)
+        (folder / README).write_text(explanation + "\n", "utf-8")
 
 
 @dataclass(frozen=True)
@@ -109,32 +109,6 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
     return described
 
 
-EXPLANATION = """\
-Test vectors of a compiled program: what goes in, and what must be seen on the way.
-
-Every array is there twice, with the same numbers in the same order:
-  NAME.npy  for NumPy
-  NAME.mem  for $readmemh: one number a line, two's complement of `bits` bits in hex, the last
-            axis the fastest
-layout.json says the axes, shape, bits and signedness of each, the row groups, steps and shifts of
-each layer, and what each stimulus (the first axis of a layer's arrays) is.
-
-Of each layer:
-  inputs      what the layer gets
-  digits      tap 1: what each cycle drives
-  sums        tap 2: exact column sums, in 2^-fraction_bits of a digit; columns are those of slice
-              0, slice 1, ..., and the unit column last, where there is one
-  codes       tap 3: what converters make of the sums; of a column without a step the sum itself
-  shift_add   tap 4: what each row group adds to the layer's sum, its corrections included
-  layer_sum   all row groups, rounded to whole numbers, with the bias
-  NODE        tap 5: after requantisation
-
-End to end: MODALITY.codes are quantised embeddings, MODALITY.FEATURE what the projector returns
-for them, score.logit the integer logit of each pair of text and video rows.
-
-"""
-
-
 def hex_lines(values: IntArray, bits: int) -> bytes:
     """One line of two's complement hex for each number, in C order."""
     digits = -(-bits // 4)
@@ -153,10 +127,9 @@ Chosen = tuple[Graph, Node, CrossbarMvm]
 
 def _chosen(program: Program, pattern: str) -> list[Chosen]:
     layers = {
-        graph.layer(node): (graph, node, node.op)
+        f"{graph.name}.{name}": (graph, graph.by_name[name], op)
         for graph in (program.text, program.video)
-        for node in graph.nodes
-        if isinstance(node.op, CrossbarMvm)
+        for name, op in graph.operations(CrossbarMvm).items()
     }
     chosen = [layer for name, layer in layers.items() if fnmatchcase(name, pattern)]
     if not chosen:
@@ -237,7 +210,7 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     lo, hi = crossbar.digit_limits
     digit_bits = max(hi.bit_length(), (-lo).bit_length()) + (lo < 0)
     bits = sum_bits(op)
-    all_converted = all(step is not None for _, step in converted_columns(op))
+    all_converted = all(column.step is not None for column in op.columns)
     code_bits = (crossbar.converter.bits if all_converted else None) or bits
     signed = crossbar.signed_sums or code_bits == bits
     wide = int(np.abs(seen.shift_add).max()).bit_length() + 1
