@@ -57,16 +57,16 @@ def recalls(rows: Any, held: Any, seed: int, options: argparse.Namespace) -> dic
             rows, place / "fresh", poly=poly, options={**shape, "loss.tau": TAU}, **both
         )
         found = {
-            "-a ed": plain.history[-1].mean_recall(10),
-            "polynomial": fresh.history[-1].mean_recall(10),
+            "-a ed": plain.history[-1].means["R@10"],
+            "polynomial": fresh.history[-1].means["R@10"],
             "outside": fresh.history[-1].watched["outside"],
         }
         if options.tuning:
             tuned = cimtool.train(
                 rows, place / "tuned", poly=poly, start=last, epochs=options.tuning, **same
             )
-            found["-a ed, scored by polynomial"] = tuned.history[0].mean_recall(10)
-            found["and trained on"] = tuned.history[-1].mean_recall(10)
+            found["-a ed, scored by polynomial"] = tuned.history[0].means["R@10"]
+            found["and trained on"] = tuned.history[-1].means["R@10"]
     return found
 
 

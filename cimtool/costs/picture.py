@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.report import svg
@@ -123,21 +123,19 @@ def _squares(layers: Sequence[Placement]) -> Iterator[tuple[int, float]]:
 
 def _levels(plan: Floorplan, squares: int, share: int) -> list[Blocks]:
     """The levels from tiles in an array to blocks on the page: chips, or loads of one chip."""
-    chip = plan.chip
-    counts = [plan.weight_sets, chip.arrays_per_macro, chip.macros_per_core]
-    if share > 1:
-        counts = [1, 1, 1]
-    known = chip.cores is not None and share == 1
-    counts.append(chip.cores if known and chip.cores else -(-squares // math.prod(counts)))
-    blocks = plan.loads or plan.chips or 1
-    counts.append(blocks if known else 1)
+    chip, inner = plan.chip, [1, 1, 1]
+    if share == 1:
+        inner = [plan.weight_sets, chip.arrays_per_macro, chip.macros_per_core]
+    cores = chip.cores if share == 1 else None
+    blocks = (plan.loads or plan.chips or 1) if cores else 1
+    counts = [*inner, cores or -(-squares // math.prod(inner)), blocks]
     levels: list[Blocks] = []
     width = height = SIDE
     nested = 0
-    for count in counts:
-        last = len(levels) == len(counts) - 1
-        gap = FRAME_GAP if last and count <= FEW_BLOCKS else 0.4 * nested
-        shape = 1.0 if len(levels) < 3 else 1.6
+    for depth, count in enumerate(counts):
+        framed = depth == len(inner) + 1 and count <= FEW_BLOCKS
+        gap = FRAME_GAP if framed else 0.4 * nested
+        shape = 1.0 if depth < len(inner) else 1.6
         across = _across(count, math.sqrt(count * shape * (height + gap) / (width + gap)))
         levels.append(Blocks(count, across, width, height, gap))
         width, height = levels[-1].extent
@@ -191,15 +189,10 @@ def _drawing(
     squares: Sequence[tuple[int, float]], slots: Sequence[int], levels: Sequence[Blocks]
 ) -> Iterator[str]:
     """One path a layer for its arrays and one for the part of them in use, then free arrays."""
-    arrays: dict[int, list[str]] = {}
-    filled: dict[int, list[str]] = {}
-    for (layer, used), slot in zip(squares, slots, strict=True):
-        x, y = _position(slot, levels)
-        arrays.setdefault(layer, []).append(_square(x, y, SIDE))
-        filled.setdefault(layer, []).append(_square(x, y, SIDE * used))
-    for layer, moves in arrays.items():
-        yield svg.path(f"outline {_colour(layer)}", moves)
-        yield svg.path(_colour(layer), filled[layer])
+    for layer, tiles in groupby(zip(squares, slots, strict=True), key=lambda tile: tile[0][0]):
+        placed = [(*_position(slot, levels), SIDE * used) for (_, used), slot in tiles]
+        yield svg.path(f"outline {_colour(layer)}", (_square(x, y, SIDE) for x, y, _ in placed))
+        yield svg.path(_colour(layer), (_square(*tile) for tile in placed))
     places = math.prod(level.count for level in levels)
     if places <= 2 * MOST_SQUARES:
         free = sorted(set(range(places)) - set(slots))

@@ -9,7 +9,8 @@ from cimtool.costs.estimate import Estimate
 from cimtool.costs.totals import Cost, SamplingCost
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.report.formats import AREAS, ENERGIES, NOT_GIVEN, TIMES, counted, coverage, whole
-from cimtool.report.table import Cell, Column, Content, Table, item_table, make_table
+from cimtool.report.page import render_text
+from cimtool.report.table import Cell, Column, Content, ItemColumns, Table, item_table, make_table
 from cimtool.report.terminal import table_text
 
 Facts = Iterator[tuple[str, str]]
@@ -18,40 +19,36 @@ Facts = Iterator[tuple[str, str]]
 
 def estimate_text(estimate: Estimate, name: str) -> str:
     """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
-    point = estimate.rates.point
-    at = "no operating point" if point is None else f'at "{point.name}" ({point.conditions()})'
-    blocks = [
-        f"{name} on {estimate.target.name}, {at}",
-        table_text(layer_cost_table(estimate)),
-        "\n".join([*layout_lines(estimate.layout), _area_line(estimate)]),
-        table_text(total_table(estimate)),
-        "\n".join(_missing_lines(estimate)),
-    ]
-    if estimate.query is not None and estimate.montecarlo is not None:
-        blocks.append(
-            table_text(montecarlo_table(estimate.query, estimate.text, estimate.montecarlo))
-        )
-    blocks.append("\n".join(f"* {line}" for line in assumptions(estimate)))
-    return "\n\n".join(blocks)
+    query, sampled = estimate.query, estimate.montecarlo
+    sampling = query and sampled and table_text(montecarlo_table(query, estimate.text, sampled))
+    return render_text(
+        "cimtool.costs",
+        "cost.txt",
+        name=name,
+        estimate=estimate,
+        units=AREAS,
+        layers=table_text(layer_cost_table(estimate)),
+        layout=layout_lines(estimate.layout),
+        totals=table_text(total_table(estimate)),
+        missing=_missing_lines(estimate),
+        montecarlo=sampling,
+        assumptions=assumptions(estimate),
+    )
 
 
 def layer_cost_table(estimate: Estimate) -> Table:
     """Each layer: its size, its arrays, and the cost of one product."""
-
-    def cost(place: Placement) -> Cost:
-        return estimate.layers[place.layer]
-
-    help_ = "> marks a lower bound: some of its parts have no figure"
-    columns: tuple[tuple[Column, Callable[[Placement], Content]], ...] = (
+    costs, help_ = estimate.layers, "> marks a lower bound: some of its parts have no figure"
+    columns: ItemColumns[Placement] = (
         (Column("layer"), lambda p: p.layer),
         (Column("rows x cols", whole), lambda p: Cell(f"{p.rows} x {p.columns}", p.macs)),
         (Column("arrays", whole), lambda p: p.arrays if p.shares is None else Cell("shared", 0)),
         (Column("used", "{:.1%}".format), lambda p: p.utilisation),
         (Column("MACs", whole), lambda p: p.macs),
-        (Column("cycles", whole), lambda p: cost(p).drive_cycles),
+        (Column("cycles", whole), lambda p: costs[p.layer].drive_cycles),
         (Column("conversions", whole), lambda p: p.conversions),
-        (Column("latency", whole), lambda p: cost(p).latency_ns.cell(TIMES)),
-        (Column("energy", whole, help_), lambda p: cost(p).energy_pj.cell(ENERGIES)),
+        (Column("latency", whole), lambda p: costs[p.layer].latency_ns.cell(TIMES)),
+        (Column("energy", whole, help_), lambda p: costs[p.layer].energy_pj.cell(ENERGIES)),
     )
     return item_table("One product of each layer", estimate.placements, columns)
 
@@ -116,28 +113,12 @@ def use_facts(estimate: Estimate) -> Facts:
     yield "area", estimate.area.text(AREAS)
 
 
-def query_facts(estimate: Estimate, query: Cost) -> Facts:
-    """The gallery, how much of a query's energy is known, its conversions, the operating point."""
-    point = estimate.rates.point
-    yield "gallery", counted(estimate.gallery or 0, "item")
-    yield "energy known for", f"{coverage(query.coverage)} of its operations"
-    yield "conversions", f"{query.conversions:,}"
-    yield "operating point", NOT_GIVEN if point is None else point.name
-
-
 def missing_sentences(query: Cost) -> Iterator[str]:
     """The parts that the energy and the latency of a query leave out."""
     missing: dict[tuple[str, ...], list[str]] = {}
     for name, quantity in (("energy", query.energy_pj), ("latency", query.latency_ns)):
         missing.setdefault(quantity.missing, []).append(name)
     return (f"{' and '.join(of)}: without {', '.join(p)}" for p, of in missing.items() if p)
-
-
-def _area_line(estimate: Estimate) -> str:
-    area = estimate.area.text(AREAS)
-    if estimate.area.value is not None and estimate.area.lower_bound:
-        area += f" (a lower bound: without {', '.join(estimate.area.missing)})"
-    return f"area: {area}"
 
 
 def totals(estimate: Estimate) -> dict[str, Cost]:
@@ -179,11 +160,8 @@ def _standing(cost: Cost) -> str:
 def _missing_lines(estimate: Estimate) -> list[str]:
     lines = []
     for quantity, name in (("latency_ns", "latency"), ("energy_pj", "energy")):
-        missing = dict.fromkeys(
-            part for cost in totals(estimate).values() for part in getattr(cost, quantity).missing
-        )
-        if missing:
-            parts = ", ".join(missing)
+        costs = [getattr(cost, quantity) for cost in totals(estimate).values()]
+        if parts := ", ".join(dict.fromkeys(part for cost in costs for part in cost.missing)):
             lines.append(f"{name}: not given for {parts}; totals are a lower bound (>)")
     reasons: dict[str, list[str]] = {}
     for place in estimate.placements:

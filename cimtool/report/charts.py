@@ -7,10 +7,11 @@ Values that are not finite are left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from cimtool.reference.bootstrap import Change
 from cimtool.report import svg
 
 ROW = 27.0
@@ -21,20 +22,14 @@ RIGHT = 64.0
 
 
 @dataclass(frozen=True)
-class ErrorBar:
-    """A value and the interval that it lies in."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Whisker:
-    """A row of error bars, one a series, None where there is none; `strong` rows stand out."""
+    """A row of values with intervals, one a series, None where there is none.
+
+    `strong` rows stand out.
+    """
 
     label: str
-    bars: tuple[ErrorBar | None, ...]
+    bars: tuple[Change | None, ...]
     strong: bool = False
 
 
@@ -57,7 +52,7 @@ def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: s
     return svg.document(bottom + 24, label, parts)
 
 
-def _whisker(scale: svg.Scale, one: ErrorBar, y: float, number: int) -> str:
+def _whisker(scale: svg.Scale, one: Change, y: float, number: int) -> str:
     ends = [scale.at(end) for end in (one.low, one.high) if math.isfinite(end)]
     style = f"stroke {svg.series(number)}"
     bars = [svg.line(end, y - 3.5, end, y + 3.5, style) for end in ends]
@@ -76,9 +71,7 @@ class Term:
     strong: bool = False
 
 
-def waterfall(
-    terms: Sequence[Term], total: Term, label: str, form: svg.Form = svg.tick_text, title: str = ""
-) -> str:
+def waterfall(terms: Sequence[Term], total: Term, label: str, title: str) -> str:
     """Parts that add up, each beginning where the one above ends, and their total at the bottom.
 
     The parts must add up to the total: a page that draws RMSEs gives their squares.
@@ -89,14 +82,14 @@ def waterfall(
         ends.append(ends[-1] + term.amount)
     scale = _from_zero([*ends, total.amount], left)
     bottom = top + ROW * (len(terms) + 1)
-    parts = [svg.axis(scale, top, bottom, form, title)]
+    parts = [svg.axis(scale, top, bottom, svg.tick_text, title)]
     for index, (term, (start, end)) in enumerate(zip(terms, pairwise(ends), strict=True)):
         y = top + ROW * index
         style = "minus" if term.amount < 0 else "plus"
         parts += _bar(scale, start, end, y, f"{style}{' strong' if term.strong else ''}", term)
         parts.append(svg.line(scale.at(end), y + 5, scale.at(end), y + ROW + 5, "joint"))
     parts += _bar(scale, 0.0, total.amount, top + ROW * len(terms), "total", total)
-    return svg.document(bottom + (44 if title else 24), label, parts)
+    return svg.document(bottom + 44, label, parts)
 
 
 def _from_zero(values: Sequence[float], left: float) -> svg.Scale:
@@ -115,25 +108,19 @@ def _bar(
     yield svg.text(other + 6, y + 17, term.text, style=strong)
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A row of bars, one a series, None where there is none."""
-
-    label: str
-    values: tuple[float | None, ...]
-
-
-def bars(rows: Sequence[Bar], series: Sequence[str], label: str, form: svg.Form) -> str:
-    """Bars from zero with their values; a legend where there are several series."""
-    left, top = svg.gutter([row.label for row in rows]), 28.0 if len(series) > 1 else 6.0
-    scale = _from_zero([x for row in rows for x in row.values if x is not None], left)
-    parts = [svg.legend(series, left, 15, svg.swatch)] if len(series) > 1 else []
+def bars(
+    rows: Sequence[tuple[str, Sequence[float]]], series: Sequence[str], label: str, form: svg.Form
+) -> str:
+    """Rows of bars from zero with their values, each row a label and a value a series."""
+    left, top = svg.gutter([name for name, _ in rows]), 28.0
+    scale = _from_zero([value for _, values in rows for value in values], left)
+    parts = [svg.legend(series, left, 15, svg.swatch)]
     height = 11.0 * len(series) + 9
-    for index, row in enumerate(rows):
+    for index, (name, values) in enumerate(rows):
         y = top + height * index
-        parts.append(svg.text(0, y + height / 2 + 4, svg.shortened(row.label)))
-        for number, value in enumerate(row.values):
-            if value is None or not math.isfinite(value):
+        parts.append(svg.text(0, y + height / 2 + 4, svg.shortened(name)))
+        for number, value in enumerate(values):
+            if not math.isfinite(value):
                 continue
             at = y + 4.5 + 11 * number
             zero, end = scale.at(0.0), scale.at(value)
@@ -150,10 +137,13 @@ class Points:
     name: str
     points: Sequence[tuple[float, float]]
 
-    @property
-    def finite(self) -> list[tuple[float, float]]:
-        """The points that can be drawn."""
-        return [(x, y) for x, y in self.points if math.isfinite(x) and math.isfinite(y)]
+    def drawable(self, log_x: bool = False) -> list[tuple[float, float]]:
+        """The points that can be drawn; a logarithmic axis has none at or below 0."""
+        return [(x, y) for x, y in self.points if _drawable(x, log_x) and _drawable(y)]
+
+
+def _drawable(value: float, log: bool = False) -> bool:
+    return math.isfinite(value) and (value > 0 or not log)
 
 
 LEFT = 66.0
@@ -163,40 +153,52 @@ TOP, HIGH = 30.0, 300.0
 """Where the upper end of an upright axis is, and how far down it reaches."""
 
 
+@dataclass(frozen=True)
+class Plane:
+    """Two axes and what they measure."""
+
+    across: svg.Scale
+    up: svg.Scale
+    x_title: str
+    y_title: str
+
+    def at(self, point: tuple[float, float]) -> tuple[float, float]:
+        """The place of a point."""
+        return self.across.at(point[0]), self.up.at(point[1])
+
+    def picture(
+        self, label: str, names: Sequence[str], parts: Iterable[str],
+        y_form: svg.Form = svg.tick_text, sign: Callable[[float, float, int], str] = svg.mark,
+    ) -> str:  # fmt: skip
+        """A picture of the axes, the `names` of series behind their `sign`, and `parts`."""
+        across, up = self.across, self.up
+        frame = (
+            svg.axis(across, up.end, up.start, svg.tick_text, self.x_title),
+            svg.axis(up, across.start, across.end, y_form, self.y_title, upright=True),
+            svg.legend(names, LEFT, 15, sign),
+        )
+        return svg.document(up.start + 44, label, [*frame, *parts])
+
+
 def scatter(groups: Sequence[Points], x_title: str, y_title: str, label: str) -> str:
     """Points of a few groups on equal axes, with the line where both are the same."""
-    both = [value for group in groups for point in group.finite for value in point]
+    both = [value for group in groups for point in group.drawable() for value in point]
     across = svg.spanning(both, LEFT, svg.WIDTH - 12)
     up = svg.Scale(across.lo, across.hi, TOP + HIGH, TOP)
-    parts = _frame(across, up, svg.tick_text, svg.tick_text, x_title, y_title)
-    names = [group.name for group in groups]
-    parts.append(svg.legend(names, LEFT, 15, lambda x, y, index: _dots([(x, y)], index)))
-    parts.append(svg.line(across.start, up.start, across.end, up.end, "same"))
+    plane = Plane(across, up, x_title, y_title)
+    parts = [svg.line(across.start, up.start, across.end, up.end, "same")]
     for index, group in reversed(list(enumerate(groups))):
-        parts.append(_dots([(across.at(x), up.at(y)) for x, y in group.finite], index))
-    return svg.document(TOP + HIGH + 44, label, parts)
+        parts.append(_dots(map(plane.at, group.drawable()), index))
+    names = [group.name for group in groups]
+    return plane.picture(label, names, parts, sign=lambda x, y, index: _dots([(x, y)], index))
 
 
-def _dots(points: Sequence[tuple[float, float]], index: int) -> str:
+def _dots(points: Iterable[tuple[float, float]], index: int) -> str:
     """All points of a group as one path: a thousand elements would make the page slow."""
     shape = ("h0", "m-2.5-2.5l5 5m0-5l-5 5", "m-2.5 0h5", "m0-2.5v5")[index % svg.SERIES]
     moves = (f"M{svg.px(x)} {svg.px(y)}{shape}" for x, y in points)
     style = "dots" if index % svg.SERIES == 0 else "crosses"
     return svg.path(f"{style} {svg.series(index)}", moves)
-
-
-def _frame(
-    across: svg.Scale,
-    up: svg.Scale,
-    x_form: svg.Form,
-    y_form: svg.Form,
-    x_title: str,
-    y_title: str,
-) -> list[str]:
-    return [
-        svg.axis(across, up.end, up.start, x_form, x_title),
-        svg.axis(up, across.start, across.end, y_form, y_title, upright=True),
-    ]
 
 
 def curves(
@@ -208,20 +210,16 @@ def curves(
     log_x: bool = True,
 ) -> str:
     """Lines with marks at their points; the horizontal axis is logarithmic with `log_x`."""
-    xs, ys = (
-        [point[axis] for one in lines for point in one.finite if point[0] > 0 or not log_x]
-        for axis in (0, 1)
-    )
+    xs, ys = ([point[axis] for one in lines for point in one.drawable(log_x)] for axis in (0, 1))
     across = svg.spanning(xs, LEFT, svg.WIDTH - 12, log_x)
-    up = svg.spanning(ys, TOP + HIGH - 60, TOP)
-    parts = _frame(across, up, svg.tick_text, y_form, x_title, y_title)
-    parts.append(svg.legend([one.name for one in lines], LEFT, 15))
+    plane = Plane(across, svg.spanning(ys, TOP + HIGH - 60, TOP), x_title, y_title)
+    parts: list[str] = []
     for index, one in enumerate(lines):
-        at = [(across.at(x), up.at(y)) for x, y in one.finite if x > 0 or not log_x]
+        at = [plane.at(point) for point in one.drawable(log_x)]
         moves = "L".join(f"{svg.px(x)} {svg.px(y)}" for x, y in at)
         parts += [svg.path(f"curve {svg.series(index)}", ["M", moves])] if moves else []
         parts += [svg.mark(x, y, index, 3.5) for x, y in at]
-    return svg.document(TOP + HIGH - 16, label, parts)
+    return plane.picture(label, [one.name for one in lines], parts, y_form)
 
 
 def histogram(counts: Sequence[int], label: str) -> str:
@@ -253,21 +251,16 @@ class Candidate:
 
 def pareto(
     candidates: Sequence[Candidate], x_title: str, y_title: str, label: str, log_x: bool = True,
-    log_y: bool = False, x_form: svg.Form = svg.tick_text, y_form: svg.Form = svg.tick_text,
+    log_y: bool = False,
 ) -> str:  # fmt: skip
     """Candidates on two axes, those of the front named and joined by the steps that it makes."""
-    known = [
-        one
-        for one in candidates
-        if (one.x > 0 or not log_x) and (one.y > 0 or not log_y)
-        if math.isfinite(one.x) and math.isfinite(one.y)
-    ]
+    known = [one for one in candidates if _drawable(one.x, log_x) and _drawable(one.y, log_y)]
     across = svg.spanning((one.x for one in known), LEFT, svg.WIDTH - 20, log_x, 0.08)
     up = svg.spanning((one.y for one in known), TOP + HIGH, TOP, log_y, 0.08)
-    parts = _frame(across, up, x_form, y_form, x_title, y_title)
-    parts.append(svg.legend(("on the front", "not on it"), LEFT, 15))
-    at = {one: (across.at(one.x), up.at(one.y)) for one in known}
+    plane = Plane(across, up, x_title, y_title)
+    at = {one: plane.at((one.x, one.y)) for one in known}
     best = sorted((one for one in known if one.best), key=lambda one: (one.x, -one.y))
+    parts: list[str] = []
     if best:
         x, y = map(svg.px, at[best[0]])
         steps = (f"{'HV'[i]}{svg.px(at[one][i])}" for one in best[1:] for i in (0, 1))
@@ -276,7 +269,7 @@ def pareto(
         note = f"{one.name}: {one.note}" if one.note else one.name
         parts.append(svg.mark(*at[one], 0 if one.best else 1, note=note))
     parts += _names([(one.name, *at[one]) for one in best], list(at.values()))
-    return svg.document(TOP + HIGH + 44, label, parts)
+    return plane.picture(label, ("on the front", "not on it"), parts)
 
 
 def _names(

@@ -1,4 +1,4 @@
-"""Templates filled in: plain text, and pages that need nothing else.
+"""Templates filled in: text, Markdown, and pages that need nothing else.
 
 A page is one HTML file with its style, its script and its pictures inside: a template that extends
 `base.html` and takes tables and figures from `parts.html`:
@@ -9,6 +9,8 @@ A page is one HTML file with its style, its script and its pictures inside: a te
     {{ parts.table(points) }}
     {{ parts.figure(chart, "Drift against energy") }}
     {% endblock %}
+
+Markdown has the filter `plain` for words, and `{% include "table.md" %}` for a `table`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ import hashlib
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from cimtool.report import svg
-from cimtool.report.assets import asset
 from cimtool.report.formats import counted, whole
 
 PACKAGE = "cimtool.report"
@@ -30,13 +31,13 @@ def render(package: str, template: str, **values: object) -> str:
 
     Values must give what the base template asks for: `title`.
     """
-    style, script = asset(svg.STYLE) + asset("page.css"), asset("page.js")
+    style, script = svg.asset(svg.STYLE) + svg.asset("page.css"), svg.asset("page.js")
     made = _environment(package, True).get_template(template)
     return made.render(style=style, script=script, policy=_policy(style, script), **values)
 
 
 def render_text(package: str, template: str, **values: object) -> str:
-    """Fill a template of plain text, for a terminal or a pipe; it ends without a line break."""
+    """Fill a template of text or Markdown; it ends without a line break."""
     return _environment(package, False).get_template(template).render(values).rstrip("\n")
 
 
@@ -48,8 +49,14 @@ def _environment(package: str, autoescape: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"counted": counted, "whole": whole}
+    environment.filters |= {"counted": counted, "whole": whole, "plain": plain}
     return environment
+
+
+def plain(text: str) -> str:
+    """Text whose characters Markdown would take for markup or HTML, escaped."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+    return "".join(f"\\{c}" if c in "`*_[]" else c for c in escaped)
 
 
 def picture_url(picture: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
+from importlib.resources import files
 from typing import Literal
-
-from cimtool.report.assets import asset
 
 WIDTH = 480
 """Units across a chart; a page scales it to its column."""
@@ -19,11 +19,21 @@ GLYPH = 6.9
 LONGEST = 30
 """Characters of a label before it is cut short."""
 
+TICKS = 6
+"""Values that an axis writes, about."""
+
 SERIES = 4
 """Classes of colours and shapes, `s0` to `s3`; later series begin again."""
 
 STYLE = "chart.css"
 """The style sheet of all pictures: colours, light and dark, and the classes of their parts."""
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a style sheet or script beside the templates."""
+    return (files(__package__) / "templates" / name).read_text(encoding="utf-8")
+
 
 Anchor = Literal["start", "middle", "end"]
 Form = Callable[[float], str]
@@ -46,29 +56,25 @@ class Scale:
 
     def at(self, value: float) -> float:
         """The place of a value; one beyond an end lies at that end."""
-        lo, hi, value = (
-            math.log(x) if self.log else x for x in (self.lo, self.hi, self._in(value))
-        )
-        return self.start + (value - lo) / (hi - lo) * (self.end - self.start)
+        inside = min(max(value, self.lo), self.hi)
+        lo, hi, x = (math.log(x) if self.log else x for x in (self.lo, self.hi, inside))
+        return self.start + (x - lo) / (hi - lo) * (self.end - self.start)
 
-    def _in(self, value: float) -> float:
-        return min(max(value, self.lo), self.hi)
+    def ticks(self) -> tuple[float, ...]:
+        """Round values inside, TICKS or fewer where the scale is linear."""
+        return self._powers() if self.log else self._steps()
 
-    def ticks(self, most: int = 6) -> tuple[float, ...]:
-        """Round values inside, `most` or fewer where the scale is linear."""
-        return self._powers(most) if self.log else self._steps(most)
-
-    def _steps(self, most: int) -> tuple[float, ...]:
-        step = _round_up((self.hi - self.lo) / max(most - 1, 1))
+    def _steps(self) -> tuple[float, ...]:
+        step = _round_up((self.hi - self.lo) / (TICKS - 1))
         first, last = math.ceil(self.lo / step - 1e-9), math.floor(self.hi / step + 1e-9)
         # Through decimal text: 3 * 0.1 would be 0.30000000000000004.
         return tuple(float(f"{i * step:.10g}") for i in range(first, last + 1))
 
-    def _powers(self, most: int) -> tuple[float, ...]:
+    def _powers(self) -> tuple[float, ...]:
         first, last = math.floor(math.log10(self.lo)), math.ceil(math.log10(self.hi))
         few = last - first <= 2
         factors = (1, 2, 5) if few else (1,)
-        every = 1 if few else -(-(last - first) // most)
+        every = 1 if few else -(-(last - first) // TICKS)
         found = (c * 10.0**e for e in range(first, last + 1, every) for c in factors)
         return tuple(x for x in found if self.lo * (1 - 1e-9) <= x <= self.hi * (1 + 1e-9))
 
@@ -97,8 +103,7 @@ def spanning(
 
 def px(value: float) -> str:
     """A coordinate to a tenth of a unit."""
-    text = f"{value:.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
+    return f"{value:z.1f}".removesuffix(".0")
 
 
 def tick_text(value: float) -> str:

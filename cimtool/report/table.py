@@ -86,6 +86,10 @@ class Column:
         return Cell((self.form or str)(content), content)
 
 
+ItemColumns = Iterable[tuple[Column, Callable[[Item], Content]]]
+"""Columns, each with what it holds of an item."""
+
+
 @dataclass(frozen=True)
 class Row:
     """A row of cells; `style` is `result` (bold), `cause` (marked) or both, with a blank."""
@@ -127,8 +131,17 @@ def make_table(
 
 
 def item_table(
-    title: str, items: Sequence[Item], columns: Iterable[tuple[Column, Callable[[Item], Content]]]
+    title: str,
+    items: Iterable[Item],
+    columns: ItemColumns[Item],
+    style: Callable[[Item], str] = lambda _: "",
+    footnotes: Sequence[str] = (),
+    absent: str = NOTHING,
+    sortable: bool = True,
 ) -> Table:
-    """Make a table of a row an item: each column with what it holds of one."""
+    """Make a table of a row an item: each column with what it holds of one, rows in a `style`."""
+    items = list(items)
     headings, contents = zip(*columns, strict=True)
-    return make_table(title, headings, [[content(item) for content in contents] for item in items])
+    rows = [[content(item) for content in contents] for item in items]
+    styles = [style(item) for item in items]
+    return make_table(title, headings, rows, styles, footnotes, absent, sortable)

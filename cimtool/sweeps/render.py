@@ -7,16 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cimtool.report.formats import (
-    ENERGIES,
-    NOT_GIVEN,
-    TIMES,
-    counted,
-    coverage,
-    four_digits,
-    scaled,
-    whole,
-)
+from cimtool.costs.totals import Quantity
+from cimtool.report.formats import ENERGIES, TIMES, counted, coverage, four_digits, whole
 from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.report.terminal import table_text
@@ -111,7 +103,8 @@ def points_table(found: Sweep) -> Table:
     columns = _columns(found, times, coverages)
     rows = []
     for index, point, outcome in found.numbered():
-        cells: list[Content] = [index, fronts[index], *map(_value, point.named.values())]
+        values = (grid_text(value) if _is_word(value) else value for value in point.named.values())
+        cells: list[Content] = [index, fronts[index], *values]
         if outcome.error is None:
             cells += _figures(outcome, times, coverages, index in apart)
         else:
@@ -159,10 +152,6 @@ def _is_word(value: Value) -> bool:
     return isinstance(value, str | bool)
 
 
-def _value(value: Value) -> Content:
-    return grid_text(value) if _is_word(value) else value
-
-
 def _figures(
     outcome: Outcome, times: Sequence[str], coverages: bool, apart: bool
 ) -> Iterator[Content]:
@@ -184,29 +173,22 @@ def _front_texts(found: Sweep) -> list[str]:
     return [
         f"as point {same[index]}"
         if index in same
-        else ", ".join(SHORT[cost] for cost, front in fronts.items() if index in front)
+        else ", ".join(
+            COSTS[cost].removesuffix(" a query") for cost, front in fronts.items() if index in front
+        )
         for index in range(len(found.outcomes))
     ]
 
-
-SHORT = {ENERGY: "energy", "conversions": "conversions", "arrays": "arrays"}
-"""Costs as a cell of the table names them."""
 
 AMOUNTS = {"energy_pj": ENERGIES, "latency_ns": TIMES}
 """Costs that have units and may be unknown, or lower bounds."""
 
 
 def _amount(cost: Mapping[str, Any], name: str) -> Cell:
-    value = cost[name]
-    return Cell(cost_text(cost, name), math.nan if value is None else value)
+    missing = cost.get(f"{name.partition('_')[0]}_missing")
+    return Quantity(cost[name], (missing,) if missing else ()).cell(AMOUNTS[name])
 
 
 def cost_text(cost: Mapping[str, Any], name: str) -> str:
     """One cost of a point with its unit, `>` before a lower bound, or "not given"."""
-    value = cost[name]
-    if name not in AMOUNTS:
-        return f"{value:,}"
-    if value is None:
-        return NOT_GIVEN
-    bound = "> " if cost[f"{name.partition('_')[0]}_missing"] else ""
-    return f"{bound}{scaled(value, AMOUNTS[name])}"
+    return _amount(cost, name).text if name in AMOUNTS else f"{cost[name]:,}"

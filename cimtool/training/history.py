@@ -15,6 +15,9 @@ from cimtool.reference.metrics import mean_average_precision
 from cimtool.reference.queries import RECALLS, WAYS, queries_among_others, retrieval
 from cimtool.training.pairs import Pairs
 
+MEASURES = {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}
+"""Titles of the figures of retrieval, each measured both ways."""
+
 
 @dataclass(frozen=True)
 class Means:
@@ -89,19 +92,20 @@ class RetrievalEpoch(Epoch):
     watched: Mapping[str, float]
     recalls: Mapping[str, float]
 
-    def mean_recall(self, k: int) -> float:
-        """The mean of R@k over both ways."""
-        return self._mean(f"r{k}")
-
     @property
-    def mean_map(self) -> float | None:
-        """The mean of mAP over both ways; None where classes are not what is trained for."""
-        return self._mean("map") if f"map_{WAYS[0]}" in self.recalls else None
+    def means(self) -> dict[str, float]:
+        """The means of both ways: mAP where classes are what is trained for, then the recalls."""
+        return {
+            title: sum(self.recalls[f"{name}_{way}"] for way in WAYS) / len(WAYS)
+            for name, title in MEASURES.items()
+            if f"{name}_{WAYS[0]}" in self.recalls
+        }
 
     @property
     def merit(self) -> tuple[float, float, float]:
         """Mean mAP where there is one, then R@10, then R@1."""
-        return self.mean_map or 0.0, self.mean_recall(10), self.mean_recall(1)
+        means = self.means
+        return means.get("mAP", 0.0), means["R@10"], means["R@1"]
 
     @property
     def measured(self) -> str:
@@ -111,12 +115,8 @@ class RetrievalEpoch(Epoch):
 
     @property
     def shares(self) -> str:
-        """The means of both ways: mAP where there is one, then the recalls."""
-        found = [] if self.mean_map is None else [f"mAP {self.mean_map:.1%}"]
-        return ", ".join([*found, *(f"R@{k} {self.mean_recall(k):.1%}" for k in RECALLS)])
-
-    def _mean(self, name: str) -> float:
-        return sum(self.recalls[f"{name}_{way}"] for way in WAYS) / len(WAYS)
+        """The means of both ways in words."""
+        return ", ".join(f"{title} {mean:.1%}" for title, mean in self.means.items())
 
 
 @dataclass(frozen=True)

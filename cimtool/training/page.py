@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cimtool.reference.queries import RECALLS, WAY_NAMES
+from cimtool.reference.queries import WAY_NAMES
 from cimtool.report.charts import Points, curves
 from cimtool.report.formats import four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.svg import percent_tick, tick_text
 from cimtool.report.table import Column, Form, make_table
-from cimtool.training.history import CompiledEpoch, EpochT, RetrievalEpoch, best_epoch
+from cimtool.training.history import MEASURES, CompiledEpoch, EpochT, RetrievalEpoch, best_epoch
 from cimtool.training.trainer import PAGE
 
 PACKAGE = "cimtool.training"
@@ -19,7 +19,7 @@ PACKAGE = "cimtool.training"
 TITLES = {
     f"{name}_{way}": f"{title} {said}"
     for way, said in WAY_NAMES.items()
-    for name, title in {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}.items()
+    for name, title in MEASURES.items()
 }
 
 Measured = tuple[Column, Sequence[float | None]]
@@ -42,9 +42,9 @@ def retrieval_page(
     """The page of trained projectors as one HTML document."""
     trained = history[1:]
     terms = list(trained[0].terms) if trained else []
-    recalls = [Points(f"R@{k}", [(e.number, e.mean_recall(k)) for e in history]) for k in RECALLS]
-    if history[0].mean_map is not None:
-        recalls.insert(0, Points("mAP", [(e.number, e.mean_map or 0.0) for e in history]))
+    recalls = [
+        Points(name, [(e.number, e.means[name]) for e in history]) for name in history[0].means
+    ]
     percent = "{:.1%}".format
     watched = history[-1].watched
     figures = {name: title for name, title in TITLES.items() if name in history[0].recalls}

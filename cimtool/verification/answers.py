@@ -213,12 +213,6 @@ def fidelity(report: Report) -> str:
     return f"{of} (reference on {REFERENCE_ROWS} rows, ONNX Runtime on all)"
 
 
-def setting_facts(report: Report) -> Iterator[tuple[str, str]]:
-    """Settings and their texts, without lists that are empty."""
-    settings = report.subject.settings.items()
-    return ((key, setting_text(value)) for key, value in settings if value != [])
-
-
 def setting_text(value: Any) -> str:
     """A setting as a reader knows it; no converter and no limit of an array are `none`."""
     if value is None:

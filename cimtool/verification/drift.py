@@ -11,13 +11,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.reference.bootstrap import Change, Interval
-from cimtool.reference.metrics import (
-    ReferenceScores,
-    common_mean,
-    cosine_gaps,
-    on_grid,
-    spreads,
-)
+from cimtool.reference.metrics import ReferenceScores, common_mean, cosine_gaps, on_grid, spreads
 from cimtool.reference.queries import (
     Measured,
     Queries,
@@ -55,6 +49,13 @@ class StageRow:
     def get(self, figure: str) -> float | None:
         """A figure; None where it is not there."""
         return self.figures.get(figure)
+
+    def with_interval(self, figure: str) -> Change | None:
+        """A figure and its interval; None where it is not there."""
+        if figure not in self.figures:
+            return None
+        found = self.intervals[figure]
+        return Change(self.figures[figure], found.low, found.high)
 
 
 def row_of(stage: str, queries: Queries, found: Uncertainty) -> StageRow:

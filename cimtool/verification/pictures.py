@@ -8,7 +8,6 @@ from cimtool.reference.queries import WAY_NAMES, WAYS
 from cimtool.report import charts
 from cimtool.report.formats import number, percent
 from cimtool.report.svg import percent_tick
-from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.layers import ColumnSums
 from cimtool.verification.sensitivity import Sensitivity
@@ -19,21 +18,17 @@ MOST_PARTS = 12
 
 def survival_chart(drift: DriftFindings) -> str:
     """R@1 both ways of the reference, the surrogate, the compiled model and dies."""
-    shown = []
-    for row in drift.survivors:
-        both = tuple(_r1(row, way) for way in WAYS)
-        shown.append(charts.Whisker(row.stage, both, row.stage == "compiled model"))
+    shown = [
+        charts.Whisker(
+            row.stage,
+            tuple(row.with_interval(f"r1_{way}") for way in WAYS),
+            row.stage == "compiled model",
+        )
+        for row in drift.survivors
+    ]
     return charts.whiskers(
         shown, list(WAY_NAMES.values()), "R@1 and its interval, stage by stage", percent_tick
     )
-
-
-def _r1(row: StageRow, way: str) -> charts.ErrorBar | None:
-    value, found = row.get(f"r1_{way}"), row.intervals.get(f"r1_{way}")
-    if value is None:
-        return None
-    low, high = (math.nan, math.nan) if found is None else (found.low, found.high)
-    return charts.ErrorBar(value, low, high)
 
 
 def budget_chart(drift: DriftFindings) -> str:
@@ -46,20 +41,16 @@ def budget_chart(drift: DriftFindings) -> str:
         for row in drift.compiled_rows
         if (step := row.get("step_rmse")) is not None
     ]
-    total = total_rmse(drift) ** 2
+    figures = drift.final.figures
+    # From the float score where the reference is that.
+    total = figures.get("logit_rmse", figures.get("float_rmse", 0.0)) ** 2
     rest = total - sum(term.amount for term in terms)
     if abs(rest) > 1e-3 * max(total, *(term.amount for term in terms)):
         name = "steps that err alike" if rest > 0 else "steps that cancel"
         terms.append(charts.Term(name, rest, f"{rest:+.1g}"))
     last = charts.Term("compiled model", total, number(math.sqrt(total)), True)
     label = f"Mean square {drift.score} error of each step, up to {last.text} RMSE in all"
-    return charts.waterfall(terms, last, label, title=f"mean square {drift.score} error")
-
-
-def total_rmse(drift: DriftFindings) -> float:
-    """The compiled model's RMSE from the reference, or from the float score where it is that."""
-    figures = drift.final.figures
-    return figures.get("logit_rmse", figures.get("float_rmse", 0.0))
+    return charts.waterfall(terms, last, label, f"mean square {drift.score} error")
 
 
 def pairs_chart(drift: DriftFindings) -> str:
@@ -92,10 +83,7 @@ def recall_chart(drift: DriftFindings, way: str) -> str:
 def sensitivity_chart(found: Sensitivity, score: str) -> str:
     """The error of each part alone, and how much goes where it is left in real numbers."""
     parts = sorted(found.parts, key=lambda part: part.left_float_rmse)[:MOST_PARTS]
-    rows = [
-        charts.Bar(part.part, (part.alone_rmse, found.rmse - part.left_float_rmse))
-        for part in parts
-    ]
+    rows = [(part.part, (part.alone_rmse, found.rmse - part.left_float_rmse)) for part in parts]
     label = f"RMSE of the {score} by part: {found.costliest} is the costliest"
     return charts.bars(rows, ("alone in integers", "goes when left float"), label, number)
 

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
+from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import RECALLS, WAY_NAMES, WAYS
-from cimtool.report.formats import (
-    NOT_KNOWN,
-    fine_percent,
-    number,
-    percent,
-    percent_range,
-    whole,
-)
-from cimtool.report.table import Cell, Column, Content, Table, make_table
+from cimtool.report.formats import NOT_KNOWN, fine_percent, number, percent, percent_range, whole
+from cimtool.report.table import Cell, Column, Content, ItemColumns, Table, item_table, make_table
 from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.layers import LAYER_ROWS, SUM_ROWS, ColumnSums, LayerFinding
 from cimtool.verification.pictures import sums_picture
-from cimtool.verification.saturation import Saturation
+from cimtool.verification.saturation import Domain, Saturation
 from cimtool.verification.sensitivity import Causes
 
 CLIPPED = Column("clipped", fine_percent, unit="%")
@@ -30,40 +24,34 @@ ARROWS = {"text_to_video": "t>v", "video_to_text": "v>t"}
 
 def survival_table(drift: DriftFindings) -> Table:
     """R@1 both ways and the loss, with intervals."""
-    shares = [
+    ways = [
         Column(f"R@1\n{name}", percent, "queries whose right item is the best, and 95% interval")
         for name in WAY_NAMES.values()
     ]
     loss = "what the reference has more on the same queries, in the worse way; real where not 0"
-    columns = (Column("stage"), *shares, Column("R@1 loss,\npoints", percent, loss))
-    rows = [
-        (row.stage, *(_share(row, f"r1_{way}", True) for way in WAYS), _loss(row, drift))
-        for row in drift.survivors
+    columns = (Column("stage"), *ways, Column("R@1 loss,\npoints", percent, loss))
+    rows = []
+    for row in drift.survivors:
+        lost = None if row.stage == drift.reference else row.losses.get("r1_loss")
+        shares = [row.with_interval(f"r1_{way}") for way in WAYS]
+        rows.append((row.stage, *map(_percent_cell, (*shares, lost))))
+    title, styles = "R@1 in percent, with 95% intervals", _styles(drift.survivors, drift)
+    return make_table(title, columns, rows, styles, sortable=False)
+
+
+def _percent_cell(share: Change | None) -> Content:
+    """A share with its interval, in percent."""
+    if share is None:
+        return None
+    return Cell(percent(share.value), share.value, percent_range(share.low, share.high))
+
+
+def _styles(rows: Sequence[StageRow], drift: DriftFindings) -> list[str]:
+    results, cause = (drift.final.stage, "compiled model"), drift.headline.cause
+    return [
+        " ".join(["result"] * (row.stage in results) + ["cause"] * (row.stage == cause))
+        for row in rows
     ]
-    styles = [_style(row, drift) for row in drift.survivors]
-    return make_table("R@1 in percent, with 95% intervals", columns, rows, styles, sortable=False)
-
-
-def _share(row: StageRow, figure: str, with_interval: bool) -> Content:
-    """A share of a row's queries in percent."""
-    value = row.get(figure)
-    if value is None:
-        return None
-    found = row.intervals.get(figure) if with_interval else None
-    return Cell(percent(value), value, percent_range(found.low, found.high) if found else "")
-
-
-def _loss(row: StageRow, drift: DriftFindings) -> Content:
-    loss = row.losses.get("r1_loss")
-    if loss is None or row.stage == drift.reference:
-        return None
-    return Cell(percent(loss.value), loss.value, percent_range(loss.low, loss.high))
-
-
-def _style(row: StageRow, drift: DriftFindings) -> str:
-    compiled = row.stage in (drift.final.stage, "compiled model")
-    cause = row.stage == drift.headline.cause
-    return " ".join(["result"] * compiled + ["cause"] * cause)
 
 
 def drift_table(drift: DriftFindings) -> Table:
@@ -83,21 +71,27 @@ def drift_table(drift: DriftFindings) -> Table:
         Column("float\ntop-1", percent, f"the same of the float {surrogate}", essential=False),
         Column("rank\ncorr.", number, "Spearman's, mean over queries", essential=False),
     )
-    rows = [(row.stage, _rmse(row, drift), *_errors(row, drift)) for row in drift.shown]
-    styles = [_style(row, drift) for row in drift.shown]
-    return make_table(f"Drift from {against}, stage by stage", columns, rows, styles)
+    before = ("centred_rmse", "relative_rmse", "bias", "max_abs")
+    after = ("monte_carlo_rmse", "float_rmse", "top1_agreement", "float_top1", "spearman")
+    rows = [
+        (
+            row.stage,
+            _rmse(row, drift),
+            *map(row.get, before),
+            _step(row, drift),
+            *map(row.get, after),
+        )
+        for row in drift.shown
+    ]
+    title = f"Drift from {against}, stage by stage"
+    return make_table(title, columns, rows, _styles(drift.shown, drift))
 
 
-def _errors(row: StageRow, drift: DriftFindings) -> Iterator[Content]:
-    for name in ("centred_rmse", "relative_rmse", "bias", "max_abs"):
-        yield row.get(name)
+def _step(row: StageRow, drift: DriftFindings) -> Content:
     step = row.get("step_rmse")
-    if step is not None and row.stage == drift.headline.cause:
-        yield Cell(f"{number(step)} *", step)
-    else:
-        yield step
-    for name in ("monte_carlo_rmse", "float_rmse", "top1_agreement", "float_top1", "spearman"):
-        yield row.get(name)
+    if step is None or row.stage != drift.headline.cause:
+        return step
+    return Cell(f"{number(step)} *", step)
 
 
 def _rmse(row: StageRow, drift: DriftFindings) -> Content:
@@ -122,19 +116,16 @@ def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
     columns |= {f"map_{way}": Column(f"{arrow}\nmAP", percent) for way, arrow in ARROWS.items()}
     columns["cosine_gap"] = Column("cosine\ngap", number, essential=False)
     columns = {name: one for name, one in columns.items() if name in drift.final.figures}
-    rows = [
-        (
-            row.stage,
-            *(
-                _share(row, name, intervals) if one.form is percent else row.get(name)
-                for name, one in columns.items()
-            ),
-        )
-        for row in drift.shown
-    ]
+
+    def content(row: StageRow, name: str) -> Content:
+        if intervals and columns[name].form is percent:
+            return _percent_cell(row.with_interval(name))
+        return row.get(name)
+
+    rows = [(row.stage, *(content(row, name) for name in columns)) for row in drift.shown]
     title = "Retrieval in percent (rank: the median), t>v text to video, v>t video to text"
-    styles = [_style(row, drift) for row in drift.shown]
-    return make_table(title, (Column("stage"), *columns.values()), rows, styles)
+    headings = (Column("stage"), *columns.values())
+    return make_table(title, headings, rows, _styles(drift.shown, drift))
 
 
 def crossbar_layer_table(causes: Causes) -> Table:
@@ -187,30 +178,23 @@ def _clipped(column: ColumnSums) -> Cell:
 
 def column_table(causes: Causes) -> Table:
     """Every slice of every layer."""
-    columns = (
-        Column("layer"),
-        Column("column"),
-        Column("ADC bits", whole),
-        Column("step", whole, "the converter's step, in units of a column sum"),
-        Column("conversions", whole, "column sums that were looked at"),
-        CLIPPED,
-        Column("range used", percent, unit="%"),
-        Column("lowest", whole),
-        Column("highest", whole),
+    step = "the converter's step, in units of a column sum"
+    columns: ItemColumns[tuple[str, ColumnSums]] = (
+        (Column("layer"), lambda one: one[0]),
+        (Column("column"), lambda one: one[1].column),
+        (Column("ADC bits", whole), lambda one: one[1].adc_bits),
+        (Column("step", whole, step), lambda one: None if (n := one[1].step) is None else 2**n),
+        (
+            Column("conversions", whole, "column sums that were looked at"),
+            lambda one: one[1].conversions,
+        ),
+        (CLIPPED, lambda one: _clipped(one[1])),
+        (Column("range used", percent, unit="%"), lambda one: one[1].used),
+        (Column("lowest", whole), lambda one: one[1].lowest),
+        (Column("highest", whole), lambda one: one[1].highest),
     )
-    rows = []
-    for one in causes.layers:
-        for column in one.converters:
-            step = None if column.step is None else 2**column.step
-            sums = (
-                column.conversions,
-                _clipped(column),
-                column.used,
-                column.lowest,
-                column.highest,
-            )
-            rows.append((one.layer, column.column, column.adc_bits, step, *sums))
-    return make_table("Column sums by layer and slice", columns, rows)
+    slices = [(layer.layer, column) for layer in causes.layers for column in layer.converters]
+    return item_table("Column sums by layer and slice", slices, columns)
 
 
 def sensitivity_table(causes: Causes) -> Table:
@@ -252,33 +236,33 @@ def margin_table(drift: DriftFindings) -> Table:
 def curve_table(drift: DriftFindings, way: str) -> Table:
     """R@K against the size of the gallery."""
     found = [one for one in drift.curves if one.way == way]
-    columns = [Column("gallery", whole)]
-    columns += [Column(f"{one.stage}, R@{one.k}", percent) for one in found]
-    sizes = found[0].sizes if found else ()
-    rows = [(size, *(one.recall[index] for one in found)) for index, size in enumerate(sizes)]
-    return make_table(f"R@K {WAY_NAMES[way]} by gallery, in percent", columns, rows)
+    stages = [Column(f"{one.stage}, R@{one.k}", percent) for one in found]
+    rows = zip(found[0].sizes, *(one.recall for one in found), strict=True)
+    title = f"R@K {WAY_NAMES[way]} by gallery, in percent"
+    return make_table(title, [Column("gallery", whole), *stages], rows)
 
 
 def domain_table(saturation: Saturation) -> Table:
     """Pairs outside the domain of the compiled score."""
-    columns = (
-        Column("stage"),
-        Column("statistic"),
-        Column("domain", number),
-        Column("seen", number),
-        Column("pairs outside", fine_percent, unit="%"),
-        Column("right pairs outside", whole),
+    columns: ItemColumns[Domain] = (
+        (Column("stage"), lambda one: one.stage),
+        (Column("statistic"), lambda one: one.statistic),
+        (Column("domain", number), lambda one: _range(one.lo, one.hi)),
+        (Column("seen", number), lambda one: _range(one.seen_lo, one.seen_hi)),
+        (Column("pairs outside", fine_percent, unit="%"), lambda one: one.outside),
+        (Column("right pairs outside", whole), _right_outside),
     )
-    rows = []
-    for one in saturation.domains:
-        domain, seen = (
-            Cell(f"{lo:.4g} to {hi:.4g}", hi - lo)
-            for lo, hi in ((one.lo, one.hi), (one.seen_lo, one.seen_hi))
-        )
-        right, style = one.right_outside, "bad" if one.right_outside else ""
-        lost = Cell(f"{right:,} of {one.right:,}", right, style=style)
-        rows.append((one.stage, one.statistic, domain, seen, one.outside, lost))
-    return make_table("Pairs against the domain that calibration fixed", columns, rows)
+    title = "Pairs against the domain that calibration fixed"
+    return item_table(title, saturation.domains, columns)
+
+
+def _range(lo: float, hi: float) -> Cell:
+    return Cell(f"{lo:.4g} to {hi:.4g}", hi - lo)
+
+
+def _right_outside(one: Domain) -> Cell:
+    text = f"{one.right_outside:,} of {one.right:,}"
+    return Cell(text, one.right_outside, style="bad" if one.right_outside else "")
 
 
 def stored_table(saturation: Saturation) -> Table:

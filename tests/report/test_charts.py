@@ -7,10 +7,9 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
+from cimtool.reference.bootstrap import Change
 from cimtool.report.charts import (
-    Bar,
     Candidate,
-    ErrorBar,
     Points,
     Term,
     Whisker,
@@ -41,17 +40,17 @@ NAN = math.nan
 
 PICTURES: dict[str, Callable[[], str]] = {
     "whiskers": lambda: whiskers(
-        [Whisker(HOSTILE, (ErrorBar(0.5, 0.4, 0.6), None)), Whisker("b", (None, None))],
+        [Whisker(HOSTILE, (Change(0.5, 0.4, 0.6), None)), Whisker("b", (None, None))],
         ("one", HOSTILE), HOSTILE, percent,
     ),
     "whiskers without intervals": lambda: whiskers(
-        [Whisker("a", (ErrorBar(0.5, NAN, NAN),))], ("one",), "a", percent
+        [Whisker("a", (Change(0.5, NAN, NAN),))], ("one",), "a", percent
     ),
     "waterfall": lambda: waterfall(
-        [Term(HOSTILE, 0.2, HOSTILE), Term("b", -0.1, "")], Term("all", 0.1, "x"), HOSTILE
+        [Term(HOSTILE, 0.2, HOSTILE), Term("b", -0.1, "")], Term("all", 0.1, "x"), HOSTILE, HOSTILE
     ),
-    "waterfall of nothing": lambda: waterfall([], Term("all", 0.0, "0"), "a"),
-    "bars": lambda: bars([Bar(HOSTILE, (0.1, -0.2)), Bar("b", (None, NAN))], ("x", "y"), "a", str),
+    "waterfall of nothing": lambda: waterfall([], Term("all", 0.0, "0"), "a", "b"),
+    "bars": lambda: bars([(HOSTILE, (0.1, -0.2)), ("b", (NAN, NAN))], ("x", "y"), "a", str),
     "scatter": lambda: scatter(
         [Points(HOSTILE, [(1.0, 2.0), (NAN, 1.0)]), Points("b", [])], HOSTILE, "y", "a"
     ),
@@ -74,7 +73,7 @@ def test_a_picture_is_sound_svg_that_says_what_it_is(name: str) -> None:
 
 
 def test_whiskers_reach_from_low_to_high() -> None:
-    rows = [Whisker("a", (ErrorBar(0.5, 0.4, 0.6),)), Whisker("b", (ErrorBar(0.2, 0.0, 1.0),))]
+    rows = [Whisker("a", (Change(0.5, 0.4, 0.6),)), Whisker("b", (Change(0.2, 0.0, 1.0),))]
     picture = whiskers(rows, ("R@1",), "R@1", percent)
     assert {"a", "b", "R@1", "0%", "100%"} <= set(texts(picture))
     # Two caps and a line for each, the wider one longer.
@@ -88,7 +87,7 @@ def test_whiskers_reach_from_low_to_high() -> None:
 
 def test_a_waterfall_ends_at_its_total() -> None:
     steps = [Term("a", 3.0, "3"), Term("b", 2.0, "2", True), Term("c", -1.0, "-1")]
-    picture = waterfall(steps, Term("all", 4.0, "4"), "sum")
+    picture = waterfall(steps, Term("all", 4.0, "4"), "sum", "squares")
     found = {
         style: [(float(n.get("x", 0)), float(n.get("width", 0))) for n in named(picture, style)]
         for style in ("plus", "minus", "total")
@@ -101,7 +100,7 @@ def test_a_waterfall_ends_at_its_total() -> None:
 
 
 def test_bars_are_as_long_as_their_values() -> None:
-    picture = bars([Bar("a", (1.0, 4.0))], ("x", "y"), "two", str)
+    picture = bars([("a", (1.0, 4.0))], ("x", "y"), "two", str)
     widths = [float(n.get("width", 0)) for n in named(picture, "bar")]
     assert widths[-1] / widths[-2] == pytest.approx(4.0, rel=0.01)
     assert {"1.0", "4.0"} <= set(texts(picture))

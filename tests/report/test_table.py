@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cimtool.report.formats import percent
-from cimtool.report.markdown import meanings, plain, table_lines
+from cimtool.report.page import plain, render_text
 from cimtool.report.table import Cell, Column, Table, make_table
 from cimtool.report.terminal import table_text, wrapped
 
@@ -65,11 +65,11 @@ def test_sentences_are_wrapped_and_hold_no_markup() -> None:
 
 
 def test_markdown_escapes_words_and_leaves_figures(table: Table) -> None:
-    assert table_lines(table) == [
+    assert render_text("cimtool.report", "table.md", table=table).splitlines() == [
         "| stage | R@1 text to video, % | items |",
         "| --- | ---: | ---: |",
         "| \\[red\\]a\\_b | 50.0 [40.0, 60.0] | 7 |",
         "| exact | 25.0 | - |",
     ]
-    assert meanings(table) == ["* R@1 text to video, %: queries \\| whose right item is best"]
+    assert plain(table.columns[1].help) == "queries \\| whose right item is best"
     assert plain("<a> & `b`") == "&lt;a> &amp; \\`b\\`"

@@ -187,8 +187,8 @@ def train(rows: dict[str, np.ndarray], folder: Path, **options: object) -> cimto
 def test_it_trains_by_map_and_compiles_alone(rows: dict[str, np.ndarray], tmp_path: Path) -> None:
     run = train(rows, tmp_path / "run")
     start, best = run.history[0], run.best
-    assert best.mean_map == max(epoch.mean_map for epoch in run.history)
-    assert best.mean_map > start.mean_map + 0.15
+    assert best.means["mAP"] == max(epoch.means["mAP"] for epoch in run.history)
+    assert best.means["mAP"] > start.means["mAP"] + 0.15
     assert {"map_text_to_video", "map_video_to_text"} <= set(best.recalls)
     bundle = cimtool.compile(
         run.folder / "model.pth", calibration=rows, target="ideal", output=tmp_path / "b"

@@ -97,7 +97,7 @@ def test_it_trains_and_what_it_saves_compiles_alone(
     rows: dict[str, np.ndarray], tmp_path: Path, model: str
 ) -> None:
     run = train(rows, tmp_path / "run", model=model)
-    assert run.best.mean_map > run.history[0].mean_map + 0.1
+    assert run.best.means["mAP"] > run.history[0].means["mAP"] + 0.1
     assert run.history[5].terms["reconstruction"] < run.history[1].terms["reconstruction"]
     assert ("kl" in run.history[5].terms) == (model == "variational-autoencoder")
     kept = torch.load(run.folder / "model.pth", weights_only=True)
@@ -150,7 +150,7 @@ def test_it_trains_two_towers_on_pairs_too(rows: dict[str, np.ndarray], tmp_path
     run = train(both, tmp_path / "run", model="tanh-projectors",
                 options={**options, "loss.per_class": 4})  # fmt: skip
     assert list(run.history[1].terms) == ["siamese"]
-    assert run.best.mean_map > run.history[0].mean_map + 0.1
+    assert run.best.means["mAP"] > run.history[0].means["mAP"] + 0.1
 
 
 def test_it_goes_on_from_a_checkpoint_with_its_activation(
