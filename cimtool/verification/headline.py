@@ -58,7 +58,7 @@ class Headline:
     cause_before: str | None
     cause_rmse: float
     r1_loss: Change | None
-    sentences: tuple[str, ...] = ()
+    sentences: tuple[str, ...]
 
 
 def make_headline(
@@ -93,6 +93,7 @@ def make_headline(
         cause_before=before if step else None,
         cause_rmse=step,
         r1_loss=compiled.losses.get("r1_loss"),
+        sentences=(),
     )
     return replace(found, sentences=tuple(_sentences(found, compiled, trained, scatter, score)))
 
