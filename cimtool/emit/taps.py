@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
 
@@ -38,29 +39,37 @@ def taps(op: CrossbarMvm, x: IntArray) -> Taps:
     products = [(driven[:, :, group] @ packed[group]).astype(np.int64) for group in stored.groups]
     sums = np.stack(products, axis=1) + (idle[:, None] * crossbar.zero_digits)[None, :, :, None]
     codes, values = sums.copy(), sums.copy()
-    for column, step in converted_columns(op):
+    columns = converted_columns(op)
+    for column, step in columns:
         if step is not None and crossbar.law is not None:
             codes[..., column] = crossbar.law.codes(sums[..., column], step)
             values[..., column] = crossbar.law.values(codes[..., column], step)
-    added = [_group_sum(op, digits, values[:, r], r) for r in range(len(stored.groups))]
+    parts = [column for column, _ in columns]
+    added = [_group_sum(op, digits, values[:, r], parts, r) for r in range(len(stored.groups))]
     shift_add = np.stack(added, axis=1).reshape(len(x), len(stored.groups), width)
     return Taps(digits, sums, codes, shift_add)
 
 
 def converted_columns(op: CrossbarMvm) -> list[tuple[slice, int | None]]:
     """The columns of each slice in `Taps.codes`, then the unit column, and their steps."""
-    ends = accumulate((column.cells.digits.shape[1] for column in op.columns), initial=0)
-    pairs = zip(pairwise(ends), op.columns, strict=True)
+    columns = op.columns
+    ends = accumulate((column.cells.digits.shape[1] for column in columns), initial=0)
+    pairs = zip(pairwise(ends), columns, strict=True)
     return [(slice(start, end), column.step) for (start, end), column in pairs]
 
 
-def _group_sum(op: CrossbarMvm, digits: IntArray, converted: IntArray, r: int) -> IntArray:
-    """Shift-and-add [n, N] of a row group's converted sums, with its digital corrections."""
+def _group_sum(
+    op: CrossbarMvm, digits: IntArray, converted: IntArray, parts: Sequence[slice], r: int
+) -> IntArray:
+    """Shift-and-add [n, N] of row group r's sums `converted`, with its digital corrections.
+
+    `parts` are the columns of each slice among them, and the unit column.
+    """
     crossbar, stored = op.crossbar, op.stored
     driven = digits[:, :, stored.groups[r]].sum(axis=2, keepdims=True)
     idle = stored.idle_rows[r] * crossbar.zero_digits[None, :, None]
     leak = crossbar.column_leak * (driven + idle)
-    values = [converted[..., part] for part, _ in converted_columns(op)]
+    values = [converted[..., part] for part in parts]
     row_sum = (values.pop() if crossbar.unit_column else driven) << crossbar.fraction_bits
     total: IntArray = np.zeros(values[0].shape[::2], np.int64)
     for held, value in zip(stored.slices, values, strict=True):

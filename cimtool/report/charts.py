@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from cimtool.reference.bootstrap import Change
 from cimtool.report import svg
+from cimtool.report.formats import Form
 
 ROW = 27.0
 """Units a row of a chart is high."""
@@ -33,7 +34,7 @@ class Whisker:
     strong: bool = False
 
 
-def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: svg.Form) -> str:
+def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: Form) -> str:
     """Dots with whiskers from low to high, the rows one below another on one axis."""
     left, top = svg.gutter([row.label for row in rows]), 30.0
     bottom = top + ROW * len(rows)
@@ -109,7 +110,7 @@ def _bar(
 
 
 def bars(
-    rows: Sequence[tuple[str, Sequence[float]]], series: Sequence[str], label: str, form: svg.Form
+    rows: Sequence[tuple[str, Sequence[float]]], series: Sequence[str], label: str, form: Form
 ) -> str:
     """Rows of bars from zero with their values, each row a label and a value a series."""
     left, top = svg.gutter([name for name, _ in rows]), 28.0
@@ -168,7 +169,7 @@ class Plane:
 
     def picture(
         self, label: str, names: Sequence[str], parts: Iterable[str],
-        y_form: svg.Form = svg.tick_text, sign: Callable[[float, float, int], str] = svg.mark,
+        y_form: Form = svg.tick_text, sign: Callable[[float, float, int], str] = svg.mark,
     ) -> str:  # fmt: skip
         """A picture of the axes, the `names` of series behind their `sign`, and `parts`."""
         across, up = self.across, self.up
@@ -206,7 +207,7 @@ def curves(
     x_title: str,
     y_title: str,
     label: str,
-    y_form: svg.Form = svg.percent_tick,
+    y_form: Form = svg.percent_tick,
     log_x: bool = True,
 ) -> str:
     """Lines with marks at their points; the horizontal axis is logarithmic with `log_x`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 NOTHING = "-"
 """A cell without a meaning: a row compared with itself, a figure that is not there."""
@@ -12,6 +12,9 @@ NOT_GIVEN = "not given"
 """A figure that a target does not give."""
 
 NOT_KNOWN = "not known"
+
+Form = Callable[[float], str]
+"""The text of a number."""
 
 Units = Sequence[tuple[float, str]]
 TIMES: Units = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns"))

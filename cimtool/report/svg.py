@@ -10,6 +10,8 @@ from html import escape
 from importlib.resources import files
 from typing import Literal
 
+from cimtool.report.formats import Form
+
 WIDTH = 480
 """Units across a chart; a page scales it to its column."""
 
@@ -36,7 +38,6 @@ def asset(name: str) -> str:
 
 
 Anchor = Literal["start", "middle", "end"]
-Form = Callable[[float], str]
 
 
 @dataclass(frozen=True)

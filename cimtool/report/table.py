@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cimtool.report.formats import NOTHING
-
-Form = Callable[[float], str]
-"""The text of a number."""
+from cimtool.report.formats import NOTHING, Form
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 from cimtool.reference.queries import WAY_NAMES
 from cimtool.report.charts import Points, curves
-from cimtool.report.formats import four_digits, whole
+from cimtool.report.formats import Form, four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.svg import percent_tick, tick_text
-from cimtool.report.table import Column, Form, make_table
+from cimtool.report.table import Column, make_table
 from cimtool.training.history import MEASURES, CompiledEpoch, EpochT, RetrievalEpoch, best_epoch
 from cimtool.training.trainer import PAGE
 
