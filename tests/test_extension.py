@@ -8,10 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,33 +20,55 @@ WALK = ROOT / "tests" / "kits" / "plugin_walk.py"
 BROKEN = (
     'cimtool: warning: broken-arrays 2.0: plug-in "broken" (broken) is left out: '
     "ValueError: no such array\n"
+    'cimtool: warning: gone-arrays 3.0: plug-in "gone" (gone) is left out: '
+    "SystemExit: no licence\n"
 )
+HALFWAY = """
+from acme.head import LaplacianKernel
+from acme.operation import L1Distance
+from cimtool.ir.op import Level, Op
+from cimtool.ir.program import Builder
+
+class Far(Op, name="far", levels=Level.TRAINED.to(Level.DIE)):
+    infer, run = L1Distance.infer, L1Distance.run
+
+class Halfway(LaplacianKernel, name="halfway"):
+    def score(self, inputs):
+        b = Builder("score", inputs)
+        return b.graph({"logit": b.add("logit", Far(), "text.mu", "video.mu")})
+"""
 
 
-def install(site: Path, name: str, version: str, points: dict[str, str]) -> None:
-    """Write the metadata that an installer leaves of a package with these entry points."""
+def add_package(site: Path, module: str, version: str, source: str) -> None:
+    """Write a package of one module, with the metadata that an installer leaves of it."""
+    (site / f"{module}.py").write_text(source)
+    name = f"{module}-arrays"
     folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    lines = [f"{point} = {module}" for point, module in points.items()]
-    (folder / "entry_points.txt").write_text("\n".join(("[cimtool.plugins]", *lines, "")))
+    (folder / "entry_points.txt").write_text(f"[cimtool.plugins]\n{module} = {module}\n")
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of installed packages: the example, and one that registers a code and breaks."""
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that pip installed the example into, from a wheel that it built."""
     folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(PLUGIN / "acme", folder / "acme")
-    project = tomllib.loads((PLUGIN / "pyproject.toml").read_text("utf-8"))["project"]
-    points = project["entry-points"]["cimtool.plugins"]
-    install(folder, project["name"], project["version"], points)
-    (folder / "broken.py").write_text(
-        "from cimtool.hardware.input_codes import InputCode\n"
-        "class Half(InputCode, name='half'): pass\n"
-        "raise ValueError('no such array')\n"
-    )
-    install(folder, "broken-arrays", "2.0", {"broken": "broken"})
+    options = ("--no-deps", "--no-index", "--no-build-isolation", "--no-cache-dir")
+    done = python(folder, "-m", "pip", "install", *options, "--target", str(folder), str(PLUGIN))
+    assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def site(installed: Path) -> Path:
+    """The example beside two packages that cannot be imported, and one that lacks rules."""
+    half = (
+        "from cimtool.hardware.input_codes import InputCode\nclass Half(InputCode, name='half'): "
+    )
+    add_package(installed, "broken", "2.0", f"{half}pass\nraise ValueError('no such array')\n")
+    add_package(installed, "gone", "3.0", "import sys\nsys.exit('no licence')\n")
+    add_package(installed, "halfway", "1.0", HALFWAY)
+    return installed
 
 
 def python(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -57,7 +79,7 @@ def python(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def walked(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("walk")
     done = python(site, str(WALK), str(folder))
@@ -67,18 +89,24 @@ def walked(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    "command", ["help", "list", "show", "check", "compile", "simulate", "verify", "cost", "export"]
+    "command",
+    [
+        *("help", "list", "show", "check", "compile", "simulate", "torch", "verify", "cost"),
+        *("export", "train"),
+    ],
 )
-def test_every_command_works_and_names_the_broken_plug_in_once(
+def test_every_command_works_and_names_each_broken_plug_in_once(
     walked: dict[str, Any], command: str
 ) -> None:
-    assert walked[command]["status"] == 0, walked[command]["err"]
-    assert walked[command]["err"].count("broken-arrays") == walked[command]["err"].count(BROKEN)
-    assert walked[command]["err"].count(BROKEN) == 1
+    said = walked[command]["err"]
+    assert walked[command]["status"] == 0, said
+    assert said.count(BROKEN) == said.count("broken-arrays") == said.count("gone-arrays") == 1
 
 
 def test_the_help_lists_the_heads_of_plug_ins(walked: dict[str, Any]) -> None:
-    assert "--head [cosine|csd|euclidean|pcme-poly|gaussian-kernel]" in walked["help"]["out"]
+    assert (
+        "--head [cosine|csd|euclidean|pcme-poly|laplacian-kernel|halfway]" in walked["help"]["out"]
+    )
 
 
 def test_targets_say_where_they_come_from(walked: dict[str, Any]) -> None:
@@ -95,6 +123,24 @@ def test_the_ternary_array_agrees_to_the_bit_and_takes_noise(walked: dict[str, A
     assert {row["differing"] for row in report["bits"]} == {0}
     assert all(row["compared"] > 0 for row in report["bits"])
     assert report["noisy"]
+
+
+def test_its_operation_stands_in_the_compiled_score_and_runs_in_torch(
+    walked: dict[str, Any],
+) -> None:
+    program = json.loads((walked["folder"] / "bundle" / "program.json").read_text("utf-8"))
+    assert "l1_distance" in json.dumps(program)
+    cpu, torch = (
+        np.load(walked["folder"] / f"{name}.npz")["scores"] for name in ("simulate", "torch")
+    )
+    np.testing.assert_array_equal(cpu, torch)
+
+
+def test_every_backend_has_the_operations_of_the_example(walked: dict[str, Any]) -> None:
+    missing = walked["missing rules"]
+    assert missing["fold"] == missing["CPU kernels"] == []
+    assert {name for names in missing.values() for name in names} == {"far"}
+    assert missing["ONNX"] == missing["torch"] == missing["straight-through training"] == ["far"]
 
 
 def test_it_has_a_cost_and_the_digits_of_its_cells(walked: dict[str, Any]) -> None:
@@ -119,6 +165,10 @@ def test_a_wrong_name_or_value_is_one_sentence_that_knows_plug_ins(walked: dict[
     assert "half" not in sentence("misspelt")
     assert "adc_bits = 8: a logarithmic converter has 2 to 4" in sentence("refused")
     assert 'did you mean "acme-cells"?' in sentence("unknown format")
+    assert sentence("halfway") == (
+        "cimtool: error: halfway-arrays 1.0: lower has no rule for operation far at level float; "
+        "expected one\n"
+    )
 
 
 def test_what_names_no_plug_in_imports_none(site: Path) -> None:
@@ -143,8 +193,7 @@ def test_a_name_that_is_taken_leaves_the_plug_in_out(
     for name in (file, "rival.toml"):
         (targets / name).parent.mkdir(parents=True, exist_ok=True)
         (targets / name).write_text('base = "ideal"\nname = "rival"\ntitle = "A rival"\n')
-    (tmp_path / "rival.py").write_text(f"TARGETS = {str(targets)!r}\n")
-    install(tmp_path, "rival-arrays", "1.0", {"rival": "rival"})
+    add_package(tmp_path, "rival", "1.0", f"TARGETS = {str(targets)!r}\n")
     done = python(tmp_path, "-m", "cimtool", "targets", "list")
     assert done.returncode == 0, done.stderr
     assert done.stderr == BROKEN + (
@@ -180,6 +229,6 @@ def test_the_page_quotes_the_example() -> None:
     page = (ROOT / "docs" / "extending.md").read_text("utf-8")
     source = "\n".join(file.read_text("utf-8") for file in (PLUGIN / "acme").glob("*.py"))
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     lines = [line for block in blocks for line in block.splitlines()]
     assert [line for line in lines if line not in source.splitlines()] == []

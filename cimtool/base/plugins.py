@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cimtool.base.errors import CimError
 
@@ -30,9 +30,13 @@ FILES = {"": "target", "noise": "noise model"}
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point of a package; `broken` says in one sentence why it brings nothing."""
+    """An entry point of a package; `broken` says in one sentence why it brings nothing.
+
+    `origin` is the name and version of the package, `package` the name that it is imported by.
+    """
 
     origin: str
+    package: str
     targets: Path | None = None
     broken: str | None = None
 
@@ -56,6 +60,18 @@ def load_plugins() -> tuple[Plugin, ...]:
 def broken_plugins() -> list[str]:
     """A sentence for each plug-in that was tried and is broken."""
     return [one.broken for one in _loaded or () if one.broken is not None]
+
+
+def origin_of_module(module: str) -> str:
+    """The origin of the plug-in that has a module; OWN where none of those that are loaded has."""
+    package = _package(module)
+    return next((one.origin for one in _loaded or () if one.package == package), OWN)
+
+
+def fault_of(kind: type[Any], sentence: str, error: type[Exception]) -> Exception:
+    """The error for a fault of a class: `error`, or a CimError naming the plug-in that has it."""
+    origin = origin_of_module(kind.__module__)
+    return error(sentence) if origin == OWN else CimError(f"{origin}: {sentence}")
 
 
 def targets_folder() -> Path:
@@ -86,28 +102,36 @@ def _files(folder: str) -> dict[str, tuple[Path, str]]:
 
 def registered(module: str, undo: Callable[[], object]) -> None:
     """Note what a module registered, for the case that the plug-in it belongs to is broken."""
-    if _undo is not None and module.partition(".")[0] != "cimtool":
+    if _undo is not None and _package(module) != "cimtool":
         _undo.append(undo)
+
+
+def _package(module: str) -> str:
+    """The name of the package that a module is in."""
+    return module.partition(".")[0]
 
 
 def _imported(point: EntryPoint) -> Plugin:
     """Import one plug-in; what a broken one had registered by then is taken back."""
     global _undo
-    package = point.dist
-    origin = "a package" if package is None else f"{package.name} {package.version}"
+    origin = "a package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+    package = _package(point.module)
     _undo = []
     try:
         targets = getattr(point.load(), "TARGETS", None)
         if targets is not None:
             targets = Path(targets)
             _refuse_taken_names(targets)
-        return Plugin(origin, targets)
-    except Exception as error:  # whatever it is, it is the plug-in's and not cimtool's
+        return Plugin(origin, package, targets)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: it is the plug-in's and not cimtool's
         for undo in reversed(_undo):
             undo()
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        said = ": ".join(filter(None, (type(error).__name__, str(error))))
+        reason = " ".join(said.split())
         sentence = f'{origin}: plug-in "{point.name}" ({point.value}) is left out: {reason}'
-        return Plugin(origin, broken=sentence)
+        return Plugin(origin, package, broken=sentence)
     finally:
         _undo = None
 

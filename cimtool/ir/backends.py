@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from cimtool.base.arrays import Array
-from cimtool.base.plugins import registered
+from cimtool.base.plugins import fault_of, registered
 from cimtool.ir.op import Level, Op, operations_at
 
 AnyRule = TypeVar("AnyRule", bound=Callable[..., Any])
@@ -45,10 +45,16 @@ class Rules(Generic[AnyRule]):
         return register
 
     def of(self, op: Op) -> AnyRule:
-        """The rule for an operation; TypeError where there is none."""
+        """The rule for an operation.
+
+        Raises TypeError where there is none; of a plug-in's operation, CimError naming the plug-in.
+        """
         rule = self.find(type(op))
         if rule is None:
-            raise TypeError(f"{self.name} has no rule for operation {op.name}")
+            levels = [level.name.lower() for level in self.levels if level in op.levels]
+            where = f" at level {' and '.join(levels)}" if levels else ""
+            sentence = f"{self.name} has no rule for operation {op.name}{where}; expected one"
+            raise fault_of(type(op), sentence, TypeError)
         return rule
 
     def missing(self) -> list[str]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from cimtool.base.errors import CimError
+from cimtool.base.plugins import fault_of
 from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import RangeError, Type
@@ -246,12 +247,14 @@ def misplaced(graph: Graph, level: Level) -> Node | None:
 def check_program(program: Program, stage: str, level: Level) -> None:
     """Check a pass's program: operations of its level, order of use, unique names, ranges.
 
-    Raises CimError where integers could overflow and RuntimeError where the pass is wrong.
+    Raises CimError where integers could overflow or the rule of a plug-in leaves what it should
+    not, and RuntimeError where the pass is wrong.
     """
     for graph in program.graphs:
         known = set(graph.inputs)
         if (wrong := misplaced(graph, level)) is not None:
-            raise RuntimeError(f"{stage} left {wrong.op.name} in {graph.layer(wrong)}")
+            left = f"{stage} left {wrong.op.name} in {graph.layer(wrong)}"
+            raise fault_of(type(wrong.op), left, RuntimeError)
         for node in graph.nodes:
             if node.name in known or not known.issuperset(node.inputs):
                 raise RuntimeError(f"{stage} broke the order of values at {graph.layer(node)}")

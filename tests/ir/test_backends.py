@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Any
 
 import pytest
+from rules import missing_rules
 
-import cimtool
-from cimtool.ir.arithmetic import MatMul
+from cimtool.base import plugins
+from cimtool.base.errors import CimError
+from cimtool.ir.arithmetic import MatMul, Sum
 from cimtool.ir.backends import Rules
 from cimtool.ir.op import Level, Op, operations_at
 from cimtool.ir.source import Exp
 
-for module in pkgutil.walk_packages(cimtool.__path__, "cimtool."):
-    if not module.name.endswith("__main__"):
-        importlib.import_module(module.name)
+MISSING = missing_rules()
 
 
 @pytest.mark.parametrize("table", Rules.declared, ids=lambda table: table.name)
 def test_every_operation_of_a_claimed_level_has_a_rule(table: Rules[Any]) -> None:
     assert table.levels
-    assert not table.missing(), f"{table.name} claims {[level.name for level in table.levels]}"
+    assert not MISSING[table.name], f"{table.name} claims {[level.name for level in table.levels]}"
 
 
 @pytest.mark.parametrize("level", Level)
@@ -47,8 +45,27 @@ def test_what_has_no_rule_is_missing_and_refused_by_name(table: Rules[Any]) -> N
     table.rule(MatMul)(lambda op: "a product")
     assert "matmul" not in table.missing()
     assert table.of(MatMul())(MatMul()) == "a product"
-    with pytest.raises(TypeError, match="a backend has no rule for operation exp"):
+    with pytest.raises(TypeError, match=r"^a backend has no rule for operation exp; expected one$"):
         table.of(Exp())
+    with pytest.raises(TypeError, match=r"no rule for operation sum at level mac; expected one$"):
+        table.of(Sum())
+
+
+def test_a_rule_that_a_plug_in_lacks_is_a_mistake_of_the_plug_in(
+    table: Rules[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Far(Op, name="far", levels=Level.FLOAT.to(Level.DIE)):
+        pass
+
+    package = Far.__module__.partition(".")[0]
+    monkeypatch.setattr(plugins, "_loaded", [plugins.Plugin("far-arrays 1.0", package)])
+    sentence = (
+        "^far-arrays 1.0: a backend has no rule for operation far at level mac; expected one$"
+    )
+    with pytest.raises(CimError, match=sentence):
+        table.of(Far())
+    with pytest.raises(TypeError):
+        table.of(Sum())
 
 
 def test_an_operation_has_the_levels_and_the_rule_of_its_base(table: Rules[Any]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rules import missing_rules
 from safetensors.numpy import save_file
 
 from cimtool.base.arrays import Array
@@ -39,11 +40,10 @@ def main(folder: Path) -> None:
     """Make a model and its data, walk, compare, and write down what came."""
     make_model(np.random.default_rng(3), folder)
     bundle, data = str(folder / "bundle"), str(folder / "eval.npz")
-    compile_it = [
-        *("compile", "--projectors", str(folder / "hard.safetensors")),
-        *("--head", "gaussian-kernel", "--calibration", str(folder / "calibration.npz")),
-        *("--target", "acme-ternary", "-o", bundle),
-    ]
+    model, rows = str(folder / "hard.safetensors"), str(folder / "calibration.npz")
+    given = ["--calibration", rows, "--head", "laplacian-kernel", "-o"]
+    compile_it = ["compile", "--projectors", model, "--target", "acme-ternary", *given, bundle]
+    simulate_it = ["simulate", bundle, "--inputs", data, "-o"]
     export_it = ["export", bundle, "-o", str(folder / "cells"), "--format"]
     commands = {
         "help": ["compile", "--help"],
@@ -53,14 +53,21 @@ def main(folder: Path) -> None:
         "compile": compile_it,
         "misspelt": [*compile_it, "--encoding", "ternery"],
         "refused": [*compile_it, "--adc-bits", "8"],
-        "simulate": ["simulate", bundle, "--inputs", data, "-o", str(folder / "scores.npz")],
+        "halfway": [*compile_it, "--head", "halfway"],
+        "simulate": [*simulate_it, str(folder / "simulate.npz")],
+        "torch": [*simulate_it, str(folder / "torch.npz"), "--device", "cpu"],
         "verify": ["verify", bundle, "--data", data, "--noise", "--trials", "2"],
         "cost": ["cost", bundle],
         "export": [*export_it, "acme-cells"],
         "unknown format": [*export_it, "acme-cell"],
+        "train": [
+            *("train", "--hardware", "acme-ternary", "--start", model, "--data", rows),
+            *("--epochs", "1", "--batch", "16", *given, str(folder / "tuned")),
+        ],
     }
     walked: dict[str, Any] = {name: printed(command) for name, command in commands.items()}
     walked["layers"] = {name: compare(name) for name in ("acme-ternary", "acme-ladder")}
+    walked["missing rules"] = missing_rules()
     (folder / "walk.json").write_text(json.dumps(walked), "utf-8")
 
 

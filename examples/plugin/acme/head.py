@@ -1,23 +1,29 @@
-"""A head: the logarithm of a Gaussian kernel of two points."""
+"""A head: the logarithm of a Laplacian kernel of two points."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cimtool.ir.heads.base import distance
-from cimtool.ir.heads.euclidean import Euclidean
+from acme.operation import L1Distance
+from cimtool.ir.arithmetic import Store
+from cimtool.ir.heads.base import Head
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import DistanceScore
 from cimtool.ir.types import Type
 
 
 @dataclass(frozen=True)
-class GaussianKernel(Euclidean, name="gaussian-kernel"):
-    """`score = -|mu_t - mu_v|^2 / 2`, of the same features as the Euclidean head."""
+class LaplacianKernel(Head, name="laplacian-kernel"):
+    """`score = -|mu_t - mu_v|_1`, of the means as they are stored."""
 
-    surrogate = "Gaussian kernel"
+    surrogate = "Laplacian kernel"
+    statistics = ("l1",)
+
+    def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
+        return {"mu": builder.add("mu_stored", Store("mu"), mu)}
 
     def score(self, inputs: Mapping[str, Type]) -> Graph:
         b = Builder("score", inputs)
-        return b.graph({"logit": b.add("logit", DistanceScore(-0.5), distance(b))})
+        distance = b.add("l1", L1Distance(), "text.mu", "video.mu")
+        return b.graph({"logit": b.add("logit", DistanceScore(-1.0), distance)})

@@ -1,7 +1,8 @@
-"""An operation, and its rules: how it is lowered, and its form in ONNX."""
+"""Operations: one that is lowered to what hardware has, and one that ACME's arrays compute."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,10 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import Clip, scalar
-from cimtool.ir.backends import LOWER, ONNX
+from cimtool.ir.backends import COSTS, LOWER, ONNX, QUANTIZE, STRAIGHT_THROUGH, TORCH
 from cimtool.ir.op import Level, Op
-from cimtool.ir.program import Builder, Node
-from cimtool.ir.types import Type, real
+from cimtool.ir.program import Builder, Node, keep
+from cimtool.ir.types import Type, exact_bounds, number_type, real
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,3 +39,52 @@ def _onnx(writer: Any, op: HardTanh, types: Any, x: str) -> str:
     """ONNX's Clip, for the model in floating point."""
     ends = (writer.constant(np.array(end)) for end in (-1.0, 1.0))
     return str(writer.node("Clip", x, *ends))
+
+
+@dataclass(frozen=True, eq=False)
+class L1Distance(Op, name="l1_distance", levels=Level.TRAINED.to(Level.DIE)):
+    """Sums of absolute differences of two sets of rows: [n, d] x [m, d] -> [n, m], of one unit."""
+
+    def infer(self, *inputs: Type) -> Type:
+        a, b = inputs
+        (a_lo, a_hi), (b_lo, b_hi) = ((exact_bounds(x.lo), exact_bounds(x.hi)) for x in inputs)
+        reach = np.broadcast_to(np.maximum(a_hi - b_lo, b_hi - a_lo), (int(a.shape[-1]),))
+        return number_type((a.shape[0], b.shape[0]), 0, reach.sum(), a.scale)
+
+    def run(self, *inputs: Array) -> Array:
+        a, b = inputs
+        total: Array = np.abs(a[:, None] - b).sum(axis=-1)
+        return total
+
+
+LOWER.rule(L1Distance)(keep)
+QUANTIZE.rule(L1Distance)(keep)  # both sides store mu in one unit, so that integers stay integers
+
+
+@ONNX.rule(L1Distance)
+def _onnx_distance(writer: Any, op: L1Distance, types: Any, a: str, b: str) -> str:
+    """The same in floating point and on integers: no sum comes near 2^53."""
+    rows, columns, last = (writer.constant(np.array([axis])) for axis in (1, 0, -1))
+    difference = writer.node(
+        "Sub", writer.node("Unsqueeze", a, rows), writer.node("Unsqueeze", b, columns)
+    )
+    return str(writer.node("ReduceSum", writer.node("Abs", difference), last, keepdims=0))
+
+
+@TORCH.rule(L1Distance)
+def _torch(op: L1Distance, types: Any, device: Any) -> Any:
+    return lambda a, b: (a[:, None] - b).abs().sum(-1)
+
+
+@STRAIGHT_THROUGH.rule(L1Distance)
+def _straight_through(op: L1Distance, site: Any, a: Any, b: Any) -> Any:
+    return (a[:, None] - b).abs().sum(-1)
+
+
+@COSTS.rule(L1Distance)
+def _costs(op: L1Distance, inputs: Any, out: Type, extents: Mapping[str, int]) -> Any:
+    """Subtract, take the size and add, for each dimension of each pair."""
+    from cimtool.costs.operations import Operations, elements
+
+    differences = elements(out, extents) * int(inputs[0].shape[-1])
+    return Operations(additions=2 * differences, limits=differences)
