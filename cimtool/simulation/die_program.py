@@ -12,9 +12,10 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import unknown
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.noise.converter_errors import ConverterErrors, draw_errors
+from cimtool.hardware.noise.converter_errors import ConverterErrors, added, draw_errors
 from cimtool.hardware.noise.die import Arrays, Die, draw
 from cimtool.hardware.noise.fresh import fresh_noise
+from cimtool.hardware.noise.model import ConverterNoise, ReadNoise
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.placement import stored_cells
@@ -100,7 +101,7 @@ def _layer(
         return now, ReadoutCost()
     earliest = replace(die, seconds=conditions.noise.seconds(None))
     programmed = noisy_layer(op, x, place, conditions, earliest)
-    rng = die.numbers("readout", place.layer)
+    rng = die.readout(place.layer)
     return compensated(now, programmed, x, conditions.compensation, rng)
 
 
@@ -128,9 +129,10 @@ def noisy_layer(
     if op.crossbar.law is not None:  # a converter that is lossless on perfect cells rounds noise
         steps = tuple(0 if step is None else step for step in steps)
     fresh = None
-    if drawn.variance is not None and noise.read is not None:
-        key, shared = die.key("read", place.layer), noise.read.redraw == "mvm"
-        fresh = fresh_noise(drawn.variance, drawn.cells, key, shared)
+    if drawn.variance is not None:
+        first = noise.of(ReadNoise)[0]  # one number stands for all of them
+        key = die.key(first, place.layer)
+        fresh = fresh_noise(drawn.variance, drawn.cells, key, first.shared)
     frozen = NoisyMvm(op, drawn.cells, steps, known.lo, known.hi, fresh)
     return replace(frozen, errors=_errors(frozen, noise, place, die))
 
@@ -138,11 +140,13 @@ def noisy_layer(
 def _errors(op: NoisyMvm, noise: Noise, place: LayerOnArrays, die: Die) -> ConverterErrors | None:
     """Errors of the layer's converters; None without such errors, or without converters."""
     steps = [step for step in op.fine_steps if step is not None]
-    if noise.adc is None or len(steps) < len(op.fine_steps):
+    if len(steps) < len(op.fine_steps):
         return None
-    sharing = noise.adc.columns_per_converter
-    converters = converter_numbers(op.perfect.stored, place.arrays.across, sharing)
-    return draw_errors(noise.adc, die.numbers("adc", place.cells), converters, steps)
+    errors = []
+    for one in noise.of(ConverterNoise):
+        converters = converter_numbers(op.perfect.stored, place.arrays.across, one.sharing)
+        errors.append(draw_errors(one, die.numbers(one, place.cells), converters, steps))
+    return added(errors)
 
 
 def converter_numbers(stored: StoredWeights, across: int | None, sharing: int) -> IntArray:

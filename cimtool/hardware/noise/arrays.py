@@ -15,7 +15,7 @@ cells are cut off.
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -36,6 +36,8 @@ class Stuck(ArrayNoise, name="stuck"):
     Faults are known when an array is programmed: of its columns those with the largest error go to
     its `spare_columns`, where they do less harm.
     """
+
+    stream: ClassVar[int | None] = 3
 
     p_on: Probability = 0.0
     p_off: Probability = 0.0

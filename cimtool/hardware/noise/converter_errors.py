@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law
-from cimtool.hardware.noise.model import NonIdeality, Sigma
+from cimtool.hardware.noise.model import CodeErrors, ConverterNoise, Sigma
 from cimtool.ir.format import round_half_up
 
 GAIN_BITS = 16
@@ -20,7 +20,7 @@ CURVE_BITS = 15
 """Binary places in which the position of a sum in the converter's range is counted for INL."""
 
 
-class Adc(NonIdeality, name="adc"):
+class Adc(ConverterNoise, name="adc"):
     """p -> p + gain p + offset + inl 4 u (1 - u), u the place of p in the converter's range.
 
     `offset`, `gain` and `inl` are standard deviations over converters: of the offset in codes, of
@@ -28,10 +28,20 @@ class Adc(NonIdeality, name="adc"):
     Each converter serves `columns_per_converter` neighbouring columns of an array.
     """
 
+    stream: ClassVar[int | None] = 4
+
     offset: Sigma = 0.0
     gain: Sigma = 0.0
     inl: Sigma = 0.0
     columns_per_converter: Annotated[int, Field(ge=1, le=1 << 20)] = 1
+
+    @property
+    def sharing(self) -> int:
+        return self.columns_per_converter
+
+    def errors(self, count: int, rng: np.random.Generator) -> CodeErrors:
+        offset, gain, bow = rng.standard_normal((3, count))
+        return CodeErrors(self.offset * offset, self.gain * gain, self.inl * bow)
 
 
 class ConverterErrors(NamedTuple):
@@ -71,17 +81,24 @@ def arch(p: IntArray, lowest: int, span_bits: int) -> IntArray:
 
 
 def draw_errors(
-    adc: Adc, rng: np.random.Generator, converters: IntArray, steps: Sequence[int]
+    noise: ConverterNoise, rng: np.random.Generator, converters: IntArray, steps: Sequence[int]
 ) -> ConverterErrors:
     """The errors of a layer whose columns [groups, slices, N] go to the `converters` numbered.
 
     `steps` [slices] are exponents of the converters' steps in the units of the column sums.
     """
-    drawn = rng.standard_normal((3, int(converters.max()) + 1))
-    offset, gain, bow = (z[converters] for z in drawn)
+    drawn = noise.errors(int(converters.max()) + 1, rng)
+    offset, gain, bow = (errors[converters] for errors in drawn)
     code = np.exp2(np.array(steps, np.float64))[None, :, None]
     return ConverterErrors(
-        round_half_up(adc.offset * offset * code),
-        round_half_up(adc.gain * gain * (1 << GAIN_BITS)),
-        round_half_up(adc.inl * bow * code),
+        round_half_up(offset * code),
+        round_half_up(gain * (1 << GAIN_BITS)),
+        round_half_up(bow * code),
     )
+
+
+def added(errors: Sequence[ConverterErrors]) -> ConverterErrors | None:
+    """Errors of several mechanisms together; None without any."""
+    if not errors:
+        return None
+    return ConverterErrors(*(np.sum(parts, axis=0) for parts in zip(*errors, strict=True)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -17,8 +18,11 @@ from cimtool.hardware.noise.model import (
     DeviceState,
     NonIdeality,
     Positive,
+    ReadNoise,
+    ReadState,
     Redraw,
     Sigma,
+    ageing,
     non_negative,
     polynomial,
 )
@@ -33,6 +37,8 @@ class Programming(DeviceNoise, name="programming"):
     multiply powers of x = g / g_max or of g in uS. `tolerance` (uS) is that of write-verify: a
     device whose error is larger is written again, so errors are a normal cut off at it.
     """
+
+    stream: ClassVar[int | None] = 0
 
     sigma: Coefficients | None = None
     sigma_after: dict[str, Coefficients] | None = Field(
@@ -52,13 +58,16 @@ class Programming(DeviceNoise, name="programming"):
 
     @property
     def times(self) -> dict[float, str] | None:
-        """The only times that are known, in seconds, as they are written; None for any."""
         if self.sigma_after is None:
             return None
         return {parse_time(text): text for text in self.sigma_after}
 
-    def check(self, g_max: float) -> None:
-        """Raise ValueError where sigma is negative for a conductance up to `g_max` uS."""
+    def check(self, g_max: float, beside: Sequence[NonIdeality]) -> None:
+        if self.times is not None and any(one.ages for one in beside):
+            raise ValueError(
+                "sigma_after holds what drift made of the errors: expected no "
+                f"{' or '.join(ageing())} beside it"
+            )
         laws = {f"sigma_after.{time}": law for time, law in (self.sigma_after or {}).items()}
         if self.sigma is not None:
             laws["sigma"] = self.sigma
@@ -96,6 +105,9 @@ class Programming(DeviceNoise, name="programming"):
 class Drift(DeviceNoise, name="drift"):
     """g(t) = g (t / t0)^-nu with nu normal, its `mean` and `sigma` curves of the target's x."""
 
+    stream: ClassVar[int | None] = 1
+    ages: ClassVar[bool] = True
+
     mean: Curve
     sigma: Curve
 
@@ -126,6 +138,8 @@ class Flicker(DeviceNoise, name="flicker"):
     """
 
     drawn: ClassVar[Redraw] = "epoch"
+    stream: ClassVar[int | None] = 2
+    ages: ClassVar[bool] = True
 
     q: Curve
     t_read: Positive
@@ -145,14 +159,21 @@ class Flicker(DeviceNoise, name="flicker"):
         return self.q.at(x) * math.sqrt(max(0.0, math.log((t + self.t_read) / (2 * self.t_read))))
 
 
-class Read(NonIdeality, name="read"):
+class Read(ReadNoise, name="read"):
     """Each device reads g (1 + sigma z); z is drawn for every product (`mvm`) or every cycle.
 
     A column sum of inputs x then has the variance sum x^2 (sigma g)^2 over its rows: one normal
     number a conversion stands for all devices.
     """
 
-    drawn: ClassVar[Redraw] = "mvm"
+    stream: ClassVar[int | None] = 5
 
     sigma: Sigma
     redraw: Literal["mvm", "cycle"] = "mvm"
+
+    @property
+    def shared(self) -> bool:
+        return self.redraw == "mvm"
+
+    def variance(self, g: FloatArray, state: ReadState) -> FloatArray:
+        return self.sigma**2 / state.devices * g**2

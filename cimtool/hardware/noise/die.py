@@ -23,6 +23,8 @@ from cimtool.hardware.noise.model import (
     DeviceNoise,
     DeviceState,
     NonIdeality,
+    ReadNoise,
+    ReadState,
 )
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.stored import StoredWeights
@@ -34,8 +36,11 @@ CELL_BITS = 14
 ROUNDING_SHARE = 1 / 100
 """The most that rounding may add to the mean square error of a die's cells."""
 
-STREAMS = ("programming", "drift", "flicker", "stuck", "adc", "read", "readout")
-"""Purposes of random numbers by the number of their stream; those of others follow."""
+READOUT = 6
+"""The stream of random numbers for inputs that are read back, beside those of mechanisms."""
+
+NAMED = 7
+"""From here on the streams of mechanisms that have no number, by the hash of their name."""
 
 
 @dataclass(frozen=True)
@@ -46,25 +51,32 @@ class Die:
     index: int
     seconds: float
 
-    def numbers(self, purpose: str, layer: str, *place: int) -> np.random.Generator:
-        """The random numbers of one purpose at one place of a layer: a Philox stream of its own.
+    def numbers(self, mechanism: NonIdeality, layer: str, *place: int) -> np.random.Generator:
+        """The random numbers of a mechanism at one place of a layer: a Philox stream of its own.
 
         Only what is drawn anew for a time of reading depends on it.
         """
-        return np.random.Generator(np.random.Philox(self._entropy(purpose, layer, place)))
+        return np.random.Generator(np.random.Philox(self._of_mechanism(mechanism, layer, place)))
 
-    def key(self, purpose: str, layer: str) -> int:
+    def readout(self, layer: str) -> np.random.Generator:
+        """The random numbers of the known inputs that are read back."""
+        return np.random.Generator(np.random.Philox(self._entropy(READOUT, layer, 0)))
+
+    def key(self, mechanism: NonIdeality, layer: str) -> int:
         """A number of 64 bits for the counters of a layer."""
-        return int(self._entropy(purpose, layer, ()).generate_state(1, np.uint64)[0])
+        return int(self._of_mechanism(mechanism, layer, ()).generate_state(1, np.uint64)[0])
 
-    def _entropy(self, purpose: str, layer: str, place: tuple[int, ...]) -> np.random.SeedSequence:
-        kind = NonIdeality.family.get(purpose)
-        epoch = 0 if kind is None or kind.drawn == "die" else round(self.seconds * 1000)
-        if purpose in STREAMS:
-            stream = STREAMS.index(purpose)
-        else:
-            stream = len(STREAMS) + zlib.crc32(purpose.encode())
-        where = (self.index, stream, zlib.crc32(layer.encode()), epoch, *place)
+    def _of_mechanism(
+        self, mechanism: NonIdeality, layer: str, place: tuple[int, ...]
+    ) -> np.random.SeedSequence:
+        epoch = 0 if mechanism.drawn == "die" else round(self.seconds * 1000)
+        stream = mechanism.stream
+        if stream is None:
+            stream = NAMED + zlib.crc32(mechanism.name.encode())
+        return self._entropy(stream, layer, epoch, *place)
+
+    def _entropy(self, stream: int, layer: str, *place: int) -> np.random.SeedSequence:
+        where = (self.index, stream, zlib.crc32(layer.encode()), *place)
         return np.random.SeedSequence(self.seed, spawn_key=where)
 
 
@@ -108,16 +120,21 @@ class Devices:
             total += self._deviation(digits, layer, (*place, device))
         return total
 
+    def read_variance(self, g: FloatArray) -> FloatArray:
+        """The variance in digits squared of a read of cells that conduct `g` uS."""
+        noise, total = self.noise, np.zeros_like(g)
+        state = ReadState(noise.devices, self.unit, self.die.seconds, noise.t0)
+        for one in noise.of(ReadNoise):
+            total += one.variance(g / self.unit, state)
+        return total
+
     def _deviation(self, digits: IntArray, layer: str, place: tuple[int, ...]) -> FloatArray:
         """Errors of one device's conductance in uS, exactly zero where nothing is wrong."""
         noise, die, asked = self.noise, self.die, self.levels[digits]
         x, g = self.levels / noise.g_max, asked.copy()
-        for one in noise.mechanisms:
-            if isinstance(one, DeviceNoise):
-                rng = die.numbers(one.name, layer, *place)
-                g = one.effective(
-                    g, DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng)
-                )
+        for one in noise.of(DeviceNoise):
+            rng = die.numbers(one, layer, *place)
+            g = one.effective(g, DeviceState(digits, x, noise.g_max, die.seconds, noise.t0, rng))
         return g - asked
 
 
@@ -128,7 +145,7 @@ def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: s
     blocks = [slice(s, min(s + height, rows)) for s in range(0, rows, height)]
     devices = Devices(noise, crossbar.cell_maximum, arrays.on_off_ratio, die)
     error = np.empty((len(slices), *stored.shape), np.float32)
-    variance = None if noise.read is None else np.empty_like(error)
+    variance = np.empty_like(error) if noise.of(ReadNoise) else None
 
     def work(index: int) -> None:
         rows = blocks[index]
@@ -137,8 +154,8 @@ def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: s
         g = _on_arrays(g, digits, stored, arrays, devices, layer, index)
         beyond = (g - devices.asked(digits)) / devices.unit
         error[:, rows] = beyond[0::2] - beyond[1::2] if crossbar.by_difference else beyond
-        if variance is not None and noise.read is not None:
-            square = noise.read.sigma**2 / noise.devices * (g / devices.unit) ** 2
+        if variance is not None:
+            square = devices.read_variance(g)
             paired = square.reshape(len(slices), -1, *square.shape[1:])
             variance[:, rows] = paired.sum(axis=1)
 
@@ -166,7 +183,7 @@ def _on_arrays(
     block: int,
 ) -> FloatArray:
     """Conductances [cells, rows, N] with stuck cells and wires, array by array."""
-    mechanisms = [one for one in devices.noise.mechanisms if isinstance(one, ArrayNoise)]
+    mechanisms = devices.noise.of(ArrayNoise)
     if not mechanisms:
         return g
     across, pairs = arrays.across or g.shape[2], 1 + stored.crossbar.weights.paired
@@ -179,7 +196,7 @@ def _on_arrays(
         held = layout.cells(digits[:, :, part].astype(np.float64))
         weights = layout.columns(np.exp2(shifts), cells.shape[1])
         for one in mechanisms:
-            rng = devices.die.numbers(one.name, layer, block, number)
+            rng = devices.die.numbers(one, layer, block, number)
             ends = devices.top, devices.full, devices.erased
             cells = one.effective(cells, ArrayState(held, weights, *ends, rng, layer))
         found[:, :, part] = layout.weights(cells)

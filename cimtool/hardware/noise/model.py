@@ -1,9 +1,14 @@
-"""The base of non-idealities: named tables of a target's [noise], each with its hook."""
+"""The bases of non-idealities: named tables of a target's [noise], one base a kind.
+
+A mechanism changes devices, whole arrays, reads of cells or converters. Who draws a die asks for
+those of a kind, and never for a name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -37,6 +42,26 @@ class NonIdeality(TomlTable, Named):
 
     drawn: ClassVar[Redraw] = "die"
     """The time at which the non-ideality is drawn anew."""
+    stream: ClassVar[int | None] = None
+    """The number of its stream of random numbers; None makes one of the name."""
+    ages: ClassVar[bool] = False
+    """What it does grows with the time since t0."""
+
+    @property
+    def times(self) -> dict[float, str] | None:
+        """The only times of reading that are known, in seconds, as written; None for any."""
+        return None
+
+    def check(self, g_max: float, beside: Sequence[NonIdeality]) -> None:
+        """Raise ValueError where it contradicts devices up to `g_max` uS, or those `beside` it.
+
+        The sentence goes on from the mechanism's name and a dot.
+        """
+
+
+def ageing() -> list[str]:
+    """The names of the mechanisms that change with the time since t0."""
+    return [name for name, kind in NonIdeality.family.items() if kind.ages]
 
 
 @dataclass(frozen=True)
@@ -86,6 +111,55 @@ class ArrayNoise(NonIdeality):
 
     def effective(self, g: FloatArray, state: ArrayState) -> FloatArray:
         """Conductances [rows, columns] of an array in uS."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ReadState:
+    """Cells of so many `devices` in parallel, a digit `unit` uS, read `seconds` after `t0`."""
+
+    devices: int
+    unit: float
+    seconds: float
+    t0: float | None
+
+
+class ReadNoise(NonIdeality):
+    """Base of what errs anew at each read of a cell: normal, independent from cell to cell."""
+
+    drawn: ClassVar[Redraw] = "mvm"
+
+    @property
+    def shared(self) -> bool:
+        """A cell keeps its error through all cycles of a product."""
+        return True
+
+    def variance(self, g: FloatArray, state: ReadState) -> FloatArray:
+        """The variance in digits squared of a read of cells that conduct `g` digits."""
+        raise NotImplementedError
+
+
+class CodeErrors(NamedTuple):
+    """Errors of converters [converters]: `offset` and `bow` in codes, `gain` relative to 1.
+
+    The bow is that in the middle of a converter's range, zero at its ends.
+    """
+
+    offset: FloatArray
+    gain: FloatArray
+    bow: FloatArray
+
+
+class ConverterNoise(NonIdeality):
+    """Base of what changes converters."""
+
+    @property
+    def sharing(self) -> int:
+        """Neighbouring columns of an array that one converter serves."""
+        return 1
+
+    def errors(self, count: int, rng: np.random.Generator) -> CodeErrors:
+        """Draw the errors of `count` converters."""
         raise NotImplementedError
 
 

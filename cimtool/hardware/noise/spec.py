@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import (
     Field,
@@ -20,8 +20,10 @@ from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, v
 from cimtool.hardware.noise.arrays import IrDrop, Stuck
 from cimtool.hardware.noise.converter_errors import Adc
 from cimtool.hardware.noise.devices import Drift, Flicker, Programming, Read
-from cimtool.hardware.noise.model import NonIdeality, Positive
+from cimtool.hardware.noise.model import NonIdeality, Positive, ReadNoise, ageing
 from cimtool.hardware.noise.times import parse_time
+
+Kind = TypeVar("Kind", bound=NonIdeality)
 
 
 class Noise(TomlTable):
@@ -70,16 +72,18 @@ class Noise(TomlTable):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.t0 is None and (self.drift or self.flicker):
-            raise ValueError("t0 is missing: drift and flicker count time from it")
-        if self.programming is not None:
-            if self.programming.times is not None and (self.drift or self.flicker):
-                raise ValueError(
-                    "programming.sigma_after holds what drift made of the errors: expected no "
-                    "drift or flicker beside it"
-                )
-            with invalid_at("programming."):
-                self.programming.check(self.g_max)
+        if self.t0 is None and self._ages:
+            raise ValueError(f"t0 is missing: {' and '.join(ageing())} count time from it")
+        reads = self.of(ReadNoise)
+        if len({one.shared for one in reads}) > 1:
+            names = " and ".join(one.name for one in reads)
+            raise ValueError(
+                f"{names} are drawn anew at different times: expected all for each product, or all "
+                "for each cycle"
+            )
+        for one in self.mechanisms:
+            with invalid_at(f"{one.name}."):
+                one.check(self.g_max, self.mechanisms)
         return self
 
     @property
@@ -89,12 +93,20 @@ class Noise(TomlTable):
         given = (model for model in own if isinstance(model, NonIdeality))
         return (*given, *self.others.values())
 
+    def of(self, kind: type[Kind]) -> tuple[Kind, ...]:
+        """The non-idealities of one kind, in the order in which they act."""
+        return tuple(one for one in self.mechanisms if isinstance(one, kind))
+
+    @property
+    def _ages(self) -> bool:
+        return any(one.ages for one in self.mechanisms)
+
     def seconds(self, time: str | None) -> float:
         """The time of reading in seconds after t0; None is the earliest that is known.
 
         Raises CimError for what is no time, or one that the fits do not cover.
         """
-        known = None if self.programming is None else self.programming.times
+        known = next((one.times for one in self.mechanisms if one.times is not None), None)
         if time is None:
             return min(known) if known else 0.0
         seconds = parse_time(time)
@@ -104,11 +116,12 @@ class Noise(TomlTable):
                 time,
                 ", ".join(known.values()),
             )
-        if known is None and seconds and not (self.drift or self.flicker):
+        if known is None and seconds and not self._ages:
             raise ArgumentError(
-                "{time} is {}; this noise has neither drift nor flicker, so it does not change "
-                "with time: leave {time} out",
+                "{time} is {}; this noise has neither {}, so it does not change with time: leave "
+                "{time} out",
                 time,
+                " nor ".join(ageing()),
             )
         return seconds
 

@@ -63,11 +63,9 @@ def _digit_errors(
     noise, top = conditions.noise, crossbar.cell_maximum
     devices = Devices(noise, top, on_off_ratio, Die(conditions.seed, 0, conditions.seconds))
     digits = np.repeat(np.arange(top + 1)[:, None], SAMPLES, axis=1)
-    conducting = devices.conductances(digits, "fine-tuning") / devices.unit
-    off = conducting - devices.asked(digits) / devices.unit
-    variance = off.var(axis=1)
-    if noise.read is not None:
-        variance += noise.read.sigma**2 / noise.devices * np.square(conducting).mean(axis=1)
+    conducting = devices.conductances(digits, "fine-tuning")
+    off = conducting / devices.unit - devices.asked(digits) / devices.unit
+    variance = off.var(axis=1) + devices.read_variance(conducting).mean(axis=1)
     return off.mean(axis=1), variance
 
 
