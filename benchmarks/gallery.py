@@ -46,16 +46,15 @@ def scored(folder: Path, d: int, items: int) -> tuple[float, float]:
     forget_peak()
     matcher = cimtool.load(folder)
     rng = np.random.default_rng(items)
-    inputs = matcher.simulator.program.score.inputs
-    counts = {"text": QUERIES, "video": items}
+    program = matcher.simulator.program
     features = {
-        modality: {
+        graph.name: {
             name: rng.integers(
                 int(known.lo.max()), int(known.hi.min()), (count, *known.shape[1:]), endpoint=True
             )
-            for name, known in features_of(modality, inputs).items()
+            for name, known in features_of(graph, program.score.inputs).items()
         }
-        for modality, count in counts.items()
+        for graph, count in ((program.text, QUERIES), (program.video, items))
     }
     taken = timed(lambda: best_scores(matcher.simulator, features["text"], features["video"], TOP))
     return taken, peak_bytes_since() / 1e9

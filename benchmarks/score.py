@@ -20,7 +20,7 @@ from model import D, compiled, full_size, rows_of
 
 import cimtool
 from cimtool.emit.runtime import Session
-from cimtool.ir.program import MODALITIES, as_inputs, features_of
+from cimtool.ir.program import as_inputs, features_of
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 
@@ -54,10 +54,12 @@ def growth(bundle: Path, features: Path) -> tuple[int, int]:
     """What a new process holds in bytes: the scores, and the peak beside what it held before."""
     use_threads()
     matcher = cimtool.load(bundle)
+    program = matcher.simulator.program
+    projectors = program.text, program.video
     with np.load(features) as stored:
         text, video = (
-            {k: np.concatenate([v] * COPIES) for k, v in features_of(modality, stored).items()}
-            for modality in MODALITIES
+            {k: np.concatenate([v] * COPIES) for k, v in features_of(graph, stored).items()}
+            for graph in projectors
         )
     matcher.score({k: v[:2] for k, v in text.items()}, {k: v[:2] for k, v in video.items()})
     before = trimmed_bytes()

@@ -209,6 +209,47 @@ def test_the_template_of_an_argument_error_is_a_literal_with_a_place_for_each_va
             assert places.count("") == len(values), ast.unparse(node)
 
 
+# Where a text may be taken apart: what comes from outside, never a name that cimtool made.
+READERS = {
+    "cimtool/base/plugins.py": "the package of a module that Python imports; a message on one line",
+    "cimtool/base/toml_files.py": "a target given as a path or as a name",
+    "cimtool/cli/*": "what a user typed, and messages of click",
+    "cimtool/emit/runtime.py": "the type of an input as ONNX Runtime writes it",
+    "cimtool/hardware/keys.py": "keys of TOML, and the Python type of a field",
+    "cimtool/hardware/settings.py": "the array 128x128 as a user gives it",
+    "cimtool/hardware/target.py": "keys of TOML",
+    "cimtool/loading/*": "files, and the keys of other people's checkpoints and ONNX graphs",
+    "cimtool/report/svg.py": "a number without its .0",
+    "cimtool/simulation/kernels/tiles.py": "environment variables of Numba",
+    "cimtool/sweeps/command.py": "a target given as a path or as a name",
+    "cimtool/sweeps/folder.py": "names of files that a killed run left",
+    "cimtool/training/demo_data.py": "the source code that the demo trains on",
+    "cimtool/training/job.py": "keys of a checkpoint",
+    "cimtool/training/models/perceptron.py": "keys of a checkpoint, and widths that a user gives",
+    "cimtool/training/options.py": "model.KEY and loss.KEY as a user gives them",
+}
+TAKES_APART = {
+    *("split", "rsplit", "partition", "rpartition"),
+    *("removeprefix", "removesuffix", "startswith", "endswith"),
+}
+
+
+def takes_apart(file: str) -> list[str]:
+    calls = (n for n in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(n, ast.Call))
+    functions = (call.func for call in calls if isinstance(call.func, ast.Attribute))
+    return [
+        ast.unparse(function)
+        for function in functions
+        if function.attr in TAKES_APART and ast.unparse(function.value) not in ("np", "os.path")
+    ]
+
+
+def test_no_name_is_taken_apart() -> None:
+    found = {file: calls for file in MODULES if (calls := takes_apart(file))}
+    assert not {f: c for f, c in found.items() if not any(fnmatch(f, one) for one in READERS)}
+    assert not [one for one in READERS if not any(fnmatch(file, one) for file in found)]
+
+
 def python(program: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(

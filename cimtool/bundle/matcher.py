@@ -13,7 +13,7 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError, kind_of
 from cimtool.bundle.bundle import Bundle, read_bundle
-from cimtool.ir.program import MODALITIES, features_of
+from cimtool.ir.program import MODALITIES, Graph, features_of
 from cimtool.ir.types import Type
 from cimtool.loading.embeddings import (
     Embeddings,
@@ -65,16 +65,16 @@ class Matcher:
         A bundle with its whole score in the memory takes no `video`: [n, M] against its gallery.
         Raises CimError unless both are such features as `encode_text` and `encode_video` return.
         """
-        inputs = self.simulator.program.score.inputs
-        held = self.simulator.program.gallery_items is not None
+        program = self.simulator.program
+        held = program.gallery_items is not None
         if held and video is not None:
             raise CimError(
                 f"{self.bundle.name} holds its gallery in the memory; expected score(text) without "
                 "video features"
             )
-        queries = _checked_features("text", text, inputs)
+        queries = _checked_features(program.text, text, program.score.inputs)
         items = {} if video is None else video
-        videos = None if held else _checked_features("video", items, inputs)
+        videos = None if held else _checked_features(program.video, items, program.score.inputs)
         return self.simulator.score(queries, videos, np.float32)
 
     def scores(self, data: EmbeddingsLike) -> Array:
@@ -111,22 +111,23 @@ def open_bundle(folder: Path | str) -> Bundle:
 
 
 def _checked_features(
-    modality: str, features: Mapping[str, Array], inputs: Mapping[str, Type]
+    projector: Graph, features: Mapping[str, Array], inputs: Mapping[str, Type]
 ) -> dict[str, Array]:
-    """Return the features that the score takes of one modality: rows [n, d], self terms [n].
+    """Return the features that the score takes of one projector: rows [n, d], self terms [n].
 
     Any kind of integer is taken (the ONNX files return narrow ones) and returned as int64, in which
     the score computes. `inputs` are the score's, by names such as `text.mu`. Raises CimError for a
     feature that is missing, of another shape than the others demand, empty, not of integers, or
     outside the range for which the score's sums are proved.
     """
+    modality = projector.name
     as_returned = f"as encode_{modality} returns them"
     if not isinstance(features, Mapping):
         raise CimError(
             f"{modality} features are given as {kind_of(features)}; expected arrays by name, "
             f"{as_returned}"
         )
-    types = features_of(modality, inputs)
+    types = features_of(projector, inputs)
     missing = [name for name in types if name not in features]
     if missing:
         held = ", ".join(map(str, list(features)[:8])) or "nothing"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import unwritable
 from cimtool.base.progress import Say, silent
@@ -206,19 +207,32 @@ def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
         raise unwritable(file, error) from error
 
 
-def trial_summary(found: Mapping[str, Array]) -> dict[str, dict[str, float]]:
+@dataclass(frozen=True)
+class Percentiles:
+    """The median of a metric over dies, and the value at the percentile of its worst twentieth."""
+
+    median: float
+    percentile: float
+    worst: float
+
+    @classmethod
+    def of(cls, values: FloatArray, percentile: float) -> Percentiles:
+        """Take both of a value a die [T]."""
+        median, worst = (float(np.percentile(values, at)) for at in (MEDIAN, percentile))
+        return cls(median, percentile, worst)
+
+    def to_json(self) -> dict[str, float]:
+        """Plain values by name."""
+        return {"median": self.median, f"percentile_{self.percentile:g}": self.worst}
+
+
+def trial_summary(found: Mapping[str, Array]) -> dict[str, Percentiles]:
     """Median and worst twentieth over dies of what `simulate` returned, by metric."""
-    metrics = {"rmse": (found["trial_rmse"], 100 - WORST)}
+    summary = {"rmse": Percentiles.of(found["trial_rmse"], 100 - WORST)}
     if "trial_r1" in found:
-        names = ("r1_text_to_video", "r1_video_to_text")
-        metrics |= {n: (of, WORST) for n, of in zip(names, found["trial_r1"].T, strict=True)}
-    return {
-        name: {
-            "median": float(np.percentile(of_dies, MEDIAN)),
-            f"percentile_{worst:g}": float(np.percentile(of_dies, worst)),
-        }
-        for name, (of_dies, worst) in metrics.items()
-    }
+        both = zip(WAYS, found["trial_r1"].T, strict=True)
+        summary |= {f"r1_{way}": Percentiles.of(values, WORST) for way, values in both}
+    return summary
 
 
 METRIC_NAMES = {
@@ -231,8 +245,7 @@ METRIC_NAMES = {
 def trial_sentences(found: Mapping[str, Array]) -> tuple[str, ...]:
     """The same for a reader, a line a metric."""
     said = [f"{dies_text(len(found['trial_scores']))}:"]
-    for name, values in trial_summary(found).items():
-        (_, median), (worst, value) = values.items()
-        percentile = f"{worst.removeprefix('percentile_')}th percentile"
-        said.append(f"  {METRIC_NAMES[name]}: median {median:.4g}, {percentile} {value:.4g}")
+    for name, one in trial_summary(found).items():
+        worst = f"{one.percentile:g}th percentile {one.worst:.4g}"
+        said.append(f"  {METRIC_NAMES[name]}: median {one.median:.4g}, {worst}")
     return tuple(said)

@@ -47,6 +47,7 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
     found = api.simulate(bundle, output=output, noise=noise, say=out.say, **options)
     gallery = held_gallery(bundle)
     dies = "trial_scores" in found
+    summary = {name: one.to_json() for name, one in trial_summary(found).items()} if dies else None
     shapes = {name: list(array.shape) for name, array in found.items()}
     out.result(
         {
@@ -54,7 +55,7 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
             "written": [output],
             "arrays": shapes,
             "gallery": None if gallery is None else asdict(gallery),
-            "dies": trial_summary(found) if dies else None,
+            "dies": summary,
         },
         render_text(
             "cimtool.cli",

@@ -121,7 +121,7 @@ class Estimate:
         if not rounds:
             return Cost()
         stored = [place for place in self.placements if place.shares is None]
-        cells = sum(one.cells for one in stored if one.layer.startswith(f"{graph.name}."))
+        cells = sum(one.cells for one in stored if one.graph == graph.name)
         energy, row = self.rates.value("write_energy"), self.rates.value("write_latency")
         rows = rounds * self.layout.weight_sets * (self.rates.own.rows or 0)
         missing = Quantity(None, (LOADING,))

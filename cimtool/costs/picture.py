@@ -166,9 +166,8 @@ def _slots(layers: Sequence[Placement], plan: Floorplan) -> list[int]:
     slots: list[int] = []
     first, graph = 0, ""
     for place in layers:
-        own = place.layer.partition(".")[0]
-        if plan.loads and own != graph:
-            first, graph = -(-first // block) * block, own
+        if plan.loads and place.graph != graph:
+            first, graph = -(-first // block) * block, place.graph
         for index in range(first, first + place.arrays):
             start, inside = index - index % block, index % block
             slots.append(start + inside % arrays * plan.weight_sets + inside // arrays)

@@ -89,7 +89,7 @@ def full_array(rates: Rates) -> tuple[Placement, Settings]:
     zeros = np.zeros((height, own.weights_across or 0), np.int64)
     steps = (None,) * crossbar.slices
     op = CrossbarMvm(StoredWeights(zeros, crossbar), zeros[0], np.ones(zeros.shape[1]), steps)
-    return placed("array", op, own), own
+    return placed("array", "array", op, own), own
 
 
 Computed = tuple[float | None, str]

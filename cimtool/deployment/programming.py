@@ -31,7 +31,7 @@ from cimtool.bundle.simulate import nearest_items
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
-from cimtool.ir.program import MODALITIES, Graph, Program, check_program, features_of
+from cimtool.ir.program import Graph, Program, check_program, features_of
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
 from cimtool.passes.pipeline import Stage
@@ -121,7 +121,8 @@ def program(
         check_chips(use, compiled.target, chips)
     _check_onnx_size(tiled)
     say("fitting converters")
-    queries, right = (features_of(modality, compiled.queries) for modality in MODALITIES)
+    projectors = compiled.program.text, compiled.program.video
+    queries, right = (features_of(graph, compiled.queries) for graph in projectors)
     matches = program_gallery(graph, right, compiled.settings) if right else None
     fitted = fit_gallery(tiled, queries, matches)
     _check_onnx_size(fitted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cimtool.evaluation.run import Evaluation
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import RECALLS, WAY_NAMES
+from cimtool.reference.queries import RANK_FIGURES, RECALLS, WAY_NAMES
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
 
@@ -53,7 +53,7 @@ def _cell(value: Change, name: str, sign: str) -> Cell:
 
 
 def _number(value: float, name: str, sign: str) -> str:
-    digits, scale = (4, 1) if name == "cosine_gap" else (1, 1 if "rank" in name else 100)
+    digits, scale = (4, 1) if name == "cosine_gap" else (1, 1 if name in RANK_FIGURES else 100)
     return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
 
 

@@ -18,6 +18,7 @@ from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.metrics import class_cosine_gaps, common_mean, cosine_gaps, settle
 from cimtool.reference.queries import (
     LOSS_FIGURES,
+    RANK_FIGURES,
     Queries,
     Uncertainty,
     precision_queries,
@@ -225,7 +226,7 @@ def _differences(found: Uncertainty) -> dict[str, Change]:
     """Each figure less the first subject's; losses count what is worse, of ranks the higher."""
     return {
         name: loss
-        if "_rank_" in name
+        if name in RANK_FIGURES
         else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
         for name, loss in found.losses.items()
         if name in LOSS_FIGURES

@@ -8,7 +8,7 @@ tile once every array has one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,16 @@ from cimtool.ir.program import MODALITIES, Graph, Program
 class Placement:
     """One layer on crossbars.
 
-    `rows` x `columns` is its weight matrix; `row_parts` x `column_parts` arrays hold it, each at
-    most `array_rows` x `array_columns` weights. Its rows are summed in `row_groups`, at most
-    `reads` of them one after another in an array; each is driven in `drive_cycles` and converted
-    `cycles` times a column of each of `slices`. `steps` are the converters' step exponents a
-    slice, None where lossless. `shares` names the layer whose cells it drives too: two queries may
-    be multiplied with one stored gallery.
+    `layer` is its name, `text.fc1`, and `graph` the name of its graph. `rows` x `columns` is its
+    weight matrix; `row_parts` x `column_parts` arrays hold it, each at most `array_rows` x
+    `array_columns` weights. Its rows are summed in `row_groups`, at most `reads` of them one after
+    another in an array; each is driven in `drive_cycles` and converted `cycles` times a column of
+    each of `slices`. `steps` are the converters' step exponents a slice, None where lossless.
+    `shares` names the layer whose cells it drives too: two queries may be multiplied with one
+    stored gallery.
     """
 
+    graph: str
     layer: str
     rows: int
     columns: int
@@ -95,9 +97,10 @@ class Placement:
         return self.macs * self.cells_per_weight + units
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by name."""
+        """Plain values by name; the layer's name says the graph."""
         names = ("arrays", "macs", "column_sums", "conversions", "cells", "utilisation")
-        return asdict(self) | {name: getattr(self, name) for name in names}
+        own = {name: value for name, value in vars(self).items() if name != "graph"}
+        return own | {name: getattr(self, name) for name in names}
 
 
 def _parts(extent: int, size: int) -> list[int]:
@@ -111,7 +114,8 @@ def placements(program: Program, settings: Settings) -> tuple[Placement, ...]:
         layers, stored = crossbar_layers(graph), stored_cells(graph)
         for layer, op in layers.items():
             shares = None if stored[layer] == layer else stored[layer]
-            found.append(replace(placed(layer, op, settings.of_layer(layer)), shares=shares))
+            place = placed(graph.name, layer, op, settings.of_layer(layer))
+            found.append(replace(place, shares=shares))
     return tuple(found)
 
 
@@ -140,8 +144,8 @@ def same_cells(one: CrossbarMvm, other: CrossbarMvm) -> bool:
     )
 
 
-def placed(layer: str, op: CrossbarMvm, settings: Settings) -> Placement:
-    """Place one crossbar product with the settings of its layer."""
+def placed(graph: str, layer: str, op: CrossbarMvm, settings: Settings) -> Placement:
+    """Place one crossbar product of a graph with the settings of its layer."""
     rows, columns = op.weight.shape
     crossbar = op.crossbar
     # The score in the memory has weights as wide as its gallery needs, not as the settings say.
@@ -151,6 +155,7 @@ def placed(layer: str, op: CrossbarMvm, settings: Settings) -> Placement:
     unit = int(crossbar.unit_column)
     cells_wide = columns * own.cells_per_weight + unit  # of an array as large as the layer
     return Placement(
+        graph=graph,
         layer=layer,
         rows=rows,
         columns=columns,
@@ -249,8 +254,8 @@ def floorplan(layers: Sequence[Placement], target: Target) -> Floorplan:
         chips = max(1, -(-tiles // slots))
         if chips > 1 and target.rewritable == "per-inference":
             chips = 1
-            for graph in dict.fromkeys(layer.layer.partition(".")[0] for layer in stored):
-                own = sum(one.arrays for one in stored if one.layer.startswith(f"{graph}."))
+            for graph in dict.fromkeys(layer.graph for layer in stored):
+                own = sum(one.arrays for one in stored if one.graph == graph)
                 rounds[graph] = -(-own // slots)
         arrays = min(tiles, chips * chip.arrays)
     return Floorplan(tiles, sets, arrays, chip, chips, rounds)

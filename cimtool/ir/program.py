@@ -105,7 +105,7 @@ class Program:
     @property
     def gallery_items(self) -> int | None:
         """Items whose columns the score holds; None where it takes videos as they come."""
-        if features_of("video", self.score.inputs):
+        if features_of(self.video, self.score.inputs):
             return None
         (logit,) = self.score.outputs.values()
         return int(self.score.types[logit].shape[1])
@@ -233,10 +233,10 @@ def as_inputs(modality: str, features: Mapping[str, Value]) -> dict[str, Value]:
     return {f"{modality}.{name}": value for name, value in features.items()}
 
 
-def features_of(modality: str, inputs: Mapping[str, Value]) -> dict[str, Value]:
-    """One modality's features, of inputs that `as_inputs` named."""
-    prefix = f"{modality}."
-    return {k.removeprefix(prefix): value for k, value in inputs.items() if k.startswith(prefix)}
+def features_of(projector: Graph, inputs: Mapping[str, Value]) -> dict[str, Value]:
+    """The features of one projector, of inputs that `as_inputs` named."""
+    named = {name: f"{projector.name}.{name}" for name in projector.outputs}
+    return {name: inputs[key] for name, key in named.items() if key in inputs}
 
 
 def misplaced(graph: Graph, level: Level) -> Node | None:
@@ -264,6 +264,6 @@ def check_program(program: Program, stage: str, level: Level) -> None:
         _ = graph.types
     inputs = score_inputs(program.text, program.video)
     if program.gallery_items is not None:
-        inputs = as_inputs("text", features_of("text", inputs))
+        inputs = as_inputs("text", features_of(program.text, inputs))
     if list(inputs) != list(program.score.inputs):
         raise RuntimeError(f"{stage}: score does not take what text and video return")

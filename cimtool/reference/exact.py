@@ -103,12 +103,11 @@ def _check(a: float, b: float, arrays: tuple[FloatArray, ...]) -> None:
         raise CimError(f"a is {a}; expected a finite number above 0")
     if not math.isfinite(b):
         raise CimError(f"b is {b}; expected a finite number")
-    for name, values in zip(("mu_t", "s_t", "mu_v", "s_v"), arrays, strict=True):
-        good: BoolArray = np.isfinite(values)
-        if name.startswith("s"):
-            good &= values >= 0
+    mean, variance = (-math.inf, "a finite mean"), (0.0, "a variance that is finite and 0 or more")
+    limits = {"mu_t": mean, "s_t": variance, "mu_v": mean, "s_v": variance}
+    for values, (name, (least, kind)) in zip(arrays, limits.items(), strict=True):
+        good: BoolArray = np.isfinite(values) & (values >= least)
         if not good.all():
-            kind = "a variance that is finite and 0 or more" if name[0] == "s" else "a finite mean"
             raise CimError(f"{name} holds {values[~good][0]}; expected {kind}")
 
 

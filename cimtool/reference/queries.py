@@ -176,13 +176,32 @@ def compared(scores: Array, reference: ReferenceScores) -> Queries:
 
 
 MEANS = ("bias", "spread", "spearman", "own_spread", "cosine_gap")
-"""Figures that are the mean of an array of their name over the texts.
+"""Figures that are the mean of an array of their name over the texts."""
 
-The root of the mean of `<name>_squares` is the figure `<name>_rmse`.
-"""
+RMSES = {
+    "logit_rmse": "logit_squares",
+    "centred_rmse": "centred_squares",
+    "float_rmse": "float_squares",
+    "monte_carlo_rmse": "monte_carlo_squares",
+    "step_rmse": "step_squares",
+}
+"""Figures that are the root of the mean of an array over the texts."""
 
 WORSE_WAYS = {"top1_agreement": "same_best", "float_top1": "float_best"}
 """Figures that are the lower of the means over texts and over videos."""
+
+RECALL_FIGURES = tuple(f"r{k}_{way}" for way in WAYS for k in RECALLS)
+RANK_FIGURES = tuple(f"{kind}_rank_{way}" for way in WAYS for kind in ("median", "mean"))
+PRECISION_FIGURES = tuple(f"{kind}_{way}" for way in WAYS for kind in ("map", "map50"))
+
+LOSS_FIGURES = (*RECALL_FIGURES, *RANK_FIGURES, *PRECISION_FIGURES, "cosine_gap")
+"""Figures that the reference has as well, so that a row can lose some of them."""
+
+HIGHER_IS_BETTER = {
+    *(*RECALL_FIGURES, *PRECISION_FIGURES, *WORSE_WAYS),
+    *("spread", "spearman", "own_spread", "cosine_gap"),
+}
+"""Figures of which the worst are the lowest."""
 
 
 def figures(queries: Queries, samples: Samples) -> Figures:
@@ -202,9 +221,7 @@ def figures(queries: Queries, samples: Samples) -> Figures:
             found[f"map_{way}"] = draws.mean(values["precision"])
     own, text = queries.text, samples.text
     found |= {name: text.mean(own[name]) for name in MEANS if name in own}
-    for name, squares in own.items():
-        if name.endswith("_squares"):
-            found[name.replace("_squares", "_rmse")] = np.sqrt(text.mean(squares))
+    found |= {name: np.sqrt(text.mean(own[of])) for name, of in RMSES.items() if of in own}
     for name, of in WORSE_WAYS.items():
         if of in own:
             found[name] = np.minimum(text.mean(own[of]), samples.video.mean(queries.video[of]))
@@ -304,15 +321,6 @@ class Uncertainty:
     losses: Mapping[str, Change]
 
 
-LOSS_FIGURES = (
-    *(f"r{k}_{way}" for way in WAYS for k in RECALLS),
-    *(f"{kind}_rank_{way}" for way in WAYS for kind in ("median", "mean")),
-    *(f"{kind}_{way}" for way in WAYS for kind in ("map", "map50")),
-    "cosine_gap",
-)
-"""Figures that the reference has as well, so that a row can lose some of them."""
-
-
 def uncertainties(
     rows: Sequence[Measured],
     reference: Measured,
@@ -366,5 +374,5 @@ def _worse_ways(lost: Mapping[str, Change]) -> dict[str, Change]:
 def losses(reference: Mapping[str, Array], own: Mapping[str, Array]) -> Figures:
     """The loss of each figure that both have: positive is worse, of ranks too."""
     both = [name for name in LOSS_FIGURES if name in reference and name in own]
-    signs = {name: -1 if "_rank_" in name else 1 for name in both}
+    signs = {name: -1 if name in RANK_FIGURES else 1 for name in both}
     return {name: signs[name] * (reference[name] - own[name]) for name in both}

@@ -17,6 +17,9 @@ COSTS = {
 }
 """Costs of a point, the most telling first."""
 
+SHORT_COSTS = {ENERGY: "energy", "conversions": "conversions", "arrays": "arrays"}
+"""The same in a cell of a table."""
+
 DRIFT = "logit_rmse"
 """The drift that is held against costs."""
 

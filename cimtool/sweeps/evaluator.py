@@ -58,7 +58,8 @@ class DieRequest:
 class Outcome:
     """The figures of a point, plain values by name, or the sentence that says why it has none.
 
-    `dies` are, for each time, medians and worst twentieths over dies.
+    `dies` are, for each time, medians and worst twentieths over dies. `warnings` are the `notes`
+    that every reader should see: few levels of cells, or no dies where they were asked for.
     """
 
     error: str | None = None
@@ -66,15 +67,16 @@ class Outcome:
     cost: Mapping[str, Any] = field(default_factory=dict)
     dies: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values by name."""
+        """Plain values by name, as a point's file has them."""
         return {"state": "done" if self.error is None else "failed", **asdict(self)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Outcome:
         """Read what `to_json` returned; KeyError or TypeError for anything else."""
-        lists = {name: tuple(values[name]) for name in ("dies", "notes")}
+        lists = {name: tuple(values[name]) for name in ("dies", "notes", "warnings")}
         return cls(values["error"], values["metrics"], values["cost"], **lists)
 
 
@@ -126,11 +128,11 @@ class PointEvaluator:
             return Outcome(f"a fault in cimtool itself ({type(error).__name__}: {error})")
 
     def _evaluated(self, build: Configuration) -> Outcome:
-        settings, notes = build.settings, list[str]()
+        settings, said = build.settings, list[str]()
         check_patterns(settings, [*self.layers, *SCORE_LAYERS[settings.score_mapping]])
         check_score_bits(settings, self.layers)
-        notes += level_notes(build.target, settings, self.layers)
-        program = self.compiled(settings, notes.append)
+        few_levels = level_notes(build.target, settings, self.layers)
+        program = self.compiled(settings, said.append)
         if settings.score_mapping != "digital":
             program = self._with_gallery(program, settings)
         metrics = self._metrics(program)
@@ -142,8 +144,10 @@ class PointEvaluator:
             dimension=self.dimension,
             gallery=len(self.data.video),
         )
-        dies = self._on_dies(self.dies, program, build, notes) if self.dies else ()
-        return Outcome(None, metrics, cost_of(found), dies, tuple(notes))
+        no_dies: list[str] = []
+        dies = self._on_dies(self.dies, program, build, no_dies.append) if self.dies else ()
+        notes, warnings = (*few_levels, *said, *no_dies), (*few_levels, *no_dies)
+        return Outcome(None, metrics, cost_of(found), dies, notes, warnings)
 
     def compiled(self, settings: Settings, note: Callable[[str], None]) -> Program:
         """The program of the last pass, as `compile` makes it."""
@@ -181,17 +185,17 @@ class PointEvaluator:
         return self.references.metrics(scores)
 
     def _on_dies(
-        self, request: DieRequest, program: Program, build: Configuration, notes: list[str]
+        self, request: DieRequest, program: Program, build: Configuration, note: Say
     ) -> tuple[Mapping[str, Any], ...]:
         """Metrics over dies at each time; a note and nothing for a target without noise."""
         noise = build.target.noise
         if noise is None:
-            notes.append(f'target "{build.target.name}" has no [noise], so no dies were drawn')
+            note(f'target "{build.target.name}" has no [noise], so no dies were drawn')
             return ()
         try:
             return tuple(self._at_times(request, noise, program, build.settings))
         except CimError as error:
-            notes.append(f"no dies were drawn: {error}")
+            note(f"no dies were drawn: {error}")
             return ()
 
     def _at_times(

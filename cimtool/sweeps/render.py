@@ -12,7 +12,16 @@ from cimtool.report.formats import ENERGIES, TIMES, counted, coverage, four_digi
 from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.report.terminal import table_text
-from cimtool.sweeps.choice import COSTS, DRIFT, ENERGY, Choice, incomparable, same_scores, twins
+from cimtool.sweeps.choice import (
+    COSTS,
+    DRIFT,
+    ENERGY,
+    SHORT_COSTS,
+    Choice,
+    incomparable,
+    same_scores,
+    twins,
+)
 from cimtool.sweeps.evaluator import Outcome
 from cimtool.sweeps.grid import Value
 from cimtool.sweeps.results import Sweep
@@ -50,13 +59,11 @@ def notes_of_points(found: Sweep) -> list[str]:
             "energies in brackets cannot be compared with the others: their targets give no "
             "figures for more of the parts"
         )
-    # Warnings of points, and why some have no dies though these were asked for: each once.
+    # Each warning once, with the points that have it.
     points_of: dict[str, list[str]] = {}
     for index, outcome in enumerate(found.outcomes):
-        for note in outcome.notes:
-            lost = found.dies is not None and "no dies were drawn" in note
-            if lost or note.startswith("warning: "):
-                points_of.setdefault(note, []).append(str(index))
+        for warning in outcome.warnings:
+            points_of.setdefault(warning, []).append(str(index))
     many = len(found.outcomes)
     return notes + [
         note if len(of) == many else f"{note} (point{'s' * (len(of) > 1)} {', '.join(of)})"
@@ -173,20 +180,19 @@ def _front_texts(found: Sweep) -> list[str]:
     return [
         f"as point {same[index]}"
         if index in same
-        else ", ".join(
-            COSTS[cost].removesuffix(" a query") for cost, front in fronts.items() if index in front
-        )
+        else ", ".join(SHORT_COSTS[cost] for cost, front in fronts.items() if index in front)
         for index in range(len(found.outcomes))
     ]
 
 
-AMOUNTS = {"energy_pj": ENERGIES, "latency_ns": TIMES}
-"""Costs that have units and may be unknown, or lower bounds."""
+AMOUNTS = {"energy_pj": (ENERGIES, "energy_missing"), "latency_ns": (TIMES, "latency_missing")}
+"""Costs that may be unknown, or lower bounds: their units, and the name of what they lack."""
 
 
 def _amount(cost: Mapping[str, Any], name: str) -> Cell:
-    missing = cost.get(f"{name.partition('_')[0]}_missing")
-    return Quantity(cost[name], (missing,) if missing else ()).cell(AMOUNTS[name])
+    units, lacks = AMOUNTS[name]
+    missing = cost.get(lacks)
+    return Quantity(cost[name], (missing,) if missing else ()).cell(units)
 
 
 def cost_text(cost: Mapping[str, Any], name: str) -> str:

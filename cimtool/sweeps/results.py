@@ -76,7 +76,7 @@ class Sweep:
             "grid": {key.name: list(key.values) for key in self.grid},
             "dies": None if self.dies is None else vars(self.dies),
             "points": [
-                {"point": index, "values": point.named, **outcome.to_json()}
+                {"point": index, "values": point.named, **_public(outcome)}
                 for index, point, outcome in self.numbered()
             ],
             "pareto": self.fronts,
@@ -92,6 +92,11 @@ class Sweep:
         columns = list(dict.fromkeys(name for row in rows for name in row))
         columns.sort(key=LAST.__contains__)
         return [{name: row.get(name) for name in columns} for row in rows]
+
+
+def _public(outcome: Outcome) -> dict[str, Any]:
+    """A point's outcome in the results, where warnings stand among the notes."""
+    return {name: value for name, value in outcome.to_json().items() if name != "warnings"}
 
 
 LAST = ("error", "notes")

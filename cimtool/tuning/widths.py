@@ -56,24 +56,25 @@ def by_layer(bits: Bits) -> dict[str, dict[str, int]]:
 class LayerCosts:
     """The layers of a program compiled for `start`, from which any bits are priced.
 
-    `layers` are each layer's product and the type of its input; `start` the bits of all widths.
+    `layers` are each layer's graph, its product and the type of its input; `bits` are those of all
+    widths as compiled.
     """
 
     start: Configuration
-    layers: Mapping[str, tuple[CrossbarMvm, Type]]
+    layers: Mapping[str, tuple[str, CrossbarMvm, Type]]
     bits: Bits
 
     @classmethod
     def of(cls, program: Program, start: Configuration) -> LayerCosts:
         """Collect the layers of both projectors of a compiled program."""
-        layers: dict[str, tuple[CrossbarMvm, Type]] = {}
+        layers: dict[str, tuple[str, CrossbarMvm, Type]] = {}
         bits: dict[Width, int] = {}
         for graph in (program.text, program.video):
             for name, op in graph.operations(CrossbarMvm).items():
                 (read,) = graph.by_name[name].inputs
                 layer = f"{graph.name}.{name}"
                 own = start.settings.of_layer(layer)
-                layers[layer] = op, graph.types[read]
+                layers[layer] = graph.name, op, graph.types[read]
                 bits[Width(layer, "weight_bits")] = own.weight_bits
                 from_outside = isinstance(graph.by_name[read].op, Quantize)
                 input_bits = own.input_bits if from_outside else own.activation_bits
@@ -94,13 +95,13 @@ class LayerCosts:
         """
         target, settings = self.start.target, self.configured(bits).settings
         places = []
-        for layer, (op, x) in self.layers.items():
+        for layer, (graph, op, x) in self.layers.items():
             lo, hi = integer_limits(bits[Width(layer, "activation_bits")], x.signed)
             own = settings.of_layer(layer)
             crossbar = own.crossbar(own.input_code(integer(x.shape, lo, hi, 1.0)))
             stored = StoredWeights(op.weight, crossbar)
             tiled = replace(op, stored=stored, steps=(None,) * crossbar.slices)
-            places.append(placed(layer, tiled, own))
+            places.append(placed(graph, layer, tiled, own))
         plan, rates = floorplan(places, target), rates_at(target, None)
         energies = [layer_cost(one, rates, settings, plan).energy_pj.value for one in places]
         return {

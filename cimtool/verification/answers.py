@@ -135,11 +135,6 @@ def unmodelled(report: Report) -> tuple[str, ...]:
     return (*said, "noise: no dies were drawn, all figures are of perfect arrays")
 
 
-def other_notes(report: Report) -> tuple[str, ...]:
-    """The report's notes but those on what is not modelled, which stand elsewhere."""
-    return tuple(note for note in report.notes if not note.startswith("not modelled: "))
-
-
 def pair_facts(report: Report) -> Iterator[tuple[str, str]]:
     """Numbers beside the picture of scores; the largest difference is of all pairs."""
     pairs, figures = report.drift.pairs, report.drift.final.figures

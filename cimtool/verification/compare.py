@@ -137,5 +137,5 @@ def _notes(found: Comparison) -> list[str]:
     names = {report.drift.reference for report in found.reports}
     notes = [f"RMSE and losses are against {' or '.join(sorted(names))}."]
     for name, report in zip(found.names, found.reports, strict=True):
-        notes += [f"{name}: {note}" for note in report.notes]
+        notes += [f"{name}: {note}" for note in report.all_notes]
     return notes

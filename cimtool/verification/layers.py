@@ -70,6 +70,7 @@ class LayerFinding:
     noise; it has no `sqnr_db`.
     """
 
+    graph: str  # left out of the JSON, where `layer` names it
     layer: str
     inputs: int
     outputs: int
@@ -124,7 +125,8 @@ def _of_projector(
         inputs, outputs = op.weight.shape
         every, own = sqnr_db(floats[name], output), sqnr_db(alone, output)
         sums = describe_columns(op, values[value][:SUM_ROWS])
-        yield LayerFinding(f"{modality}.{name}", inputs, outputs, every, own, sums)
+        layer = f"{modality}.{name}"
+        yield LayerFinding(modality, layer, inputs, outputs, every, own, sums)
 
 
 def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
@@ -143,7 +145,8 @@ def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
             stored = StoredWeights(op.weight[:, few], op.crossbar)
             some = replace(op, stored=stored, bias=op.bias[few])
             sums = describe_columns(some, values[value][:SUM_ROWS])
-            yield LayerFinding(f"{graph}.{name}", inputs, outputs, None, own, sums)
+            layer = f"{graph}.{name}"
+            yield LayerFinding(graph, layer, inputs, outputs, None, own, sums)
 
 
 def sqnr_db(signal: FloatArray, found: FloatArray) -> float | None:

@@ -16,16 +16,12 @@ from cimtool.hardware.noise.times import time_text
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
-from cimtool.reference.queries import WAYS, Figures, figures
+from cimtool.reference.queries import HIGHER_IS_BETTER, WAYS, Figures, figures
 from cimtool.simulation.compensation import ReadoutCost
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.drift import DriftTable, StageRow, row_of
 from cimtool.verification.stages import encode, real_means
-
-HIGHER_IS_BETTER = ("r1_", "r5_", "r10_", "map_", "cosine_gap", "top1", "spearman", "spread")
-"""Parts of the names of figures of which the worst are the lowest."""
-
 
 DieFigures = Callable[[Samples], Sequence[Figures]]
 """The figures of each die, whatever the sample."""
@@ -94,7 +90,7 @@ def over_dies(dies: DieFigures, percentile: float, samples: Samples) -> Figures:
 
 def _percentile(name: str, values: FloatArray, percentile: float) -> FloatArray:
     """The percentile over the first axis of `values` [dies, B]."""
-    at = percentile if any(part in name for part in HIGHER_IS_BETTER) else 100 - percentile
+    at = percentile if name in HIGHER_IS_BETTER else 100 - percentile
     if name == "bias":
         # As far from zero as the percentile says, with its sign.
         order = np.argsort(np.abs(values), axis=0, kind="stable")

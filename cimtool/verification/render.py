@@ -30,7 +30,7 @@ def terminal_text(report: Report, width: int = WIDTH) -> str:
     width = max(width, SMALLEST)
     shown = (tables.survival_table, tables.drift_table, tables.retrieval_table)
     # What a reader must know first stands under the headline, not after everything that is well.
-    said = [*report.headline.sentences, *answers.other_notes(report)]
+    said = [*report.headline.sentences, *report.notes]
     said += [f"Next: {text}." for text in report.causes.advice]
     said += _findings(report)
     said += [f"not modelled: {text}" for text in report.estimate.target.unmodelled]

@@ -38,6 +38,9 @@ DERIVED: dict[str, dict[str, Any]] = {
 }
 """Properties that the JSON has beside a class's own fields."""
 
+INTERNAL = {"Part": ("graph",), "LayerFinding": ("graph",)}
+"""Fields of a class that the JSON leaves out."""
+
 
 @dataclass(frozen=True)
 class DataCard:
@@ -156,13 +159,19 @@ class Report:
         """One sentence for each check that did not hold."""
         return self.checks.failures
 
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """The notes, and a sentence on each effect that the target does not model."""
+        unmodelled = self.estimate.target.unmodelled
+        return (*self.notes, *(f"not modelled: {text}" for text in unmodelled))
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, numbers at 6 significant digits, infinities and unknowns as None."""
         records = [self.subject, self.drift, self.checks, self.saturation, self.causes]
         values: dict[str, Any] = {"format_version": FORMAT_VERSION}
         for record in (*records, cost_card(self.estimate, self.subject.bundle)):
             values |= json_values(record)
-        values |= {"notes": list(self.notes), "passed": not self.failures}
+        values |= {"notes": list(self.all_notes), "passed": not self.failures}
         return {**values, "failures": list(self.failures)}
 
     def json_text(self) -> str:
@@ -181,9 +190,10 @@ class VerificationFailed(CheckFailed):
 def json_values(value: Any) -> Any:
     """Dataclasses and containers as JSON's types, floats six_digits, without what is derived."""
     if is_dataclass(value) and not isinstance(value, type):
-        derived = DERIVED.get(type(value).__name__, ())
-        names = (*(field.name for field in fields(value)), *derived)
-        return {name: json_values(getattr(value, name)) for name in names}
+        kind = type(value).__name__
+        names = (*(field.name for field in fields(value)), *DERIVED.get(kind, ()))
+        kept = [name for name in names if name not in INTERNAL.get(kind, ())]
+        return {name: json_values(getattr(value, name)) for name in kept}
     if isinstance(value, Mapping):
         return {str(key): json_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -211,6 +221,10 @@ def report_schema() -> dict[str, Any]:
     for name, more in DERIVED.items():
         definitions[name]["properties"] |= more
         definitions[name]["required"] += more
+    for name, left_out in INTERNAL.items():
+        for field in left_out:
+            del definitions[name]["properties"][field]
+            definitions[name]["required"].remove(field)
     body = _plain({**found, "$defs": definitions})
     return {"$schema": DIALECT, "title": "cimtool report", **body}
 

@@ -25,7 +25,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.metrics import top1_agreement
 from cimtool.verification.headline import DriftFindings
-from cimtool.verification.hybrid import GraphStages, MixedGraph, Number
+from cimtool.verification.hybrid import LAYER_SETTINGS, GraphStages, MixedGraph, Number
 from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.notes import alike_text, pairs_alike
 from cimtool.verification.stages import StageRuns
@@ -41,13 +41,14 @@ PART_KINDS: dict[str, PartKind] = {"input": "input", "mu": "mu", "s": "s", "s_se
 """Kinds of parts by the role of a stored value."""
 
 CALLED = {
-    "input": "the rounding of the {0} input",
-    "mu": "the rounding of {0} mu",
-    "s": "the rounding of {0} s",
-    "s_self": "the rounding of {0} s in sums",
+    "layer": "layer {0.part}",
+    "input": "the rounding of the {0.graph} input",
+    "mu": "the rounding of {0.graph} mu",
+    "s": "the rounding of {0.graph} s",
+    "s_self": "the rounding of {0.graph} s in sums",
     "score": "the arithmetic of the score",
 }
-"""What a reader calls a part, by its kind, of a modality."""
+"""A part in words, by its kind."""
 
 DOMINANT = 2.0
 """A surrogate so many times as far off as what the compiler adds is four fifths of the squares."""
@@ -72,6 +73,7 @@ class Part:
     alone_top1: float
     left_float_rmse: float
     left_float_top1: float
+    graph: str  # left out of the JSON, where `part` names it
 
 
 @dataclass(frozen=True)
@@ -128,14 +130,14 @@ def sensitivity(
         return rmse, top1_agreement(logits, reference)
 
     parts = []
-    for name, kind, bits, owned in _listed(model):
+    for graph, name, kind, bits, owned in _listed(model):
         alone = measured(everything - owned)
-        parts.append(Part(name, kind, bits, *alone, *measured(owned)))
+        parts.append(Part(name, kind, bits, *alone, *measured(owned), graph))
     worst = min(parts, key=lambda part: part.left_float_rmse)
     settings = tuple(
-        LeftFloat(setting.rpartition(".")[2], measured({setting})[0])
-        for setting in sorted(everything)
-        if worst.kind == "layer" and setting.startswith(f"{worst.part}.")
+        LeftFloat(key, measured({setting})[0])
+        for key in sorted(LAYER_SETTINGS)
+        if (setting := f"{worst.part}.{key}") in everything
     )
     return Sensitivity(
         len(text), len(video), *measured(frozenset()), tuple(parts), worst.part, settings
@@ -184,21 +186,22 @@ class _Model:
         return MixedGraph(stages, rows, real, before).outputs()
 
 
-def _listed(model: _Model) -> Iterator[tuple[str, PartKind, int | None, frozenset[str]]]:
-    """Every part with its kind, the bits of a stored value, and its names in `GraphStages`."""
+def _listed(model: _Model) -> Iterator[tuple[str, str, PartKind, int | None, frozenset[str]]]:
+    """Every part: graph, name, kind, the bits of a stored value, and names in `GraphStages`."""
     for modality in MODALITIES:
         stages = model.stages[modality]
         for node in stages.lowered.nodes:
             owned = frozenset(stages.parts.get(node.name, ()))
             if isinstance(node.op, Mvm):
-                yield stages.lowered.layer(node), "layer", None, owned
+                yield modality, stages.lowered.layer(node), "layer", None, owned
             elif owned:
                 stored = stages.compiled.by_name[node.name].op
                 assert isinstance(node.op, Store)
                 assert isinstance(stored, Quantize | Requant)
                 bits = stored.hi.bit_length() + (stored.lo < 0)
-                yield stages.lowered.layer(node), PART_KINDS[node.op.role], bits, owned
-    yield "score", "score", None, frozenset({"score"})
+                kind = PART_KINDS[node.op.role]
+                yield modality, stages.lowered.layer(node), kind, bits, owned
+    yield "score", "score", "score", None, frozenset({"score"})
 
 
 def advice(found: Sensitivity, score: str = "logit") -> str:
@@ -219,8 +222,7 @@ def advice(found: Sensitivity, score: str = "logit") -> str:
 
 def _called(part: Part) -> str:
     """A part in words."""
-    modality, _, layer = part.part.partition(".")
-    return CALLED.get(part.kind, "layer {0}.{1}").format(modality, layer)
+    return CALLED[part.kind].format(part)
 
 
 def _remedy(found: Sensitivity, worst: Part) -> str:

@@ -16,7 +16,7 @@ from cimtool.verification.headline import DriftFindings
 from cimtool.verification.layers import LAYER_ROWS, SUM_ROWS, ColumnSums, LayerFinding
 from cimtool.verification.pictures import sums_picture
 from cimtool.verification.saturation import Domain, Saturation
-from cimtool.verification.sensitivity import Causes
+from cimtool.verification.sensitivity import Causes, Part
 
 CLIPPED = Column("clipped", fine_percent, unit="%")
 ARROWS = {"text_to_video": "t>v", "video_to_text": "v>t"}
@@ -150,12 +150,11 @@ def crossbar_layer_table(causes: Causes) -> Table:
 
 def _layer_cells(one: LayerFinding, index: int) -> Sequence[Content]:
     worst = max(one.converters, key=lambda column: (column.clipped, column.used))
-    in_projector = one.layer.partition(".")[0] in MODALITIES
     pictures = "".join(sums_picture(column, one.layer) for column in one.converters)
     return (
         one.layer,
         Cell(f"{one.inputs:,} x {one.outputs:,}", one.inputs * one.outputs),
-        _decibels(one.sqnr_db) if in_projector else None,
+        _decibels(one.sqnr_db) if one.graph in MODALITIES else None,
         _decibels(one.own_sqnr_db),
         _clipped(worst),
         worst.column,
@@ -200,21 +199,23 @@ def column_table(causes: Causes) -> Table:
 def sensitivity_table(causes: Causes) -> Table:
     """Every part alone in integers, and every part left in real numbers."""
     found = causes.sensitivity
-    columns = (
-        Column("part"),
-        Column("kind"),
-        Column("bits", whole, "of a stored value"),
-        Column("alone: RMSE", number, "only this part in integers, all others in real numbers"),
-        Column("alone: top-1 %", percent),
-        Column("all but this: RMSE", number, "only this part in real numbers, all others compiled"),
-        Column("all but this: top-1 %", percent),
+    alone = "only this part in integers, all others in real numbers"
+    all_but = "only this part in real numbers, all others compiled"
+    columns: ItemColumns[Part] = (
+        (Column("part"), lambda one: one.part),
+        (Column("kind"), lambda one: one.kind),
+        (Column("bits", whole, "of a stored value"), lambda one: one.bits),
+        (Column("alone: RMSE", number, alone), lambda one: one.alone_rmse),
+        (Column("alone: top-1 %", percent), lambda one: one.alone_top1),
+        (Column("all but this: RMSE", number, all_but), lambda one: one.left_float_rmse),
+        (Column("all but this: top-1 %", percent), lambda one: one.left_float_top1),
     )
-    return make_table(
+    return item_table(
         f"Parts on {found.texts} texts x {found.videos} videos; all compiled: RMSE "
         f"{number(found.rmse)} from the lowered model",
+        found.parts,
         columns,
-        [tuple(vars(one).values()) for one in found.parts],
-        ["cause" if one.part == found.costliest else "" for one in found.parts],
+        lambda one: "cause" if one.part == found.costliest else "",
     )
 
 

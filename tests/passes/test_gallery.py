@@ -220,7 +220,7 @@ def test_bounds_hold_for_the_extremes(small: Compiled) -> None:
     }
     names = [*layers(graph), "ed", "vd"]
     values = Simulator(replace(small.program, score=graph))
-    (_, found), *_ = values.iter_score(features_of("text", ends), None, names)
+    (_, found), *_ = values.iter_score(features_of(small.program.text, ends), None, names)
     for name in names:
         known = graph.types[name]
         assert integer(known.shape, known.lo, known.hi, 1.0).is_integer

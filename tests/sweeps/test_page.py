@@ -178,7 +178,8 @@ def test_energies_that_lack_more_stand_in_brackets_beside_their_coverage(made: M
 
 
 def test_a_warning_of_points_is_told_once(made: Made) -> None:
-    warned = replace(made(0.5, latency_ns=None), notes=("warning: few levels", "other"))
+    few = "warning: few levels"
+    warned = replace(made(0.5, latency_ns=None), notes=(few, "other"), warnings=(few,))
     found = sweep_of(
         [made(0.25, latency_ns=None), warned, replace(warned, metrics=made(1).metrics)]
     )

@@ -84,7 +84,7 @@ def test_names_are_no_markup(report: Report) -> None:
 
 
 def test_warnings_stand_under_the_headline_and_what_is_not_modelled_last(report: Report) -> None:
-    noted = replace(report, notes=("warning: look", "not modelled: x"))
+    noted = replace(report, notes=("warning: look",))
     lines = terminal_text(of_target(noted, unmodelled=("x",)), 200).splitlines()
     warning, first = lines.index("warning: look"), lines.index(f"Next: {report.causes.advice[0]}.")
     assert report.headline.sentences[-1] == lines[warning - 1]

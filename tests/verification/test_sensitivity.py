@@ -181,7 +181,7 @@ def test_findings_become_plain_values(found: Sensitivity) -> None:
 
 
 def sensible(kind: str, left_float: float, **others: object) -> Sensitivity:
-    worst = Part("text.one", kind, 8, 0.9, 0.9, left_float, 0.95)  # type: ignore[arg-type]
+    worst = Part("text.one", kind, 8, 0.9, 0.9, left_float, 0.95, "text")  # type: ignore[arg-type]
     made = Sensitivity(9, 9, 1.0, 0.9, (worst,), "text.one", ())
     return replace(made, **others)  # type: ignore[arg-type]
 

@@ -82,13 +82,13 @@ class Vectors:
 
     name: str
     values: IntArray
-    axes: str
+    axes: tuple[str, ...]
     bits: int
     signed: bool
     what: str
 
 
-def _typed(name: str, values: IntArray, axes: str, known: Type, what: str) -> Vectors:
+def _typed(name: str, values: IntArray, axes: tuple[str, ...], known: Type, what: str) -> Vectors:
     return Vectors(name, values, axes, known.bits, known.signed, what)
 
 
@@ -100,7 +100,7 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
         (folder / f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
         described[one.name] = {
             "name": one.name,
-            "axes": one.axes.split(),
+            "axes": one.axes,
             "shape": one.values.shape,
             "bits": one.bits,
             "signed": one.signed,
@@ -206,7 +206,7 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     name, crossbar = graph.layer(node), op.crossbar
     seen = taps(op, x)
     total = layer_sum(op, seen.shift_add)
-    yield _typed(f"{name}.inputs", x, "vector row", graph.types[node.inputs[0]], "inputs")
+    yield _typed(f"{name}.inputs", x, ("vector", "row"), graph.types[node.inputs[0]], "inputs")
     lo, hi = crossbar.digit_limits
     digit_bits = max(hi.bit_length(), (-lo).bit_length()) + (lo < 0)
     bits = sum_bits(op)
@@ -216,21 +216,21 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     wide = int(np.abs(seen.shift_add).max()).bit_length() + 1
     wide = min(64, max(wide, crossbar.accumulator_bits + crossbar.fraction_bits))
     for tap, axes, width, negative, what in (
-        ("digits", "vector cycle row", digit_bits, lo < 0, "tap 1, digits driven"),
-        ("sums", "vector group cycle column", bits, True, "tap 2, column sums"),
-        ("codes", "vector group cycle column", code_bits, signed, "tap 3, codes"),
-        ("shift_add", "vector group column", wide, True, "tap 4, after shift-and-add"),
+        ("digits", ("vector", "cycle", "row"), digit_bits, lo < 0, "tap 1, digits driven"),
+        ("sums", ("vector", "group", "cycle", "column"), bits, True, "tap 2, column sums"),
+        ("codes", ("vector", "group", "cycle", "column"), code_bits, signed, "tap 3, codes"),
+        ("shift_add", ("vector", "group", "column"), wide, True, "tap 4, after shift-and-add"),
     ):
         yield Vectors(f"{name}.{tap}", getattr(seen, tap), axes, width, negative, what)
     if crossbar.weights.complements:
         flags = np.stack([s.flipped for s in op.stored.slices], axis=1).astype(np.int64)
         what = "which columns hold complements: they count cell_maximum * sum of digits - sum"
-        yield Vectors(f"{name}.flipped", flags, "group slice column", 1, False, what)
+        yield Vectors(f"{name}.flipped", flags, ("group", "slice", "column"), 1, False, what)
     bits, what = graph.types[node.name].bits + 1, "all row groups and bias"
-    yield Vectors(f"{name}.layer_sum", total, "vector column", bits, True, what)
+    yield Vectors(f"{name}.layer_sum", total, ("vector", "column"), bits, True, what)
     for after, values in _requantised(graph, node, total):
         file, what = f"{name}.requantised.{after}", f"tap 5, after requantisation of {name}"
-        yield _typed(file, values, "vector column", graph.types[after], what)
+        yield _typed(file, values, ("vector", "column"), graph.types[after], what)
 
 
 def _requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[str, IntArray]]:
@@ -277,9 +277,9 @@ def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
         rows = (codes * op.scale).astype(np.float32)
         features[graph.name] = simulator.encode(graph.name, rows)
         what = f"quantised embeddings of {graph.name}"
-        yield _typed(f"{graph.name}.codes", codes, "vector row", known, what)
+        yield _typed(f"{graph.name}.codes", codes, ("vector", "row"), known, what)
         for name, values in features[graph.name].items():
-            axes = "vector" if values.ndim == 1 else "vector dimension"
+            axes = ("vector", "dimension")[: values.ndim]
             known, what = graph.types[graph.outputs[name]], f"the feature {name}"
             yield _typed(f"{graph.name}.{name}", values, axes, known, what)
     if program.gallery_items is None:
@@ -289,7 +289,7 @@ def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
         text, video = (features[m] for m in MODALITIES)
         blocks = simulator.iter_score(text, video, [value])
         logits = np.concatenate([found[value] for _, found in blocks])
-        axes, what = "text_vector video_vector", "integer logits"
+        axes, what = ("text_vector", "video_vector"), "integer logits"
         yield _typed("score.logit", logits, axes, score.types[value], what)
 
 
