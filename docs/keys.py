@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from cimtool.base.toml_files import allowed_text, value_text
 from cimtool.hardware.keys import KEYS, Keys
-from cimtool.hardware.noise.spec import preset_names
+from cimtool.hardware.noise.spec import kinds, preset_names
 from cimtool.hardware.settings import Overrides
 from cimtool.hardware.target import Target
 
@@ -63,6 +63,11 @@ def target_schema() -> dict[str, Any]:
     schema["required"] = ["name", "title"]
     schema |= {"if": {"not": {"required": ["base"]}}, "then": whole}
     noise = tables["Noise"]
+    for name, kind in kinds().items():
+        mechanism = kind.model_json_schema(by_alias=True, schema_generator=FileSchema)
+        tables |= mechanism.pop("$defs", {}) | {kind.__name__: mechanism}
+        noise["properties"][name] = {"$ref": f"#/$defs/{kind.__name__}"}
+    schema["$defs"] = dict(sorted(tables.items()))
     noise["properties"]["preset"] = {"type": "string", "examples": preset_names()}
     noise |= {
         "if": {"not": {"required": ["preset"]}},

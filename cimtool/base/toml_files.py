@@ -27,6 +27,11 @@ class TomlTable(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    @classmethod
+    def entries(cls) -> dict[str, Any]:
+        """The keys of the table with the types of their values."""
+        return {info.alias or name: info.annotation for name, info in cls.model_fields.items()}
+
 
 AnyTomlTable = TypeVar("AnyTomlTable", bound=TomlTable)
 
@@ -122,7 +127,7 @@ def validated(
 
 
 def _complaint(
-    table: type[BaseModel], error: ErrorDetails, key_text: Callable[[Location], str]
+    table: type[TomlTable], error: ErrorDetails, key_text: Callable[[Location], str]
 ) -> CimError:
     """Say in one clause which key is wrong, what it holds, and what it may hold."""
     location, owner, field = _located(table, error["loc"])
@@ -130,12 +135,11 @@ def _complaint(
     if error["type"] == "value_error":
         text = str(error["ctx"]["error"])
         return ArgumentError("{}: {}", key, text) if key else CimError(text)
-    properties = owner.model_json_schema()["properties"]
     if error["type"] == "extra_forbidden":
-        known = [key_text((name,)) for name in properties]
+        known = [key_text((name,)) for name in owner.entries()]
         return CimError(f"unknown key {key}{nearest(key_text(location[-1:]), known)}")
     if field is not None:
-        allowed = allowed_text(properties[field])
+        allowed = allowed_text(owner.model_json_schema()["properties"][field])
     else:
         allowed = "a list of tables" if error["type"] == "tuple_type" else "a table"
     if error["type"] == "missing":
@@ -146,8 +150,8 @@ def _complaint(
 
 
 def _located(
-    table: type[BaseModel], location: Location
-) -> tuple[Location, type[BaseModel], str | None]:
+    table: type[TomlTable], location: Location
+) -> tuple[Location, type[TomlTable], str | None]:
     """Follow a location down the tables, without the marks that pydantic appends for a union.
 
     Returns the location, the innermost table reached, and the field of it that holds the value
@@ -158,7 +162,7 @@ def _located(
         if isinstance(part, int) or free_key:
             free_key = False
             continue
-        annotation = _fields(table).get(part)
+        annotation = table.entries().get(part)
         if annotation is None:
             return location[: depth + 1], table, None
         inner = _table_in(annotation)
@@ -168,22 +172,18 @@ def _located(
     return location, table, None
 
 
-def _fields(table: type[BaseModel]) -> dict[str, Any]:
-    return {info.alias or name: info.annotation for name, info in table.model_fields.items()}
-
-
-def _table_in(annotation: Any) -> type[BaseModel] | None:
+def _table_in(annotation: Any) -> type[TomlTable] | None:
     """Return the table inside `T`, `T | None`, `tuple[T, ...]` or `dict[str, T]`."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, TomlTable):
         return annotation
     found = (_table_in(argument) for argument in get_args(annotation))
     return next((inner for inner in found if inner is not None), None)
 
 
-def leaves(table: type[BaseModel]) -> list[tuple[str, ...]]:
+def leaves(table: type[TomlTable]) -> list[tuple[str, ...]]:
     """Keys of all single values of a table and of the tables in it; lists and free keys apart."""
     found: list[tuple[str, ...]] = []
-    for name, annotation in _fields(table).items():
+    for name, annotation in table.entries().items():
         inner = _table_in(annotation)
         if {get_origin(part) for part in (annotation, *get_args(annotation))} & {tuple, dict}:
             continue
@@ -191,7 +191,7 @@ def leaves(table: type[BaseModel]) -> list[tuple[str, ...]]:
     return found
 
 
-def check_value(table: type[BaseModel], location: tuple[str, ...], value: Any) -> None:
+def check_value(table: type[TomlTable], location: tuple[str, ...], value: Any) -> None:
     """Raise CimError for a value that a key cannot have whatever else is."""
     _, owner, field = _located(table, location)
     if field is None:

@@ -8,8 +8,11 @@ from typing import Any, Self, TypeVar
 
 from pydantic import (
     Field,
-    SerializeAsAny,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SerializationInfo,
     SerializerFunctionWrapHandler,
+    create_model,
     model_serializer,
     model_validator,
 )
@@ -25,6 +28,14 @@ from cimtool.hardware.noise.times import parse_time
 
 Kind = TypeVar("Kind", bound=NonIdeality)
 
+ACTING: tuple[type[NonIdeality], ...] = (Programming, Drift, Flicker, Read, Stuck, Adc, IrDrop)
+"""The mechanisms of cimtool in the order in which they act; those of plug-ins follow."""
+
+
+def kinds() -> dict[str, type[NonIdeality]]:
+    """Every mechanism that is known so far, by the name of its table."""
+    return {kind.name: kind for kind in ACTING} | NonIdeality.family
+
 
 class Noise(TomlTable):
     """Everything that makes a die differ from the noise-free model.
@@ -38,40 +49,42 @@ class Noise(TomlTable):
     g_max: Positive
     devices: int = Field(1, ge=1, le=64)
     t0: Positive | None = None
-    programming: Programming | None = None
-    drift: Drift | None = None
-    flicker: Flicker | None = None
-    read: Read | None = None
-    stuck: Stuck | None = None
-    adc: Adc | None = None
-    ir_drop: IrDrop | None = None
-    others: dict[str, SerializeAsAny[NonIdeality]] = Field(default_factory=dict)
+    _mechanisms: tuple[NonIdeality, ...] = PrivateAttr(())
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _gathered(cls, values: Any) -> Any:
-        """Lay the values over those of the preset that they name, and gather others' mechanisms."""
+    def _read(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Lay the values over those of the preset that they name, and look mechanisms up."""
         if not isinstance(values, Mapping):
-            return values
-        found = dict(values)
+            return handler(values)
+        own = dict(values)
         if isinstance(values.get("preset"), str):
             with invalid_at("preset: "):
-                found = _over(preset_values(found.pop("preset")), found)
-        names = [key for key in found if key not in cls.model_fields and NonIdeality.knows(key)]
-        with invalid_at():
-            kinds = ((name, NonIdeality.named(name, "noise")) for name in names)
-            tables = {name: validated(kind, found.pop(name), name) for name, kind in kinds}
-        return found | {"others": tables} if tables else found
+                own = _over(preset_values(own.pop("preset")), own)
+        names = [key for key in own if key not in cls.model_fields and NonIdeality.knows(key)]
+        tables = {name: own.pop(name) for name in names}
+        noise = handler(own)
+        noise._mechanisms = _validated(tables)
+        noise._check()
+        return noise
 
     @model_serializer(mode="wrap")
-    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _flat(
+        self, handler: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
         """Write every mechanism as a table of its own name."""
         values: dict[str, Any] = handler(self)
-        others: dict[str, Any] = values.pop("others", {})
-        return values | others
+        for one in self.mechanisms:
+            values[one.name] = one.model_dump(
+                mode=info.mode, by_alias=info.by_alias, exclude_none=info.exclude_none
+            )
+        return values
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    @classmethod
+    def entries(cls) -> dict[str, Any]:
+        return super().entries() | kinds()
+
+    def _check(self) -> None:
         if self.t0 is None and self._ages:
             raise ValueError(f"t0 is missing: {' and '.join(ageing())} count time from it")
         reads = self.of(ReadNoise)
@@ -84,14 +97,11 @@ class Noise(TomlTable):
         for one in self.mechanisms:
             with invalid_at(f"{one.name}."):
                 one.check(self.g_max, self.mechanisms)
-        return self
 
     @property
     def mechanisms(self) -> tuple[NonIdeality, ...]:
         """The non-idealities that are given, in the order in which they act."""
-        own = (getattr(self, name) for name in type(self).model_fields)
-        given = (model for model in own if isinstance(model, NonIdeality))
-        return (*given, *self.others.values())
+        return self._mechanisms
 
     def of(self, kind: type[Kind]) -> tuple[Kind, ...]:
         """The non-idealities of one kind, in the order in which they act."""
@@ -124,6 +134,17 @@ class Noise(TomlTable):
                 " nor ".join(ageing()),
             )
         return seconds
+
+
+def _validated(tables: dict[str, Any]) -> tuple[NonIdeality, ...]:
+    """The mechanisms of tables by name, in the order in which they act; None is not given.
+
+    Raises ValidationError, which knows the key in its table.
+    """
+    ordered = dict.fromkeys(kind.name for kind in ACTING if kind.name in tables) | tables
+    fields: dict[str, Any] = {name: (kinds()[name] | None, None) for name in ordered}
+    found = create_model("Mechanisms", __base__=TomlTable, **fields).model_validate(ordered)
+    return tuple(one for _, one in found if one is not None)
 
 
 PRESETS = "noise"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mpmath import log, mp, mpf, sqrt
 
+from cimtool.hardware.noise.devices import Drift, Flicker, Programming
 from cimtool.hardware.noise.spec import Noise, load_noise
 
 mp.dps = 30
@@ -103,9 +104,8 @@ def x_of(noise: Noise, g: list[mpf]) -> np.ndarray:
 def test_programming_errors_are_those_of_the_fit(fit: tuple) -> None:
     name, g_max, _, _, sigma, *_ = fit
     noise = load_noise(name)
-    assert noise.programming is not None
     x = x_of(noise, [share * mpf(g_max) for share in SHARES])
-    found = noise.programming.deviation(x, noise.g_max, 0.0)
+    found = noise.of(Programming)[0].deviation(x, noise.g_max, 0.0)
     np.testing.assert_allclose(found, table(sigma), rtol=1e-12)
 
 
@@ -114,15 +114,14 @@ def test_programming_errors_are_those_of_the_fit(fit: tuple) -> None:
 def test_drift_and_its_spread_are_those_of_the_fit(fit: tuple, seconds: float) -> None:
     name, g_max, t0, _, _, nu, nu_sigma, _ = fit
     noise = load_noise(name)
-    assert noise.drift is not None
     assert noise.t0 == float(t0)
     x = x_of(noise, [share * mpf(g_max) for share in SHARES])
-    np.testing.assert_allclose(noise.drift.sigma.at(x), table(nu_sigma), rtol=1e-12)
+    np.testing.assert_allclose(noise.of(Drift)[0].sigma.at(x), table(nu_sigma), rtol=1e-12)
     passed = (mpf(seconds) + mpf(t0)) / mpf(t0)
     for away in (-1, 0, 2):
-        exponent = noise.drift.mean.at(x) + away * noise.drift.sigma.at(x)
+        exponent = noise.of(Drift)[0].mean.at(x) + away * noise.of(Drift)[0].sigma.at(x)
         expected = table(lambda s, k=away: passed ** -(nu(s) + k * nu_sigma(s)))
-        found = noise.drift.factor(exponent, seconds, noise.t0)
+        found = noise.of(Drift)[0].factor(exponent, seconds, noise.t0)
         np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
@@ -131,38 +130,35 @@ def test_drift_and_its_spread_are_those_of_the_fit(fit: tuple, seconds: float) -
 def test_read_noise_is_that_of_the_fit(fit: tuple, seconds: float) -> None:
     name, g_max, t0, t_read, _, _, _, q = fit
     noise = load_noise(name)
-    assert noise.flicker is not None
     assert noise.t0 is not None
     x = x_of(noise, [share * mpf(g_max) for share in SHARES])
     t, tr = mpf(seconds) + mpf(t0), mpf(t_read)
     expected = table(lambda s: q(s) * sqrt(log((t + tr) / (2 * tr))))
-    np.testing.assert_allclose(noise.flicker.relative(x, seconds, noise.t0), expected, rtol=1e-11)
+    np.testing.assert_allclose(
+        noise.of(Flicker)[0].relative(x, seconds, noise.t0), expected, rtol=1e-11
+    )
 
 
 @pytest.mark.parametrize("time", NEURRAM)
 def test_neurram_has_its_three_times(time: str) -> None:
     noise = load_noise("neurram")
-    assert noise.programming is not None
     x = x_of(noise, [share * 40 for share in SHARES])
-    found = noise.programming.deviation(x, noise.g_max, noise.seconds(time))
+    found = noise.of(Programming)[0].deviation(x, noise.g_max, noise.seconds(time))
     np.testing.assert_allclose(found, table(power_series(NEURRAM[time])), rtol=1e-12)
 
 
 def test_neurrams_second_fit_is_in_microsiemens() -> None:
     noise = load_noise("neurram-crosssim")
-    assert noise.programming is not None
     g = [share * 40 for share in SHARES]
     law = power_series("1.053 0.2374 -0.01167 1.536e-4")
-    found = noise.programming.deviation(x_of(noise, g), noise.g_max, 0.0)
+    found = noise.of(Programming)[0].deviation(x_of(noise, g), noise.g_max, 0.0)
     np.testing.assert_allclose(found, [float(law(value)) for value in g], rtol=1e-12)
 
 
 def test_the_two_fits_of_neurram_differ_threefold_at_zero() -> None:
     zero = np.zeros(1)
     one, other = (load_noise(name) for name in ("neurram", "neurram-crosssim"))
-    assert one.programming is not None
-    assert other.programming is not None
-    ratio = other.programming.deviation(zero, 40.0, 0.0) / one.programming.deviation(
+    ratio = other.of(Programming)[0].deviation(zero, 40.0, 0.0) / one.of(Programming)[0].deviation(
         zero, 40.0, 1.0
     )
     assert 2.9 < ratio[0] < 3.1
@@ -170,18 +166,17 @@ def test_the_two_fits_of_neurram_differ_threefold_at_zero() -> None:
 
 def test_hermes_loses_a_third_of_small_and_a_tenth_of_large_conductances_in_a_day() -> None:
     noise = load_noise("hermes-2-devices")
-    assert noise.drift is not None
     assert noise.t0 is not None
-    gain = noise.drift.factor(noise.drift.mean.at(np.array([0.1, 1.0])), DAY, noise.t0)
+    gain = noise.of(Drift)[0].factor(
+        noise.of(Drift)[0].mean.at(np.array([0.1, 1.0])), DAY, noise.t0
+    )
     np.testing.assert_allclose(gain, [0.67, 0.91], atol=0.005)
 
 
 @pytest.mark.parametrize("name", ["hermes-1-device", "hermes-2-devices", "pcm-generic"])
 def test_erased_devices_take_the_clamped_ends(name: str) -> None:
     noise = load_noise(name)
-    assert noise.drift is not None
-    assert noise.flicker is not None
     zero = np.zeros(1)
-    for curve in (noise.drift.mean, noise.drift.sigma, noise.flicker.q):
+    for curve in (noise.of(Drift)[0].mean, noise.of(Drift)[0].sigma, noise.of(Flicker)[0].q):
         assert curve.clamp is not None
         assert curve.at(zero)[0] == curve.clamp[1]

@@ -9,8 +9,9 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.base.toml_files import validated
+from cimtool.hardware.noise.devices import Read
 from cimtool.hardware.noise.model import NonIdeality
-from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
+from cimtool.hardware.noise.spec import ACTING, Noise, load_noise, preset_names
 from cimtool.hardware.noise.times import parse_time, time_text
 from cimtool.hardware.target import load_target, target_names
 
@@ -53,9 +54,9 @@ def test_what_is_wrong_is_said_in_one_sentence(tables: dict[str, Any], said: str
 
 
 def test_every_non_ideality_is_a_key_of_its_name() -> None:
-    assert set(NonIdeality.family) <= set(Noise.model_fields)
-    others = set(Noise.model_fields) - set(NonIdeality.family)
-    assert others == {"source", "g_max", "devices", "t0", "others"}
+    assert set(Noise.entries()) - set(NonIdeality.family) == set(Noise.model_fields)
+    assert set(Noise.model_fields) == {"source", "g_max", "devices", "t0"}
+    assert {kind.name for kind in ACTING} == set(NonIdeality.family)
     assert {model.drawn for model in NonIdeality.family.values()} <= {"die", "epoch", "mvm"}
 
 
@@ -81,8 +82,8 @@ def test_two_chips_have_noise() -> None:
 
 def test_values_beside_a_preset_override_it() -> None:
     noise = validated(Noise, {"preset": "neurram", "read": {"redraw": "cycle"}}, "x")
-    assert noise.read is not None
-    assert (noise.read.sigma, noise.read.redraw) == (0.01, "cycle")
+    (read,) = noise.of(Read)
+    assert (read.sigma, read.redraw) == (0.01, "cycle")
     assert noise.g_max == 40.0
 
 

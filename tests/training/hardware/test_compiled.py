@@ -5,10 +5,11 @@ import pytest
 import torch
 from crossbars import crossbar_of
 
+from cimtool.base.toml_files import validated
 from cimtool.hardware.crossbar import AdcOn
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import Arrays, Die, draw
-from cimtool.hardware.noise.spec import load_noise
+from cimtool.hardware.noise.spec import Noise, load_noise
 from cimtool.hardware.stored import StoredWeights
 from cimtool.simulation.die_program import Conditions
 from cimtool.training.hardware.compiled import layer_errors
@@ -33,12 +34,16 @@ def layer(
     return CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), steps)
 
 
+def without_read_noise() -> Noise:
+    return validated(Noise, {"preset": "neurram", "read": None}, "a test")
+
+
 @pytest.mark.parametrize(
     ("encoding", "adc_on"),
     [("offset-flip", "difference"), ("differential", "difference"), ("differential", "polarity")],
 )
 def test_the_moments_are_those_of_dies(encoding: str, adc_on: AdcOn) -> None:
-    op, noise = layer(encoding, adc_on), load_noise("neurram").model_copy(update={"read": None})
+    op, noise = layer(encoding, adc_on), without_read_noise()
     found = layer_errors(op, Conditions(noise, noise.seconds(None)), None).weights
     assert found is not None
     off = np.zeros((DIES, *op.weight.shape))
@@ -57,7 +62,7 @@ def test_the_moments_are_those_of_dies(encoding: str, adc_on: AdcOn) -> None:
 
 def test_read_noise_adds_to_the_variance() -> None:
     op, noise = layer("offset-flip"), load_noise("neurram")
-    strong = noise.model_copy(update={"read": noise.read.model_copy(update={"sigma": 0.5})})  # type: ignore[union-attr]
+    strong = validated(Noise, {"preset": "neurram", "read": {"sigma": 0.5}}, "a test")
     found = [layer_errors(op, Conditions(n, 1.0), None).weights for n in (noise, strong)]
     assert found[0] is not None
     assert found[1] is not None
