@@ -197,7 +197,7 @@ def measured(case: Case) -> Iterator[dict[str, Any]]:
 
 def row(case: Case, one: StageRow) -> dict[str, Any]:
     """What one way to score loses against the exact reference."""
-    found = one.figures
+    found = one.metrics
     return {
         "model": case.name,
         "score": one.stage,

@@ -78,10 +78,10 @@ def figures(train: Rows, test: Rows, seed: int, epochs: int) -> dict[str, Any]:
                     ]  # fmt: skip
                     options: dict[str, Any] = {"head": head, "poly": poly, "resamples": 2}
                     scores = cimtool.evaluate(test, projectors, *bundles, **options).scores
-                    recalls = [one.figures["r1_text_to_video"] for one in scores]
+                    recalls = [one.metrics["r1_text_to_video"] for one in scores]
                     found[f"{model}, {loss}, {head}"] = {
                         **dict(zip(("float", *TARGETS), recalls, strict=True)),
-                        "float mAP": scores[0].figures["map_text_to_video"],
+                        "float mAP": scores[0].metrics["map_text_to_video"],
                         "differing": sum(differing(one, test["rows"]) for one in bundles),
                     }
     return found
@@ -106,7 +106,7 @@ def main() -> None:
     for seed in range(options.seeds):
         found.append(figures(train, test, seed, options.epochs))
         print(f"seed {seed} done", flush=True)
-    pixels = cimtool.evaluate(test, head="euclidean", resamples=2).scores[0].figures
+    pixels = cimtool.evaluate(test, head="euclidean", resamples=2).scores[0].metrics
     print(f"pixels: R@1 {pixels['r1_text_to_video']:.2%}, mAP {pixels['map_text_to_video']:.2%}")
     shares = ("float", *TARGETS, "float mAP")
     heads = ("model, loss, head", *shares, "differing")

@@ -27,7 +27,7 @@ from cimtool.base.arrays import Array
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.deployment.compilation import Compilation
 from cimtool.hardware.noise.spec import load_noise
-from cimtool.reference.queries import WAYS, figures, retrieval, retrieved, uncertainties
+from cimtool.reference.queries import WAYS, metrics, retrieval, retrieved, uncertainties
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune
@@ -60,7 +60,7 @@ def figures_of(case: Case, name: str, logits: Array, wanted: Array) -> dict[str,
 
 def gains(plain: Array, tuned: Array, right: Array) -> str:
     """What fine-tuning gained in R@10, paired by query, with the intervals of a report."""
-    before, after = (partial(figures, retrieved(logits, right)) for logits in (plain, tuned))
+    before, after = (partial(metrics, retrieved(logits, right)) for logits in (plain, tuned))
     (found,) = uncertainties([after], before, right, plain.shape[1], seed=0)
     parts = []
     for way in WAYS:

@@ -23,8 +23,8 @@ from cimtool.hardware.target import load_target
 from cimtool.ir.program import Program
 from cimtool.loading.embeddings import read_data
 from cimtool.loading.source import ModelSource
+from cimtool.passes.base import Job
 from cimtool.passes.pipeline import passes_for, run_passes
-from cimtool.passes.step import Job
 from cimtool.reference.metrics import top1_agreement
 from cimtool.simulation.simulator import Simulator
 

@@ -61,20 +61,21 @@ class DemoResult:
 
 
 def run_demo(
-    target: str, epochs: int, cache: Path, out: Path, step: Say, say: Say = silent
+    target: str, epochs: int, cache: Path, out: Path, announce: Say, say: Say = silent
 ) -> DemoResult:
     """Train a model unless `cache` has it; then compile, simulate and verify it under `out`.
 
-    `step` is told each step in one line, `say` what happens within. Raises CimError for an unknown
-    target, epochs below 1 or a place that cannot be written, CheckFailed where a bit differs.
+    `announce` is told of each part of the walk in one line, `say` what happens within. Raises
+    CimError for an unknown target, epochs below 1 or a place that cannot be written, CheckFailed
+    where a bit differs.
     """
     hardware = load_target(target)
     name = f"{NAME}@{hardware.name}"
     bundle, scores = out / name, out / f"{name}.scores.npz"
     check_place(bundle)
     settings = DemoSettings(epochs)
-    files = prepare_demo(cache, settings, installed_sources(), step)
-    step(f"compiling for {hardware.name}")
+    files = prepare_demo(cache, settings, installed_sources(), announce)
+    announce(f"compiling for {hardware.name}")
     api.compile(
         files.projectors,
         files.poly,
@@ -83,15 +84,15 @@ def run_demo(
         output=bundle,
         say=say,
     )
-    step("simulating all pairs of the evaluation set")
+    announce("simulating all pairs of the evaluation set")
     api.simulate(bundle, files.eval, output=scores, say=say)
-    step("verifying every stage and every bit on the same pairs")
+    announce("verifying every stage and every bit on the same pairs")
     report = api.verify(bundle, files.eval, say=say)
     return DemoResult(settings, files, bundle, scores, report)
 
 
 def prepare_demo(
-    cache: Path, settings: DemoSettings, sources: Sequence[Path], step: Say
+    cache: Path, settings: DemoSettings, sources: Sequence[Path], announce: Say
 ) -> DemoFiles:
     """Return the artefacts of these settings and sources, made below `cache` unless they are there.
 
@@ -104,27 +105,27 @@ def prepare_demo(
     text = json.dumps(_inputs(settings, sources), indent=2) + "\n"
     finished = cache / hashlib.sha256(text.encode()).hexdigest()[:12]
     if finished.exists():
-        return _cached(finished, step)
+        return _cached(finished, announce)
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix="unfinished-") as beside:
             work = Path(beside) / finished.name
             work.mkdir()
-            _make(DemoFiles.under(work), settings, sources, step)
+            _make(DemoFiles.under(work), settings, sources, announce)
             (work / MANIFEST).write_text(text, encoding="utf-8")
             work.rename(finished)
     except OSError as error:
         if finished.exists():  # another run made the same ones meanwhile
-            return _cached(finished, step)
+            return _cached(finished, announce)
         raise CimError(f"demo data cannot be written to {cache}: {error.strerror}") from error
     return DemoFiles.under(finished)
 
 
-def _cached(finished: Path, step: Say) -> DemoFiles:
+def _cached(finished: Path, announce: Say) -> DemoFiles:
     files = DemoFiles.under(finished)
     if missing := files.missing():
         raise CimError(f"{finished} lacks {', '.join(missing)}; delete it to have it made again")
-    step(f"using the trained model in {finished}")
+    announce(f"using the trained model in {finished}")
     return files
 
 
@@ -140,22 +141,22 @@ def _inputs(settings: DemoSettings, sources: Sequence[Path]) -> dict[str, object
     }
 
 
-def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], step: Say) -> None:
-    step(f"reading functions and their docstrings from {', '.join(('Python', *PACKAGES))}")
+def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], announce: Say) -> None:
+    announce(f"reading functions and their docstrings from {', '.join(('Python', *PACKAGES))}")
     pairs = collect_pairs(sources)
-    step(f"{len(pairs)} pairs: TF-IDF and SVD to {settings.width} dimensions")
+    announce(f"{len(pairs)} pairs: TF-IDF and SVD to {settings.width} dimensions")
     count = write_embeddings(
         pairs, files, settings.width, settings.eval_rows, settings.calibration_rows
     )
-    step(f"training two projectors on {count} pairs, of which a tenth validates")
+    announce(f"training two projectors on {count} pairs, of which a tenth validates")
     api.train(
         files.train,
         files.projectors.parent,
         epochs=settings.epochs,
         options=settings.options,
-        say=step,
+        say=announce,
     )
-    step(f"fitting the polynomial to {settings.teacher_pairs:,} exact labels")
+    announce(f"fitting the polynomial to {settings.teacher_pairs:,} exact labels")
     teacher = files.poly.with_name(TEACHER)
     api.teacher(
         files.projectors,

@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
     # 3. Evaluate: is the nearest other digit of the same class? In float, and on the simulator.
     found = cimtool.evaluate(test, projectors, bundle.folder)
     for score in found.scores:
-        print(f"{score.kind}: R@1 {score.figures['r1_text_to_video']:.1%}")
+        print(f"{score.kind}: R@1 {score.metrics['r1_text_to_video']:.1%}")
 
     # 4. Verify that simulator and ONNX Runtime agree to the last bit; fifty digits are enough.
     with np.load(test) as held:

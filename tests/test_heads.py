@@ -110,7 +110,7 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
         assert names[:4] == ["exact", "Monte Carlo (K=10)", "csd", "folded"]
         assert (report.drift.score, report.drift.reference) == ("logit", "exact")
         assert report.drift.scatter is not None
-        assert "logit_rmse" in report.drift.rows[2].figures
+        assert "logit_rmse" in report.drift.rows[2].metrics
     else:
         surrogate = {"cosine": "cosine", "euclidean": "euclidean score"}[head]
         assert names[:2] == [surrogate, "folded"], "rows that cannot be known are left out"

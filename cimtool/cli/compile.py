@@ -14,7 +14,7 @@ from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output, converters_text
-from cimtool.costs.render import layout_lines
+from cimtool.costs.render import floorplan_lines
 from cimtool.hardware.placement import Placement, floorplan, placements
 from cimtool.report.formats import whole
 from cimtool.report.page import render_text
@@ -65,7 +65,7 @@ def command(out: Output, /, output: Path | None, dry_run: bool, **options: Any) 
             "compile.txt",
             compiled=compiled,
             table=table_text(tiling_table(layers)),
-            placed=layout_lines(plan),
+            placed=floorplan_lines(plan),
             bundle=bundle,
             folder=bundle and shlex.quote(str(bundle.folder)),
             moved=moved,

@@ -35,7 +35,9 @@ def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -
     """
     found = api.cost(bundle, **options)
     values = estimate_json(found, bundle.name)
-    picture = placement_svg(found.placements, found.layout, f"{bundle.name} on {found.target.name}")
+    picture = placement_svg(
+        found.placements, found.floorplan, f"{bundle.name} on {found.target.name}"
+    )
     texts = {"cost.json": json_text(values) + "\n", "placement.svg": picture}
     written = replace_texts(output or bundle, texts, "the cost")
     text = estimate_text(found, bundle.name)

@@ -46,7 +46,7 @@ class Estimate:
         return placements(self.program, self.settings)
 
     @cached_property
-    def layout(self) -> Floorplan:
+    def floorplan(self) -> Floorplan:
         """The arrays of all layers in macros, cores and chips."""
         return floorplan(self.placements, self.target)
 
@@ -54,7 +54,7 @@ class Estimate:
     def layers(self) -> dict[str, Cost]:
         """The cost of one product of each layer."""
         return {
-            place.layer: layer_cost(place, self.rates, self.settings, self.layout)
+            place.layer: layer_cost(place, self.rates, self.settings, self.floorplan)
             for place in self.placements
         }
 
@@ -89,7 +89,7 @@ class Estimate:
     @cached_property
     def area(self) -> Quantity:
         """Area of what the program occupies, in mm2."""
-        rates, arrays = self.rates, self.layout.arrays
+        rates, arrays = self.rates, self.floorplan.arrays
         figure = rates.figure("area")
         each = None if figure is None else rates.arrays_in(figure.scope)
         if figure is not None and each is not None:
@@ -117,13 +117,13 @@ class Estimate:
 
     def _loading(self, graph: Graph) -> Cost:
         """The cost of writing all weights of a graph, round by round, the arrays side by side."""
-        rounds = self.layout.rounds.get(graph.name, 0)
+        rounds = self.floorplan.rounds.get(graph.name, 0)
         if not rounds:
             return Cost()
         stored = [place for place in self.placements if place.shares is None]
         cells = sum(one.cells for one in stored if one.graph == graph.name)
         energy, row = self.rates.value("write_energy"), self.rates.value("write_latency")
-        rows = rounds * self.layout.weight_sets * (self.rates.own.rows or 0)
+        rows = rounds * self.floorplan.weight_sets * (self.rates.own.rows or 0)
         missing = Quantity(None, (LOADING,))
         return Cost(
             cells_written=cells,

@@ -28,7 +28,7 @@ def estimate_text(estimate: Estimate, name: str) -> str:
         estimate=estimate,
         units=AREAS,
         layers=table_text(layer_cost_table(estimate)),
-        layout=layout_lines(estimate.layout),
+        floorplan=floorplan_lines(estimate.floorplan),
         totals=table_text(total_table(estimate)),
         missing=_missing_lines(estimate),
         montecarlo=sampling,
@@ -53,7 +53,7 @@ def layer_cost_table(estimate: Estimate) -> Table:
     return item_table("One product of each layer", estimate.placements, columns)
 
 
-def layout_lines(plan: Floorplan) -> list[str]:
+def floorplan_lines(plan: Floorplan) -> list[str]:
     """Arrays, macros, cores and chips of a program, a line each for the levels that say more."""
     chip, sets = plan.chip, plan.weight_sets
     several = f" ({counted(plan.tiles, 'tile')}, {sets} an array)" if sets > 1 else ""
@@ -109,7 +109,7 @@ def use_facts(estimate: Estimate) -> Facts:
     cells = sum(place.arrays * place.cells_per_array for place in stored)
     used = sum(place.cells for place in stored) / cells if cells else 0.0
     yield "cells used", f"{used:.1%} of those in its arrays"
-    yield from fit_facts(estimate.layout)
+    yield from fit_facts(estimate.floorplan)
     yield "area", estimate.area.text(AREAS)
 
 
@@ -198,7 +198,7 @@ def assumptions(estimate: Estimate) -> list[str]:
         "cell as often as a layer has them",
         "converters work while the next cycle is read; where they are slower, they set the pace",
     ]
-    if not estimate.layout.resident:
+    if not estimate.floorplan.resident:
         lines.append("each inference loads its weights anew: no batch shares a load")
     if estimate.query is not None:
         lines.append("the gallery is encoded already; a query encodes one text and scores it")
@@ -207,7 +207,7 @@ def assumptions(estimate: Estimate) -> list[str]:
         for place in estimate.placements
         if place.shares is not None
     ]
-    if estimate.layout.chips is None and estimate.rates.own.rows is not None:
+    if estimate.floorplan.chips is None and estimate.rates.own.rows is not None:
         lines.append("chips are as large as the program needs")
     lines += [f"not modelled: {text}" for text in estimate.target.unmodelled]
     unconfirmed = [f.quantity for f in estimate.target.figures if f.status == "unconfirmed"]
@@ -224,7 +224,7 @@ def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
         "target": estimate.target.name,
         "operating_point": None if point is None else point.model_dump(exclude_none=True),
         "gallery": estimate.gallery,
-        "layout": estimate.layout.to_json(),
+        "layout": estimate.floorplan.to_json(),
         "layers": [
             p.to_json() | {"cost": estimate.layers[p.layer].to_json()} for p in estimate.placements
         ],

@@ -23,10 +23,10 @@ from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_o
 from cimtool.loading.model import Model
 from cimtool.loading.score import statistics_note
 from cimtool.loading.source import ModelSource, Projectors, split_model_options
+from cimtool.passes.base import Job
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import SCORE_LAYERS
 from cimtool.passes.pipeline import Stage, compile_program
-from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
 

@@ -1,27 +1,27 @@
-"""An evaluation for a terminal: a table with a row a figure, a column a subject, and sentences."""
+"""An evaluation for a terminal: a table with a row a metric, a column a subject, and sentences."""
 
 from __future__ import annotations
 
 from cimtool.evaluation.run import Evaluation
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import RANK_FIGURES, RECALLS, WAY_NAMES
+from cimtool.reference.queries import RANK_METRICS, RECALLS, WAY_NAMES
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
 
 def evaluation_table(found: Evaluation) -> Table:
-    """Each figure of each subject, and of each after the first what it is less the first's."""
+    """Each metric of each subject, and of each after the first what it is less the first's."""
     columns = [Column("")]
     for number, one in enumerate(found.scores):
         columns.append(Column(f"{one.name} ({one.kind}, {one.head})", str))
         columns += [Column("less the first", str)] * (number > 0)
-    known = found.scores[0].figures
+    known = found.scores[0].metrics
     rows = [(label, *_cells(found, name)) for name, label in _labels().items() if name in known]
     return make_table("Retrieval", columns, rows, footnotes=sentences(found))
 
 
 def _labels() -> dict[str, str]:
-    """The label of every figure that there may be, by its name."""
-    figures = {
+    """The label of every metric that there may be, by its name."""
+    metrics = {
         **{f"r{k}": f"R@{k}, %" for k in RECALLS},
         "median_rank": "median rank",
         "mean_rank": "mean rank",
@@ -31,7 +31,7 @@ def _labels() -> dict[str, str]:
     labels = {
         f"{name}_{way}": f"{said}: {label}"
         for way, said in WAY_NAMES.items()
-        for name, label in figures.items()
+        for name, label in metrics.items()
     }
     return {**labels, "cosine_gap": "cosine gap"}
 
@@ -40,20 +40,20 @@ def _cells(found: Evaluation, name: str) -> list[Content]:
     cells: list[Content] = []
     for number, one in enumerate(found.scores):
         interval = one.intervals[name]
-        cells.append(_cell(Change(one.figures[name], interval.low, interval.high), name, ""))
+        cells.append(_cell(Change(one.metrics[name], interval.low, interval.high), name, ""))
         cells += [_cell(one.differences[name], name, "+") for _ in range(number > 0)]
     return cells
 
 
 def _cell(value: Change, name: str, sign: str) -> Cell:
-    """A figure or, with a `sign`, a difference; `*` marks one whose interval leaves out 0."""
+    """A metric or, with a `sign`, a difference; `*` marks one whose interval leaves out 0."""
     text, low, high = (_number(x, name, sign) for x in (value.value, value.low, value.high))
     star = " *" if sign and value.is_real else ""
     return Cell(text, value.value, f"[{low}, {high}]{star}")
 
 
 def _number(value: float, name: str, sign: str) -> str:
-    digits, scale = (4, 1) if name == "cosine_gap" else (1, 1 if name in RANK_FIGURES else 100)
+    digits, scale = (4, 1) if name == "cosine_gap" else (1, 1 if name in RANK_METRICS else 100)
     return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
 
 

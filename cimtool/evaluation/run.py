@@ -17,13 +17,13 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.metrics import class_cosine_gaps, common_mean, cosine_gaps, settle
 from cimtool.reference.queries import (
-    LOSS_FIGURES,
-    RANK_FIGURES,
+    LOSS_METRICS,
+    RANK_METRICS,
     Queries,
     Uncertainty,
     precision_queries,
     queries_among_others,
-    ranking_figures,
+    ranking_metrics,
     retrieved,
     truth_of,
     uncertainties,
@@ -40,16 +40,16 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Score:
-    """The figures of one subject by name, their intervals, its warnings.
+    """The metrics of one subject by name, their intervals, its warnings.
 
-    `differences` are its figures less the first subject's on the same resamples; empty for the
-    first. Shares are fractions; the names are those of `ranking_figures`.
+    `differences` are its metrics less the first subject's on the same resamples; empty for the
+    first. Shares are fractions; the names are those of `ranking_metrics`.
     """
 
     name: str
     kind: str
     head: str
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
     intervals: Mapping[str, Interval]
     differences: Mapping[str, Change]
     warnings: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Evaluation:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, each figure with its interval and its difference to the first."""
+        """Plain values, each metric with its interval and its difference to the first."""
         values = {name: value for name, value in vars(self).items() if name != "scores"}
         return {
             "format_version": FORMAT_VERSION,
@@ -84,13 +84,13 @@ class Evaluation:
 
 
 def _score_json(score: Score) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
-    for name, value in score.figures.items():
-        figures[name] = {"value": value, **asdict(score.intervals[name])}
+    metrics: dict[str, Any] = {}
+    for name, value in score.metrics.items():
+        metrics[name] = {"value": value, **asdict(score.intervals[name])}
         if name in score.differences:
-            figures[name]["difference"] = asdict(score.differences[name])
+            metrics[name]["difference"] = asdict(score.differences[name])
     said = {"name": score.name, "kind": score.kind, "head": score.head}
-    return {**said, "figures": figures, "warnings": list(score.warnings)}
+    return {**said, "figures": metrics, "warnings": list(score.warnings)}
 
 
 def evaluate_subjects(
@@ -112,7 +112,7 @@ def evaluate_subjects(
         notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
     say("resampling queries")
     clusters = np.arange(len(data.text)) if alone else data.right
-    measured = [partial(ranking_figures, queries) for queries in found]
+    measured = [partial(ranking_metrics, queries) for queries in found]
     samples = uncertainties(measured, measured[0], clusters, len(data.video), seed, resamples)
     scores = [
         _score(name, subject, one, name == names[0])
@@ -214,20 +214,20 @@ def _moved_back(
 
 
 def _score(name: str, subject: Subject, found: Uncertainty, first: bool) -> Score:
-    figures = dict(found.figures)
-    if "cosine_gap" in figures:
-        figures["cosine_gap"] = round(figures["cosine_gap"], GAP_DECIMALS) + 0.0
+    metrics = dict(found.metrics)
+    if "cosine_gap" in metrics:
+        metrics["cosine_gap"] = round(metrics["cosine_gap"], GAP_DECIMALS) + 0.0
     differences = {} if first else _differences(found)
     kind, head = subject.kind, subject.head.name
-    return Score(name, kind, head, figures, found.intervals, differences, subject.warnings)
+    return Score(name, kind, head, metrics, found.intervals, differences, subject.warnings)
 
 
 def _differences(found: Uncertainty) -> dict[str, Change]:
-    """Each figure less the first subject's; losses count what is worse, of ranks the higher."""
+    """Each metric less the first subject's; losses count what is worse, of ranks the higher."""
     return {
         name: loss
-        if name in RANK_FIGURES
+        if name in RANK_METRICS
         else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
         for name, loss in found.losses.items()
-        if name in LOSS_FIGURES
+        if name in LOSS_METRICS
     }

@@ -36,7 +36,7 @@ class Subject:
     """A program to be scored on rows as it takes them; `trained` is the same before any pass.
 
     `kind` says what it is: embeddings, float, compiled. `warnings` are what a reader of its
-    figures should know.
+    metrics should know.
     """
 
     name: str

@@ -22,7 +22,7 @@ from cimtool.ir.format import integer_limits
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, score_inputs
 from cimtool.ir.source import Normalization
-from cimtool.passes.step import Job, Pass
+from cimtool.passes.base import Job, Pass
 from cimtool.simulation.simulator import Features, Simulator
 
 SIGNIFICANT_BITS = 10

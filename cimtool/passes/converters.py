@@ -17,10 +17,10 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Node, Program, rewrite_each
+from cimtool.passes.base import Job, Pass
 from cimtool.passes.bias import LayerOp, adjust_layers, layer_means, output_of, with_mean
 from cimtool.passes.fitting import StepErrors, column_errors
 from cimtool.passes.formats import refit
-from cimtool.passes.step import Job, Pass
 
 FIT_ROWS = 64
 """Calibration rows whose column sums decide a converter's step."""

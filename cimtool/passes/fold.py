@@ -17,7 +17,7 @@ from cimtool.ir.backends import FOLD
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
 from cimtool.ir.source import BatchNorm, DistanceScore, PolynomialScore
-from cimtool.passes.step import Job, Pass
+from cimtool.passes.base import Job, Pass
 from cimtool.simulation.simulator import Simulator
 
 CENTRE_BITS = 20

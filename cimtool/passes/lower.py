@@ -30,7 +30,7 @@ from cimtool.ir.source import (
 )
 from cimtool.ir.types import Type
 from cimtool.passes.approximate import fit_exp, fit_inverse_root, fit_tanh
-from cimtool.passes.step import Job, Pass
+from cimtool.passes.base import Job, Pass
 from cimtool.reference.surrogate import shifted
 
 EXP_TOLERANCE = 2.0**-17

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from cimtool.hardware.settings import Settings
 from cimtool.ir.program import Program, check_program, misplaced
+from cimtool.passes.base import Job, Pass
 from cimtool.passes.calibrate import CalibratePass
 from cimtool.passes.converters import FitConvertersPass
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.quantize import QuantizePass
-from cimtool.passes.step import Job, Pass
 from cimtool.passes.tile import TilePass
 
 

@@ -20,6 +20,7 @@ from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
 from cimtool.ir.types import Type
+from cimtool.passes.base import Job, Pass
 from cimtool.passes.bias import correct_bias, layer_means
 from cimtool.passes.formats import (
     Format,
@@ -32,7 +33,6 @@ from cimtool.passes.formats import (
     value_format,
 )
 from cimtool.passes.rounding import least_error_weights
-from cimtool.passes.step import Job, Pass
 from cimtool.simulation.kernels.operations import fast_kernel
 
 EXACT_BITS = 45

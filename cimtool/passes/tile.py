@@ -13,7 +13,7 @@ from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Node, Program, rewrite_each
-from cimtool.passes.step import Job, Pass
+from cimtool.passes.base import Job, Pass
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Bootstrap: how far a figure could be another one, had other queries been drawn.
+"""Bootstrap: how far a metric could be another one, had other queries been drawn.
 
 Queries are drawn with replacement, texts by the video that they share; the gallery stays. All
-figures of all stages are computed on the same draws, so that the difference of two is paired. A NaN
-is no query of its figure.
+metrics of all stages are computed on the same draws, so that the difference of two is paired. A NaN
+is no query of its metric.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK_COUNTS = 1 << 21
 
 @dataclass(frozen=True)
 class Interval:
-    """The interval of a figure in LEVEL of the resamples."""
+    """The interval of a metric in LEVEL of the resamples."""
 
     low: float
     high: float
@@ -31,7 +31,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Change:
-    """A difference of two figures of the same queries, and its interval."""
+    """A difference of two metrics of the same queries, and its interval."""
 
     value: float
     low: float
@@ -123,7 +123,7 @@ def _counts(stream: Generator, size: int, queries: int) -> FloatArray:
 
 
 def interval(values: Array) -> Interval:
-    """The middle LEVEL of a figure's `values` over resamples, NaN left out."""
+    """The middle LEVEL of a metric's `values` over resamples, NaN left out."""
     edge = 50 * (1 - LEVEL)
     if np.isnan(values).all():
         return Interval(np.nan, np.nan)

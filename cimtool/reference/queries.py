@@ -1,6 +1,6 @@
-"""A score matrix query by query, and every figure as a mean, median or maximum over its queries.
+"""A score matrix query by query, and every metric as a mean, median or maximum over its queries.
 
-One definition of each figure serves the data as they are and all their resamples, so that its
+One definition of each metric serves the data as they are and all their resamples, so that its
 interval is of the very same number. Matrices are [n, m], texts down and videos across. By label,
 queries are looked at one by one, so that nothing but the scores grows with n x m.
 """
@@ -45,11 +45,11 @@ COLUMNS = 128
 
 LIMITS = ("logit_rmse", "top1_agreement_loss", "r1_loss", "r5_loss", "r10_loss")
 
-Figures = dict[str, FloatArray]
-"""Figures by name, each a value a resample [B]."""
+Metrics = dict[str, FloatArray]
+"""Metrics by name, each a value a resample [B]."""
 
-Measured = Callable[[Samples], Figures]
-"""A row of figures, whatever the sample."""
+Measured = Callable[[Samples], Metrics]
+"""A row of metrics, whatever the sample."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ def compared(scores: Array, reference: ReferenceScores) -> Queries:
 
 
 MEANS = ("bias", "spread", "spearman", "own_spread", "cosine_gap")
-"""Figures that are the mean of an array of their name over the texts."""
+"""Metrics that are the mean of an array of their name over the texts."""
 
 RMSES = {
     "logit_rmse": "logit_squares",
@@ -185,32 +185,32 @@ RMSES = {
     "monte_carlo_rmse": "monte_carlo_squares",
     "step_rmse": "step_squares",
 }
-"""Figures that are the root of the mean of an array over the texts."""
+"""Metrics that are the root of the mean of an array over the texts."""
 
 WORSE_WAYS = {"top1_agreement": "same_best", "float_top1": "float_best"}
-"""Figures that are the lower of the means over texts and over videos."""
+"""Metrics that are the lower of the means over texts and over videos."""
 
-RECALL_FIGURES = tuple(f"r{k}_{way}" for way in WAYS for k in RECALLS)
-RANK_FIGURES = tuple(f"{kind}_rank_{way}" for way in WAYS for kind in ("median", "mean"))
-PRECISION_FIGURES = tuple(f"{kind}_{way}" for way in WAYS for kind in ("map", "map50"))
+RECALL_METRICS = tuple(f"r{k}_{way}" for way in WAYS for k in RECALLS)
+RANK_METRICS = tuple(f"{kind}_rank_{way}" for way in WAYS for kind in ("median", "mean"))
+PRECISION_METRICS = tuple(f"{kind}_{way}" for way in WAYS for kind in ("map", "map50"))
 
-LOSS_FIGURES = (*RECALL_FIGURES, *RANK_FIGURES, *PRECISION_FIGURES, "cosine_gap")
-"""Figures that the reference has as well, so that a row can lose some of them."""
+LOSS_METRICS = (*RECALL_METRICS, *RANK_METRICS, *PRECISION_METRICS, "cosine_gap")
+"""Metrics that the reference has as well, so that a row can lose some of them."""
 
 HIGHER_IS_BETTER = {
-    *(*RECALL_FIGURES, *PRECISION_FIGURES, *WORSE_WAYS),
+    *(*RECALL_METRICS, *PRECISION_METRICS, *WORSE_WAYS),
     *("spread", "spearman", "own_spread", "cosine_gap"),
 }
-"""Figures of which the worst are the lowest."""
+"""Metrics of which the worst are the lowest."""
 
 
-def figures(queries: Queries, samples: Samples) -> Figures:
-    """Every figure that the queries allow, in each resample; the names are those of a report.
+def metrics(queries: Queries, samples: Samples) -> Metrics:
+    """Every metric that the queries allow, in each resample; the names are those of a report.
 
     `r1_text_to_video`, ... `median_rank_*`, `map_*`, `max_abs` (the largest difference), and those
     of MEANS and WORSE_WAYS, and RMSEs.
     """
-    found: Figures = {}
+    found: Metrics = {}
     for way, values, draws in _ways(queries, samples):
         if "rank" in values:
             rank = values["rank"]
@@ -230,9 +230,9 @@ def figures(queries: Queries, samples: Samples) -> Figures:
     return found
 
 
-def ranking_figures(queries: Queries, samples: Samples) -> Figures:
-    """Those of `figures`, and what only an evaluation asks: `mean_rank_*` and `map50_*`."""
-    found = figures(queries, samples)
+def ranking_metrics(queries: Queries, samples: Samples) -> Metrics:
+    """Those of `metrics`, and what only an evaluation asks: `mean_rank_*` and `map50_*`."""
+    found = metrics(queries, samples)
     for way, values, draws in _ways(queries, samples):
         found[f"mean_rank_{way}"] = draws.mean(values["rank"])
         if "precision50" in values:
@@ -248,14 +248,14 @@ def _ways(
 
 
 def once(queries: Queries) -> dict[str, float]:
-    """The figures of the data as they are."""
+    """The metrics of the data as they are."""
     sizes = [len(next(iter(side.values()), ())) for side in (queries.text, queries.video)]
-    found = figures(queries, Samples.once(*sizes))
+    found = metrics(queries, Samples.once(*sizes))
     return {name: float(value[0]) for name, value in found.items()}
 
 
 def relative_errors(values: Mapping[str, float]) -> dict[str, float]:
-    """RMSEs among figures in units of the reference's spread; infinite where it has none."""
+    """RMSEs among metrics in units of the reference's spread; infinite where it has none."""
     found = {}
     for name, of in (("relative_rmse", "logit_rmse"), ("relative_centred_rmse", "centred_rmse")):
         if of in values:
@@ -271,7 +271,7 @@ def retrieval(scores: Array, text_to_video: IntArray) -> dict[str, float]:
 
 
 def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that a limit can be put on, by their names in LIMITS, from two rows' figures.
+    """The metrics that a limit can be put on, by their names in LIMITS, from two rows' metrics.
 
     Losses are fractions, the worse of both directions; negative where the scores do better.
     """
@@ -314,9 +314,9 @@ def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Figures of one row, their intervals, and their losses from another row's, paired."""
+    """Metrics of one row, their intervals, and their losses from another row's, paired."""
 
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
     intervals: Mapping[str, Interval]
     losses: Mapping[str, Change]
 
@@ -329,11 +329,11 @@ def uncertainties(
     seed: int,
     count: int = RESAMPLES,
 ) -> list[Uncertainty]:
-    """The uncertainty of each row's figures; losses are the reference's figures less its own.
+    """The uncertainty of each row's metrics; losses are the reference's metrics less its own.
 
     `right` [n] names the video of each text; `count` is how many resamples are drawn.
     """
-    drawn: list[list[tuple[Figures, Figures]]] = [[] for _ in rows]
+    drawn: list[list[tuple[Metrics, Metrics]]] = [[] for _ in rows]
     as_they_are = Samples.once(len(right), videos)
     for samples in chain([as_they_are], resamples(right, videos, seed, count)):
         best = reference(samples)
@@ -349,8 +349,8 @@ def uncertainties(
     return found
 
 
-def _changes(blocks: Sequence[Figures]) -> dict[str, Change]:
-    """Each figure of the first block and its interval over the others."""
+def _changes(blocks: Sequence[Metrics]) -> dict[str, Change]:
+    """Each metric of the first block and its interval over the others."""
     found = {}
     for name, (value,) in blocks[0].items():
         range_ = interval(np.concatenate([block[name] for block in blocks[1:]]))
@@ -371,8 +371,8 @@ def _worse_ways(lost: Mapping[str, Change]) -> dict[str, Change]:
     return found
 
 
-def losses(reference: Mapping[str, Array], own: Mapping[str, Array]) -> Figures:
-    """The loss of each figure that both have: positive is worse, of ranks too."""
-    both = [name for name in LOSS_FIGURES if name in reference and name in own]
-    signs = {name: -1 if name in RANK_FIGURES else 1 for name in both}
+def losses(reference: Mapping[str, Array], own: Mapping[str, Array]) -> Metrics:
+    """The loss of each metric that both have: positive is worse, of ranks too."""
+    both = [name for name in LOSS_METRICS if name in reference and name in own]
+    signs = {name: -1 if name in RANK_METRICS else 1 for name in both}
     return {name: signs[name] * (reference[name] - own[name]) for name in both}

@@ -27,11 +27,11 @@ from cimtool.loading.calibration_rows import calibration_digests, require_unseen
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data, require_rivals
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource
+from cimtool.passes.base import Job
 from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import SCORE_LAYERS, fit_gallery, program_gallery
 from cimtool.passes.pipeline import passes_for, run_passes
-from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps.references import SAMPLES, SweepReferences
@@ -242,7 +242,7 @@ def cost_of(found: Estimate) -> dict[str, Any]:
     Energy in pJ and latency in ns are None where the target gives no figures, and lower bounds
     where parts are missing.
     """
-    query, plan = found.query, found.layout
+    query, plan = found.query, found.floorplan
     assert query is not None
     return {
         "arrays": plan.arrays,

@@ -50,7 +50,7 @@ class SweepReferences:
         return ReferenceScores(self.scores)
 
     @cached_property
-    def figures(self) -> dict[str, float]:
+    def retrieval(self) -> dict[str, float]:
         """The reference's own retrieval."""
         return once(retrieved(self.scores, self.right))
 
@@ -65,7 +65,7 @@ class SweepReferences:
         kept = ("centred_rmse", "bias", "spread", "r1_text_to_video", "r1_video_to_text")
         difference = scores - self.surrogate
         return {
-            **limit_metrics(own, self.figures),
+            **limit_metrics(own, self.retrieval),
             "float_rmse": float(np.sqrt(np.mean(difference * difference))),
             **{name: own[name] for name in kept},
         }

@@ -137,7 +137,7 @@ def unmodelled(report: Report) -> tuple[str, ...]:
 
 def pair_facts(report: Report) -> Iterator[tuple[str, str]]:
     """Numbers beside the picture of scores; the largest difference is of all pairs."""
-    pairs, figures = report.drift.pairs, report.drift.final.figures
+    pairs, metrics = report.drift.pairs, report.drift.final.metrics
     right = sum(pairs.right)
     yield "pairs drawn", f"{right:,} right, {len(pairs.right) - right:,} wrong"
     both = list(zip(pairs.reference, pairs.compiled, pairs.right, strict=True))
@@ -146,8 +146,8 @@ def pair_facts(report: Report) -> Iterator[tuple[str, str]]:
         if squares:
             yield f"RMSE, {name}", f"{math.sqrt(sum(squares) / len(squares)):.4g}"
     for label, name in (("bias, all pairs", "bias"), ("largest difference", "max_abs")):
-        if name in figures:
-            yield label, f"{figures[name]:.4g}"
+        if name in metrics:
+            yield label, f"{metrics[name]:.4g}"
 
 
 def floor_sentence(report: Report) -> str | None:

@@ -92,8 +92,8 @@ def comparison_text(found: Comparison, width: int = WIDTH) -> str:
     columns = [Column(""), *(Column(name, number) for name in found.names)]
     apart = ("",) * len(columns)
     settings = [(key, *row) for key, row in found.differing.items()]
-    figures = _by_label([_figures(report) for report in found.reports])
-    rows = [*settings, apart, *_steps(found), apart, *figures]
+    metrics = _by_label([_metrics(report) for report in found.reports])
+    rows = [*settings, apart, *_steps(found), apart, *metrics]
     table = table_text(make_table("Bundles side by side", columns, rows), width, gap=1)
     return f"{table}\n\n{wrapped(dict.fromkeys(_notes(found)), width)}"
 
@@ -117,7 +117,7 @@ def _steps(found: Comparison) -> Rows:
     return _by_label(each)
 
 
-def _figures(report: Report) -> dict[str, Content]:
+def _metrics(report: Report) -> dict[str, Content]:
     """The compiled model's drift and retrieval; shares in percent."""
     shares = {
         "% of float spread": report.headline.relative_rmse,

@@ -18,7 +18,7 @@ from cimtool.reference.queries import (
     Truth,
     Uncertainty,
     compared,
-    figures,
+    metrics,
     precision_queries,
     relative_errors,
     retrieved,
@@ -31,40 +31,41 @@ GAP_DECIMALS = 12
 
 @dataclass(frozen=True)
 class StageRow:
-    """One stage of the table; a figure not known, or of a row compared with itself, is not there.
+    """One stage of the table; a metric not known, or of a row compared with itself, is not there.
 
-    `figures` are by name, as `reference.queries.figures` has them. `logit_rmse` to `spearman` are
-    against the reference, of whose scores `spread` is the mean standard deviation within a query;
-    `own_spread` is that of the row's own. `float_*`, `monte_carlo_rmse` and `step_rmse` are against
-    the float score, Monte Carlo and the row before. `intervals` are of the figures, `losses` what
-    the reference has more of them, paired; `queries` are counted by way.
+    `metrics` (`figures` in the JSON) are by name, as `reference.queries.metrics` has them.
+    `logit_rmse` to `spearman` are against the reference, of whose scores `spread` is the mean
+    standard deviation within a query; `own_spread` is that of the row's own. `float_*`,
+    `monte_carlo_rmse` and `step_rmse` are against the float score, Monte Carlo and the row before.
+    `intervals` are of the metrics, `losses` what the reference has more of them, paired; `queries`
+    are counted by way.
     """
 
     stage: str
-    figures: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     queries: Mapping[str, int] = field(default_factory=dict)
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     losses: Mapping[str, Change] = field(default_factory=dict)
 
-    def get(self, figure: str) -> float | None:
-        """A figure; None where it is not there."""
-        return self.figures.get(figure)
+    def get(self, metric: str) -> float | None:
+        """A metric; None where it is not there."""
+        return self.metrics.get(metric)
 
-    def with_interval(self, figure: str) -> Change | None:
-        """A figure and its interval; None where it is not there."""
-        if figure not in self.figures:
+    def with_interval(self, metric: str) -> Change | None:
+        """A metric and its interval; None where it is not there."""
+        if metric not in self.metrics:
             return None
-        found = self.intervals[figure]
-        return Change(self.figures[figure], found.low, found.high)
+        found = self.intervals[metric]
+        return Change(self.metrics[metric], found.low, found.high)
 
 
 def row_of(stage: str, queries: Queries, found: Uncertainty) -> StageRow:
-    """The row of a stage from its figures and the queries that they are of."""
-    figures = {**found.figures, **relative_errors(found.figures)}
-    if "cosine_gap" in figures:
+    """The row of a stage from its metrics and the queries that they are of."""
+    metrics = {**found.metrics, **relative_errors(found.metrics)}
+    if "cosine_gap" in metrics:
         # Less than these decimals is rounding; adding 0.0 makes a -0.0 a 0.0.
-        figures["cosine_gap"] = round(figures["cosine_gap"], GAP_DECIMALS) + 0.0
-    return StageRow(stage, figures, queries.counts, found.intervals, found.losses)
+        metrics["cosine_gap"] = round(metrics["cosine_gap"], GAP_DECIMALS) + 0.0
+    return StageRow(stage, metrics, queries.counts, found.intervals, found.losses)
 
 
 class DriftTable:
@@ -93,7 +94,7 @@ class DriftTable:
         return reference.scores
 
     def add_reference(self, stage: str) -> None:
-        """Append the reference's own row; one that cannot be computed has no figures."""
+        """Append the reference's own row; one that cannot be computed has no metrics."""
         self._append(stage, self._retrieved(self.scores) if self._reference else Queries())
 
     def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
@@ -161,8 +162,8 @@ class DriftTable:
         return cosine_gaps(text + offset, video + offset, self.truth.text_to_video)
 
     def finished(self, seed: int) -> tuple[StageRow, ...]:
-        """The rows with the intervals of their figures."""
-        found = self.uncertainties([partial(figures, one) for one in self.queries], seed)
+        """The rows with the intervals of their metrics."""
+        found = self.uncertainties([partial(metrics, one) for one in self.queries], seed)
         return tuple(map(row_of, self.stages, self.queries, found))
 
     def uncertainties(self, rows: Sequence[Measured], seed: int) -> list[Uncertainty]:
@@ -172,4 +173,4 @@ class DriftTable:
         """
         first = next(one for one in self.queries if "rank" in one.text)
         right = self.truth.text_to_video
-        return uncertainties(rows, partial(figures, first), right, self._videos, seed)
+        return uncertainties(rows, partial(metrics, first), right, self._videos, seed)

@@ -85,7 +85,7 @@ def make_headline(
     found = Headline(
         compiled_rmse=rmse,
         relative_rmse=rmse / spread if spread > 0 else None,
-        top1_agreement=compiled.figures.get("float_top1", 1.0),
+        top1_agreement=compiled.metrics.get("float_top1", 1.0),
         equal_samples=_equal_samples(compiled, scatter),
         surrogate_rmse=trained.get("logit_rmse"),
         surrogate_broken=bool(faults),
@@ -137,10 +137,10 @@ def _sentences(
 ) -> Iterator[str]:
     reference, rmse, top1 = f"float {trained.stage}", found.compiled_rmse, found.top1_agreement
     share = found.relative_rmse
-    exact = scatter is not None and scatter.rmse is not None and "logit_rmse" in compiled.figures
+    exact = scatter is not None and scatter.rmse is not None and "logit_rmse" in compiled.metrics
     if exact:
         names = ("logit_rmse", "top1_agreement", "relative_rmse")
-        reference, (rmse, top1, share) = "exact score", (compiled.figures[name] for name in names)
+        reference, (rmse, top1, share) = "exact score", (compiled.metrics[name] for name in names)
     spread = "whose scores do not differ within a query"
     if share is not None and math.isfinite(share):
         spread = f"{share:.1%} of its spread within a query"
@@ -230,9 +230,9 @@ def surrogate_faults(
     It is further off than sampling explains; or it loses R@1; or `jitter`, the change of its score
     where ed or vd is 0.1% of its range off, is more than the scores differ within a query.
     """
-    if scatter is None or "logit_rmse" not in surrogate.figures:
+    if scatter is None or "logit_rmse" not in surrogate.metrics:
         return ()
-    rmse, spread = surrogate.figures["logit_rmse"], surrogate.figures["spread"]
+    rmse, spread = surrogate.metrics["logit_rmse"], surrogate.metrics["spread"]
     exact = scatter.rmse is not None
     # Monte Carlo's mean square error falls as 1/K.
     usual = math.sqrt(max(scatter.samples / DEFAULT_SAMPLES, 1.0))
@@ -326,7 +326,7 @@ def find_drift(
     first_ranked = next(i for i, one in enumerate(queries) if "rank" in one.text)
     shown = dict.fromkeys((first_ranked, names.index(surrogate), len(rows) - 1))
     texts = np.bincount(data.right, minlength=len(data.video))
-    known = "logit_rmse" in rows[-1].figures and len(data.video) > 1
+    known = "logit_rmse" in rows[-1].metrics and len(data.video) > 1
     return DriftFindings(
         score=score,
         surrogate=surrogate,

@@ -1,4 +1,4 @@
-"""Is a figure of retrieval real: who leads by more than the error, and what a larger gallery does.
+"""Is a metric of retrieval real: who leads by more than the error, and what a larger gallery does.
 
 Pictures of the same: a sample of pairs, compiled against reference.
 """

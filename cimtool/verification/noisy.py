@@ -16,20 +16,20 @@ from cimtool.hardware.noise.times import time_text
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
-from cimtool.reference.queries import HIGHER_IS_BETTER, WAYS, Figures, figures
+from cimtool.reference.queries import HIGHER_IS_BETTER, WAYS, Metrics, metrics
 from cimtool.simulation.compensation import ReadoutCost
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.drift import DriftTable, StageRow, row_of
 from cimtool.verification.stages import encode, real_means
 
-DieFigures = Callable[[Samples], Sequence[Figures]]
-"""The figures of each die, whatever the sample."""
+DieMetrics = Callable[[Samples], Sequence[Metrics]]
+"""The metrics of each die, whatever the sample."""
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """Dies at one time: two rows, each figure a percentile over dies.
+    """Dies at one time: two rows, each metric a percentile over dies.
 
     `percentile` is the one of the worst row (of errors, 100 less it), 0 where that is the worst of
     so few dies; `seconds` count from t0.
@@ -76,11 +76,11 @@ def _kept(median: StageRow, compiled: StageRow) -> str:
 
 
 def _r1(row: StageRow) -> float:
-    return sum(row.figures.get(f"r1_{way}", 0.0) for way in WAYS) / len(WAYS)
+    return sum(row.metrics.get(f"r1_{way}", 0.0) for way in WAYS) / len(WAYS)
 
 
-def over_dies(dies: DieFigures, percentile: float, samples: Samples) -> Figures:
-    """Figures that are each a percentile over dies: of errors, 100 - `percentile`."""
+def over_dies(dies: DieMetrics, percentile: float, samples: Samples) -> Metrics:
+    """Metrics that are each a percentile over dies: of errors, 100 - `percentile`."""
     of_dies = dies(samples)
     return {
         name: _percentile(name, np.stack([one[name] for one in of_dies]), percentile)
@@ -120,9 +120,9 @@ def measure_dies(
         found.append(table.measured(on_grid(scores), *real_means(die.program, features)))
         readout = die.readout
 
-    @lru_cache(maxsize=1)  # both percentiles are of the same figures
-    def of_dies(samples: Samples) -> Sequence[Figures]:
-        return [figures(one, samples) for one in found]
+    @lru_cache(maxsize=1)  # both percentiles are of the same metrics
+    def of_dies(samples: Samples) -> Sequence[Metrics]:
+        return [metrics(one, samples) for one in found]
 
     # Fewer dies than twenty have no worst twentieth: of these the worst is told.
     worst, called = (WORST, f"{WORST:g}th %") if trials >= 100 / WORST else (0.0, "worst")

@@ -41,9 +41,9 @@ def budget_chart(drift: DriftFindings) -> str:
         for row in drift.compiled_rows
         if (step := row.get("step_rmse")) is not None
     ]
-    figures = drift.final.figures
+    metrics = drift.final.metrics
     # From the float score where the reference is that.
-    total = figures.get("logit_rmse", figures.get("float_rmse", 0.0)) ** 2
+    total = metrics.get("logit_rmse", metrics.get("float_rmse", 0.0)) ** 2
     rest = total - sum(term.amount for term in terms)
     if abs(rest) > 1e-3 * max(total, *(term.amount for term in terms)):
         name = "steps that err alike" if rest > 0 else "steps that cancel"

@@ -81,7 +81,7 @@ def html(report: Report) -> str:
         subject=subject,
         drift=report.drift,
         estimate=estimate,
-        placement=picture_url(placement_svg(estimate.placements, estimate.layout, placed)),
+        placement=picture_url(placement_svg(estimate.placements, estimate.floorplan, placed)),
         settings=settings,
         bits=(*bit_sentences(report.checks.bits), answers.fidelity(report)),
         answers=answers,

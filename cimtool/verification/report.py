@@ -38,8 +38,12 @@ DERIVED: dict[str, dict[str, Any]] = {
 }
 """Properties that the JSON has beside a class's own fields."""
 
-INTERNAL = {"Part": ("graph",), "LayerFinding": ("graph",)}
-"""Fields of a class that the JSON leaves out."""
+JSON_NAMES: dict[str, dict[str, str | None]] = {
+    "StageRow": {"metrics": "figures"},
+    "Part": {"graph": None},
+    "LayerFinding": {"graph": None},
+}
+"""Names in the JSON of fields that have another one there; None is left out."""
 
 
 @dataclass(frozen=True)
@@ -191,9 +195,9 @@ def json_values(value: Any) -> Any:
     """Dataclasses and containers as JSON's types, floats six_digits, without what is derived."""
     if is_dataclass(value) and not isinstance(value, type):
         kind = type(value).__name__
-        names = (*(field.name for field in fields(value)), *DERIVED.get(kind, ()))
-        kept = [name for name in names if name not in INTERNAL.get(kind, ())]
-        return {name: json_values(getattr(value, name)) for name in kept}
+        names: dict[str, str | None] = {field.name: field.name for field in fields(value)}
+        names |= {name: name for name in DERIVED.get(kind, ())} | JSON_NAMES.get(kind, {})
+        return {key: json_values(getattr(value, name)) for name, key in names.items() if key}
     if isinstance(value, Mapping):
         return {str(key): json_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -221,10 +225,14 @@ def report_schema() -> dict[str, Any]:
     for name, more in DERIVED.items():
         definitions[name]["properties"] |= more
         definitions[name]["required"] += more
-    for name, left_out in INTERNAL.items():
-        for field in left_out:
-            del definitions[name]["properties"][field]
-            definitions[name]["required"].remove(field)
+    for name, keys in JSON_NAMES.items():
+        known = definitions[name]
+        known["properties"] = {
+            key: one
+            for field, one in known["properties"].items()
+            if (key := keys.get(field, field))
+        }
+        known["required"] = [key for one in known["required"] if (key := keys.get(one, one))]
     body = _plain({**found, "$defs": definitions})
     return {"$schema": DIALECT, "title": "cimtool report", **body}
 

@@ -97,9 +97,9 @@ def _step(row: StageRow, drift: DriftFindings) -> Content:
 def _rmse(row: StageRow, drift: DriftFindings) -> Content:
     """The RMSE; the scatter of Monte Carlo in its own row; what is not known by these words."""
     scatter = drift.scatter
-    if "logit_rmse" in row.figures:
-        return row.figures["logit_rmse"]
-    if not row.figures:
+    if "logit_rmse" in row.metrics:
+        return row.metrics["logit_rmse"]
+    if not row.metrics:
         return Cell(NOT_KNOWN, math.nan)
     if row.stage != drift.reference or scatter is None or scatter.rmse:
         return None
@@ -115,7 +115,7 @@ def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
         columns[f"median_rank_{way}"] = Column(f"{arrow}\nrank", "{:g}".format, essential=False)
     columns |= {f"map_{way}": Column(f"{arrow}\nmAP", percent) for way, arrow in ARROWS.items()}
     columns["cosine_gap"] = Column("cosine\ngap", number, essential=False)
-    columns = {name: one for name, one in columns.items() if name in drift.final.figures}
+    columns = {name: one for name, one in columns.items() if name in drift.final.metrics}
 
     def content(row: StageRow, name: str) -> Content:
         if intervals and columns[name].form is percent:

@@ -38,8 +38,12 @@ def with_figures(target: Target, **values: tuple[float, str]) -> Target:
 
 def test_hermes_both_projectors(full_size: FullSize) -> None:
     found = estimated(full_size, load_target("hermes-pcm-14nm"))
-    assert (found.layout.chips, found.layout.chips_filled, found.layout.loads) == (5, 5.0, 0)
-    assert found.layout.cores == 320
+    assert (found.floorplan.chips, found.floorplan.chips_filled, found.floorplan.loads) == (
+        5,
+        5.0,
+        0,
+    )
+    assert found.floorplan.cores == 320
     assert found.text.macs == MACS
     # 4, 8, 8 and 8 row groups, one conversion of each column of each.
     assert found.text.conversions == 2048 * 4 + 2048 * 8 + 2 * 1024 * 8
@@ -52,15 +56,15 @@ def test_hermes_both_projectors(full_size: FullSize) -> None:
 
 
 def test_neurram_fills_thirteen_chips_and_a_third(full_size: FullSize) -> None:
-    plan = estimated(full_size, load_target("neurram-rram-130nm")).layout
+    plan = estimated(full_size, load_target("neurram-rram-130nm")).floorplan
     assert plan.chips_filled == pytest.approx(40 / 3)
     assert (plan.chips, plan.cores, plan.resident) == (14, 640, True)
 
 
 def test_isscc23_is_loaded_2560_times(full_size: FullSize) -> None:
     found = estimated(full_size, load_target("dcim-28nm-isscc23"))
-    assert (found.layout.loads, found.layout.chips, found.layout.arrays) == (2560, 1, 8)
-    assert found.layout.rounds == {"text": 1280, "video": 1280}
+    assert (found.floorplan.loads, found.floorplan.chips, found.floorplan.arrays) == (2560, 1, 8)
+    assert found.floorplan.rounds == {"text": 1280, "video": 1280}
     # 20,480 banks of 8 in turn, 4 cycles each at 182 MHz, both projectors alike.
     assert found.text.drive_cycles == 1280 * 4
     assert found.text.latency_ns.value == pytest.approx(1280 * 4 * 1000 / 182)
@@ -87,15 +91,19 @@ def test_only_a_target_that_is_rewritten_per_inference_takes_rounds(
 ) -> None:
     target = load_target("dcim-28nm-isscc23").model_copy(update={"rewritable": rewritable})
     found = estimated(full_size, target)
-    assert (found.layout.chips, found.layout.loads, found.layout.arrays) == (2560, 0, 20480)
+    assert (found.floorplan.chips, found.floorplan.loads, found.floorplan.arrays) == (
+        2560,
+        0,
+        20480,
+    )
     assert found.text.cells_written == 0
     assert found.text.drive_cycles == 4 * 4
 
 
 def test_weight_sets_hold_more_and_work_in_turn(full_size: FullSize) -> None:
     found = estimated(full_size, load_target("c2c-22nm-intel"))
-    assert found.layout.tiles == 2 * MACS // 1024
-    assert found.layout.loads == 2 * MACS // 8192
+    assert found.floorplan.tiles == 2 * MACS // 1024
+    assert found.floorplan.loads == 2 * MACS // 8192
     assert found.text.drive_cycles == MACS // 1024
 
 
@@ -109,8 +117,8 @@ def test_isaac_knows_conversions_and_shift_and_adds_alone(full_size: FullSize) -
     assert text.coverage == text.known / (MACS + text.known + text.digital.total)
     assert text.energy_pj.missing == ("MACs in arrays", DIGITAL)
     assert text.latency_ns.value == pytest.approx(4 * 8 * 100)
-    assert found.layout.chips is None
-    assert found.area.value == pytest.approx(found.layout.arrays * 1200 / 1e6)
+    assert found.floorplan.chips is None
+    assert found.area.value == pytest.approx(found.floorplan.arrays * 1200 / 1e6)
     assert found.area.lower_bound
 
 

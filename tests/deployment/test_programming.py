@@ -129,7 +129,7 @@ def test_verify_finds_no_differing_bit(made: SimpleNamespace, which: str) -> Non
     assert (IN_MEMORY in stages) == (which == "in_memory")
     if which == "in_memory":
         assert stages[-3:] == ["converters fitted", IN_MEMORY, "ONNX Runtime"]
-        assert report.drift.rows[-2].figures["step_rmse"] > 0
+        assert report.drift.rows[-2].metrics["step_rmse"] > 0
     else:
         outputs = [one.output for one in report.checks.bits]
         assert outputs.count("shortlist.ed") == 2

@@ -17,7 +17,7 @@ from cimtool.evaluation.run import Score, check_truth, rank_queries
 from cimtool.evaluation.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.reference.bootstrap import Samples
-from cimtool.reference.queries import ranking_figures
+from cimtool.reference.queries import ranking_metrics
 from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.report import Report
 
@@ -48,11 +48,11 @@ def report(small_bundle: Path, labelled: dict[str, Any], tmp_path_factory: Any) 
 
 
 def same_as(row: Any, score: Score) -> None:
-    """The figures and the intervals are those of a row of the drift table, to the last bit."""
+    """The metrics and the intervals are those of a row of the drift table, to the last bit."""
     for way in WAYS:
         for name in ("r1", "r5", "r10", "median_rank", "map"):
-            assert score.figures[f"{name}_{way}"] == row.get(f"{name}_{way}")
-    assert score.figures["cosine_gap"] == row.get("cosine_gap")
+            assert score.metrics[f"{name}_{way}"] == row.get(f"{name}_{way}")
+    assert score.metrics["cosine_gap"] == row.get("cosine_gap")
     shared = set(row.intervals) & set(score.intervals)
     assert len(shared) == 11
     assert {name: row.intervals[name] for name in shared} == {
@@ -60,7 +60,7 @@ def same_as(row: Any, score: Score) -> None:
     }
 
 
-def test_figures_are_those_of_verify(
+def test_metrics_are_those_of_verify(
     small_bundle: Path, small_trunk: DemoFiles, labelled: dict[str, Any], report: Report
 ) -> None:
     found = cimtool.evaluate(labelled, small_trunk.projectors, small_bundle, poly=small_trunk.poly)
@@ -86,7 +86,7 @@ def test_differences_are_paired_with_the_first(small_trunk: DemoFiles, small_bun
     assert first.differences == {}
     assert all((d.value, d.low, d.high) == (0, 0, 0) for d in same.differences.values())
     for name, change in other.differences.items():
-        assert change.value == pytest.approx(other.figures[name] - first.figures[name])
+        assert change.value == pytest.approx(other.metrics[name] - first.metrics[name])
         assert change.low <= change.value <= change.high
     assert any(change.value for change in other.differences.values())
 
@@ -100,8 +100,8 @@ def test_raw_embeddings_by_cosine_and_by_distance() -> None:
     for head, scores in (("cosine", unit[0] @ unit[1].T), ("euclidean", -distances)):
         (found,) = cimtool.evaluate(data, head=head, resamples=2).scores
         ranks = [1 + sum(row > row[i]) for i, row in enumerate(scores)]
-        assert found.figures["r1_text_to_video"] == np.mean([rank <= 1 for rank in ranks])
-        assert found.figures["mean_rank_text_to_video"] == pytest.approx(np.mean(ranks))
+        assert found.metrics["r1_text_to_video"] == np.mean([rank <= 1 for rank in ranks])
+        assert found.metrics["mean_rank_text_to_video"] == pytest.approx(np.mean(ranks))
         assert found.head == head
 
 
@@ -114,14 +114,14 @@ def test_items_of_one_modality_leave_themselves_out() -> None:
     again = cimtool.evaluate(twice, leave_one_out=True, resamples=20)
     assert again.scores == found.scores
     (score,) = found.scores
-    assert 0.5 < score.figures["r1_text_to_video"] < 1
-    assert score.figures["r1_video_to_text"] == score.figures["r1_text_to_video"]
+    assert 0.5 < score.metrics["r1_text_to_video"] < 1
+    assert score.metrics["r1_video_to_text"] == score.metrics["r1_text_to_video"]
 
 
 def test_the_seed_decides_the_intervals() -> None:
     first, again, other = (cimtool.evaluate(rows(), seed=seed, resamples=50) for seed in (0, 0, 1))
     assert first == again
-    assert first.scores[0].figures == other.scores[0].figures
+    assert first.scores[0].metrics == other.scores[0].metrics
     assert first.scores[0].intervals != other.scores[0].intervals
 
 
@@ -136,7 +136,7 @@ def test_constant_scores_are_said() -> None:
     data = {"text": np.ones((5, 3)), "video": np.ones((5, 3))}
     found = cimtool.evaluate(data, resamples=2)
     assert any("every pair gets the same score" in note for note in found.notes)
-    assert found.scores[0].figures["r1_text_to_video"] == 0  # ties count against
+    assert found.scores[0].metrics["r1_text_to_video"] == 0  # ties count against
 
 
 @pytest.mark.parametrize("mapping", ["in-memory", "hybrid"])
@@ -150,8 +150,8 @@ def test_a_gallery_in_the_memory(small_trunk: DemoFiles, tmp_path: Path, mapping
     report = cimtool.verify(held, small_trunk.eval, report=tmp_path / "report")
     (score,) = cimtool.evaluate(small_trunk.eval, held).scores
     for way in WAYS:
-        assert score.figures[f"r1_{way}"] == report.drift.final.get(f"r1_{way}")
-    assert score.figures["cosine_gap"] == report.drift.final.get("cosine_gap")
+        assert score.metrics[f"r1_{way}"] == report.drift.final.get(f"r1_{way}")
+    assert score.metrics["cosine_gap"] == report.drift.final.get("cosine_gap")
     first = {name: values[:-1] for name, values in np.load(small_trunk.eval).items()}
     with pytest.raises(CimError, match="39 videos are not the gallery of 40 items"):
         cimtool.evaluate(first, held)
@@ -167,8 +167,8 @@ def test_scores_are_float64_where_no_layer_comes_before_them() -> None:
     (found,) = cimtool.evaluate(
         {"text": text, "video": video}, head="euclidean", resamples=2
     ).scores
-    assert found.figures["mean_rank_text_to_video"] == np.mean(ranks)
-    assert found.figures["r1_text_to_video"] == np.mean([rank == 1 for rank in ranks])
+    assert found.metrics["mean_rank_text_to_video"] == np.mean(ranks)
+    assert found.metrics["r1_text_to_video"] == np.mean([rank == 1 for rank in ranks])
 
 
 def test_equal_cosines_are_ties_whatever_the_length_of_a_row() -> None:
@@ -177,14 +177,14 @@ def test_equal_cosines_are_ties_whatever_the_length_of_a_row() -> None:
     video = np.concatenate([text, 3 * text])  # three times as long: the same direction
     data = {"text": text, "video": video, "text_to_video": np.arange(30)}
     (found,) = cimtool.evaluate(data, head="cosine", resamples=2).scores
-    assert found.figures["r1_text_to_video"] == 0
-    assert found.figures["mean_rank_text_to_video"] == 2
+    assert found.metrics["r1_text_to_video"] == 0
+    assert found.metrics["mean_rank_text_to_video"] == 2
     (tiny,) = cimtool.evaluate(
         {name: rows * np.float32(1e-30) for name, rows in (("text", text), ("video", text))},
         head="cosine",
         resamples=2,
     ).scores
-    assert tiny.figures["r1_text_to_video"] == 1
+    assert tiny.metrics["r1_text_to_video"] == 1
 
 
 def test_one_class_and_equal_scores_are_said() -> None:
@@ -308,12 +308,12 @@ def test_an_item_does_not_find_itself() -> None:
     assert np.isnan(found.text["cosine_gap"][69])
 
 
-def test_mean_ranks_and_the_best_fifty_are_figures() -> None:
+def test_mean_ranks_and_the_best_fifty_are_metrics() -> None:
     labels = np.repeat([0, 1], 6)
     square = SCORES[:, :1] + np.arange(12.0)
     data = embeddings_of({"rows": TEXT, "labels": labels})
     found = rank_queries(square, TEXT, TEXT, data, leave_one_out=True)
-    values = ranking_figures(found, Samples.once(12, 12))
+    values = ranking_metrics(found, Samples.once(12, 12))
     assert values["mean_rank_video_to_text"][0] == found.video["rank"].mean()
     assert values["map50_text_to_video"][0] == found.text["precision50"].mean()
 

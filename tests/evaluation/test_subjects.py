@@ -29,7 +29,7 @@ def test_a_checkpoint_that_changes_nothing_scores_as_the_embeddings_do(tmp_path:
     (score,) = found.scores
     (raw,) = cimtool.evaluate(rows(), resamples=2).scores
     assert (score.name, score.kind, score.head) == ("same", "float", "cosine")
-    assert score.figures == pytest.approx(raw.figures)
+    assert score.metrics == pytest.approx(raw.metrics)
 
 
 @pytest.mark.parametrize(

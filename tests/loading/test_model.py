@@ -27,8 +27,8 @@ from cimtool.loading.model import Model
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
 from cimtool.loading.source import ModelSource
+from cimtool.passes.base import Job
 from cimtool.passes.fold import FoldPass
-from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator, run_graph
 from cimtool.training.towers import TwoTower

@@ -19,8 +19,8 @@ from cimtool.ir.program import Graph, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.loading.layouts.trunk import trunk_tower
 from cimtool.loading.layouts.two_branch import two_branch_tower
+from cimtool.passes.base import Job
 from cimtool.passes.pipeline import passes_for, run_passes
-from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
 
 WIDTH, HIDDEN, D, ROWS = 12, 10, 6, 48

@@ -16,10 +16,10 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Graph, Program
+from cimtool.passes.base import Job
 from cimtool.passes.bias import layer_means
 from cimtool.passes.converters import fit_steps
 from cimtool.passes.fitting import TRIED_STEPS, column_errors
-from cimtool.passes.step import Job
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 

@@ -18,9 +18,9 @@ from cimtool.ir.heads.csd import Csd
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Program
 from cimtool.ir.source import LayerNorm, LeakyRelu, Sigmoid, Tanh
+from cimtool.passes.base import Job
 from cimtool.passes.lower import DOMAIN_MARGIN, EXP_TOLERANCE, TANH_TOLERANCE, widened_range
 from cimtool.passes.pipeline import compile_program
-from cimtool.passes.step import Job
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
 

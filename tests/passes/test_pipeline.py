@@ -24,9 +24,9 @@ from cimtool.ir.source import BatchNorm
 from cimtool.loading.layouts.trunk import trunk_tower
 from cimtool.loading.layouts.two_branch import TwoBranch, two_branch_tower
 from cimtool.loading.score import raw
+from cimtool.passes.base import Job, Pass
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.pipeline import Stage, compile_program, passes_for, run_passes
-from cimtool.passes.step import Job, Pass
 from cimtool.reference.metrics import top1_agreement
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.simulation.simulator import Simulator

@@ -13,8 +13,8 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.program import Program
+from cimtool.passes.base import Job
 from cimtool.passes.bias import layer_means
-from cimtool.passes.step import Job
 from cimtool.simulation.simulator import Simulator
 
 from .conftest import passed

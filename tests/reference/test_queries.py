@@ -18,8 +18,8 @@ from cimtool.reference.queries import (
     Queries,
     check_metrics,
     compared,
-    figures,
     limit_metrics,
+    metrics,
     once,
     relative_errors,
     retrieval,
@@ -124,11 +124,11 @@ def resampled(texts, videos):
     return Samples(*map(QueryCounts, counts))
 
 
-def test_the_figures_of_a_resample_are_those_of_the_queries_written_out():
+def test_the_metrics_of_a_resample_are_those_of_the_queries_written_out():
     _, own, right, reference, scores = noisy_rows(6, 6)
     texts, videos = [2, 0, 1, 0, 3, 0], [1, 1, 1, 1, 1, 1]
     rows = np.repeat(np.arange(6), texts)
-    found = figures(own, resampled(texts, videos))
+    found = metrics(own, resampled(texts, videos))
     difference = (scores - reference)[rows]
     centred = difference - difference.mean(axis=1, keepdims=True)
     rank = ranks(scores, right)[rows]
@@ -151,8 +151,8 @@ def test_losses_are_paired():
     # The same scores twice lose nothing in any resample, however wide their own intervals are.
     same = retrieved(reference, right)
     mine, equal = uncertainties(
-        [partial(figures, own), partial(figures, same)],
-        partial(figures, best),
+        [partial(metrics, own), partial(metrics, same)],
+        partial(metrics, best),
         np.arange(60) % 40,
         40,
         seed=0,
@@ -171,7 +171,7 @@ def test_losses_are_paired():
 def test_the_loss_of_both_ways_has_the_interval_of_the_worse():
     best, own, *_ = noisy_rows()
     (found,) = uncertainties(
-        [partial(figures, own)], partial(figures, best), np.arange(60) % 40, 40, seed=0
+        [partial(metrics, own)], partial(metrics, best), np.arange(60) % 40, 40, seed=0
     )
     ways = [found.losses[f"r1_{way}"] for way in WAYS]
     assert found.losses["r1_loss"] == max(ways, key=lambda one: one.value)
@@ -185,7 +185,7 @@ def test_a_loss_by_chance_is_seldom_called_real():
         ranked = [[np.where(rng.random(80) < 0.5, 1.0, 9.0) for _ in range(2)] for _ in range(2)]
         best, own = (Queries({"rank": text}, {"rank": video}) for text, video in ranked)
         (found,) = uncertainties(
-            [partial(figures, own)], partial(figures, best), np.arange(80), 80, seed
+            [partial(metrics, own)], partial(metrics, best), np.arange(80), 80, seed
         )
         real += found.losses["r1_loss"].low > 0
     assert real <= 12  # 5% expected: two directions, each below its interval in 2.5%
@@ -195,7 +195,7 @@ def test_a_worse_rank_is_a_loss():
     best = Queries({"rank": np.array([1.0, 1.0, 1.0])}, {"rank": np.array([1.0, 1.0, 1.0])})
     worse = Queries({"rank": np.array([4.0, 4.0, 4.0])}, {"rank": np.array([1.0, 1.0, 1.0])})
     (found,) = uncertainties(
-        [partial(figures, worse)], partial(figures, best), np.arange(3), 3, seed=0
+        [partial(metrics, worse)], partial(metrics, best), np.arange(3), 3, seed=0
     )
     assert found.losses["median_rank_text_to_video"].value == 3
     assert found.losses["r1_loss"].is_real
@@ -204,7 +204,7 @@ def test_a_worse_rank_is_a_loss():
 
 def test_the_same_seed_gives_the_same_intervals():
     best, own, *_ = noisy_rows()
-    row, reference = partial(figures, own), partial(figures, best)
+    row, reference = partial(metrics, own), partial(metrics, best)
     one, other, third = (
         uncertainties([row], reference, np.arange(60) % 40, 40, seed=seed)[0].intervals
         for seed in (3, 3, 4)
@@ -213,7 +213,7 @@ def test_the_same_seed_gives_the_same_intervals():
     assert one != third
 
 
-def test_nothing_measured_has_no_figures():
+def test_nothing_measured_has_no_metrics():
     assert once(Queries()) == {}
 
 

@@ -64,7 +64,7 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
     plan = api.cost(
         compiled.write(folder_of(swept).parent / "bundle").folder, gallery=scores.shape[1]
     )
-    assert swept.outcomes[1].cost["arrays"] == plan.layout.arrays
+    assert swept.outcomes[1].cost["arrays"] == plan.floorplan.arrays
     assert plan.query is not None
     assert swept.outcomes[1].cost["energy_pj"] == plan.query.energy_pj.value
 
@@ -89,7 +89,7 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
     scores = api.simulate(programmed.folder, files.eval)["scores"]
     assert memory.metrics == references.metrics(scores)
     assert memory.metrics != digital.metrics
-    assert memory.cost["arrays"] == api.cost(programmed.folder).layout.arrays
+    assert memory.cost["arrays"] == api.cost(programmed.folder).floorplan.arrays
     assert memory.cost["arrays"] > digital.cost["arrays"]
 
 

@@ -23,8 +23,8 @@ def test_each_row_is_compared_with_the_reference_the_polynomial_and_the_row_befo
     found.add("quantized", POLY + 0.5, MU, MU)
     found.add("tiled", POLY + 0.5, MU, MU)
     reference, polynomial, quantized, tiled = found.finished(0)
-    assert "logit_rmse" not in reference.figures
-    assert "r1_text_to_video" in reference.figures
+    assert "logit_rmse" not in reference.metrics
+    assert "r1_text_to_video" in reference.metrics
     assert polynomial.get("own_spread") == pytest.approx(POLY.std(axis=1).mean())
     assert polynomial.get("bias") == pytest.approx(-1)
     assert (polynomial.get("step_rmse"), polynomial.get("float_rmse")) == (pytest.approx(1), None)
@@ -55,7 +55,7 @@ def test_without_a_teacher_the_polynomial_is_the_reference() -> None:
     found.add("polynomial", POLY, MU, MU)
     found.add("quantized", POLY - 0.25, MU, MU)
     unknown, polynomial, quantized = found.finished(0)
-    assert (unknown.stage, unknown.figures, unknown.queries) == ("exact", {}, {})
+    assert (unknown.stage, unknown.metrics, unknown.queries) == ("exact", {}, {})
     assert (polynomial.get("logit_rmse"), polynomial.get("step_rmse")) == (None, None)
     assert quantized.get("bias") == pytest.approx(-0.25)
 

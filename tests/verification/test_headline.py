@@ -14,12 +14,12 @@ SAMPLED = Scatter(10, 0.2)
 EXACT = Scatter(10, 0.2, rmse=0.25, top1_agreement=0.8)
 
 
-def row(stage: str, rmse: float, spread: float = 1.5, **figures: float) -> StageRow:
+def row(stage: str, rmse: float, spread: float = 1.5, **metrics: float) -> StageRow:
     known = {
         "logit_rmse": rmse, "centred_rmse": rmse, "bias": 0.0, "max_abs": rmse, "spread": 2.0,
         "top1_agreement": 0.9, "spearman": 0.99, "own_spread": spread, "relative_rmse": rmse / 2.0,
     }  # fmt: skip
-    return StageRow(stage, known | figures)
+    return StageRow(stage, known | metrics)
 
 
 def rows(surrogate: float, quantized: float, converters: float) -> list[StageRow]:

@@ -14,7 +14,7 @@ from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.reference.bootstrap import Samples
-from cimtool.reference.queries import Queries, figures
+from cimtool.reference.queries import Queries, metrics
 from cimtool.verification.answers import survival_sentence, verdict
 from cimtool.verification.headline import with_dies
 from cimtool.verification.noisy import over_dies
@@ -53,7 +53,7 @@ def die(i: int) -> Queries:
 
 def test_errors_are_bad_when_high_and_recall_when_low() -> None:
     once = Samples.once(100, 100)
-    dies = lambda samples: [figures(die(i), samples) for i in range(21)]  # noqa: E731
+    dies = lambda samples: [metrics(die(i), samples) for i in range(21)]  # noqa: E731
     worst = over_dies(dies, 5.0, once)
     expected = {
         "step_rmse": 1.9,
@@ -78,10 +78,10 @@ def test_the_report_has_a_row_of_the_median_die_and_one_of_the_worst(report: obj
     assert found.drift.rows[-1].stage == "ONNX Runtime"
     median, worst = found.drift.noisy[-1].rows
     interval = worst.intervals["logit_rmse"]
-    assert interval.low <= worst.figures["logit_rmse"] <= interval.high
+    assert interval.low <= worst.metrics["logit_rmse"] <= interval.high
     assert median.losses["r1_loss"].value >= 0
-    assert worst.figures["step_rmse"] >= median.figures["step_rmse"] > 0
-    assert worst.figures["logit_rmse"] >= median.figures["logit_rmse"]
+    assert worst.metrics["step_rmse"] >= median.metrics["step_rmse"] > 0
+    assert worst.metrics["logit_rmse"] >= median.metrics["logit_rmse"]
     assert found.drift.final.stage == "ONNX Runtime"
 
 
@@ -121,7 +121,7 @@ def test_noise_that_adds_more_than_any_step_is_the_cause(report: object) -> None
     noisy = with_dies(first, dies, final, "logit")
     late = dies[-1].median
     assert (noisy.cause, noisy.cause_before) == (late.stage, "ONNX Runtime")
-    assert noisy.cause_rmse == late.figures["step_rmse"]
+    assert noisy.cause_rmse == late.metrics["step_rmse"]
     assert f"Noise of the devices adds more than any step: RMSE {noisy.cause_rmse:.4g}." in (
         noisy.sentences
     )

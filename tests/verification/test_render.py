@@ -135,7 +135,7 @@ def test_the_page_needs_nothing_else(report: Report) -> None:
     page = Page(html(report))
     assert not [s for s in page.sources if not s.startswith(("#", "data:"))]
     assert {row.stage for row in report.drift.rows} <= set(page.cells)
-    assert number(report.drift.final.figures["float_rmse"]) in page.cells
+    assert number(report.drift.final.metrics["float_rmse"]) in page.cells
 
 
 def test_the_first_screen_answers_in_order(report: Report) -> None:
@@ -190,7 +190,7 @@ def test_names_are_escaped(report: Report) -> None:
 def test_the_placement_is_a_picture_of_its_own(report: Report) -> None:
     text, found = html(report), report.estimate
     title = f"{report.subject.bundle} on {report.subject.target}"
-    assert picture_url(placement_svg(found.placements, found.layout, title)) in text
+    assert picture_url(placement_svg(found.placements, found.floorplan, title)) in text
     assert 'id="title"' not in text
 
 

@@ -29,9 +29,9 @@ def test_json_holds_the_table(report: Report) -> None:
     read = json.loads(report.json_text())
     assert [row["stage"] for row in read["rows"]] == [row.stage for row in report.drift.rows]
     final = read["rows"][-1]
-    assert final["figures"]["logit_rmse"] == six_digits(report.drift.final.figures["logit_rmse"])
+    assert final["figures"]["logit_rmse"] == six_digits(report.drift.final.metrics["logit_rmse"])
     assert final["figures"]["relative_rmse"] == six_digits(
-        report.drift.final.figures["relative_rmse"]
+        report.drift.final.metrics["relative_rmse"]
     )
     assert read["limits"][0]["kept"] is True
     assert (read["passed"], read["failures"]) == (True, [])

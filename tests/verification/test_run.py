@@ -69,9 +69,9 @@ def test_one_row_a_stage_and_no_bit_differs(bundle: Bundle, data: Embeddings) ->
     assert report.headline.compiled_rmse < (report.headline.surrogate_rmse or 0)
     assert report.drift.scatter is not None
     assert report.drift.scatter.rmse is not None
-    ratio = report.drift.scatter.rmse / report.drift.final.figures["logit_rmse"]
+    ratio = report.drift.scatter.rmse / report.drift.final.metrics["logit_rmse"]
     assert report.headline.equal_samples == pytest.approx(10 * ratio**2)
-    assert report.drift.final.figures["r1_text_to_video"] > 0.8
+    assert report.drift.final.metrics["r1_text_to_video"] > 0.8
     assert set(report.checks.metrics) == set(LIMITS)
     assert any("only 40 texts" in note for note in report.notes)
     assert not report.failures
@@ -107,16 +107,16 @@ def test_monte_carlo_is_as_far_from_the_exact_score_as_its_standard_error_says(
     assert scatter.floor is not None
     assert scatter.rmse == pytest.approx(scatter.standard_error, rel=0.3)
     assert scatter.floor.rmse == pytest.approx(scatter.rmse, rel=0.3)
-    sampled = report.drift.rows[1].figures
+    sampled = report.drift.rows[1].metrics
     assert sampled["logit_rmse"] == pytest.approx(scatter.rmse)
     assert sampled["top1_agreement"] == scatter.top1_agreement
 
 
-def test_figures_have_intervals_and_losses(bundle: Bundle, data: Embeddings) -> None:
+def test_metrics_have_intervals_and_losses(bundle: Bundle, data: Embeddings) -> None:
     report = verify_bundle(bundle, data)
     compiled = report.drift.final
     interval = compiled.intervals["logit_rmse"]
-    assert interval.low <= compiled.figures["logit_rmse"] <= interval.high
+    assert interval.low <= compiled.metrics["logit_rmse"] <= interval.high
     assert compiled.intervals["spearman"].low < compiled.intervals["spearman"].high
     assert report.headline.r1_loss == compiled.losses["r1_loss"]
     assert report.checks.metrics["r1_loss"] == compiled.losses["r1_loss"].value
@@ -136,8 +136,8 @@ def test_without_a_and_b_drift_is_against_the_polynomial(
     report = verify_bundle(make_bundle("unknown", replace(POLYNOMIAL, a=None, b=None)), data)
     assert [row.stage for row in report.drift.rows[:2]] == ["exact", "Monte Carlo (K=10)"]
     unknown, polynomial = report.drift.rows[1:3]
-    assert unknown.figures == {}
-    assert "logit_rmse" not in polynomial.figures
+    assert unknown.metrics == {}
+    assert "logit_rmse" not in polynomial.metrics
     assert report.drift.reference == "polynomial"
     assert report.checks.metrics["logit_rmse"] == report.drift.final.get("float_rmse")
     assert any("a and b are not known" in note for note in report.notes)
@@ -148,8 +148,8 @@ def test_a_polynomial_of_p_is_compared_with_p(make_bundle: MakeBundle, data: Emb
     straight = replace(POLYNOMIAL, coeff=(-0.002, 0.0, 0.0, 0.0, 0.0), bias=0.3, fit_logit=False)
     report = verify_bundle(make_bundle("probability", straight), data)
     assert report.drift.score == "score"
-    assert report.drift.rows[2].figures["max_abs"] < 2
-    assert report.drift.rows[2].figures["spread"] < 0.5
+    assert report.drift.rows[2].metrics["max_abs"] < 2
+    assert report.drift.rows[2].metrics["spread"] < 0.5
     assert report.drift.scatter is not None
     assert report.drift.scatter.standard_error < 0.25
 
@@ -164,7 +164,7 @@ def test_a_constant_polynomial_is_a_warning(make_bundle: MakeBundle, data: Embed
     assert report.causes.advice == (
         "fit another polynomial: no setting of the hardware mends the surrogate",
     )
-    assert report.drift.final.figures["r1_text_to_video"] == 0
+    assert report.drift.final.metrics["r1_text_to_video"] == 0
 
 
 def ridge_on_raw_features(module: torch.nn.Module, a: float) -> Polynomial:
@@ -208,7 +208,7 @@ def test_a_fit_to_clipped_labels_costs_in_its_own_row_alone(
     flat = replace(POLYNOMIAL, coeff=(-0.001, 0.0, 0.0, 0.0, 0.0), bias=-1.0)
     report = verify_bundle(make_bundle("flat", flat), data)
     by_name = {row.stage: row for row in report.drift.rows}
-    surrogate = by_name["polynomial"].figures
+    surrogate = by_name["polynomial"].metrics
     later = [row.get("step_rmse") or 0.0 for row in report.drift.rows[3:]]
     assert max(later) < 0.01 * surrogate["logit_rmse"]
     assert report.headline.cause == "polynomial"
@@ -314,9 +314,9 @@ def test_many_texts_to_one_video(make_bundle: MakeBundle) -> None:
     report = verify_bundle(made, data)
     found = report.drift.final
     assert found.queries == {"text_to_video": 45, "video_to_text": 9}
-    assert found.figures["r1_text_to_video"] > 0.9
+    assert found.metrics["r1_text_to_video"] > 0.9
     assert any("only 9 videos" in note for note in report.notes)
-    assert "logit_rmse" in report.drift.rows[-1].figures
+    assert "logit_rmse" in report.drift.rows[-1].metrics
 
 
 def test_labels_give_a_mean_precision(bundle: Bundle) -> None:
@@ -328,7 +328,7 @@ def test_labels_give_a_mean_precision(bundle: Bundle) -> None:
     assert maps[-1] is not None
     clash = {**rows, "text_to_video": np.zeros(12, np.int64), "labels": np.arange(12)}
     report = verify_bundle(bundle, embeddings_of(clash))
-    assert "map_text_to_video" not in report.drift.final.figures
+    assert "map_text_to_video" not in report.drift.final.metrics
     assert any("mAP is left out" in note for note in report.notes)
 
 
@@ -339,7 +339,7 @@ def test_one_text_and_one_video_are_refused(bundle: Bundle) -> None:
 
 def test_two_texts_and_two_videos(bundle: Bundle) -> None:
     report = verify_bundle(bundle, embeddings_of(pairs(2, seed=9)))
-    assert report.drift.final.figures["r1_text_to_video"] == 1
+    assert report.drift.final.metrics["r1_text_to_video"] == 1
     assert None not in [report.to_json()["metrics"][name] for name in LIMITS]
     assert "inf" not in terminal_text(report)
     assert not any("compiled scores" in note for note in report.notes)

@@ -25,7 +25,7 @@ def test_survivors_are_the_rows_that_matter(report: Report, noisy_report: Report
         "polynomial",
         "compiled model",
     ]
-    assert report.drift.survivors[-1].figures == report.drift.final.figures
+    assert report.drift.survivors[-1].metrics == report.drift.final.metrics
     assert len(noisy_report.drift.survivors) == 3 + 2 * len(noisy_report.drift.noisy)
 
 
@@ -39,9 +39,9 @@ def test_survival_has_intervals_and_no_loss_of_the_reference(report: Report) -> 
     low = compiled.intervals["r1_text_to_video"].low
     assert [cell.text for cell in cells(table, "stage")][-1] == "compiled model"
     forth = cells(table, "R@1 text to video")[-1]
-    assert forth.text == percent(compiled.figures["r1_text_to_video"])
+    assert forth.text == percent(compiled.metrics["r1_text_to_video"])
     assert forth.note.startswith(f"[{percent(low)}, ")
-    assert cells(table, "R@1 video to text")[-1].value == compiled.figures["r1_video_to_text"]
+    assert cells(table, "R@1 video to text")[-1].value == compiled.metrics["r1_video_to_text"]
     first, *_, last = cells(table, "R@1 loss, points")
     assert (first.text, first.key) == ("-", "NaN")
     assert last.value == compiled.losses["r1_loss"].value
@@ -71,7 +71,7 @@ def test_the_reference_row_shows_its_own_scatter(sampled_report: Report) -> None
     assert sampled_report.drift.scatter is not None
     error = sampled_report.drift.scatter.standard_error
     assert cells(drift_table(sampled_report.drift), "RMSE")[0].text == f"±{error:.4f}"
-    unknown = changed(sampled_report, rows=(replace(first, figures={}), *others))
+    unknown = changed(sampled_report, rows=(replace(first, metrics={}), *others))
     assert cells(drift_table(unknown.drift), "RMSE")[0].text == "not known"
 
 

@@ -61,9 +61,11 @@ class PcmePoly(Head, name="pcme-poly"):
         crossed = builder.add("s_stored", Store("s"), s)
         summed = builder.add("s_summed", Store("s_self", 16), s)
         squares = builder.add("mu_squared", Mul(), mu, mu)
-        mu_energy = builder.add("mu_energy", Sum(), squares)
+        mu_sum_squares = builder.add("mu_energy", Sum(), squares)
         s_total = builder.add("s_total", Sum(), summed)
-        s_energy = builder.add("s_energy", Sum(), builder.add("s_squared", Mul(), summed, summed))
+        s_sum_squares = builder.add(
+            "s_energy", Sum(), builder.add("s_squared", Mul(), summed, summed)
+        )
         # Zero but for rounding.
         rest = builder.add("s_rest", plus(1, -1), summed, crossed)
         s_lost = builder.add("s_lost", Sum(), builder.add("s_rest_s", Mul(), rest, summed))
@@ -71,8 +73,8 @@ class PcmePoly(Head, name="pcme-poly"):
         return {
             "mu": mu,
             "s": crossed,
-            "ed_self": builder.add("ed_self", plus(1, 1), mu_energy, s_total),
-            "vd_self": builder.add("vd_self", plus(2, 4, 4), s_energy, s_lost, mixed),
+            "ed_self": builder.add("ed_self", plus(1, 1), mu_sum_squares, s_total),
+            "vd_self": builder.add("vd_self", plus(2, 4, 4), s_sum_squares, s_lost, mixed),
         }
 
     def score(self, inputs: Mapping[str, Type]) -> Graph:

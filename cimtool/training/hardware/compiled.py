@@ -19,8 +19,8 @@ from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.source import BatchNorm
+from cimtool.passes.base import Job
 from cimtool.passes.pipeline import compile_program
-from cimtool.passes.step import Job
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.straight_through import (

@@ -30,7 +30,7 @@ from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource, split_model_options
-from cimtool.passes.step import Job
+from cimtool.passes.base import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.compiled import Compiler

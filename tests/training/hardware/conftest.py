@@ -11,7 +11,7 @@ from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import load_target
 from cimtool.loading.embeddings import read_data
 from cimtool.loading.source import ModelSource
-from cimtool.passes.step import Job
+from cimtool.passes.base import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.compiled import Compiler

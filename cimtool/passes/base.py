@@ -1,4 +1,4 @@
-"""A step of the pipeline, with its options, what it requires of a program and what it leaves."""
+"""A pass of the pipeline, with its options, what it requires of a program and what it leaves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Job:
 
 
 class Pass(ABC):
-    """A step from program to program: a frozen dataclass whose fields are its own options.
+    """A map from program to program: a frozen dataclass whose fields are its own options.
 
     `name` is that of the stage it makes, `doing` what is told while it runs. It takes a program at
     the level `requires`, calibrated where `requires_calibration` says so, to the level `leaves`.
@@ -46,4 +46,4 @@ class Pass(ABC):
 
     @abstractmethod
     def apply(self, program: Program, job: Job) -> Program:
-        """The program after this step."""
+        """The program after this pass."""
