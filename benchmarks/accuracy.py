@@ -1,4 +1,4 @@
-"""How far each stage of a compiled model is from the exact score, beside Monte Carlo with K=10.
+"""Distance of each stage of a compiled model from the exact score, beside Monte Carlo with K=10.
 
     python benchmarks/accuracy.py --clip PAIRS.npz [--seed N] --demo demo-cache/HASH [--items N]
 
@@ -45,7 +45,7 @@ STAGES = {"trained": "polynomial", "lowered": "lowered", "quantized": "quantized
 
 @dataclass(frozen=True)
 class Training:
-    """How the two-branch projectors are trained: on `-a ed / temperature`."""
+    """Training of the two-branch projectors: on `-a ed / temperature`."""
 
     a: float
     temperature: float
@@ -196,7 +196,7 @@ def measured(case: Case) -> Iterator[dict[str, Any]]:
 
 
 def row(case: Case, one: StageRow) -> dict[str, Any]:
-    """What one way to score loses against the exact reference."""
+    """Loss of one way to score against the exact reference."""
     found = one.metrics
     return {
         "model": case.name,

@@ -1,4 +1,4 @@
-"""How long the full-size model takes to compile, in how much memory, and which step takes it."""
+"""Time and memory of compiling the full-size model, and the pass that takes most."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from model import compiled, full_size
 from cimtool.training.demo_data import DemoFiles
 
 SECONDS, GIGABYTES = 30, 4
-"""What a compilation may take."""
+"""Limits of a compilation."""
 
 BUILDS: dict[str, dict[str, Any]] = {
     "ideal": {"target": "ideal"},

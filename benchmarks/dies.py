@@ -1,4 +1,4 @@
-"""How fast the layers run on a die, beside the same layers without noise.
+"""Speed of the layers on a die, beside the same layers without noise.
 
 Programming error and drift are frozen: only the cells differ. Fresh read noise is drawn for every
 conversion, of a product (`mvm`) or a cycle. The layers of `projector.py`, two of its arrays.

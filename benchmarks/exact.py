@@ -1,4 +1,4 @@
-"""How fast the exact score is beside Monte Carlo, on pairs and on all pairs; its memory."""
+"""Speed and memory of the exact score beside Monte Carlo, on pairs and on all pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cimtool.training.teacher import TeacherSigmoid, monte_carlo_labels
 
 D, PAIRS, ITEMS = 1024, 1024, 1500
 SECONDS = {"exact": 120, "Monte Carlo K=10": 30}
-"""What all pairs of 1,500 texts and videos may take."""
+"""Limits for all pairs of 1,500 texts and videos."""
 
 A = 0.1
 REGIMES = {"a ed = 23, p near e^-23": 0.0, "p near 0.5": None}

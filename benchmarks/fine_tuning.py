@@ -1,4 +1,4 @@
-"""What fine-tuning with the hardware in the loop gains a 4-bit build, on pairs that it never saw.
+"""Gain of a 4-bit build by fine-tuning with the hardware in the loop, on pairs that it never saw.
 
     python benchmarks/fine_tuning.py --demo demo-cache/HASH [--clip PAIRS.npz]
                                      [--noise-model NAME [--noise-in-loop]] [--calibrator NAME] ...
@@ -59,7 +59,7 @@ def figures_of(case: Case, name: str, logits: Array, wanted: Array) -> dict[str,
 
 
 def gains(plain: Array, tuned: Array, right: Array) -> str:
-    """What fine-tuning gained in R@10, paired by query, with the intervals of a report."""
+    """Gain of fine-tuning in R@10, paired by query, with the intervals of a report."""
     before, after = (partial(metrics, retrieved(logits, right)) for logits in (plain, tuned))
     (found,) = uncertainties([after], before, right, plain.shape[1], seed=0)
     parts = []

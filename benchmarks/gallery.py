@@ -1,4 +1,4 @@
-"""How 1,000 queries are scored against large galleries: the ten best of each, in how much memory.
+"""Time and memory of scoring 1,000 queries against large galleries: the ten best of each.
 
 Features are random integers over the whole range that the score takes; only the score is measured.
 """

@@ -1,4 +1,4 @@
-"""What all benchmarks share: threads, timing side by side, peak memory, the table and its JSON."""
+"""Shared by all benchmarks: threads, timing side by side, peak memory, the table and its JSON."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _cell(value: object) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What figures depend on: the CPU's features, threads, versions."""
+    """Conditions of the measurements: the CPU's features, threads, versions."""
     cpuinfo = Path("/proc/cpuinfo")
     flags = cpuinfo.read_text("utf-8").split() if cpuinfo.exists() else []
     features = [feature for feature in CPU_FEATURES if feature in flags]

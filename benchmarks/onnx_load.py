@@ -1,4 +1,4 @@
-"""How long each ONNX file of a bundle takes to load, at every optimisation level."""
+"""Time to load each ONNX file of a bundle, at every optimisation level."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cimtool.bundle.bundle import ONNX_FILES
 from cimtool.emit.runtime import OptimizationLevel, Session
 
 SECONDS, NODES = 3, 2000
-"""What a file may take to load, and how many nodes it may have after inlining."""
+"""Most time that a file may take to load, and most nodes that it may have after inlining."""
 
 BUILDS: dict[str, dict[str, Any]] = {
     "ideal": {"target": "ideal"},

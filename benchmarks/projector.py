@@ -1,4 +1,4 @@
-"""How fast one projector's four layers run on each kind of array, beside its peers and limits.
+"""Speed of one projector's four layers on each kind of array, beside its peers and limits.
 
 Layers 1024x2048, 2048x2048 and two of 2048x1024, 8 bits, batch 256, 256 rows a group; the layers
 alone, on inputs that are given. All of cimtool's integers are compared with the readable reference.
@@ -146,7 +146,7 @@ def run_all(run: Sequence[Callable[[Array], Array]], given: Sequence[Array]) -> 
 
 
 def differing(ops: list[CrossbarMvm], found: list[Array], given: list[Array]) -> int:
-    """How many integers of the first rows are not those of the readable reference."""
+    """Count of integers of the first rows that are not those of the readable reference."""
     return sum(
         int((y[:CHECKED_ROWS] != op.run(x[:CHECKED_ROWS].astype(np.int64))).sum())
         for op, y, x in zip(ops, found, given, strict=True)
@@ -270,7 +270,7 @@ def memory(build: Build) -> tuple[int, int]:
 
 
 def memory_rows(names: Sequence[str]) -> list[str]:
-    """What a batch holds, beside three times the packed weights plus the batch in and out."""
+    """Memory of a batch, beside three times the packed weights plus the batch in and out."""
     batch = BATCH * (LAYERS[1][0] + 8 * LAYERS[1][1])
     lines = []
     for name in names:

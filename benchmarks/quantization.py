@@ -1,4 +1,4 @@
-"""What calibrators and weight rounding gain: bits by method by model, against the float score.
+"""Gain of calibrators and weight rounding: bits by method by model, against the float score.
 
     python benchmarks/quantization.py --clip PAIRS.npz [--seed N] --demo demo-cache/HASH [--items N]
 

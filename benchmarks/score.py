@@ -1,4 +1,4 @@
-"""How fast all pairs are scored, beside the naive broadcast and Monte Carlo, in how much memory."""
+"""Time and memory of scoring all pairs, beside the naive broadcast and Monte Carlo."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 
 SECONDS = 2
-"""What scoring 1,500 x 1,500 pairs may take."""
+"""Limits of scoring 1,500 x 1,500 pairs."""
 
 OUTPUTS = 3
-"""What scoring may take in memory, as a multiple of the scores."""
+"""Most memory of scoring, as a multiple of the scores."""
 
 BROADCAST_TEXTS = 16
 """Texts for which the broadcast scores all videos; its time is extrapolated to all texts."""
@@ -51,7 +51,7 @@ COPIES = 8
 
 
 def growth(bundle: Path, features: Path) -> tuple[int, int]:
-    """What a new process holds in bytes: the scores, and the peak beside what it held before."""
+    """Bytes of the scores in a new process, and the peak above what it held before."""
     use_threads()
     matcher = cimtool.load(bundle)
     program = matcher.simulator.program

@@ -1,4 +1,4 @@
-"""How fast the simulator encodes items, beside torch float32 and onnxruntime int8."""
+"""Speed of the simulator at encoding items, beside torch float32 and onnxruntime int8."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cimtool.simulation.simulator import ROW_BLOCK
 from cimtool.training.demo_data import DemoFiles
 
 SECONDS = 2
-"""What 1,500 texts and 1,500 videos may take on `ideal`."""
+"""Limits for 1,500 texts and 1,500 videos on `ideal`."""
 
 CONVERTED_ROWS = 256
 """Texts that are encoded on targets with converters: plain loops over groups are slow."""

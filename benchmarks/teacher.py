@@ -1,4 +1,4 @@
-"""What a teacher of 300,000 pairs takes: labelling by Monte Carlo K=10 and exactly, and the fit."""
+"""Cost of a teacher of 300,000 pairs: labelling by Monte Carlo K=10 and exactly, and the fit."""
 
 from __future__ import annotations
 

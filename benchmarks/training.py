@@ -1,4 +1,4 @@
-"""What training on the polynomial costs in recall, against training on -a ed, on the demo's data.
+"""Loss of recall by training on the polynomial, against training on -a ed, on the demo's data.
 
     python benchmarks/training.py [--rows 4000] [--width 256] [--epochs 6] [--tuning 10]
                                   [--seeds 3] [--device cuda] [--json FILE]

@@ -41,7 +41,7 @@ class FileSchema(GenerateJsonSchema):
         return found
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Whether a field without a title gets one of its name."""
+        """True where a field without a title gets one of its name."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""What every test may use: small models, as trained numbers and data in files, and a browser."""
+"""Fixtures of all tests: small models, as trained numbers and data in files, and a browser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cimtool.training.models.two_branch import TwoBranchProjector
 
 TRAINING, CALIBRATION, EVALUATION = 512, 96, 40
 NOISE = 0.5
-"""What makes a video's row differ from its text's, beside a rotation of the space."""
+"""Noise that makes a video's row differ from its text's, beside a rotation of the space."""
 
 Rows = np.ndarray
 

@@ -1,4 +1,4 @@
-"""How the house is built: rooms in one order, each library in its rooms, no circle of imports."""
+"""Structure of the package: rooms in one order, libraries in their rooms, no circle of imports."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from cimtool.base.errors import CimError
 
 PARTIAL = ".partial-"
-"""How the name of a folder begins that holds files until all of them are written."""
+"""Beginning of the name of a folder that holds files until all of them are written."""
 
 
 def sha256(file: Path) -> str:

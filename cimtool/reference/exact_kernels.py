@@ -51,7 +51,7 @@ TERMS = 4
 """Most terms before the integral. Beyond, a slope steep enough to matter makes it negligible."""
 
 NEGLIGIBLE = 1e-15
-"""What is left out, as a share of the result: the next term, or the tail of the line."""
+"""Truncation error allowed, as a share of the result: the next term, or the tail of the line."""
 
 AGREEMENT = 1e-9
 """Two results of the trapezoid rule, the step halved between them, agree so far when it is done.
@@ -64,7 +64,7 @@ WIDTH = 2.0
 """Nodes are t = WIDTH sigma sinh(x), with sigma the width of the integrand at its saddle."""
 
 MOST_NODES = 1 << 18
-"""Where so many do not agree the pair is given up; with a * max(s) = 15 it takes some thousands."""
+"""Most nodes of a pair, which is given up beyond them; a * max(s) = 15 takes some thousands."""
 
 SADDLE_STEPS = 60
 SADDLE_SLOPE = 0.1

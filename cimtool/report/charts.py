@@ -151,7 +151,7 @@ LEFT = 66.0
 """Units left of an upright axis, for its values and its title."""
 
 TOP, HIGH = 30.0, 300.0
-"""Where the upper end of an upright axis is, and how far down it reaches."""
+"""Upper end of a vertical axis, and the length of it."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ A page is one HTML file with its style, its script and its pictures inside: a te
     {{ parts.figure(chart, "Drift against energy") }}
     {% endblock %}
 
-Markdown has the filter `plain` for words, and `{% include "table.md" %}` for a `table`.
+Markdown has the filter `plain` for words, and `{% include "table.md" %}` for a `table`. A sentence
+too long for a line of the template stands between `{% filter one_line %}` and `{% endfilter +%}`.
 """
 
 from __future__ import annotations
@@ -49,8 +50,13 @@ def _environment(package: str, autoescape: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"counted": counted, "whole": whole, "plain": plain}
+    environment.filters |= {"counted": counted, "whole": whole, "plain": plain, "one_line": one_line}
     return environment
+
+
+def one_line(text: str) -> str:
+    """The lines of a template as one, with a space between them."""
+    return " ".join(line for line in map(str.strip, text.splitlines()) if line)
 
 
 def plain(text: str) -> str:

@@ -21,7 +21,7 @@ STATUSES = {
     "derived": "computed from such figures",
     "unconfirmed": "not confirmed by any source",
 }
-"""How sure a figure of a target is, and what that means."""
+"""The standing of a figure of a target, and its meaning."""
 
 MODEL_OF = {
     "bit-exact": "bit-exact to the hardware",

@@ -1,4 +1,4 @@
-"""How a bundle's settings lie on dies, and where its noise comes from."""
+"""Dies of a bundle: its settings on them, and the source of its noise."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from cimtool.training.demo_data import DemoFiles
 
 @dataclass(frozen=True)
 class Ran:
-    """What one command line left: its exit status and both streams."""
+    """Exit status and both streams of one command line."""
 
     status: int
     out: str

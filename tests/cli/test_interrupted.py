@@ -1,4 +1,4 @@
-"""What stops a command half-way: Ctrl-C and a full disk leave nothing; threads change nothing."""
+"""Interrupted commands: Ctrl-C and a full disk leave nothing; threads change nothing."""
 
 from __future__ import annotations
 

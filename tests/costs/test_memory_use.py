@@ -1,4 +1,4 @@
-"""What a gallery takes: arrays and chips by hand, items a chip by trial, limits that refuse."""
+"""Memory of a gallery: arrays and chips by hand, items a chip by trial, limits that refuse."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ FEATURES = (
 
 
 def features(crossbar: Crossbar) -> list[str]:
-    """What a converting crossbar has of FEATURES."""
+    """Those of FEATURES that a converting crossbar has."""
     converter = crossbar.converter
     present = {
         converter.rounding if isinstance(converter, Formula) else "table": True,

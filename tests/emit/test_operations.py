@@ -31,7 +31,7 @@ ROWS = np.array([[-3.0, -0.5, 0.0], [0.25, 2.0, 5.5], [7.0, 7.0, 7.0]])
 
 
 def computed(op: Op, x: FloatArray) -> FloatArray:
-    """What a file of one operation makes of `x`, in double."""
+    """Output of a file of one operation for `x`, in double."""
     writer, known = GraphWriter("DOUBLE"), real(("n", x.shape[1]))
     writer.name_output(ONNX.of(op)(writer, op, (known,), "x"), "y")
     port = ("DOUBLE", known.shape)

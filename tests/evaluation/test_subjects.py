@@ -1,4 +1,4 @@
-"""What can be evaluated, and in which words the rest is refused."""
+"""Subjects that can be evaluated, and the sentences that refuse the rest."""
 
 from __future__ import annotations
 

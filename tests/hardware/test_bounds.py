@@ -18,7 +18,7 @@ def isaac(encoding: str, adc_bits: int = 8) -> Crossbar:
 
 
 def is_lossless(stored: StoredWeights) -> bool:
-    """Whether no slice's sums can be changed."""
+    """True where no conversion can change the sums of any slice."""
     return all(lossless(bounds, stored.crossbar) for bounds in stored.bounds)
 
 

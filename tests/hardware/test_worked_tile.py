@@ -48,7 +48,7 @@ def section(name: str) -> list[Table]:
 
 @dataclass(frozen=True)
 class Tile:
-    """What all encodings share: W [4, 2], x [1, 4], the digits driven, and the exact product."""
+    """Shared by all encodings: W [4, 2], x [1, 4], the digits driven, and the exact product."""
 
     weight: IntArray
     x: IntArray

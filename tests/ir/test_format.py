@@ -97,7 +97,7 @@ def test_a_ratio_keeps_the_contract_and_as_many_bits_as_it_can(
 
 
 def no_ratio(factor: Fraction, magnitude: int) -> bool:
-    """Whether no multiplier of 15 bits or more keeps the contract."""
+    """True where no multiplier of 15 bits or more keeps the contract."""
     for shift in range(1, 63):
         multiplier = half_up(factor * (1 << shift))
         fits = magnitude * multiplier < TOP - (1 << shift)

@@ -50,7 +50,7 @@ def branches() -> TwoTower:
 
 @pytest.fixture
 def branch_content(branches: TwoTower, polynomial: Polynomial) -> dict[str, Any]:
-    """What the public code of layout two-branch saves: both projectors and their polynomial."""
+    """Checkpoint as the public code of layout two-branch saves it: projectors and polynomial."""
     coeff = torch.tensor(polynomial.coeff, dtype=torch.float64)
     return {
         "text_proj": branches.text_proj.state_dict(),

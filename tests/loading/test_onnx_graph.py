@@ -1,4 +1,4 @@
-"""What is read of an ONNX file, and what is refused before any weight is looked at."""
+"""Reading of an ONNX file, and refusals before any weight is looked at."""
 
 from __future__ import annotations
 

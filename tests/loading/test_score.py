@@ -1,4 +1,4 @@
-"""Which head a model gets, and from where its constants come."""
+"""Head of a model, and the source of its constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model comes from: checked once, whatever form it has."""
+"""Source of a model: checked once, whatever form it has."""
 
 from __future__ import annotations
 

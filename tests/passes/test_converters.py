@@ -66,7 +66,7 @@ def test_more_converter_bits_cost_less(models: SimpleNamespace) -> None:
 
 
 def scatter(op: CrossbarMvm, x: IntArray) -> float:
-    """How much the layer's output scatters around what it should be, means taken off."""
+    """Scatter of the layer's output around the exact one, means taken off."""
     off = (op.run(x) - x @ op.weight - op.bias) * op.scale
     return float(np.square(off - off.mean(axis=0)).sum())
 

@@ -13,7 +13,7 @@ from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.statistics import Gaussians
 
 RELATIVE = 1e-11
-"""What is held here; 1e-9 is promised."""
+"""Tolerance held here; 1e-9 is promised."""
 
 
 def probability(square, s, a, b):

@@ -1,4 +1,4 @@
-"""Where points are computed: the same outcomes here, in processes and on a Dask cluster."""
+"""Workers: the same outcomes in this process, in several, and on a Dask cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit leaves in files: the polynomial, its figures, and a page that needs nothing else."""
+"""Files of a fit: the polynomial, its figures, and a page that needs nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a teacher draws its pairs from: models of both layouts, arrays and files of Gaussians."""
+"""Sources of a teacher's pairs: models of both layouts, arrays and files of Gaussians."""
 
 from __future__ import annotations
 

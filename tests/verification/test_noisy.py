@@ -1,4 +1,4 @@
-"""What dies keep: percentiles over dies, rows of the table, the sentences, the scores' file."""
+"""Dies in a report: percentiles, rows of the table, the sentences, the scores' file."""
 
 from __future__ import annotations
 

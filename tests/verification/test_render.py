@@ -126,7 +126,7 @@ class Page(HTMLParser):
 
 
 def cards(text: str) -> dict[str, str]:
-    """What each card of the first screen says."""
+    """Text of each card of the first screen."""
     found = re.findall(r'<section id="(\w+)" class="span\d".*?>(.*?)</section>', text, re.DOTALL)
     return {name: " ".join(Page(card).text.split()) for name, card in found}
 

@@ -105,7 +105,7 @@ def test_the_settings_of_the_costliest_layer(found: Sensitivity) -> None:
 def test_a_layer_left_float_is_one_of_many_bits(
     make_bundle: MakeBundle, data: Embeddings, found: Sensitivity, tmp_path: Path
 ) -> None:
-    """What the advice promises, another build keeps."""
+    """Another build keeps the error that the advice promises."""
     file = with_layer(tmp_path, '[layers."video.fc2"]\nweight_bits = 12\n')
     better = sensitivity(make_bundle("better", settings=file).stages, data)
     promised = next(one.rmse for one in found.settings if one.setting == "weight_bits")

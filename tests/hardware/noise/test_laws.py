@@ -1,4 +1,4 @@
-"""What must never make results worse: more bits, less noise, less time, less leak."""
+"""Changes that must never make results worse: more bits, less noise, less time, less leak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fine-tuning starts from: a 4-bit build of a small model, ready to be compiled again."""
+"""Start of fine-tuning: a 4-bit build of a small model, ready to be compiled again."""
 
 from __future__ import annotations
 
