@@ -17,20 +17,20 @@ from cimtool.cli.group import LazyGroup, Refusal
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
 # its summary here is the first sentence of its help.
 COMMANDS = {
-    "demo": "Go the whole way on real data that needs no download.",
+    "demo": "Run the whole pipeline on real data that needs no download.",
     "compile": "Compile trained projectors and their polynomial for a target.",
     "program": "Write a gallery into the arrays, for a score in the memory.",
     "simulate": "Score texts against videos on the bit-accurate simulator.",
-    "verify": "Say what each stage cost, and check every implementation bit for bit.",
+    "verify": "Measure the drift of each stage, and check the bits of every implementation.",
     "compare": "Put the drift of several bundles side by side.",
     "sweep": "Compile for every point of a grid, and say what each drifts and costs.",
     "tune": "Choose the bits of each layer at the lowest cost within a budget.",
-    "cost": "Say what a bundle takes of its target: arrays, time, energy and area.",
-    "export": "Hand a bundle's files to other tools.",
-    "teacher": "Label pairs with the probability that the polynomial is to stand for.",
-    "fit": "Fit the polynomial that stands for a teacher's logits.",
+    "cost": "Estimate arrays, time, energy and area of a bundle on its target.",
+    "export": "Write a bundle's files for other tools.",
+    "teacher": "Label pairs with the probability that the polynomial is fitted to.",
+    "fit": "Fit the polynomial to a teacher's labels.",
     "train": "Train projectors, or fine-tune them for a target.",
-    "evaluate": "Say how well embeddings, trained models and bundles retrieve.",
+    "evaluate": "Measure retrieval of embeddings, trained models and bundles.",
     "inspect": "Say what a checkpoint, bundle, target, data or ONNX file holds.",
     "targets": "List, show and check hardware targets.",
 }

@@ -26,9 +26,11 @@ from cimtool.report.terminal import table_text
 @model_options()
 @embeddings_option("--calibration", "Embeddings that decide the ranges")
 @click.option("--target", metavar="NAME|FILE", required=True, help="The hardware.")
-@click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the bundle goes.")
+@click.option("-o", "--output", type=FILE, metavar="DIR", help="Folder of the bundle.")
 @click.option("--dry-run", is_flag=True, help="Say what would be built, and write nothing.")
-@click.option("--settings", type=FILE, metavar="FILE", help="Settings (TOML), per layer too.")
+@click.option(
+    "--settings", type=FILE, metavar="FILE", help="Settings, also of single layers (TOML)."
+)
 @settings_options
 @click.pass_obj
 def command(out: Output, /, output: Path | None, dry_run: bool, **options: Any) -> None:

@@ -22,13 +22,20 @@ from cimtool.costs.render import estimate_json, estimate_text
     "--gallery", type=AtLeast(1), metavar="M", help="Items that a query is scored against."
 )
 @click.option(
-    "--samples", type=AtLeast(1), metavar="K", default=10, show_default=True, help="Of Monte Carlo."
+    "--samples",
+    type=AtLeast(1),
+    metavar="K",
+    default=10,
+    show_default=True,
+    help="Monte Carlo samples a side.",
 )
-@click.option("--operating-point", metavar="NAME", help="Of the target's figures (its first).")
-@click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the files go (the bundle).")
+@click.option("--operating-point", metavar="NAME", help="Operating point [default: the first].")
+@click.option(
+    "-o", "--output", type=FILE, metavar="DIR", help="Folder of the files [default: the bundle]."
+)
 @click.pass_obj
 def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -> None:
-    """Say what a bundle takes of its target: arrays, time, energy and area.
+    """Estimate arrays, time, energy and area of a bundle on its target.
 
     Uses the target's figures alone, those of one operating point. Where they do not cover all, a
     total is a lower bound. Writes cost.json and placement.svg.

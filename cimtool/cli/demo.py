@@ -22,14 +22,23 @@ BY_HAND = Path("by-hand")
 
 @click.command(cls=Command)
 @click.option("--target", metavar="NAME|FILE", default="isaac-rram-128", show_default=True)
-@click.option("--epochs", type=int, metavar="N", default=6, show_default=True, help="Of training.")
 @click.option(
-    "--out", "folder", type=FILE, default=OUT, show_default=True, help="Gets bundle and scores."
+    "--epochs", type=int, metavar="N", default=6, show_default=True, help="Training epochs."
 )
-@click.option("--cache", type=FILE, default=CACHE, show_default=True, help="Keeps trained models.")
+@click.option(
+    "--out",
+    "folder",
+    type=FILE,
+    default=OUT,
+    show_default=True,
+    help="Folder of bundle and scores.",
+)
+@click.option(
+    "--cache", type=FILE, default=CACHE, show_default=True, help="Folder of trained models."
+)
 @click.pass_obj
 def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) -> None:
-    """Go the whole way on real data that needs no download.
+    """Run the whole pipeline on real data that needs no download.
 
     Trains projectors on functions and their docstrings of the installed libraries, fits the
     polynomial, compiles, simulates and verifies. A second run starts at compile.

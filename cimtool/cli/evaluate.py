@@ -28,16 +28,24 @@ ONNX = ".onnx"
 @embeddings_option("--data", "Embeddings to evaluate on")
 @model_options("poly", "head", "layer_map", "a", "b")
 @click.option(
-    "--leave-one-out", is_flag=True, help="Right is what has the same label; row i is no answer."
+    "--leave-one-out",
+    is_flag=True,
+    help="Items of a query's label are right, the query itself left out.",
 )
 @click.option(
-    "--resamples", type=AtLeast(2), default=1000, show_default=True, help="For the intervals."
+    "--resamples",
+    type=AtLeast(2),
+    default=1000,
+    show_default=True,
+    help="Resamples for the intervals.",
 )
-@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of the resamples.")
+@click.option(
+    "--seed", type=AtLeast(0), default=0, show_default=True, help="Seed of the resamples."
+)
 @calibration_rows_option
 @click.pass_obj
 def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any) -> None:
-    """Say how well embeddings, trained models and bundles retrieve.
+    """Measure retrieval of embeddings, trained models and bundles.
 
     WHAT is a checkpoint (or two ONNX files, text first), computed in float, or a bundle, computed
     on the bit-accurate simulator; without any the embeddings themselves are compared. Several are

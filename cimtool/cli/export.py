@@ -17,9 +17,11 @@ from cimtool.emit.exporters import Exporter, Request, export_bundle
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @click.option(
-    "--format", "format_name", type=NameOf(Exporter), required=True, help="What they are for."
+    "--format", "format_name", type=NameOf(Exporter), required=True, help="Kind of files."
 )
-@click.option("-o", "--output", type=FILE, metavar="DIR", required=True, help="Where they go.")
+@click.option(
+    "-o", "--output", type=FILE, metavar="DIR", required=True, help="Folder of the files."
+)
 @click.option("--layers", metavar="PATTERN", help="Test vectors of these layers (default: all).")
 @embeddings_option("--inputs", "Embeddings, for test vectors of real rows", required=False)
 @click.pass_obj
@@ -31,7 +33,7 @@ def command(
     layers: str | None,
     inputs: Files | None,
 ) -> None:
-    """Hand a bundle's files to other tools.
+    """Write a bundle's files for other tools.
 
     `testvectors` are stimuli of each layer (zero, extremes, one-hot, checkerboard, worst-case
     column, random, real rows) with the numbers at five taps of every row group, and embeddings with

@@ -18,23 +18,29 @@ from cimtool.training.fit_page import error_table, facts, fit_headline, fit_valu
 
 @click.command(cls=Command)
 @click.argument("teacher", metavar="TEACHER", type=FILE)
-@click.option("--degree", type=int, default=4, show_default=True, help="1 to 6.")
+@click.option("--degree", type=int, default=4, show_default=True, help="Degree, 1 to 6.")
 @click.option(
-    "--alpha", type=float, default=1e-3, show_default=True, help="Ridge's, on standard features."
+    "--alpha",
+    type=float,
+    default=1e-3,
+    show_default=True,
+    help="Ridge penalty, on standardised features.",
 )
-@click.option("--scale-ed", type=float, metavar="X", help="Divides ed [default: the teacher's].")
-@click.option("--scale-vd", type=float, metavar="X", help="Divides vd [default: the teacher's].")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the held-out pairs.")
+@click.option("--scale-ed", type=float, metavar="X", help="Divisor of ed [default: the teacher's].")
+@click.option("--scale-vd", type=float, metavar="X", help="Divisor of vd [default: the teacher's].")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the held-out pairs.")
 @click.option(
     "-o", "--output", type=FILE, metavar="JSON", default="poly.json", show_default=True,
-    help="Where the polynomial goes.",
+    help="File of the polynomial.",
 )  # fmt: skip
-@click.option("--report", type=FILE, metavar="DIR", help="Where its report goes (beside it).")
+@click.option(
+    "--report", type=FILE, metavar="DIR", help="Folder of its report [default: beside it]."
+)
 @click.pass_obj
 def command(
     out: Output, /, teacher: Path, output: Path, report: Path | None, **options: Any
 ) -> None:
-    """Fit the polynomial that stands for a teacher's logits.
+    """Fit the polynomial to a teacher's labels.
 
     A tenth of the pairs is held out to check it; the report is <name>.fit.html and .json. Layout
     two-branch divides ed by d and vd by d^2: its teacher says so, or --scale-ed and --scale-vd do.

@@ -76,7 +76,7 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.params += [
             click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
-            click.Option(["--debug"], is_flag=True, help="Show where an error came from."),
+            click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
         ]
 
     def invoke(self, ctx: click.Context) -> Any:

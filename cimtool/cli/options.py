@@ -104,12 +104,12 @@ def model_options(*names: str, required: bool = True) -> Decorator:
             "--projectors", "The checkpoint (or twice, .onnx: text, then video).", required
         ),
         "poly": click.option(
-            "--poly", type=FILE, metavar="FILE", help="The polynomial, where it is not in there."
+            "--poly", type=FILE, metavar="FILE", help="The polynomial, if the checkpoint has none."
         ),
         "head": click.option(
             "--head",
             type=NameOf(Head, checked=False),
-            help="The score, where the checkpoint names none.",
+            help="The score, if the checkpoint names none.",
         ),
         "layer_map": click.option(
             "--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML)."
@@ -128,7 +128,7 @@ reference_options = together(
         type=OneOf(["exact", "mc"]),
         default="exact",
         show_default=True,
-        help="What drift is measured against: the exact score, or mc, Monte Carlo.",
+        help="Reference of drift: the exact score, or mc, Monte Carlo.",
     ),
     click.option(
         "--samples",
@@ -136,17 +136,17 @@ reference_options = together(
         metavar="K",
         default=10,
         show_default=True,
-        help="Samples a side.",
+        help="Monte Carlo samples a side.",
     ),
     click.option(
-        "--seed", type=AtLeast(0), default=0, show_default=True, help="Of all that is drawn."
+        "--seed", type=AtLeast(0), default=0, show_default=True, help="Seed of all random draws."
     ),
 )
 
 calibration_rows_option = click.option(
     "--allow-calibration-rows",
     is_flag=True,
-    help="Take rows that the bundle was calibrated on as well.",
+    help="Also take rows that the bundle was calibrated on.",
 )
 
 OF_DIES = ("trials", "time", "compensation", "noise_model")
@@ -154,12 +154,12 @@ OF_DIES = ("trials", "time", "compensation", "noise_model")
 
 noise_options = together(
     click.option("--noise", is_flag=True, help="Draw dies with the target's noise."),
-    click.option("--trials", type=int, metavar="N", help="How many dies are drawn (10)."),
-    click.option("--time", metavar="TIME", help="When dies are read: 30s, 10m, 1h, 1d, 1y."),
+    click.option("--trials", type=int, metavar="N", help="Number of dies (10)."),
+    click.option("--time", metavar="TIME", help="Time after programming: 30s, 10m, 1h, 1d, 1y."),
     click.option(
         "--compensation",
         type=OneOf(["none", "global", "column"]),
-        help="What factors make up for drift: none, one a layer, or one a column.",
+        help="Factors against drift: none, one a layer (global), or one a column.",
     ),
     click.option(
         "--noise-model", metavar="NAME|TOML", help="A noise model in place of the target's own."

@@ -23,7 +23,7 @@ from cimtool.report.terminal import table_text
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @files_option("--gallery", "Embeddings whose video rows are the items (.npz, .npy or .pt).")
-@click.option("-o", "--output", type=FILE, metavar="DIR", help="Where the new bundle goes.")
+@click.option("-o", "--output", type=FILE, metavar="DIR", help="Folder of the new bundle.")
 @click.option("--shortlist", type=int, metavar="L", help="Items that a hybrid score rescores.")
 @click.option("--chips", type=int, metavar="N", help="Refuse a gallery that needs more chips.")
 @click.pass_obj

@@ -27,12 +27,12 @@ from cimtool.report.page import render_text
     metavar="NPZ",
     default=Path("scores.npz"),
     show_default=True,
-    help="Where the scores go.",
+    help="File of the scores.",
 )
 @click.option("--top", type=int, metavar="K", help="Keep only the K best videos of each text.")
 @click.option("--device", metavar="NAME", help="Compute with torch on cpu, cuda or cuda:N.")
 @noise_options
-@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of the dies.")
+@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Seed of the dies.")
 @click.pass_obj
 def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: Any) -> None:
     """Score texts against videos on the bit-accurate simulator.

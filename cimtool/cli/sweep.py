@@ -25,26 +25,26 @@ from cimtool.sweeps.run import PointsFailed
     metavar="KEY=V,V,V",
     multiple=True,
     required=True,
-    help="A setting, target, or target.KEY, and its values; once a key.",
+    help="Values of a setting, of target, or of target.KEY; repeat for more keys.",
 )
-@click.option("--target", metavar="NAME|FILE", help="The hardware, where it is not in the grid.")
+@click.option("--target", metavar="NAME|FILE", help="The hardware, if it is not in the grid.")
 @click.option("--settings", type=FILE, metavar="FILE", help="Settings of all points (TOML).")
 @click.option("--trials", type=AtLeast(1), metavar="N", help="Dies drawn for each point.")
-@click.option("--time", "times", metavar="TIME", multiple=True, help="When dies are read: 1h, 1d.")
-@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Of dies.")
-@click.option("--budget", metavar="METRIC=VALUE", multiple=True, help="Name the cheapest within.")
+@click.option("--time", "times", metavar="TIME", multiple=True, help="Times after programming.")
+@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Seed of the dies.")
+@click.option("--budget", metavar="METRIC=VALUE", multiple=True, help="Limits of the choice.")
 @click.option("--jobs", type=AtLeast(1), metavar="N", help="Processes on this machine (1).")
-@click.option("--dask", metavar="ADDRESS", help="The scheduler of a Dask cluster, in their place.")
+@click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster, instead of --jobs.")
 @click.option(
     "--format",
     "table",
     type=OneOf(["csv", "parquet"]),
     default="csv",
     show_default=True,
-    help="Of the table of points.",
+    help="Format of the table of points.",
 )
 @click.option("--allow-calibration-rows", is_flag=True, help="Measure on calibration rows too.")
-@click.option("-o", "--output", type=FILE, metavar="DIR", help="Where results and points go.")
+@click.option("-o", "--output", type=FILE, metavar="DIR", help="Folder of results and points.")
 @click.pass_obj
 def command(
     out: Output,

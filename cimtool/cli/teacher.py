@@ -19,22 +19,25 @@ from cimtool.cli.output import Output
 @model_options("projectors", "layer_map", required=False)
 @embeddings_option("--data", "Embeddings to draw pairs from", required=False)
 @click.option(
-    "--gaussians", type=FILE, metavar="NPZ", help="In their place: text_mu, text_logvar, video_..."
+    "--gaussians",
+    type=FILE,
+    metavar="NPZ",
+    help="Instead of --data: text_mu, text_logvar, video_...",
 )
 @click.option("--pairs", type=int, default=300_000, show_default=True, help="Pairs drawn.")
 @click.option("--matched", type=float, default=0.9, show_default=True, help="Share of right pairs.")
 @click.option("--labels", type=OneOf(["mc", "exact"]), default="mc", show_default=True)
-@click.option("--samples", type=int, metavar="K", help="Samples a side of Monte Carlo (10).")
-@click.option("--a", type=float, default=0.1, show_default=True, help="In sigmoid(b - a D).")
-@click.option("--b", type=float, default=0.0, show_default=True, help="In sigmoid(b - a D).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of pairs and samples.")
+@click.option("--samples", type=int, metavar="K", help="Monte Carlo samples a side (10).")
+@click.option("--a", type=float, default=0.1, show_default=True, help="a of sigmoid(b - a D).")
+@click.option("--b", type=float, default=0.0, show_default=True, help="b of sigmoid(b - a D).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of pairs and samples.")
 @click.option(
     "-o", "--output", type=FILE, metavar="NPZ", default="teacher.npz", show_default=True,
-    help="Where the teacher goes.",
+    help="File of the teacher.",
 )  # fmt: skip
 @click.pass_obj
 def command(out: Output, /, output: Path, **options: Any) -> None:
-    """Label pairs with the probability that the polynomial is to stand for.
+    """Label pairs with the probability that the polynomial is fitted to.
 
     Pairs come from a checkpoint run on embeddings, or from means and log-variances. Labels are
     log-probabilities, by Monte Carlo or exact, and never clipped.

@@ -68,31 +68,41 @@ def _given(options: dict[str, Any]) -> list[Argument]:
 @click.command(cls=Command)
 @embeddings_option("--data", "Pairs to train on")
 @click.option("--validation", type=FILE, metavar="NPZ", help="Pairs that choose the best epoch.")
-@click.option("--held-out", type=float, metavar="X", help="Without it: this share of --data (0.1).")
-@click.option("--model", metavar="NAME", help="trunk, two-branch, ... (--start's; trunk).")
+@click.option(
+    "--held-out", type=float, metavar="X", help="Share of --data, without --validation (0.1)."
+)
+@click.option(
+    "--model", metavar="NAME", help="trunk, two-branch, ... [default: --start's, or trunk]."
+)
 @click.option(
     "--loss", metavar="NAME", help="info-nce, info-nce-poly, ... (the latter with a polynomial)."
 )
 @click.option("--poly", type=FILE, metavar="FILE", help="The polynomial to train on.")
 @click.option("--start", type=FILE, metavar="FILE", help="A checkpoint to start from.")
-@click.option("--epochs", type=int, metavar="N", help="The loss's own; so all of these.")
-@click.option("--batch", type=int, metavar="N", help="Pairs of a step.")
-@click.option("--learning-rate", type=float, metavar="X", help="AdamW's.")
-@click.option("--weight-decay", type=float, metavar="X", help="AdamW's.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--epochs", type=int, metavar="N", help="Training epochs [default: the loss's].")
+@click.option("--batch", type=int, metavar="N", help="Pairs of a batch [default: the loss's].")
+@click.option(
+    "--learning-rate", type=float, metavar="X", help="Learning rate of AdamW [default: the loss's]."
+)
+@click.option(
+    "--weight-decay", type=float, metavar="X", help="Weight decay of AdamW [default: the loss's]."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
 @click.option("--device", metavar="NAME", help="Train on cpu, cuda or cuda:N (cpu).")
 @click.option(
     "--set", "options", metavar="KEY=VALUE", multiple=True,
     help="An option of the model or the loss: model.hidden=512, loss.tau=0.1.",
 )  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on where a run into this folder was cut off.")
-@click.option("-o", "--output", type=FILE, metavar="DIR", required=True, help="Where it all goes.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run in this folder.")
+@click.option("-o", "--output", type=FILE, metavar="DIR", required=True, help="Folder of the run.")
 @click.option("--hardware", metavar="TARGET", help="Fine-tune --start for this target.")
-@embeddings_option("--calibration", "With --hardware: what the result is compiled with", False)
+@embeddings_option("--calibration", "With --hardware: embeddings that decide the ranges", False)
 @model_options("head", "layer_map", "a", "b")
-@click.option("--noise", is_flag=True, help="Dies in the loop, with the target's noise.")
-@click.option("--noise-model", metavar="NAME|TOML", help="A noise model in its place.")
-@click.option("--time", metavar="TIME", help="When the dies are read: 30s, 10m, 1h, 1d, 1y.")
+@click.option("--noise", is_flag=True, help="Train on dies with the target's noise.")
+@click.option(
+    "--noise-model", metavar="NAME|TOML", help="A noise model in place of the target's own."
+)
+@click.option("--time", metavar="TIME", help="Time after programming: 30s, 10m, 1h, 1d, 1y.")
 @click.option("--settings", type=FILE, metavar="FILE", help="Settings of the build (TOML).")
 @settings_options
 @click.pass_obj

@@ -25,19 +25,19 @@ from cimtool.tuning.widths import ORDER
     metavar="METRIC=VALUE",
     multiple=True,
     required=True,
-    help="The most that the compiled model may err; once a metric.",
+    help="Largest error of the compiled model; repeat for more metrics.",
 )
 @click.option(
     "--cost",
     type=OneOf(list(ORDER)),
     default="arrays",
     show_default=True,
-    help="What is saved: arrays (then conversions), conversions (then arrays) or energy.",
+    help="Cost to lower: arrays (then conversions), conversions (then arrays) or energy.",
 )
 @click.option("--settings", type=FILE, metavar="FILE", help="Settings to start from (TOML).")
 @settings_options
 @click.option("--allow-calibration-rows", is_flag=True, help="Choose on calibration rows too.")
-@click.option("-o", "--output", type=FILE, metavar="TOML", help="Where the settings go.")
+@click.option("-o", "--output", type=FILE, metavar="TOML", help="File of the settings.")
 @click.pass_obj
 def command(out: Output, /, budget: tuple[str, ...], **options: Any) -> None:
     """Choose the bits of each layer at the lowest cost within a budget.

@@ -29,8 +29,10 @@ from cimtool.verification.report import Report, VerificationFailed
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @embeddings_option("--data", "Embeddings to measure on")
 @reference_options
-@click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this.")
-@click.option("--report", type=FILE, metavar="DIR", help="Where the report goes (the bundle).")
+@click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this value.")
+@click.option(
+    "--report", type=FILE, metavar="DIR", help="Folder of the report [default: the bundle]."
+)
 @calibration_rows_option
 @noise_options
 @click.pass_obj
@@ -42,7 +44,7 @@ def command(
     report: Path | None,
     **options: Any,
 ) -> None:
-    """Say what each stage cost, and check every implementation bit for bit.
+    """Measure the drift of each stage, and check the bits of every implementation.
 
     Ends with status 1 where a bit differs or a metric is over its --max-drift: logit_rmse,
     top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).

@@ -108,9 +108,9 @@ class Keys(TomlTable):
     columns: Annotated[Count | None, OrUnlimited] = key(
         "Columns of physical cells in an array.", "array.columns", setting="array"
     )
-    encoding: Encoding = key("How cells hold signed weights.", "array.encoding")
-    input_encoding: InputEncoding = key("How signed inputs are driven.", "input.encoding")
-    rounding: Rounding | None = key("How a converter rounds.", "adc.rounding")
+    encoding: Encoding = key("Code of signed weights in the cells.", "array.encoding")
+    input_encoding: InputEncoding = key("Code of signed inputs on the rows.", "input.encoding")
+    rounding: Rounding | None = key("Rounding of a converter.", "adc.rounding")
     transfer: Thresholds = key(
         "Rising thresholds between a measured converter's codes, in codes above the lowest: of "
         "an ideal one 0.5, 1.5, ..., whether its codes are signed or not.",
@@ -124,28 +124,28 @@ class Keys(TomlTable):
         default=None,
     )
     adc_parameters: Parameters = key(
-        "What a converter of this kind needs beside its bits.",
+        "Parameters of this kind of converter beside its bits.",
         "adc.parameters",
         default=None,
         setting="",
     )
     adc_on: AdcOn = key(
-        "What is converted: the difference of a pair, or each polarity.",
+        "Conversion of the difference of a pair, or of each polarity.",
         "adc.on",
         default="difference",
     )
     shift_add: ShiftAdd = key(
-        "Where cycles are added: digital, or analog before the converter.",
+        "Addition of cycles: digital, or analog before the converter.",
         "adc.shift_add",
         default="digital",
     )
     offset_sum: OffsetSum = key(
-        "How offset weights learn the inputs' sum: digital or unit-column.",
+        "Sum of the inputs that offset weights need: digital or unit-column.",
         "array.offset_sum",
         default="digital",
     )
     pairs: Pairs = key(
-        "Where the cells of a differential pair lie side by side.",
+        "Direction in which the cells of a differential pair lie side by side.",
         "array.pairs",
         default="columns",
         setting="",
@@ -157,7 +157,7 @@ class Keys(TomlTable):
         "Conductance of a full cell by that of an erased one.", "array.on_off_ratio", default=None
     )
     unused_rows: UnusedRows = key(
-        "Whether rows without weights are off or driven.", "array.unused_rows", default="off"
+        "State of rows without weights: off or driven.", "array.unused_rows", default="off"
     )
     spare_columns: Spares | None = key(
         "Columns of an array without weights: kept for repair or reference.",
@@ -165,20 +165,18 @@ class Keys(TomlTable):
         default=None,
     )
     accumulator_bits: AccumulatorBits = key(
-        "Bits within which every sum must be proved to fit.", "accumulator.bits", default=32
+        "Bits that every sum is proved to fit in.", "accumulator.bits", default=32
     )
-    calibrator: Calibrator = key(
-        "How ranges are chosen: minmax, percentile or mse.", default="minmax"
-    )
+    calibrator: Calibrator = key("Choice of ranges: minmax, percentile or mse.", default="minmax")
     weight_rounding: WeightRounding = key(
-        "How weights become integers: nearest or gptq.", default="nearest"
+        "Rounding of weights to integers: nearest or gptq.", default="nearest"
     )
     equalise: bool = key("Balance the ranges of channels between layers.", default=True)
     bias_correction: bool = key(
-        "Take the mean error of quantisation off in the biases.", default=True
+        "Correct the mean error of quantisation in the biases.", default=True
     )
     score_mapping: ScoreMapping = key(
-        "Where a gallery is scored: digital, in-memory or hybrid.", default="digital"
+        "Scoring of a gallery: digital, in-memory or hybrid.", default="digital"
     )
     shortlist: Count | None = key(
         "Items that a hybrid score takes from the memory and scores exactly.",

@@ -50,7 +50,12 @@ def _environment(package: str, autoescape: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"counted": counted, "whole": whole, "plain": plain, "one_line": one_line}
+    environment.filters |= {
+        "counted": counted,
+        "whole": whole,
+        "plain": plain,
+        "one_line": one_line,
+    }
     return environment
 
 
