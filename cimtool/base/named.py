@@ -23,7 +23,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 CLOSE = 0.6
-"""From this share of matching characters on, a known name is worth suggesting."""
+"""Least share of matching characters at which a known name is suggested."""
 
 
 def _closeness(name: str, known: str) -> float:

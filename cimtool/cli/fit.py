@@ -1,4 +1,4 @@
-"""`cimtool fit`: the polynomial that stands for a teacher's logits."""
+"""`cimtool fit`: the polynomial that is fitted to a teacher's labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cimtool teacher`: pairs labelled with the probability that a polynomial is to stand for."""
+"""`cimtool teacher`: pairs labelled with the probability that a polynomial is fitted to."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ FEW_BLOCKS = 40
 """Most chips that are drawn apart, each in a frame."""
 
 MOST_SQUARES = 30_000
-"""Most arrays with a square each; of more a square stands for several, for the browser's sake."""
+"""Most arrays with a square each; beyond, a square is several arrays, to spare the browser."""
 
 AREAS = 8
 """Colours of layers, `a0` to `a7`; later ones begin again."""

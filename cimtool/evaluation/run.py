@@ -59,8 +59,8 @@ class Score:
 class Evaluation:
     """Scores of one or several subjects on the same data, in the order given.
 
-    `queries` counts what has something right to find, by way. With `leave_one_out` right
-    is what has an item's label, itself left out; otherwise what `text_to_video` says.
+    `queries` counts items with a right item, by way. With `leave_one_out` all other items of the
+    same label are right; otherwise those of `text_to_video`.
     """
 
     data: str
@@ -192,7 +192,7 @@ def rank_queries(
 ) -> Queries:
     """Rank queries by `scores` [n, m], with cosine gaps of the means `text` [n, d], `video` [m, d].
 
-    Right is what `text_to_video` says, of precisions what has the query's label; with
+    Right items are those of `text_to_video`, for precisions those of the query's label; with
     `leave_one_out` all other items of its class.
     """
     if leave_one_out and data.labels is not None:

@@ -24,7 +24,7 @@ from cimtool.base.toml_files import name_of
 from cimtool.ir.format import Rounding, adc, adc_limits
 
 THRESHOLD_BITS = 4
-"""Thresholds are kept in so many binary places of a step: 1/16 of it."""
+"""Binary places of a step in which thresholds are kept: 1/16 of it."""
 
 
 @dataclass(frozen=True)

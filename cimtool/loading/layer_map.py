@@ -59,7 +59,7 @@ LayerMap = Mapping[str, ModalityMap]
 """The entries of a map for both projectors, by modality."""
 
 NO_MAP: LayerMap = {modality: ModalityMap() for modality in MODALITIES}
-"""The map that says nothing."""
+"""An empty map."""
 
 
 def read_layer_map(path: Path) -> LayerMap:

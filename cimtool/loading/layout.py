@@ -37,7 +37,7 @@ class Layout(Named):
     def tower(cls, weights: Weights) -> Graph:
         """Read the projector, as `TowerBuilder` builds it.
 
-        Raises CimError naming file and key where something is missing or odd.
+        Raises CimError naming file and key where something is missing or malformed.
         """
         raise NotImplementedError
 

@@ -34,8 +34,9 @@ class Job:
 class Pass(ABC):
     """A map from program to program: a frozen dataclass whose fields are its own options.
 
-    `name` is that of the stage it makes, `doing` what is told while it runs. It takes a program at
-    the level `requires`, calibrated where `requires_calibration` says so, to the level `leaves`.
+    `name` is that of the stage it makes, `doing` the line of progress while it runs. It takes a
+    program at the level `requires`, calibrated where `requires_calibration` says so, to the level
+    `leaves`.
     """
 
     name: ClassVar[str]

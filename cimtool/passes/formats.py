@@ -228,7 +228,7 @@ def requantize(builder: Builder, name: str, value: str, fmt: Format) -> str:
 
 
 def refit(builder: Builder, op: Requant, node: Node, inputs: tuple[str, ...]) -> str:
-    """Take bits off multipliers whose products no longer fit, now that converters err as well."""
+    """Reduce the bits of multipliers whose products no longer fit with the errors of converters."""
     shape = op.multiplier.shape
     channels = zip(
         op.multiplier.flat, op.shift.flat, _largest(builder.types[inputs[0]], shape), strict=True

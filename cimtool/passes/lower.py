@@ -1,4 +1,4 @@
-"""Lower: everything becomes multiply, add and clip; each stand-in says its worst error.
+"""Lower: everything becomes multiply, add and clip; a note gives each approximation's worst error.
 
 `Store` marks where a value is kept in memory, which is where `QuantizePass` may round. Statistics
 of pairs saturate outside a domain, and polynomials become Horner's scheme.

@@ -1,14 +1,13 @@
-"""Round the weights of a layer so that its output errs less, as GPTQ does.
+"""Round the weights of a layer for a smaller error of its output, as GPTQ does.
 
-Rounding each weight to the nearest integer makes the weights err least. What counts is the output
-`x . W` over the rows that the layer sees: with their second moments `H = sum x x^T` it errs by
-`tr (T - Q)^T H (T - Q)`, and weights are rounded one after another so that each makes up for what
-those before it err (Frantar et al., GPTQ, ICLR 2023; the same as Babai's nearest plane).
+Rounding each weight to the nearest integer minimises the error of the weights. The error of the
+output `x . W` over the rows that the layer sees, with their second moments `H = sum x x^T`, is
+`tr (T - Q)^T H (T - Q)`: weights are rounded one after another, and each compensates the errors of
+those before it (Frantar et al., GPTQ, ICLR 2023; the same as Babai's nearest plane).
 
-Rows are integers, so that H is exact, and what is real is added in a fixed order: the same rows
-and weights give the same integers on every machine. A BLAS adds in an order of its own, another one
-on another CPU; the loops here add in the order written, and numba fuses no multiplication with an
-addition.
+Rows are integers, so that H is exact, and real numbers are added in a fixed order: the same rows
+and weights give the same integers on every machine. A BLAS adds in an order that depends on the
+CPU; the loops here add in the order written, and numba fuses no multiplication with an addition.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ def _factor(a, panel):  # type: ignore[no-untyped-def]  # pragma: no cover
 def rounded_back(target: FloatArray, upper: FloatArray, limit: int) -> FloatArray:
     """Whole numbers [K, N] within `limit` for `target` [K, N], the last row first.
 
-    What earlier ones err is made up for in the next, as `upper` weighs it:
+    Errors of earlier ones are compensated in the next, weighted by `upper`:
     `q_k = round(t_k + sum_{j>k} U_kj (t_j - q_j))`, halves up.
     """
     found = np.empty_like(target)

@@ -1,4 +1,4 @@
-"""Bootstrap: how far a metric could be another one, had other queries been drawn.
+"""Bootstrap: the interval of a metric over other draws of the queries.
 
 Queries are drawn with replacement, texts by the video that they share; the gallery stays. All
 metrics of all stages are computed on the same draws, so that the difference of two is paired. A NaN

@@ -1,8 +1,8 @@
 """A score matrix query by query, and every metric as a mean, median or maximum over its queries.
 
 One definition of each metric serves the data as they are and all their resamples, so that its
-interval is of the very same number. Matrices are [n, m], texts down and videos across. By label,
-queries are looked at one by one, so that nothing but the scores grows with n x m.
+interval is of the same number. Matrices are [n, m], texts down and videos across. By label, queries
+are looked at one by one, so that nothing but the scores grows with n x m.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Metrics = dict[str, FloatArray]
 """Metrics by name, each a value a resample [B]."""
 
 Measured = Callable[[Samples], Metrics]
-"""A row of metrics, whatever the sample."""
+"""A row of metrics in any sample."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The polynomial surrogate: a bivariate polynomial in ed and vd that stands for the logit."""
+"""The polynomial surrogate: a bivariate polynomial in ed and vd that approximates the logit."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ DENSITIES = tuple(2.0**-n for n in range(8))
 """Shares of the rows that known inputs may drive: the largest that hardly clips is used."""
 
 MOST_CLIPPED = 0.01
-"""So many sums may be clipped in a readout: a clipped one says nothing of drift."""
+"""Largest share of clipped sums in a readout: a clipped sum shows no drift."""
 
 LARGEST_FACTOR = 16.0
 

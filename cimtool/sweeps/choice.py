@@ -1,4 +1,4 @@
-"""The points worth having: the Pareto fronts, and the cheapest point within a budget."""
+"""The best points: the Pareto fronts, and the cheapest point within a budget."""
 
 from __future__ import annotations
 

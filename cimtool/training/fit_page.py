@@ -44,7 +44,7 @@ def fit(
     report: File | None = None,
     say: Say = silent,
 ) -> Fit:
-    """Fit the polynomial that stands for a teacher's logits, and check it on held-out pairs.
+    """Fit the polynomial to a teacher's labels, and check it on held-out pairs.
 
     ed and vd are divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With
     `output` the polynomial is written there, and its report into `report` (default: beside it).

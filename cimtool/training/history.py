@@ -127,7 +127,7 @@ class CompiledEpoch(Epoch):
 
     @property
     def merit(self) -> tuple[float]:
-        """The less it errs the better."""
+        """Smaller errors are better."""
         return (-self.rmse,)
 
     @property

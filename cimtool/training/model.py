@@ -35,7 +35,7 @@ class ProjectorModel(Options, Named):
         return {}
 
     def build(self, text: int, video: int) -> TwoTower:
-        """Return towers at their start for rows of so many numbers; CimError for widths amiss.
+        """Return untrained towers for rows of these widths; CimError for widths that do not fit.
 
         Whatever is drawn is drawn from torch's global generator.
         """

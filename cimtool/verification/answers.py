@@ -151,7 +151,7 @@ def pair_facts(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def floor_sentence(report: Report) -> str | None:
-    """The error of Monte Carlo itself, the measure of what a drift is worth."""
+    """The error of Monte Carlo itself, to compare a drift with."""
     scatter, equal = report.drift.scatter, report.headline.equal_samples
     if scatter is None:
         return None

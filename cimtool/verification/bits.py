@@ -147,7 +147,7 @@ def count_against_reference(
 
 
 def reference_queries(items: int) -> int:
-    """Queries of the NumPy reference against so many items in the memory: fewer for many."""
+    """Queries of the NumPy reference against the items in the memory: fewer for more items."""
     return max(1, min(REFERENCE_ROWS, REFERENCE_PAIRS // items))
 
 

@@ -28,9 +28,9 @@ from cimtool.verification.references import Scatter
 from cimtool.verification.stages import StageRuns
 
 BROKEN_SURROGATE = 2.0
-"""A surrogate so many times as far off as Monte Carlo is off by more than sampling explains.
+"""Multiple of Monte Carlo's error at which a surrogate is broken.
 
-Monte Carlo of DEFAULT_SAMPLES: what it would be with thousands is no fault of a surrogate.
+With DEFAULT_SAMPLES: the error of thousands of samples would be no measure of a surrogate.
 """
 
 BROKEN_RECALL = 0.01
@@ -39,7 +39,7 @@ BROKEN_RECALL = 0.01
 
 @dataclass(frozen=True)
 class Headline:
-    """The compiled model's drift, the step that adds most of it, and what it is worth.
+    """The compiled model's drift, the step that adds most of it, and the equivalent Monte Carlo.
 
     `compiled_rmse`, `relative_rmse` (of the float score's mean spread within a query, None where it
     has none) and `top1_agreement` are against the float score. `equal_samples` is the K at which
@@ -162,7 +162,7 @@ def _sentences(
 
 
 def equal_text(samples: float) -> str:
-    """At which K Monte Carlo errs as much, to two digits: it is no more certain than that."""
+    """The K at which Monte Carlo has the same error, to two digits, which is its precision."""
     if samples < 1:
         return "would err less with a single sample a side"
     return f"would err as much at about K={float(f'{samples:.2g}'):,.0f}"

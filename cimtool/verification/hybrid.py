@@ -1,4 +1,4 @@
-"""A graph computed partly in integers and partly in real numbers, which tells what each part costs.
+"""A graph computed partly in integers and partly in real numbers, to show the error of each part.
 
 Names of values are those of the lowered graph, and survive all passes after it: what a node of the
 compiled graph computes is the integer form of what the lowered node of that name does. A *part* is

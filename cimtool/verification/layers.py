@@ -22,16 +22,16 @@ LAYER_ROWS = 128
 """Rows of each modality on which a layer's output is compared."""
 
 SUM_ROWS = 16
-"""Of these so many make the column sums: each has a hundred thousand in a slice of a layer."""
+"""Rows of these that make the column sums: each has a hundred thousand in a slice of a layer."""
 
 BINS = 32
 """Bins of a histogram of column sums, all as wide as one another."""
 
 MEMORY_ITEMS = 1024
-"""Items of a gallery in the memory whose columns are looked at."""
+"""Items of a gallery in the memory whose columns are measured."""
 
 FINE_BINS = 1 << 14
-"""Sums are counted in at most so many bins over the proved range, then joined to BINS."""
+"""Most bins over the proved range in which sums are counted, then joined to BINS."""
 
 
 @dataclass(frozen=True)

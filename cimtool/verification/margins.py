@@ -15,7 +15,7 @@ from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.reference.queries import RECALLS, WAYS, Queries
 
 SIGMAS = 3.0
-"""A lead of so many standard deviations of the error survives it."""
+"""Standard deviations of the error that a lead must exceed to survive it."""
 
 MOST_POINTS = 600
 """Right pairs, and as many wrong ones, that the sample of pairs keeps."""

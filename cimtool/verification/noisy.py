@@ -24,7 +24,7 @@ from cimtool.verification.drift import DriftTable, StageRow, row_of
 from cimtool.verification.stages import encode, real_means
 
 DieMetrics = Callable[[Samples], Sequence[Metrics]]
-"""The metrics of each die, whatever the sample."""
+"""The metrics of each die in any sample."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def pairs_alike(statistics: Mapping[str, Span]) -> bool:
 
 
 def alike_text(head: Head, data: Embeddings) -> str:
-    """The clause that says so."""
+    """The clause on data whose pairs all have the same statistics."""
     return f"{data.file}: all pairs have the same {' and '.join(head.statistics)}"
 
 
@@ -87,7 +87,7 @@ def _recall_note(shortlist: int, runs: StageRuns) -> str:
 def all_equal(scores: FloatArray, what: str = "compiled scores") -> list[str]:
     """A sentence where scores [n, m] are constant, over all pairs or within queries.
 
-    Queries are texts, then videos; one with a single item to rank says nothing.
+    Queries are texts, then videos; one with a single item to rank is not counted.
     """
     if scores.size > 1 and np.ptp(scores) == 0:
         return [f"the {what} are constant: every pair gets the same score"]

@@ -34,7 +34,7 @@ def survival_chart(drift: DriftFindings) -> str:
 def budget_chart(drift: DriftFindings) -> str:
     """Mean square errors, which add where errors are independent, up to the compiled model's.
 
-    What is left over closes the sum: steps that err alike, or against each other.
+    The rest closes the sum: errors of steps that add up, or cancel.
     """
     terms = [
         charts.Term(row.stage, step**2, number(step), row.stage == drift.headline.cause)

@@ -30,7 +30,7 @@ EXACT = "exact"
 
 FLOOR_SEEDS = 5
 FLOOR_ITEMS = 256
-"""Seeds whose scatter is measured, on the first so many texts and videos."""
+"""Seeds whose scatter is measured, and the texts and videos that it is measured on."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class TargetFigure:
 
 @dataclass(frozen=True)
 class CostCard:
-    """The cost in the JSON: what `cimtool cost` says of a query against the videos as gallery."""
+    """The cost in the JSON: that of `cimtool cost` for a query against the videos as gallery."""
 
     unmodelled: tuple[str, ...]
     cost: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Saturation: what lies outside the ranges that calibration fixed, and so cannot be told apart."""
+"""Saturation: values outside the ranges that calibration fixed, which become equal there."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ CALLED = {
 """A part in words, by its kind."""
 
 DOMINANT = 2.0
-"""A surrogate so many times as far off as what the compiler adds is four fifths of the squares."""
+"""Multiple of the compiler's error at which the surrogate's is four fifths of the mean square."""
 
 SETTINGS = {"input": "input_bits", "mu": "feature_bits", "s": "feature_bits"}
 """The setting that decides the bits of a stored value."""
