@@ -250,6 +250,15 @@ def test_no_name_is_taken_apart() -> None:
     assert not [one for one in READERS if not any(fnmatch(file, one) for file in found)]
 
 
+def test_templates_can_be_read_in_an_editor() -> None:
+    files = [
+        file for kind in ("txt", "md", "html") for file in PACKAGE.rglob(f"templates/*.{kind}")
+    ]
+    assert len(files) > 10
+    lines = [(file.name, line) for file in files for line in file.read_text().splitlines()]
+    assert not [(name, line) for name, line in lines if len(line) > 120]
+
+
 def python(program: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cimtool.report import page, svg
-from cimtool.report.page import picture_url, render
+from cimtool.report.page import one_line, picture_url, render
 from cimtool.report.table import Cell, Column, make_table
 
 STYLE = Path(page.__file__).parent / "templates" / svg.STYLE
@@ -130,3 +130,10 @@ def contrast(one: str, other: str) -> float:
 def test_colours_can_be_read(ink: str, ground: str, dark: bool) -> None:
     colours = schemes()[dark]
     assert contrast(colours[ink], colours[ground]) >= 4.5
+
+
+def test_the_lines_of_a_sentence_become_one() -> None:
+    assert (
+        one_line("* a sentence\n  of two  words\n\nand more\n")
+        == "* a sentence of two  words and more"
+    )
