@@ -250,6 +250,24 @@ def test_no_name_is_taken_apart() -> None:
     assert not [one for one in READERS if not any(fnmatch(file, one) for file in found)]
 
 
+QUESTION = re.compile(r"(What|Whether|How|Which|Where|Who|When|Why)\b")
+
+
+def docstrings(file: Path) -> Iterator[str]:
+    """The docstrings of a module, its classes, functions, constants and fields."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            texts = (one.value for one in node.body if isinstance(one, ast.Expr))
+            yield from (one.value for one in texts if isinstance(one, ast.Constant))
+
+
+@pytest.mark.parametrize("folder", ["cimtool", "tests", "benchmarks", "docs", "examples"])
+def test_docstrings_open_with_a_noun_phrase_or_an_imperative(folder: str) -> None:
+    found = [(file, text) for file in (ROOT / folder).rglob("*.py") for text in docstrings(file)]
+    assert found
+    assert not [(file, text) for file, text in found if QUESTION.match(str(text).strip())]
+
+
 def test_templates_can_be_read_in_an_editor() -> None:
     files = [
         file for kind in ("txt", "md", "html") for file in PACKAGE.rglob(f"templates/*.{kind}")

@@ -32,13 +32,12 @@ from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import SCORE_LAYERS, fit_gallery, program_gallery
 from cimtool.passes.pipeline import passes_for, run_passes
+from cimtool.reference.queries import LIMITS, WAYS
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps.references import SAMPLES, SweepReferences
 
-LOWER_IS_BETTER = ("logit_rmse", "top1_agreement_loss", "r1_loss", "r5_loss", "r10_loss")
-HIGHER_IS_BETTER = ("r1_text_to_video", "r1_video_to_text")
-WORST_OF_DIES = dict.fromkeys(LOWER_IS_BETTER, 100 - WORST) | dict.fromkeys(HIGHER_IS_BETTER, WORST)
+WORST_OF_DIES = dict.fromkeys(LIMITS, 100 - WORST) | {f"r1_{way}": WORST for way in WAYS}
 """The percentile over dies of each metric that is the worst twentieth."""
 
 

@@ -45,7 +45,7 @@ class NonIdeality(TomlTable, Named):
     stream: ClassVar[int | None] = None
     """The number of its stream of random numbers; None makes one of the name."""
     ages: ClassVar[bool] = False
-    """What it does grows with the time since t0."""
+    """Its effect grows with the time since t0."""
 
     @property
     def times(self) -> dict[float, str] | None:
