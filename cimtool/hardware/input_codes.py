@@ -121,9 +121,12 @@ class Bipolar(InputCode, name="bipolar"):
         return self._magnitude_cycles(self.bits - 1)
 
 
-def _signed_codes() -> list[str]:
-    return [name for name, code in InputCode.family.items() if code.signed]
+def _names(signed: bool) -> list[str]:
+    return [name for name, code in InputCode.family.items() if code.signed == signed]
 
 
-InputEncoding = name_of(InputCode, _signed_codes)
+InputEncoding = name_of(InputCode, lambda: _names(signed=True))
 """The name of a code for inputs that may be negative, in a validated table."""
+
+UnsignedEncoding = name_of(InputCode, lambda: _names(signed=False))
+"""The name of a code for inputs that are never negative."""

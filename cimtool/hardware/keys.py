@@ -26,7 +26,7 @@ from cimtool.hardware.crossbar import (
     UnusedRows,
     leak_of,
 )
-from cimtool.hardware.input_codes import InputCode, InputEncoding
+from cimtool.hardware.input_codes import InputCode, InputEncoding, UnsignedEncoding
 from cimtool.hardware.weight_codes import Encoding, WeightCode
 from cimtool.ir.format import Rounding
 from cimtool.ir.types import Type
@@ -129,6 +129,12 @@ class Keys(TomlTable):
         default=None,
         setting="",
     )
+    unsigned_encoding: UnsignedEncoding = key(
+        "Input code of inputs that are never negative.",
+        "input.unsigned_encoding",
+        default="unsigned",
+        setting="",
+    )
     adc_on: AdcOn = key(
         "Conversion of the difference of a pair, or of each polarity.",
         "adc.on",
@@ -198,8 +204,9 @@ class Keys(TomlTable):
         return Converter.named(kind, "converter").of(self.adc_bits, self)
 
     def input_code(self, x: Type) -> InputCode:
-        """The code of inputs of a type: those that are never negative have no sign."""
-        code = InputCode.named(self.input_encoding if x.signed else "unsigned", "input_encoding")
+        """The code of inputs of a type, by their range: with negative inputs or without."""
+        name = self.input_encoding if x.signed else self.unsigned_encoding
+        code = InputCode.named(name, "input_encoding")
         return code(code.bits_for(int(x.lo.min()), int(x.hi.max())), self.dac_bits)
 
     def crossbar(self, inputs: InputCode) -> Crossbar:

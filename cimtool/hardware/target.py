@@ -30,7 +30,7 @@ from cimtool.hardware.noise.spec import Noise
 
 @in_table("input")
 class InputSpec(TomlTable):
-    """The array's inputs: bits, at most `dac_bits` of them a cycle, and how a sign is sent."""
+    """The array's inputs: bits, at most `dac_bits` of them a cycle, and their input codes."""
 
 
 @in_table("weights")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import CROSSBARS, INPUTS, drawn, input_limits
 
+from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.input_codes import InputCode
+from cimtool.hardware.input_codes import Cycle, InputCode
+from cimtool.hardware.settings import resolve
+from cimtool.hardware.stored import StoredWeights, mvm
+from cimtool.hardware.target import derived, load_target
+from cimtool.ir.types import integer
 
 
 @settings(deadline=None)
@@ -47,3 +56,49 @@ def test_the_fewest_bits_that_hold_the_limits_are_those_that_have_them(
     assert code.bits_for(lo, hi) == bits
     assert code.bits_for(0, hi) == bits
     assert code.bits_for(0, hi + 1) == bits + 1
+
+
+@pytest.fixture
+def top_bits() -> Iterator[type[InputCode]]:
+    """A plug-in's code for inputs that are never negative: the lowest bit, then all others."""
+
+    @dataclass(frozen=True)
+    class TopBits(InputCode, name="top-bits"):
+        signed: ClassVar[bool] = False
+
+        @classmethod
+        def limits(cls, bits: int) -> tuple[int, int]:
+            return 0, (1 << bits) - 1
+
+        @property
+        def cycles(self) -> tuple[Cycle, ...]:
+            return Cycle(0, 1, 1), Cycle(1, self.bits - 1, 1)
+
+    yield TopBits
+    del InputCode.family["top-bits"]
+
+
+def test_a_target_chooses_the_code_of_inputs_that_are_never_negative(
+    top_bits: type[InputCode],
+) -> None:
+    isaac, own = load_target("isaac-rram-128"), {"input": {"unsigned_encoding": "top-bits"}}
+    settings = resolve(derived(isaac, {"name": "x", "title": "x", **own}), None, {})
+    unsigned, signed = integer(("n", 9), 0, 255, 1.0), integer(("n", 9), -9, 255, 1.0)
+    assert settings.input_code(unsigned) == top_bits(8, 1)
+    assert settings.input_code(signed).name == "twos-complement"
+    assert resolve(isaac, None, {}).input_code(unsigned).name == "unsigned"
+    rng = np.random.default_rng(0)
+    weight, x = rng.integers(-127, 128, (9, 3)), rng.integers(0, 256, (5, 9))
+    crossbar = settings.crossbar(settings.input_code(unsigned))
+    stored = StoredWeights(weight, crossbar)
+    found = mvm(x, stored, (None,) * crossbar.slices) - stored.correction
+    np.testing.assert_array_equal(found, x @ weight)
+
+
+@pytest.mark.parametrize(
+    ("key", "name"), [("encoding", "unsigned"), ("unsigned_encoding", "bipolar")]
+)
+def test_a_code_for_other_inputs_is_refused(key: str, name: str) -> None:
+    own = {"name": "x", "title": "x", "input": {key: name}}
+    with pytest.raises(CimError, match=rf'input\.{key} = "{name}": must be "'):
+        derived(load_target("isaac-rram-128"), own)
