@@ -9,7 +9,6 @@ from onnx import FunctionProto
 from cimtool.emit.functions import cast_line, function, row_group_product
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.ir.format import Rounding
 
 FLAGS = ("signed", "scaled", "leaking", "idle", "unit", "wide")
 """Properties of a row group, in the order of its function's name.
@@ -28,17 +27,17 @@ def row_group_adc(crossbar: Crossbar, planes: tuple[int, int], flags: Set[str]) 
     (floor in two's complement), then clip to the shifted limits. A measured table is a Gather.
     """
     slices, cycles = crossbar.slices, len(crossbar.cycles)
-    rounding = crossbar.law.rounding if isinstance(crossbar.law, UniformLaw) else None
+    law = crossbar.law if isinstance(crossbar.law, UniformLaw) else None
     parts = [f"RowGroupAdc_{slices}slices_{cycles}cycles"]
-    parts.append((rounding or "table").replace("-", "_"))
+    parts.append((law.rounding if law else "table").replace("-", "_"))
     parts += [flag for flag in FLAGS if flag in flags]
     if planes != (1, 1):
         parts.append(f"{planes[0]}x{planes[1]}")
     ones = " and one of ones" if flags & {"leaking", "unit"} else ""
     how = "to a code by a measured table"
-    if rounding:
+    if law:
         how = (
-            f"({rounding}, {'' if 'signed' in flags else 'un'}signed codes) to code << step by "
+            f"({law.rounding}, {'' if 'signed' in flags else 'un'}signed codes) to code << step by "
             "adding half a step, masking the bits below the step and clipping"
         )
     doc = (
@@ -50,11 +49,11 @@ def row_group_adc(crossbar: Crossbar, planes: tuple[int, int], flags: Set[str]) 
         doc += " Every cell conducts leak more than its digit, which counts digit."
     if "unit" in flags:
         doc += " The column of ones, converted too, is the sum of inputs that the rest needs."
-    return function("_".join(parts), doc, _lines(crossbar, planes, rounding, flags))
+    return function("_".join(parts), doc, _lines(crossbar, planes, law, flags))
 
 
 def _lines(
-    crossbar: Crossbar, planes: tuple[int, int], rounding: Rounding | None, flags: Set[str]
+    crossbar: Crossbar, planes: tuple[int, int], law: UniformLaw | None, flags: Set[str]
 ) -> Iterator[str]:
     wide = "wide" in flags
     yield from row_group_product(*planes, wide)
@@ -65,7 +64,7 @@ def _lines(
         yield "sums = Add (stored, leaked)"
     if "idle" in flags:
         yield "sums = Add (sums, idle)"
-    yield from _convert(rounding, "signed" in flags, wide) if rounding else _look_up(wide)
+    yield from _convert(law, "signed" in flags, wide) if law else _look_up(wide)
     if len(crossbar.cycles) > 1:
         yield "sums = Reshape (sums, by_cycle)"
         yield "sums = MatMul (cycle_factors, sums)"
@@ -84,12 +83,12 @@ def _lines(
         yield "sums = Add (sums, offset)"
 
 
-def _convert(rounding: Rounding, signed: bool, wide: bool) -> Iterator[str]:
-    if rounding == "half-even":
+def _convert(law: UniformLaw, signed: bool, wide: bool) -> Iterator[str]:
+    if law.to_even:
         yield "code_bit = BitwiseAnd (sums, odd)"
         yield from _limited(wide, "Min", "code_bit", "one")
         yield "sums = Add (sums, code_bit)"
-    if rounding != "floor":
+    if law.half:
         yield "sums = Add (sums, half)"
     yield "sums = BitwiseAnd (sums, mask)"
     yield from _limited(wide, "Min", "sums", "highest")

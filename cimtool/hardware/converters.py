@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.named import Named
-from cimtool.base.toml_files import name_of
+from cimtool.base.toml_files import name_of, value_text
 from cimtool.ir.format import Rounding, adc, adc_limits
 
 THRESHOLD_BITS = 4
@@ -149,6 +150,8 @@ class Converter(Named):
 
     exact_where_it_fits: ClassVar[bool] = True
     """Step 1 changes no sum that lies within the codes."""
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Those of the keys `rounding` and `transfer` from which its law follows."""
 
     @classmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
@@ -171,7 +174,9 @@ class Lossless(Converter, name="lossless"):
 
     @classmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
-        return cls()
+        raise ValueError(
+            f'adc_kind = "lossless" with adc_bits = {bits}: expected adc_bits = "lossless" with it'
+        )
 
     def law(self, signed: bool) -> None:
         return None
@@ -186,6 +191,8 @@ class Formula(Converter, name="formula"):
 
     bits: int
     rounding: Rounding
+
+    reads: ClassVar[tuple[str, ...]] = ("rounding",)
 
     @classmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
@@ -208,12 +215,26 @@ class Measured(Converter, name="measured"):
     transfer: tuple[int, ...]
 
     exact_where_it_fits: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("transfer",)
 
     @classmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
-        if keys.transfer is None:
+        given, count = keys.transfer, (1 << bits) - 1
+        if given is None:
             raise ValueError('adc_kind = "measured": expected transfer with it')
-        return cls(bits, measured_thresholds(keys.transfer))
+        if len(given) != count:
+            raise ValueError(
+                f"transfer has {len(given)} thresholds: adc bits = {bits} has {count}, one between "
+                "two codes"
+            )
+        thresholds = measured_thresholds(given)
+        for index, (one, after) in enumerate(pairwise(thresholds)):
+            if after < one:
+                raise ValueError(
+                    f"transfer falls from {given[index]} to {given[index + 1]} at threshold "
+                    f"{index + 1}: thresholds must not fall"
+                )
+        return cls(bits, thresholds)
 
     def law(self, signed: bool) -> StaircaseLaw:
         lo, hi = adc_limits(self.bits, signed)
@@ -229,6 +250,16 @@ def threshold_shifts(step: int) -> tuple[int, int]:
 def measured_thresholds(transfer: Sequence[float]) -> tuple[int, ...]:
     """Round thresholds in codes to the 1/16 of a code in which the contract counts them."""
     return tuple(int(np.floor(t * (1 << THRESHOLD_BITS) + 0.5)) for t in transfer)
+
+
+def check_read(kind: str, key: str, value: object) -> None:
+    """Raise ValueError for the value of a key from which no law of converters of a kind follows."""
+    if key not in Converter.named(kind, "converter").reads:
+        others = (f'"{name}"' for name, one in Converter.family.items() if key in one.reads)
+        raise ValueError(
+            f"{key} = {value_text(value)}: expected adc_kind = {' or '.join(others)} with it; a "
+            f'converter of adc_kind = "{kind}" has no {key}'
+        )
 
 
 ConverterKind = name_of(Converter)

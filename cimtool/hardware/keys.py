@@ -16,7 +16,7 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from cimtool.base.toml_files import TomlTable
-from cimtool.hardware.converters import LOSSLESS, Converter, ConverterKind
+from cimtool.hardware.converters import LOSSLESS, Converter, ConverterKind, Formula, Measured
 from cimtool.hardware.crossbar import (
     AdcOn,
     Crossbar,
@@ -200,8 +200,10 @@ class Keys(TomlTable):
         """The converter of a column sum: none, of a kind, a measured one, or one with a formula."""
         if self.adc_bits is None:
             return LOSSLESS
-        kind = self.adc_kind or ("formula" if self.transfer is None else "measured")
-        return Converter.named(kind, "converter").of(self.adc_bits, self)
+        kind: type[Converter] = Formula if self.transfer is None else Measured
+        if self.adc_kind is not None:
+            kind = Converter.named(self.adc_kind, "converter")
+        return kind.of(self.adc_bits, self)
 
     def input_code(self, x: Type) -> InputCode:
         """The code of inputs of a type, by their range: with negative inputs or without."""

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from cimtool.base.errors import Argument, CimError, invalid_at
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, validated
+from cimtool.hardware.converters import check_read
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_converter
@@ -151,7 +152,14 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
     if values["adc_kind"] != target.keys.adc_kind:
         values["adc_parameters"] = None  # those of the target's own kind
     sources = f'target "{target.name}"' + (f" with {file}" if file else "")
-    return validated(Settings, values | {"layers": layers}, f"settings for {sources}")
+    where = f"settings for {sources}"
+    settings = validated(Settings, values | {"layers": layers}, where)
+    if settings.adc_kind is not None and any("rounding" in one.given() for one in given):
+        try:
+            check_read(settings.adc_kind, "rounding", settings.rounding)
+        except ValueError as error:
+            raise CimError(f"{where}: {error}") from None
+    return settings
 
 
 def check_patterns(settings: Settings, layer_names: Iterable[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,7 +13,7 @@ from pydantic import Field, model_validator
 from cimtool.base.errors import CimError, invalid_at
 from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
-from cimtool.hardware.converters import measured_thresholds
+from cimtool.hardware.converters import check_read
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
 from cimtool.hardware.geometry import (
     ArraySpec,
@@ -55,19 +54,11 @@ class AccumulatorSpec(TomlTable):
 
 def check_converter(keys: Keys) -> None:
     """Raise ValueError where no converter is as the keys say."""
-    transfer = keys.transfer or ()
-    count = 0 if keys.adc_bits is None else (1 << keys.adc_bits) - 1
-    if keys.transfer is not None and len(transfer) != count:
-        bits = "a lossless converter" if keys.adc_bits is None else f"adc bits = {keys.adc_bits}"
+    if keys.adc_bits is None and keys.transfer:
         raise ValueError(
-            f"transfer has {len(transfer)} thresholds: {bits} has {count}, one between two codes"
+            f"transfer has {len(keys.transfer)} thresholds: a lossless converter has 0, one "
+            "between two codes"
         )
-    for index, (one, after) in enumerate(pairwise(measured_thresholds(transfer))):
-        if after < one:
-            raise ValueError(
-                f"transfer falls from {transfer[index]} to {transfer[index + 1]} at threshold "
-                f"{index + 1}: thresholds must not fall"
-            )
     if keys.adc_parameters is not None and keys.adc_kind is None:
         raise ValueError("adc_parameters are of a kind of converter: expected adc_kind with them")
     for signed in (False, True):
@@ -110,6 +101,8 @@ class Target(TomlTable):
             )
         with invalid_at("adc: "):
             check_converter(keys)
+            if keys.adc_kind is not None and self.base is None:  # else it may be inherited
+                self._check_law(keys.adc_kind)
         check_cells(self.array, keys)
         check_geometry(self.array, keys)
         check_meaning(keys)
@@ -126,6 +119,13 @@ class Target(TomlTable):
                 f'"{keys.encoding}" adds digitally and has no converter; leave [adc] out'
             )
         return self
+
+    def _check_law(self, kind: str) -> None:
+        """Refuse keys of a converter's law that one of this kind does not have."""
+        for key in LAWS:
+            value = getattr(self.adc, key)
+            if value is not None:
+                check_read(kind, key, value)
 
     def _check_points(self, keys: Keys) -> None:
         """Refuse points of one-bit products where that one bit would be the sign."""

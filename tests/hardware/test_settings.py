@@ -197,6 +197,15 @@ def test_mistakes_in_flags_are_named_as_flags(flags: dict[str, object], sentence
             {"array": "128x4", "layers": {"x[1]": {"weight_bits": 9}}},
             'layers."x[1]": an array of 4 columns is too narrow: one 9-bit weight takes 5',
         ),
+        (
+            {"adc_kind": "lossless"},
+            'adc_kind = "lossless" with adc_bits = 8: expected adc_bits = "lossless" with it',
+        ),
+        (
+            {"adc_kind": "lossless", "adc_bits": "lossless", "rounding": "floor"},
+            'rounding = "floor": expected adc_kind = "formula" with it; a converter of adc_kind = '
+            '"lossless" has no rounding',
+        ),
     ],
 )
 def test_contradictions_are_refused(flags: dict[str, object], sentence: str) -> None:

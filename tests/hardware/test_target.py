@@ -242,6 +242,46 @@ def test_mistakes_are_one_sentence_with_file_key_and_value(
     assert caught.value.exit_status == 2
 
 
+@pytest.mark.parametrize(
+    ("adc", "said"),
+    [
+        (
+            {"bits": 2, "kind": "measured", "transfer": [0.5, 1.5, 2.5], "rounding": "floor"},
+            'adc: rounding = "floor": expected adc_kind = "formula" with it; a converter of '
+            'adc_kind = "measured" has no rounding',
+        ),
+        (
+            {"bits": 2, "kind": "formula", "transfer": [0.5, 1.5, 2.5], "rounding": "floor"},
+            'adc: transfer = [0.5, 1.5, 2.5]: expected adc_kind = "measured" with it',
+        ),
+        (
+            {"bits": 2, "kind": "lossless"},
+            'adc: adc_kind = "lossless" with adc_bits = 2: expected adc_bits = "lossless" with it',
+        ),
+        ({"bits": 2, "kind": "measured"}, 'adc: adc_kind = "measured": expected transfer with it'),
+        ({"bits": 2, "transfer": [0.5]}, "adc: transfer has 1 thresholds: adc bits = 2 has 3, one"),
+        (
+            {"bits": "lossless", "transfer": [0.5]},
+            "adc: transfer has 1 thresholds: a lossless converter has 0, one between two codes",
+        ),
+        (
+            {"bits": 2, "transfer": [0.5, 2.5, 1.5]},
+            "adc: transfer falls from 2.5 to 1.5 at threshold 2: thresholds must not fall",
+        ),
+    ],
+)
+def test_keys_that_describe_no_converter_are_refused(adc: dict[str, object], said: str) -> None:
+    values = load_target("isaac-rram-128").to_json() | {"adc": adc}
+    with pytest.raises(CimError) as caught:
+        validated(Target, values, "mine.toml")
+    assert str(caught.value).startswith(f"mine.toml: {said}")
+
+
+def test_an_inherited_rounding_beside_a_kind_without_one_is_no_mistake(tmp_path: Path) -> None:
+    found = load_target(derived(tmp_path, '[adc]\nkind = "lossless"\nbits = "lossless"')).keys
+    assert (found.adc_kind, found.rounding) == ("lossless", "half-up")
+
+
 def test_a_misspelt_required_key_is_called_unknown_not_missing(tmp_path: Path) -> None:
     text = (targets_folder() / "ideal.toml").read_text().replace("cell_bits", "cel_bits")
     with pytest.raises(CimError, match=r'unknown key array\.cel_bits; did you mean "cell_bits"'):
