@@ -46,7 +46,7 @@ Parameters = Annotated[
     dict[str, int | float | str] | None,
     Field(strict=False, description="a table of numbers and texts"),
 ]
-Pairs = Literal["columns", "rows"]
+PairAxis = Literal["columns", "rows"]
 Calibrator = Literal["minmax", "percentile", "mse"]
 WeightRounding = Literal["nearest", "gptq"]
 ScoreMapping = Literal["digital", "in-memory", "hybrid"]
@@ -112,14 +112,14 @@ class Keys(TomlTable):
     input_encoding: InputEncoding = key("Code of signed inputs on the rows.", "input.encoding")
     rounding: Rounding | None = key("Rounding of a converter.", "adc.rounding")
     transfer: Thresholds = key(
-        "Rising thresholds between a measured converter's codes, in codes above the lowest: of "
-        "an ideal one 0.5, 1.5, ..., whether its codes are signed or not.",
+        "Rising thresholds of a measured converter, in codes above its lowest code; those of an "
+        "ideal converter are 0.5, 1.5, ..., for signed and for unsigned codes.",
         "adc.transfer",
         default=None,
         setting="",
     )
     adc_kind: ConverterKind | None = key(
-        "The converter's kind; left out, it follows from its bits and its rounding or transfer.",
+        "Kind of converter; where left out, it follows from the bits and the rounding or transfer.",
         "adc.kind",
         default=None,
     )
@@ -130,7 +130,7 @@ class Keys(TomlTable):
         setting="",
     )
     unsigned_encoding: UnsignedEncoding = key(
-        "Input code of inputs that are never negative.",
+        "Code of inputs that are never negative.",
         "input.unsigned_encoding",
         default="unsigned",
         setting="",
@@ -150,23 +150,25 @@ class Keys(TomlTable):
         "array.offset_sum",
         default="digital",
     )
-    pairs: Pairs = key(
+    pairs: PairAxis = key(
         "Direction in which the cells of a differential pair lie side by side.",
         "array.pairs",
         default="columns",
         setting="",
     )
     rows_active: Count | None = key(
-        "Rows of weights that are read at a time.", "array.rows_active", default=None
+        "Rows of weights that are read at the same time.", "array.rows_active", default=None
     )
     on_off_ratio: OnOffRatio | None = key(
-        "Conductance of a full cell by that of an erased one.", "array.on_off_ratio", default=None
+        "Ratio of the conductance of a full cell to that of an erased cell.",
+        "array.on_off_ratio",
+        default=None,
     )
     unused_rows: UnusedRows = key(
         "State of rows without weights: off or driven.", "array.unused_rows", default="off"
     )
     spare_columns: Spares | None = key(
-        "Columns of an array without weights: kept for repair or reference.",
+        "Columns of an array that hold no weights, kept for repair or reference.",
         "array.spare_columns",
         default=None,
     )

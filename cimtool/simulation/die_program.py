@@ -70,10 +70,10 @@ def on_die(program: Program, settings: Settings, conditions: Conditions, index: 
 
         return rewrite_each(graph, CrossbarMvm, rule)
 
-    placed = {graph.name: on_arrays(graph) for graph in program.graphs}
+    graphs = {graph.name: on_arrays(graph) for graph in program.graphs}
     if not costs:
         raise CimError("the program has no layer on crossbars, so no die can be drawn for it")
-    return DieProgram(replace(program, **placed), sum(costs, ReadoutCost()))
+    return DieProgram(replace(program, **graphs), sum(costs, ReadoutCost()))
 
 
 def arrays_of(settings: Settings, layer: str, weight_bits: int) -> Arrays:

@@ -102,7 +102,7 @@ class Programming(DeviceNoise, name="programming"):
         return np.where(sigma > 0, normal * sigma, 0.0)
 
 
-class Drift(DeviceNoise, name="drift"):
+class ConductanceDrift(DeviceNoise, name="drift"):
     """g(t) = g (t / t0)^-nu with nu normal, its `mean` and `sigma` curves of the target's x."""
 
     stream: ClassVar[int | None] = 1

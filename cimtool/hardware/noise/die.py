@@ -16,7 +16,7 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray, IntArray, narrow
 from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Cells, Crossbar
-from cimtool.hardware.keys import Pairs
+from cimtool.hardware.keys import PairAxis
 from cimtool.hardware.noise.model import (
     ArrayNoise,
     ArrayState,
@@ -85,7 +85,7 @@ class Arrays:
     """The arrays of a layer: weights side by side (None: all), and the place of pairs."""
 
     across: int | None
-    pairs: Pairs
+    pairs: PairAxis
     on_off_ratio: float | None
 
 
@@ -213,7 +213,7 @@ class PhysicalLayout:
 
     polarities: int
     slices: int
-    pairs: Pairs
+    pairs: PairAxis
 
     @property
     def rows_per_weight(self) -> int:

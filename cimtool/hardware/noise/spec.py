@@ -22,13 +22,21 @@ from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
 from cimtool.hardware.noise.arrays import IrDrop, Stuck
 from cimtool.hardware.noise.converter_errors import Adc
-from cimtool.hardware.noise.devices import Drift, Flicker, Programming, Read
+from cimtool.hardware.noise.devices import ConductanceDrift, Flicker, Programming, Read
 from cimtool.hardware.noise.model import NonIdeality, Positive, ReadNoise, ageing
 from cimtool.hardware.noise.times import parse_time
 
 Kind = TypeVar("Kind", bound=NonIdeality)
 
-ACTING: tuple[type[NonIdeality], ...] = (Programming, Drift, Flicker, Read, Stuck, Adc, IrDrop)
+ACTING: tuple[type[NonIdeality], ...] = (
+    Programming,
+    ConductanceDrift,
+    Flicker,
+    Read,
+    Stuck,
+    Adc,
+    IrDrop,
+)
 """The mechanisms of cimtool in the order in which they act; those of plug-ins follow."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mpmath import log, mp, mpf, sqrt
 
-from cimtool.hardware.noise.devices import Drift, Flicker, Programming
+from cimtool.hardware.noise.devices import ConductanceDrift, Flicker, Programming
 from cimtool.hardware.noise.spec import Noise, load_noise
 
 mp.dps = 30
@@ -115,13 +115,14 @@ def test_drift_and_its_spread_are_those_of_the_fit(fit: tuple, seconds: float) -
     name, g_max, t0, _, _, nu, nu_sigma, _ = fit
     noise = load_noise(name)
     assert noise.t0 == float(t0)
+    (drift,) = noise.of(ConductanceDrift)
     x = x_of(noise, [share * mpf(g_max) for share in SHARES])
-    np.testing.assert_allclose(noise.of(Drift)[0].sigma.at(x), table(nu_sigma), rtol=1e-12)
+    np.testing.assert_allclose(drift.sigma.at(x), table(nu_sigma), rtol=1e-12)
     passed = (mpf(seconds) + mpf(t0)) / mpf(t0)
     for away in (-1, 0, 2):
-        exponent = noise.of(Drift)[0].mean.at(x) + away * noise.of(Drift)[0].sigma.at(x)
+        exponent = drift.mean.at(x) + away * drift.sigma.at(x)
         expected = table(lambda s, k=away: passed ** -(nu(s) + k * nu_sigma(s)))
-        found = noise.of(Drift)[0].factor(exponent, seconds, noise.t0)
+        found = drift.factor(exponent, seconds, noise.t0)
         np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
@@ -167,9 +168,8 @@ def test_the_two_fits_of_neurram_differ_threefold_at_zero() -> None:
 def test_hermes_loses_a_third_of_small_and_a_tenth_of_large_conductances_in_a_day() -> None:
     noise = load_noise("hermes-2-devices")
     assert noise.t0 is not None
-    gain = noise.of(Drift)[0].factor(
-        noise.of(Drift)[0].mean.at(np.array([0.1, 1.0])), DAY, noise.t0
-    )
+    (drift,) = noise.of(ConductanceDrift)
+    gain = drift.factor(drift.mean.at(np.array([0.1, 1.0])), DAY, noise.t0)
     np.testing.assert_allclose(gain, [0.67, 0.91], atol=0.005)
 
 
@@ -177,6 +177,7 @@ def test_hermes_loses_a_third_of_small_and_a_tenth_of_large_conductances_in_a_da
 def test_erased_devices_take_the_clamped_ends(name: str) -> None:
     noise = load_noise(name)
     zero = np.zeros(1)
-    for curve in (noise.of(Drift)[0].mean, noise.of(Drift)[0].sigma, noise.of(Flicker)[0].q):
+    (drift,), (flicker,) = noise.of(ConductanceDrift), noise.of(Flicker)
+    for curve in (drift.mean, drift.sigma, flicker.q):
         assert curve.clamp is not None
         assert curve.at(zero)[0] == curve.clamp[1]
