@@ -64,7 +64,7 @@ class Compilation:
         folder = Path(output or self.folder)
         say("emitting ONNX")
         stages = {stage.name: stage.program for stage in self.stages}
-        files = onnx_files(self.stages[-1].program, stages["folded"])
+        files = onnx_files(self.stages[-1].program, stages["calibrated"])
         say(f"writing {folder}")
         files[CALIBRATION] = save(dict(self.calibration))
         if self.queries:

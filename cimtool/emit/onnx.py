@@ -68,7 +68,7 @@ def _emit_nodes(
 
 
 def float_model(program: Program) -> ModelProto:
-    """The folded program of real numbers as one file: `text`, `video` rows to `logit` [n, m].
+    """The calibrated program of real numbers as one file: `text`, `video` rows to `logit` [n, m].
 
     Projectors run in float32; what is stored of an item, the statistics and the score in double.
     """
@@ -112,11 +112,11 @@ def file_bytes(model: ModelProto) -> bytes:
     return data
 
 
-def onnx_files(program: Program, folded: Program) -> dict[str, bytes]:
-    """The four files of a bundle by name, from the final and from the folded program.
+def onnx_files(program: Program, calibrated: Program) -> dict[str, bytes]:
+    """The four files of a bundle by name, from the final and from the calibrated program.
 
     Raises CimError where a layer has no integer ONNX form.
     """
     models = {f"{graph.name}.onnx": onnx_model(graph) for graph in program.graphs}
-    models["float.onnx"] = float_model(folded)
+    models["float.onnx"] = float_model(calibrated)
     return {name: file_bytes(model) for name, model in models.items()}

@@ -11,6 +11,7 @@ import onnx
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.emit.functions import DOMAIN, FUNCTIONS, IR_VERSION, OPSET
 from cimtool.ir.types import Shape
 
@@ -55,11 +56,17 @@ class GraphWriter:
         return name
 
     def constant(self, array: Array | np.generic[Any], kind: str | None = None) -> str:
-        """Store a constant once, however often it is used."""
+        """Store a constant once, however often it is used; CimError where its type lacks it."""
         if kind is None:
             kind = "INT64" if np.asarray(array).dtype.kind in "iu" else self.real
         dtype = helper.tensor_dtype_to_np_dtype(TensorProto.DataType.Value(kind))
-        stored = np.asarray(array).astype(dtype, order="C")
+        try:
+            with np.errstate(over="raise"):
+                stored = np.asarray(array).astype(dtype, order="C")
+        except FloatingPointError:
+            raise CimError(
+                f"{self.layer}: holds a number beyond {dtype}; expected smaller weights"
+            ) from None
         key = (kind, stored.shape, hashlib.sha256(stored.tobytes()).digest())
         if key not in self._constants:
             self._constants[key] = self._unique("constant")

@@ -210,6 +210,21 @@ def value_format(known: Type, store: Store) -> Format:
     return covering(top, store.bits, True, True)
 
 
+def require_float32(fmt: Format, what: str) -> None:
+    """Raise CimError, naming `what` it is of, for a format whose values float32 does not hold.
+
+    The edge of a program is float32: its steps are normal numbers, its largest value is finite.
+    """
+    limits = np.finfo(np.float32)
+    finest, largest = float(limits.smallest_normal), float(limits.max)
+    step, reach = float(np.min(fmt.scale)), float(np.max(fmt.scale)) * fmt.hi
+    if step < finest or reach > largest:
+        raise CimError(
+            f"{what} reaches {reach:.3g} in steps of {step:.3g}; expected float32 numbers, steps "
+            f"of at least {finest:.3g} and values to {largest:.3g}"
+        )
+
+
 def requantize(builder: Builder, name: str, value: str, fmt: Format) -> str:
     """Add the Requant from a value's own scale to a format's, with multipliers per channel."""
     known = builder.types[value]

@@ -28,6 +28,7 @@ from cimtool.passes.formats import (
     layer_input_format,
     magnitude,
     next_power_of_two,
+    require_float32,
     requantize,
     shared_scales,
     value_format,
@@ -134,9 +135,11 @@ def store(builder: Quantizing, op: Store, node: Node, inputs: tuple[str, ...]) -
     else:
         fmt = value_format(source.types[node.inputs[0]], op)
     if op.role == "input":
+        require_float32(fmt, f"calibration: {builder.name}")
         return builder.add(node.name, Quantize(fmt.scale, fmt.lo, fmt.hi), inputs[0])
     value = requantize(builder, node.name, _before_clip(builder, inputs[0], fmt), fmt)
     if op.role == "logit":
+        require_float32(fmt, "score: the logit")
         return builder.add("logit", Dequantize(fmt.scale), value)
     return value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -163,6 +164,53 @@ def test_bad_calibration_data(
     assert sentence.startswith(f"{files.calibration}: ")
     for part in expected:
         assert part in sentence
+
+
+def scaled(key: str, factor: float) -> Change:
+    def change(values: dict[str, Any]) -> None:
+        values[key] = values[key] * np.float32(factor)
+
+    return change
+
+
+def shifted(key: str, offset: float) -> Change:
+    def change(values: dict[str, Any]) -> None:
+        values[key] = values[key] + offset
+
+    return change
+
+
+BEYOND_FLOAT32 = r"score: the logit reaches \d\.\d+e\+\d+ in steps of .*; expected float32 numbers"
+HUGE_WEIGHTS: dict[str, Change] = {
+    "means": scaled(WEIGHTS, 1e6),
+    "variances": shifted("video_proj.logvar.bias", 20.0),
+}
+
+
+@pytest.mark.parametrize("case", HUGE_WEIGHTS)
+def test_a_logit_beyond_float32(
+    case: str, refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    files = changed_weights(small_trunk, tmp_path, HUGE_WEIGHTS[case])
+    assert re.fullmatch(BEYOND_FLOAT32 + ".*", refused(files))
+
+
+def test_coefficients_beyond_float32(
+    refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    def change(values: dict[str, Any]) -> None:
+        values["coeff"] = [c * 1e100 for c in values["coeff"]]
+
+    assert re.fullmatch(BEYOND_FLOAT32 + ".*", refused(changed_poly(small_trunk, tmp_path, change)))
+
+
+def test_rows_whose_steps_are_below_float32(
+    refused: Callable[..., str], small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    files = changed_rows(small_trunk, tmp_path, scaled("video", 1e-44))
+    sentence = refused(files)
+    assert sentence.startswith("calibration: video reaches ")
+    assert "expected float32 numbers, steps of at least 1.18e-38" in sentence
 
 
 def test_a_polynomial_with_the_wrong_number_of_coefficients(

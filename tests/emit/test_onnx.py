@@ -17,6 +17,7 @@ from cimtool.base.errors import CimError
 from cimtool.emit.onnx import file_bytes, onnx_files, onnx_model
 from cimtool.emit.row_group import BYTE_ROWS
 from cimtool.emit.runtime import OptimizationLevel, Session
+from cimtool.emit.writer import GraphWriter
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.integer import Quantize
@@ -47,13 +48,13 @@ def program(compilation: Compilation) -> Program:
 
 
 @pytest.fixture(scope="module")
-def folded(compilation: Compilation) -> Program:
-    return next(stage.program for stage in compilation.stages if stage.name == "folded")
+def calibrated(compilation: Compilation) -> Program:
+    return next(stage.program for stage in compilation.stages if stage.name == "calibrated")
 
 
 @pytest.fixture(scope="module")
-def files(program: Program, folded: Program) -> dict[str, bytes]:
-    return onnx_files(program, folded)
+def files(program: Program, calibrated: Program) -> dict[str, bytes]:
+    return onnx_files(program, calibrated)
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +161,9 @@ def test_integer_products_are_uint8_alone(files: dict[str, bytes]) -> None:
 
 
 def test_same_program_same_bytes(
-    files: dict[str, bytes], program: Program, folded: Program
+    files: dict[str, bytes], program: Program, calibrated: Program
 ) -> None:
-    assert onnx_files(program, folded) == files
+    assert onnx_files(program, calibrated) == files
 
 
 @pytest.mark.parametrize("level", ["disable", "basic", "extended", "all"])
@@ -206,11 +207,11 @@ def test_reference_evaluator_agrees(
     np.testing.assert_array_equal(logit, expected.astype(np.float32))
 
 
-def test_float_model_is_the_folded_program(
-    files: dict[str, bytes], folded: Program, rows: dict[str, Array]
+def test_float_model_is_the_real_program(
+    files: dict[str, bytes], calibrated: Program, rows: dict[str, Array]
 ) -> None:
     logit = Session(files["float.onnx"]).run(rows)["logit"]
-    expected = Simulator(folded).scores(rows["text"], rows["video"])
+    expected = Simulator(calibrated).scores(rows["text"], rows["video"])
     assert np.abs(logit - expected).max() < 2e-5 * max(1.0, float(np.abs(expected).max()))
 
 
@@ -242,3 +243,10 @@ def test_row_groups_too_tall_for_32_bits_are_refused() -> None:
     graph = builder.graph({"sums": builder.add("fc", layer, codes)})
     with pytest.raises(CimError, match=rf"{BYTE_ROWS + 1} rows .* at most {BYTE_ROWS} rows"):
         onnx_model(graph)
+
+
+def test_a_constant_beyond_its_type_names_the_layer() -> None:
+    writer = GraphWriter()
+    writer.layer = "text/fc1"
+    with pytest.raises(CimError, match="text/fc1: holds a number beyond float32"):
+        writer.constant(np.array([1.0, 1e39]))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +30,7 @@ from cimtool.loading.onnx_rules import translate
 from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.passes.fold import FoldPass
-from cimtool.reference.surrogate import Polynomial
+from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.simulation.simulator import Simulator, run_graph
 from cimtool.training.towers import TwoTower
 
@@ -377,7 +378,7 @@ def test_what_is_compiled_is_the_same_to_the_last_bit(
     compiled = api.prepare(by_hand, poly_file, calibration=rows, target=target)
     stages = {stage.name: stage.program for stage in compiled.stages}
     final = compiled.stages[-1].program
-    files = onnx_files(final, stages["folded"])
+    files = onnx_files(final, stages["calibrated"])
     simulator = Simulator(final)
     features = {modality: simulator.encode(modality, rows[modality]) for modality in MODALITIES}
     for modality, own in features.items():
@@ -392,6 +393,41 @@ def test_what_is_compiled_is_the_same_to_the_last_bit(
     notes = "\n".join(compiled.notes)
     assert "text.a2: tanh on [-" in notes
     assert "video.a3: sigmoid on [-" in notes
+
+
+def layer_normed(seed: int) -> tuple[list[NodeProto], dict[str, np.ndarray]]:
+    """A projector whose log-variance is bounded by its layer norm alone, far beyond what it is."""
+    rng = np.random.default_rng(seed)
+    shapes = {"W1": (6, 256), "Wm": (256, D), "Wl": (256, D)}
+    weights = {name: rng.normal(size=s).astype(np.float32) / 16 for name, s in shapes.items()}
+    weights |= {"gain": np.ones(256, np.float32), "offset": np.zeros(256, np.float32)}
+    nodes = [
+        node("MatMul", ["x", "W1"], ["h"]),
+        node("LayerNormalization", ["h", "gain", "offset"], ["n"], axis=-1),
+        node("MatMul", ["n", "Wm"], ["mu"]),
+        node("MatMul", ["n", "Wl"], ["logvar"]),
+    ]  # fmt: skip
+    return nodes, weights
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+def test_the_float_file_is_centred_on_the_calibrated_range(
+    write_onnx: WriteOnnx, rows: dict[str, np.ndarray], tmp_path: Path, degree: int
+) -> None:
+    """Proved bounds of exp after a layer norm are finite, and no place to centre powers on."""
+    files = (
+        write_onnx(*layer_normed(1), name="text.onnx"),
+        write_onnx(*layer_normed(2), name="video.onnx"),
+    )
+    coeff = tuple(0.3 ** (k + 1) for k in range(len(exponents(degree))))
+    poly = tmp_path / "poly.json"
+    poly.write_text(json.dumps({"degree": degree, "coeff": coeff, "bias": -1.0, "scale_ed": 1e3}))
+    bundle = api.compile(files, poly, calibration=rows, output=tmp_path / "bundle")
+    trained = Simulator(bundle.stages[0].program)
+    assert np.max(trained.program.score.types["vd"].hi) > 1e20
+    plain = Session(bundle.folder / "float.onnx").run(rows)["logit"]
+    expected = trained.scores(rows["text"], rows["video"])
+    np.testing.assert_allclose(plain, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
 def test_two_projectors_meet_in_one_space(
