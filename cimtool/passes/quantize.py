@@ -28,8 +28,8 @@ from cimtool.passes.formats import (
     layer_input_format,
     magnitude,
     next_power_of_two,
-    require_float32,
     requantize,
+    require_float32,
     shared_scales,
     value_format,
 )
