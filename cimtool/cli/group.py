@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -78,6 +79,16 @@ class Command(click.Command):
             click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
             click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
         ]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; UsageError for an option given twice of which one value would be lost."""
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        counts = Counter(one for one in given if isinstance(one, click.Option))
+        for one, count in counts.items():
+            if count > 1 and not (one.multiple or one.is_flag or one.count):
+                name = max(one.opts, key=len)
+                raise click.UsageError(f"{name} is given {count} times; expected one", ctx)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command's function, and with `--debug` print the traceback of an error.

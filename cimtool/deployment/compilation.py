@@ -130,6 +130,7 @@ def prepare(
     check_score_bits(decided, layer_names(model))
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
+    notes += data.notes
     rows = calibration_rows(data, notes)
     job = Job(decided, rows[0], rows[1], notes.append)
     stages = compile_program(model.program, job, say)

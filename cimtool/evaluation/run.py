@@ -119,6 +119,7 @@ def evaluate_subjects(
         for name, subject, one in zip(names, subjects, samples, strict=True)
     ]
     counts = found[0].counts
+    notes += data.notes
     notes += few_queries(*counts.values())
     notes += unused_labels(data, "precision" in found[0].text)
     texts, videos = len(data.text), len(data.video)

@@ -42,6 +42,7 @@ class Embeddings:
     `text_to_video` [N] is the row of the right video of each text, None where it is not known;
     `labels` [N] is the class of each text where classes are known. `file` is where they come from,
     for messages. With `alone` the rows are items of one modality: text and video are the same.
+    `unread` are the names of further arrays, such as a third modality, that nothing is read from.
     """
 
     text: Array
@@ -50,6 +51,15 @@ class Embeddings:
     labels: IntArray | None = None
     file: str = "embeddings"
     alone: bool = False
+    unread: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that a reader of figures on these embeddings should see."""
+        if not self.unread:
+            return ()
+        names = ", ".join(self.unread)
+        return (f"{self.file}: {names} {'is' if len(self.unread) == 1 else 'are'} not read",)
 
     @property
     def right(self) -> IntArray:
@@ -119,7 +129,9 @@ def embeddings_of(values: Mapping[str, Any], where: str = "embeddings") -> Embed
         keys = [require_one(values, names) for names in (TEXT, VIDEO)]
         text, video = (finite_rows(values[key], key) for key in keys)
         truth = right_videos(values, len(text), len(video))
-        return Embeddings(text, video, truth, _classes(values, len(text)), where)
+        unread = tuple(name for name in values if name not in KEYS)
+        labels = _classes(values, len(text))
+        return Embeddings(text, video, truth, labels, where, unread=unread)
 
 
 def _is_alone(values: Mapping[str, Any]) -> bool:
@@ -134,7 +146,8 @@ def _alone(values: Mapping[str, Any], file: str) -> Embeddings:
         )
     rows = finite_rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
-    return Embeddings(rows, rows, itself, _classes(values, len(rows)), file, alone=True)
+    unread = tuple(name for name in values if name not in KEYS)
+    return Embeddings(rows, rows, itself, _classes(values, len(rows)), file, True, unread)
 
 
 def finite_rows(value: Any, key: str, dtype: type[np.floating[Any]] = np.float32) -> Array:

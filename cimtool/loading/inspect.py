@@ -265,7 +265,8 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
         facts["polynomial_of"] = f"ed/{ed:g} and vd/{vd:.10g}"
     if isinstance(head := checkpoint.content.get(INNER_HEAD), str):
         facts["head"] = head
-    if warnings := layout.warnings(checkpoint.content):
+    warnings = (*layout.warnings(checkpoint.content), *layout.assumptions(text))
+    if warnings:
         facts["warnings"] = list(warnings)
     if (inner := inner_polynomial(checkpoint.file, checkpoint.content)) is not None:
         facts["polynomial"] = describe_polynomial(inner)

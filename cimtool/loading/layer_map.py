@@ -11,8 +11,8 @@ TOML, one table a modality; every key is optional, and what is absent is recogni
     [video]
     ...
 
-Layout `perceptron` takes its activations from here where the checkpoint does not say them:
-activation, output_activation (texts) and negative_slope (a number).
+Layouts take their activations from here where the checkpoint does not say them: activation (a text)
+and negative_slope (a number), layout `perceptron` output_activation too.
 
 The layers of layout `trunk` are fc1, bn1, fc2, bn2, mu, logvar; those of `two-branch` are
 "mu_proj.0", "mu_proj.3", "logvar_proj.0", "logvar_proj.3" (with the quotes, as they have dots);

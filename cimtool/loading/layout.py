@@ -11,11 +11,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cimtool.base.errors import CimError
-from cimtool.base.named import Named
+from cimtool.base.named import Named, unknown
 from cimtool.ir.arithmetic import Clip, Mvm, TensorKeys, scalar
+from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
-from cimtool.ir.source import BatchNorm, LayerNorm
+from cimtool.ir.source import BatchNorm, LayerNorm, LeakyRelu, Tanh
 from cimtool.loading.weights import Weights
+
+ACTIVATION = "activation"
+"""The plain value, beside the weights or in a layer map, that names the activation."""
+
+ASSUMED = "relu"
+"""The activation of a layout that has one, where nothing says which."""
 
 
 class Layout(Named):
@@ -25,6 +32,8 @@ class Layout(Named):
     """The marks by which the layout is recognised, for the error where none fits."""
     layers: ClassVar[tuple[str, ...]]
     """The layers that a layer map can name."""
+    any_names: ClassVar[bool] = False
+    """True where layers may have any names, so that other layouts come first."""
     unit_rows: ClassVar[bool] = False
     """True where embeddings are expected at unit norm."""
 
@@ -49,6 +58,11 @@ class Layout(Named):
     @classmethod
     def warnings(cls, content: Mapping[str, Any]) -> tuple[str, ...]:
         """Remarks for a reader of the figures, from a checkpoint's plain values."""
+        return ()
+
+    @classmethod
+    def assumptions(cls, weights: Weights) -> tuple[str, ...]:
+        """Remarks on what neither the weights nor plain values say, and was assumed."""
         return ()
 
 
@@ -103,3 +117,43 @@ def _eps(weights: Weights, layer: str) -> float:
 def relu() -> Clip:
     """`max(x, 0)`."""
     return Clip(scalar(0.0), scalar(np.inf))
+
+
+ACTIVATIONS: dict[Any, Op | None] = {"none": None, "relu": relu(), "tanh": Tanh()}
+LEAKY_RELU = "leaky-relu"
+NEGATIVE_SLOPE = 0.01
+
+
+def read_activation(weights: Weights, key: str, default: str) -> Op | None:
+    """The activation that a plain value names, such as `activation`; None for `none`.
+
+    Raises CimError, naming the file, for one that is not known.
+    """
+    name = weights.values.get(key, default)
+    if name == LEAKY_RELU:
+        return LeakyRelu(_slope(weights))
+    if name not in ACTIVATIONS:
+        known = (*ACTIVATIONS, LEAKY_RELU)
+        raise unknown(f"{weights.place(key)}: {key}", str(name), known)
+    return ACTIVATIONS[name]
+
+
+def _slope(weights: Weights) -> float:
+    slope = weights.values.get("negative_slope", NEGATIVE_SLOPE)
+    if isinstance(slope, bool) or not isinstance(slope, int | float) or not 0 < slope < 1:
+        raise CimError(
+            f"{weights.place('negative_slope')}: negative_slope is {slope}; expected a number "
+            "between 0 and 1"
+        )
+    return float(slope)
+
+
+def assumed_activation(weights: Weights, layout: str) -> tuple[str, ...]:
+    """The remark that an activation was assumed, where neither checkpoint nor map says it."""
+    if ACTIVATION in weights.values:
+        return ()
+    return (
+        f"{weights.file} does not say its {ACTIVATION}, which no weight shows: layout {layout} "
+        f'takes {ASSUMED}. Say it beside the weights or in a layer map ({ACTIVATION} = "{ASSUMED}")'
+        ", or export a model with another one to ONNX",
+    )

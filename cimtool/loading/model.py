@@ -16,7 +16,7 @@ from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
 from cimtool.loading.score import ScoreOptions, read_score
-from cimtool.loading.weights import find_weights
+from cimtool.loading.weights import Weights, find_weights
 
 ONNX_LAYOUT = "onnx"
 """The layout of projectors that are ONNX files: nothing is divided, rows are taken as they are."""
@@ -84,11 +84,13 @@ def build_model(
     Raises CimError where no layout fits, the two modalities do not meet in one space, or the score
     lacks something.
     """
-    layout, towers = read_towers(checkpoint, layer_map)
+    weights = find_weights(checkpoint, layer_map)
+    layout, towers = _towers(*weights)
     divisors = layout.statistics(dimension(towers[0]))
     name = model_name(Path(checkpoint.file))
     model = _model(name, towers, checkpoint, wanted, divisors)
-    warnings = layout.warnings(checkpoint.content)
+    assumed = dict.fromkeys(text for one in weights for text in layout.assumptions(one))
+    warnings = (*layout.warnings(checkpoint.content), *assumed)
     return replace(model, layout=layout.name, unit_rows=layout.unit_rows, warnings=warnings)
 
 
@@ -138,10 +140,13 @@ def read_towers(
 
     Raises CimError where no layout fits or the two modalities do not meet in one space.
     """
-    text, video = find_weights(checkpoint, layer_map)
+    return _towers(*find_weights(checkpoint, layer_map))
+
+
+def _towers(text: Weights, video: Weights) -> tuple[type[Layout], tuple[Graph, Graph]]:
     layout = recognise(text, video)
     towers = layout.tower(text), layout.tower(video)
-    _require_one_space(towers, (f"{checkpoint.file}: {text.prefix}", video.prefix))
+    _require_one_space(towers, (f"{text.file}: {text.prefix}", video.prefix))
     return layout, towers
 
 

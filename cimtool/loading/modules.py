@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,8 @@ def model_from_modules(
     layout, towers = read_towers(checkpoint, layer_map)
     for (modality, module), tower in zip(modules.items(), towers, strict=True):
         _compare(layout, tower, module, f"{name}: the {modality} module")
-    return build_model(checkpoint, score, layer_map)
+    # Nothing is left to assume of a module that was run.
+    return replace(build_model(checkpoint, score, layer_map), warnings=layout.warnings(state))
 
 
 def _state(module: nn.Module, where: str) -> dict[str, Array]:

@@ -72,6 +72,10 @@ class Weights:
         name = f"{layer}.{parameter}"
         return self.keys.get(name, f"{self.prefix}.{name}" if self.prefix else name)
 
+    def place(self, key: str) -> str:
+        """The file that says a plain value: the map, or else the checkpoint."""
+        return self.named.file if key in self.named.values else self.file
+
     def get(
         self, layer: str, parameter: str, shape: tuple[int | None, ...] | None = None
     ) -> FloatArray:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar
+
+from torch import nn
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named
-from cimtool.training.options import Options
+from cimtool.training.options import Options, Text, choice
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import TwoTower
+
+ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "leaky-relu": nn.LeakyReLU,
+    "none": nn.Identity,
+}
+"""Activations by the names that checkpoints give them."""
+
+Activation = Annotated[Text, choice(ACTIVATIONS)]
 
 
 class ProjectorModel(Options, Named):

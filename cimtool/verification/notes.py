@@ -43,6 +43,7 @@ def notes_of(
     notes += few_queries(len(data.text), len(np.unique(truth.text_to_video)))
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         notes.append(_recall_note(bundle.gallery.shortlist, runs))
+    notes += data.notes
     return (*notes, *unused_labels(data, truth.labels is not None))
 
 

@@ -50,3 +50,19 @@ def test_one_onnx_file_is_half_a_model(cimtool: Run, tmp_path: Path) -> None:
     ran = cimtool("evaluate", tmp_path / "text.onnx", "--data", tmp_path / "rows.npz")
     assert ran.status == 2
     assert "one ONNX file is one projector; expected two, text first" in ran.sentence
+
+
+def test_an_option_given_twice_is_refused(
+    cimtool: Callable[..., Any], small_trunk: DemoFiles
+) -> None:
+    ran = cimtool("evaluate", "--data", small_trunk.eval, "--seed", 1, "--seed", 2)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.sentence.startswith("--seed is given 2 times; expected one")
+
+
+def test_an_array_that_is_not_read_is_named(cimtool: Run, tmp_path: Path) -> None:
+    file = tmp_path / "three.npz"
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    np.savez(file, text=rows, video=rows, audio=rows)
+    ran = cimtool("evaluate", "--data", file, "--resamples", 20)
+    assert f"{file}: audio is not read" in ran.out

@@ -54,4 +54,6 @@ def _recognised(weights: Weights) -> type[Layout]:
 
 
 def _recognising(weights: Weights) -> list[type[Layout]]:
-    return [layout for layout in Layout.family.values() if layout.recognises(weights)]
+    """The layouts that recognise weights; one for any names only where no other does."""
+    found = [layout for layout in Layout.family.values() if layout.recognises(weights)]
+    return [layout for layout in found if not layout.any_names] or found

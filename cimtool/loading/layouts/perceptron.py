@@ -13,21 +13,13 @@ in what the others give, the last of which has `activation` behind it as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cimtool.base.errors import CimError
-from cimtool.base.named import unknown
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import TowerBuilder
-from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
-from cimtool.ir.source import LeakyRelu, Tanh
-from cimtool.loading.layout import Layout, linear, relu
+from cimtool.loading.layout import Layout, linear, read_activation
 from cimtool.loading.weights import Weights
-
-ACTIVATIONS: dict[Any, Op | None] = {"none": None, "relu": relu(), "tanh": Tanh()}
-LEAKY_RELU = "leaky-relu"
-NEGATIVE_SLOPE = 0.01
 
 
 class Perceptron(Layout, name="perceptron"):
@@ -37,6 +29,7 @@ class Perceptron(Layout, name="perceptron"):
         "Linear layers alone, with a text `activation` beside the weights or in a layer map"
     )
     layers = ("mu", "logvar")
+    any_names = True
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
@@ -48,12 +41,14 @@ class Perceptron(Layout, name="perceptron"):
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
         """Read the chain; CimError where shapes do not chain or an activation is not known."""
-        between, after = (_said(weights, key) for key in ("activation", "output_activation"))
+        between, after = (
+            read_activation(weights, key, "none") for key in ("activation", "output_activation")
+        )
         heads = [weights.layer(role) for role in cls.layers]
         has_variance = heads[1] in weights.layers
         if has_variance and after is not None:
             raise CimError(
-                f"{_place(weights, 'output_activation')}: output_activation is "
+                f"{weights.place('output_activation')}: output_activation is "
                 f"{weights.values['output_activation']}, and the heads {' and '.join(heads)} are "
                 "linear; expected none"
             )
@@ -95,29 +90,3 @@ def _chain(weights: Weights, names: Sequence[str]) -> list[Mvm]:
         width = layers[-1].weight.shape[1] if layers else None
         layers.append(_linear(weights, name, width))
     return layers
-
-
-def _said(weights: Weights, key: str) -> Op | None:
-    """The activation that a plain value names."""
-    name = weights.values.get(key, "none")
-    if name == LEAKY_RELU:
-        return LeakyRelu(_slope(weights))
-    if name not in ACTIVATIONS:
-        known = (*ACTIVATIONS, LEAKY_RELU)
-        raise unknown(f"{_place(weights, key)}: {key}", str(name), known)
-    return ACTIVATIONS[name]
-
-
-def _slope(weights: Weights) -> float:
-    slope = weights.values.get("negative_slope", NEGATIVE_SLOPE)
-    if isinstance(slope, bool) or not isinstance(slope, int | float) or not 0 < slope < 1:
-        raise CimError(
-            f"{_place(weights, 'negative_slope')}: negative_slope is {slope}; expected a number "
-            "between 0 and 1"
-        )
-    return float(slope)
-
-
-def _place(weights: Weights, key: str) -> str:
-    """The file that says a plain value: the map, or else the checkpoint."""
-    return weights.named.file if key in weights.named.values else weights.file

@@ -1,4 +1,7 @@
-"""Layout `trunk`: Linear-BatchNorm-ReLU twice, then a linear head each for mu and logvar."""
+"""Layout `trunk`: Linear-BatchNorm-activation twice, then a linear head each for mu and logvar.
+
+The activation is ReLU unless a plain value `activation` says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,43 @@ import re
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.heads import TowerBuilder
+from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm
-from cimtool.loading.layout import Layout, linear, read_batch_norm, relu
+from cimtool.loading.layout import (
+    ACTIVATION,
+    ASSUMED,
+    Layout,
+    assumed_activation,
+    linear,
+    read_activation,
+    read_batch_norm,
+    relu,
+)
 from cimtool.loading.weights import Weights
 
 _MU = re.compile(r"(^|[._])(mu|mean)([._]|$)")
 _LOGVAR = re.compile(r"(^|[._])(log_?var|log_?variance|log_?sigma2|sigma|var)([._]|$)")
 
 
-def trunk_tower(fc1: Mvm, bn1: BatchNorm, fc2: Mvm, bn2: BatchNorm, mu: Mvm, logvar: Mvm) -> Graph:
-    """Two hidden layers of Linear, BatchNorm and ReLU, and two linear heads [n, d]."""
+RELU = relu()
+
+
+def trunk_tower(
+    fc1: Mvm,
+    bn1: BatchNorm,
+    fc2: Mvm,
+    bn2: BatchNorm,
+    mu: Mvm,
+    logvar: Mvm,
+    activation: Op | None = RELU,
+) -> Graph:
+    """Two hidden layers of Linear, BatchNorm and activation, and two linear heads [n, d]."""
     builder, x = TowerBuilder(fc1.weight.shape[0]), "x"
     for n, (fc, bn) in enumerate(((fc1, bn1), (fc2, bn2)), start=1):
-        summed = builder.add(f"fc{n}", fc, x)
-        x = builder.add(f"relu{n}", relu(), builder.add(f"bn{n}", bn, summed))
+        x = builder.add(f"bn{n}", bn, builder.add(f"fc{n}", fc, x))
+        if activation is not None:
+            x = builder.add(f"relu{n}", activation, x)
     return builder.tower(builder.add("mu", mu, x), builder.add("logvar", logvar, x))
 
 
@@ -52,7 +77,13 @@ class Trunk(Layout, name="trunk"):
         bn1 = read_batch_norm(weights, roles["bn1"], hidden)
         bn2 = read_batch_norm(weights, roles["bn2"], last)
         weights.refuse_others([roles[role] for role in cls.layers], cls.name)
-        return trunk_tower(fc1, bn1, fc2, bn2, mu, logvar)
+        activation = read_activation(weights, ACTIVATION, ASSUMED)
+        return trunk_tower(fc1, bn1, fc2, bn2, mu, logvar, activation)
+
+    @classmethod
+    def assumptions(cls, weights: Weights) -> tuple[str, ...]:
+        """The activation, where nothing says it."""
+        return assumed_activation(weights, cls.name)
 
 
 def _have_bias(weights: Weights, *layers: str) -> bool:

@@ -4,25 +4,41 @@ from __future__ import annotations
 
 from cimtool.ir.arithmetic import Clip, Mvm, plus, scalar
 from cimtool.ir.heads import TowerBuilder
+from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import L2Normalize
-from cimtool.loading.layout import Layout, linear, relu
+from cimtool.loading.layout import (
+    ACTIVATION,
+    ASSUMED,
+    Layout,
+    assumed_activation,
+    linear,
+    read_activation,
+    relu,
+)
 from cimtool.loading.weights import Weights
 
 LOGVAR_RANGE = (-5.0, 2.0)
 
 
-def two_branch_tower(mu_proj: tuple[Mvm, Mvm], logvar_proj: tuple[Mvm, Mvm]) -> Graph:
+RELU = relu()
+
+
+def two_branch_tower(
+    mu_proj: tuple[Mvm, Mvm], logvar_proj: tuple[Mvm, Mvm], activation: Op | None = RELU
+) -> Graph:
     """`mu = normalize(x + mlp(x))`, `logvar = clamp(mlp(x), -5, 2)`; both [n, width]."""
     builder = TowerBuilder(mu_proj[0].weight.shape[0])
-    residual = _perceptron(builder, "mu_proj", mu_proj)
+    residual = _perceptron(builder, "mu_proj", mu_proj, activation)
     mu = builder.add("mu", L2Normalize(), builder.add("mu_sum", plus(1, 1), "x", residual))
-    raw = _perceptron(builder, "logvar_proj", logvar_proj)
+    raw = _perceptron(builder, "logvar_proj", logvar_proj, activation)
     return builder.tower(mu, builder.add("logvar", Clip(*map(scalar, LOGVAR_RANGE)), raw))
 
 
-def _perceptron(builder: Builder, name: str, layers: tuple[Mvm, Mvm]) -> str:
-    hidden = builder.add(f"{name}.relu", relu(), builder.add(f"{name}.0", layers[0], "x"))
+def _perceptron(builder: Builder, name: str, layers: tuple[Mvm, Mvm], activation: Op | None) -> str:
+    hidden = builder.add(f"{name}.0", layers[0], "x")
+    if activation is not None:
+        hidden = builder.add(f"{name}.relu", activation, hidden)
     return builder.add(f"{name}.3", layers[1], hidden)
 
 
@@ -44,7 +60,13 @@ class TwoBranch(Layout, name="two-branch"):
             width, hidden = inner.weight.shape
             branches.append((inner, linear(weights, second, hidden, width)))
         weights.refuse_others(names, cls.name)
-        return two_branch_tower(*branches)
+        activation = read_activation(weights, ACTIVATION, ASSUMED)
+        return two_branch_tower(branches[0], branches[1], activation)
+
+    @classmethod
+    def assumptions(cls, weights: Weights) -> tuple[str, ...]:
+        """The activation, where nothing says it."""
+        return assumed_activation(weights, cls.name)
 
     @classmethod
     def statistics(cls, width: int) -> tuple[float, float]:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 from torch import Tensor, nn
 
 from cimtool.base.arrays import Array
-from cimtool.training.model import ProjectorModel
-from cimtool.training.options import Count, Positive, Text, choice, refused
+from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel
+from cimtool.training.options import Count, Positive, Text, refused
 from cimtool.training.towers import Encoded, TwoTower
 
 LOGVAR_START = -3.0
-
-ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-    "leaky-relu": nn.LeakyReLU,
-    "none": nn.Identity,
-}
-"""Activations by the names that checkpoints give them."""
 
 
 def perceptron(widths: Sequence[int], activation: str, last: str) -> nn.Sequential:
@@ -116,7 +108,7 @@ class Autoencoder(ProjectorModel, name="autoencoder"):
 
     hidden: Widths = "256-128"
     width: Count = 32
-    activation: Annotated[Text, choice(ACTIVATIONS)] = "relu"
+    activation: Activation = "relu"
 
     def build(self, text: int, video: int) -> TwoTower:
         """Return the encoder and the decoder of rows of `text` numbers."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from cimtool.base.arrays import Array
-from cimtool.training.model import ProjectorModel
+from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel
 from cimtool.training.options import Count, Number
 from cimtool.training.towers import TwoTower
 
@@ -16,7 +16,7 @@ LOGVAR_START = -3.0
 
 
 class TrunkProjector(nn.Module):
-    """One projector of layout `trunk`: Linear-BatchNorm-ReLU twice, then two linear heads.
+    """One projector of layout `trunk`: Linear-BatchNorm-activation twice, then two linear heads.
 
     The document of the polynomial surrogate gives 1024-2048-2048-1024 (its step 5).
     """
@@ -27,15 +27,17 @@ class TrunkProjector(nn.Module):
         hidden: int = 2048,
         width: int = 1024,
         logvar_start: float = LOGVAR_START,
+        activation: str = "relu",
     ) -> None:
         super().__init__()
+        between = ACTIVATIONS[activation]
         self.trunk = nn.Sequential(
             nn.Linear(width_in, hidden),
             nn.BatchNorm1d(hidden),
-            nn.ReLU(),
+            between(),
             nn.Linear(hidden, hidden),
             nn.BatchNorm1d(hidden),
-            nn.ReLU(),
+            between(),
         )
         self.mu = nn.Linear(hidden, width)
         self.logvar = nn.Linear(hidden, width)
@@ -56,11 +58,16 @@ class TrunkModel(ProjectorModel, name="trunk"):
     hidden: Count = 2048
     width: Count = 1024
     logvar_start: Number = LOGVAR_START
+    activation: Activation = "relu"
 
     def build(self, text: int, video: int) -> TwoTower:
         """Return a trunk for each modality, text first."""
-        shape = self.hidden, self.width, self.logvar_start
+        shape = self.hidden, self.width, self.logvar_start, self.activation
         return TwoTower(TrunkProjector(text, *shape), TrunkProjector(video, *shape))
+
+    def deployed(self) -> Mapping[str, Any]:
+        """The activation, which weights do not show."""
+        return {"activation": self.activation}
 
     @classmethod
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:

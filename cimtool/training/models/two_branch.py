@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cimtool.base.arrays import Array
-from cimtool.training.model import ProjectorModel
+from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel
 from cimtool.training.options import BelowOne, Count, Number
 from cimtool.training.towers import TwoTower
 
@@ -17,17 +17,22 @@ from cimtool.training.towers import TwoTower
 class TwoBranchProjector(nn.Module):
     """One projector of layout `two-branch`, for rows `x` of unit norm and `in == d`.
 
-    `mu = normalize(x + MLP(x))`, `logvar = clamp(MLP(x), -5, 2)`; an MLP is Linear, ReLU, Dropout,
-    Linear, and there is no BatchNorm. Keys: `mu_proj.0`, `mu_proj.3`, `logvar_proj.0`, `.3`.
-    Training starts from `logvar` about `logvar_start`.
+    `mu = normalize(x + MLP(x))`, `logvar = clamp(MLP(x), -5, 2)`; an MLP is Linear, ReLU (or
+    `activation`), Dropout, Linear, and there is no BatchNorm. Keys: `mu_proj.0`, `mu_proj.3`,
+    `logvar_proj.0`, `.3`. Training starts from `logvar` about `logvar_start`.
     """
 
     def __init__(
-        self, width: int = 1024, hidden: int = 2048, dropout: float = 0.1, logvar_start: float = 0.0
+        self,
+        width: int = 1024,
+        hidden: int = 2048,
+        dropout: float = 0.1,
+        logvar_start: float = 0.0,
+        activation: str = "relu",
     ) -> None:
         super().__init__()
-        self.mu_proj = _perceptron(width, hidden, dropout)
-        self.logvar_proj = _perceptron(width, hidden, dropout)
+        self.mu_proj = _perceptron(width, hidden, dropout, activation)
+        self.logvar_proj = _perceptron(width, hidden, dropout, activation)
         last = self.logvar_proj[3]
         assert isinstance(last, nn.Linear)
         nn.init.constant_(last.bias, logvar_start)
@@ -38,10 +43,9 @@ class TwoBranchProjector(nn.Module):
         return mu, self.logvar_proj(x).clamp(-5.0, 2.0)
 
 
-def _perceptron(width: int, hidden: int, dropout: float) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, width)
-    )
+def _perceptron(width: int, hidden: int, dropout: float, activation: str) -> nn.Sequential:
+    first, last = nn.Linear(width, hidden), nn.Linear(hidden, width)
+    return nn.Sequential(first, ACTIVATIONS[activation](), nn.Dropout(dropout), last)
 
 
 class TwoBranchModel(ProjectorModel, name="two-branch"):
@@ -52,12 +56,17 @@ class TwoBranchModel(ProjectorModel, name="two-branch"):
     hidden: Count = 2048
     dropout: BelowOne = 0.1
     logvar_start: Number = 0.0
+    activation: Activation = "relu"
 
     def build(self, text: int, video: int) -> TwoTower:
         """Return two branches for each modality; CimError where the rows differ in width."""
         self.require_one_width(text, video)
-        shape = text, self.hidden, self.dropout, self.logvar_start
+        shape = text, self.hidden, self.dropout, self.logvar_start, self.activation
         return TwoTower(TwoBranchProjector(*shape), TwoBranchProjector(*shape))
+
+    def deployed(self) -> Mapping[str, Any]:
+        """The activation, which weights do not show."""
+        return {"activation": self.activation}
 
     @classmethod
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""Layout `trunk`: the activation that no weight shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cimtool.base.errors import CimError
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.source import ModelSource
+from cimtool.simulation.simulator import Simulator
+from cimtool.training.models.trunk import TrunkProjector
+from cimtool.training.models.two_branch import TwoBranchProjector
+
+WIDTH, HIDDEN, D = 6, 9, 5
+
+PROJECTORS: dict[str, Callable[[str], nn.Module]] = {
+    "trunk": lambda activation: TrunkProjector(WIDTH, HIDDEN, D, activation=activation),
+    "two-branch": lambda activation: TwoBranchProjector(WIDTH, HIDDEN, activation=activation),
+}
+
+
+def saved(file: Path, layout: str, computed: str, **values: Any) -> dict[str, nn.Module]:
+    """Write a checkpoint of both projectors, with plain values; returns the modules."""
+    torch.manual_seed(3)
+    modules = {m: PROJECTORS[layout](computed).eval() for m in MODALITIES}
+    torch.save({**{f"{m}_proj": one.state_dict() for m, one in modules.items()}, **values}, file)
+    return modules
+
+
+@pytest.mark.parametrize("layout", PROJECTORS)
+@pytest.mark.parametrize("activation", ["relu", "tanh", "leaky-relu", "none"])
+def test_an_activation_that_is_said_is_computed(
+    layout: str, activation: str, tmp_path: Path
+) -> None:
+    modules = saved(tmp_path / "net.pth", layout, activation, activation=activation)
+    model = ModelSource(tmp_path / "net.pth").load_projectors()
+    assert model.warnings == ()
+    rows = np.random.default_rng(0).normal(size=(7, WIDTH)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    for modality, module in modules.items():
+        with torch.no_grad():
+            mu, logvar = module(torch.from_numpy(rows))
+        found = Simulator(model.program).encode(modality, rows)
+        np.testing.assert_allclose(found["mu"], mu, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found["s"], logvar.exp(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("layout", PROJECTORS)
+def test_an_activation_that_is_assumed_is_a_warning(layout: str, tmp_path: Path) -> None:
+    file = tmp_path / "net.pth"
+    saved(file, layout, "relu")
+    (warning,) = ModelSource(file).load_projectors().warnings
+    assert warning.startswith(f"{file} does not say its activation, which no weight shows: layout ")
+    layer_map = tmp_path / "map.toml"
+    layer_map.write_text('[text]\nactivation = "relu"\n[video]\nactivation = "relu"\n')
+    assert ModelSource(file, layer_map=layer_map).load_projectors().warnings == ()
+
+
+@pytest.mark.parametrize("layout", PROJECTORS)
+def test_an_activation_that_no_hardware_has_is_refused(layout: str, tmp_path: Path) -> None:
+    file = tmp_path / "net.pth"
+    saved(file, layout, "relu", activation="gelu")
+    with pytest.raises(CimError, match=r'net\.pth: activation "gelu" is not known'):
+        ModelSource(file).load_projectors()
+
+
+def test_modules_are_run_so_that_nothing_is_assumed() -> None:
+    modules = PROJECTORS["trunk"]("relu").eval(), PROJECTORS["trunk"]("relu").eval()
+    assert ModelSource(modules).load_projectors().warnings == ()
+    other = PROJECTORS["trunk"]("tanh").eval(), PROJECTORS["trunk"]("tanh").eval()
+    with pytest.raises(CimError, match='has the weights of layout "trunk" but computes another'):
+        ModelSource(other).load_projectors()
