@@ -22,7 +22,7 @@ import numpy as np
 from accuracy import Case, clip_cases, demo_case
 from harness import parser, report, use_threads
 
-from cimtool.api import prepare
+from cimtool.api import fine_tune, prepare
 from cimtool.base.arrays import Array
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.deployment.compilation import Compilation
@@ -30,7 +30,7 @@ from cimtool.hardware.noise.spec import load_noise
 from cimtool.reference.queries import WAYS, metrics, retrieval, retrieved, uncertainties
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune
+from cimtool.training.hardware.fine_tune import OPTIMISATION
 from cimtool.training.trainer import BEST
 
 TARGET = "isaac-rram-128"

@@ -1,12 +1,11 @@
 """The library: compile a model, load a bundle, encode, score and verify, with or without files.
 
-A function that joins several rooms stands here. One of a single room is that room's own, and is
-imported when it is called for, as are the rooms that few callers need.
+A function that joins several rooms or needs torch stands here, and imports late what few callers
+need. Any other is its room's own.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -19,43 +18,30 @@ from cimtool.bundle.simulate import simulate as simulate
 from cimtool.deployment.compilation import Compilation as Compilation
 from cimtool.deployment.compilation import compile as compile
 from cimtool.deployment.compilation import prepare as prepare
+from cimtool.deployment.programming import program as program
+from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import read_data as read_data
-from cimtool.loading.source import ModelOptions
+from cimtool.loading.source import ModelOptions, ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.sweeps.run import sweep as sweep
+from cimtool.training.fit_page import fit as fit
+from cimtool.training.teacher_file import teacher as teacher
+from cimtool.tuning.run import tune as tune
 
 if TYPE_CHECKING:
     from cimtool.bundle.dies import NoiseOptions
     from cimtool.costs.estimate import Estimate
-    from cimtool.deployment.programming import program as program
     from cimtool.evaluation.run import Evaluation
+    from cimtool.hardware.target import Target
     from cimtool.loading.embeddings import EmbeddingsLike, File
     from cimtool.loading.source import Projectors
-    from cimtool.sweeps.run import sweep as sweep
-    from cimtool.training.fit_page import fit as fit
-    from cimtool.training.hardware.fine_tune import fine_tune as fine_tune
-    from cimtool.training.projectors import train as train
-    from cimtool.training.teacher_file import teacher as teacher
-    from cimtool.tuning.run import tune as tune
+    from cimtool.training.history import CompiledEpoch
+    from cimtool.training.job import TrainingOptions
+    from cimtool.training.projectors import ProjectorRun
+    from cimtool.training.trainer import Run
     from cimtool.verification.compare import Comparison
     from cimtool.verification.references import ReferenceKind
     from cimtool.verification.report import Report
-
-ROOMS = {
-    "program": "cimtool.deployment.programming",
-    "sweep": "cimtool.sweeps.run",
-    "tune": "cimtool.tuning.run",
-    "teacher": "cimtool.training.teacher_file",
-    "fit": "cimtool.training.fit_page",
-    "train": "cimtool.training.projectors",
-    "fine_tune": "cimtool.training.hardware.fine_tune",
-}
-"""Modules of the functions that are imported late."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in ROOMS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(ROOMS[name]), name)
 
 
 def verify(
@@ -155,8 +141,75 @@ def evaluate(
     label, the item itself left out. Differences are to the first of several.
     """
     from cimtool.evaluation.run import check_sampling, evaluate_subjects
-    from cimtool.evaluation.subjects import subjects_of
+    from cimtool.evaluation.subjects import sources_of, subjects_of
 
     check_sampling(resamples, seed)
-    subjects = subjects_of(data, what, poly, model, allow_calibration_rows, say)
+    sources = sources_of(what, {"poly": poly, **model})
+    subjects = subjects_of(data, sources, model.get("head"), allow_calibration_rows, say)
     return evaluate_subjects(subjects, leave_one_out, resamples, seed, say)
+
+
+def train(
+    data: EmbeddingsLike,
+    output: File,
+    *,
+    validation: EmbeddingsLike | None = None,
+    resume: bool = False,
+    say: Say = silent,
+    **chosen: Unpack[TrainingOptions],
+) -> ProjectorRun:
+    """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
+
+    Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
+    keeps the best. `model` (trunk, or that of `start`) and `loss` (info-nce-poly with `poly` or one
+    in `start`, else info-nce) are names; `options` their fields by `model.<field>` and
+    `loss.<field>`. `device` is `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own. With
+    `resume` it goes on after the last epoch that `last.pth` has, or starts where there is none, and
+    comes to the same bytes as a run that was never cut off; the caller's random state is left as it
+    was. Raises Diverged (a CheckFailed) where the loss stops being finite, with the epochs before
+    it kept, and CimError for a folder with another run.
+    """
+    from cimtool.training.job import TrainingOptions
+    from cimtool.training.projectors import train_projectors
+
+    if strange := chosen.keys() - TrainingOptions.__annotations__:
+        raise TypeError(f"train() got an unexpected keyword argument {min(strange)!r}")
+    return train_projectors(data, Path(output), validation, resume, chosen, say)
+
+
+def fine_tune(
+    projectors: File,
+    poly: File | None = None,
+    *,
+    data: EmbeddingsLike,
+    calibration: EmbeddingsLike,
+    target: str | Target,
+    output: File,
+    epochs: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    seed: int = 0,
+    noise: NoiseOptions | None = None,
+    settings: File | None = None,
+    say: Say = silent,
+    **options: Any,
+) -> Run[CompiledEpoch]:
+    """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
+
+    It learns to give its own float logits again once it is compiled, on rows of `data`; all else,
+    `options` too, is as in `compile`. Of each epoch's weights those are kept whose compiled model
+    has the least logit RMSE on held-out rows of `data`; with `noise`, on dies of its model at its
+    time. The same inputs and number of threads give the same weights. Raises Diverged (a
+    CheckFailed), with what is best kept, where the loss stops being finite, and CimError for any
+    mistake.
+    """
+    from cimtool.training.hardware.fine_tune import OPTIMISATION, fine_tune_model
+
+    source, flags = ModelSource.of(projectors, poly, options)
+    configuration = Configuration.of(target, settings, flags)
+    chosen = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate}
+    optimisation = OPTIMISATION.given(chosen)
+    where = Path(output)
+    return fine_tune_model(
+        source, configuration, data, calibration, where, optimisation, seed, noise, flags, say
+    )

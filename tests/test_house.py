@@ -28,9 +28,7 @@ ROOMS = (
     *("api", "demo", "cli"),
 )
 # What may import by a name that is not written out: the lazy doors, and folders of classes.
-LAZY = {
-    *("cimtool/__init__.py", "cimtool/api.py", "cimtool/cli/group.py", "cimtool/base/named.py"),
-}
+LAZY = {"cimtool/__init__.py", "cimtool/cli/group.py", "cimtool/base/named.py"}
 
 # Where a library may be imported; annotations (`if TYPE_CHECKING`) may name anything.
 LIBRARIES = {

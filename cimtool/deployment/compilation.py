@@ -22,7 +22,7 @@ from cimtool.loading.calibration_rows import calibration_digests
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.score import statistics_note
-from cimtool.loading.source import ModelSource, Projectors, split_model_options
+from cimtool.loading.source import ModelSource, Projectors
 from cimtool.passes.base import Job
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import SCORE_LAYERS
@@ -122,10 +122,10 @@ def prepare(
     **options: Any,
 ) -> Compilation:
     """Compile as `compile` does, in memory: nothing is written."""
-    model_options, flags = split_model_options(options)
+    source, flags = ModelSource.of(projectors, poly, options)
     configuration = Configuration.of(target, settings, flags)
     decided = configuration.settings
-    model = ModelSource(projectors, poly, **model_options).load(say)
+    model = source.load(say)
     check_patterns(decided, [*layer_names(model), *SCORE_LAYERS[decided.score_mapping]])
     check_score_bits(decided, layer_names(model))
     data = read_data(calibration, model)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.progress import Say
@@ -20,7 +20,7 @@ from cimtool.loading.embeddings import (
     read_data,
     require_rivals,
 )
-from cimtool.loading.source import ModelOptions, ModelSource
+from cimtool.loading.source import ModelSource
 
 if TYPE_CHECKING:
     from cimtool.loading.source import Projectors
@@ -48,44 +48,52 @@ class Subject:
     warnings: tuple[str, ...] = ()
 
 
+def sources_of(
+    what: Sequence[Projectors], options: Mapping[str, Any]
+) -> tuple[ModelSource | Path, ...]:
+    """The sources of trained projectors, with the `options` of a ModelSource, and bundles' folders.
+
+    Raises CimError for an option that none of them has a use for; without any the head has one.
+    """
+    sources = tuple(_source(one, options) for one in what)
+    if not any(isinstance(source, ModelSource) for source in sources):
+        given = [name for name, value in options.items() if value is not None]
+        if unused := [name for name in given if what or name != "head"]:
+            has = "a bundle has its score" if what else "raw embeddings have none"
+            raise ArgumentError(
+                "{} says the score of trained projectors, and {}; expected it with a checkpoint",
+                Argument(unused[0]),
+                has,
+            )
+    return sources
+
+
+def _source(what: Projectors, options: Mapping[str, Any]) -> ModelSource | Path:
+    if isinstance(what, Path | str) and Path(what).is_dir():
+        return Path(what)
+    return ModelSource(what, **options)
+
+
 def subjects_of(
     data: EmbeddingsLike,
-    whats: tuple[Projectors, ...],
-    poly: Path | str | None,
-    options: ModelOptions,
+    sources: Sequence[ModelSource | Path],
+    head: str | None,
     seen_rows: bool,
     say: Say,
 ) -> tuple[Subject, ...]:
-    """Open what is evaluated, the raw embeddings where it is nothing; each on its own rows of data.
+    """Open what is evaluated, each on its own rows of data; without any the raw embeddings.
 
-    A folder is a bundle; `poly` and `options` are of trained projectors, the head also of raw
-    embeddings. Raises CimError, one sentence, for whatever is missing or does not fit.
+    These are compared by `head`, cosine where it is None. Raises CimError, one sentence, for
+    whatever is missing or does not fit.
     """
-    _refuse_unused(whats, {"poly": poly, **options})
-    if not whats:
-        return (raw_subject(embeddings_in(data), options.get("head") or RAW_HEADS[0]),)
+    if not sources:
+        return (raw_subject(embeddings_in(data), head or RAW_HEADS[0]),)
     return tuple(
-        bundle_subject(what, data, seen_rows)
-        if isinstance(what, Path | str) and Path(what).is_dir()
-        else trained_subject(ModelSource(what, poly, **options), data, say)
-        for what in whats
+        bundle_subject(source, data, seen_rows)
+        if isinstance(source, Path)
+        else trained_subject(source, data, say)
+        for source in sources
     )
-
-
-def _refuse_unused(whats: tuple[Projectors, ...], options: Mapping[str, object]) -> None:
-    """Raise CimError for an option that nothing evaluated has a use for."""
-    given = [name for name, value in options.items() if value is not None]
-    if not whats:
-        given = [name for name in given if name != "head"]
-    elif not all(isinstance(what, Path | str) and Path(what).is_dir() for what in whats):
-        return
-    if given:
-        has = "a bundle has its score" if whats else "raw embeddings have none"
-        raise ArgumentError(
-            "{} says the score of trained projectors, and {}; expected it with a checkpoint",
-            Argument(given[0]),
-            has,
-        )
 
 
 def raw_subject(data: Embeddings, head: str) -> Subject:
@@ -129,7 +137,7 @@ def trained_subject(source: ModelSource, data: EmbeddingsLike, say: Say) -> Subj
     )
 
 
-def bundle_subject(folder: Path | str, data: EmbeddingsLike, seen_rows: bool) -> Subject:
+def bundle_subject(folder: Path, data: EmbeddingsLike, seen_rows: bool) -> Subject:
     """A compiled bundle on the bit-accurate simulator; no row calibrated it unless `seen_rows`."""
     bundle = open_bundle(folder)
     card = bundle.model

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
 
 from cimtool.base.errors import Argument, ArgumentError, CimError, kind_of
 from cimtool.base.files import sha256
@@ -73,6 +73,18 @@ class ModelSource:
                 "ONNX files"
             )
 
+    @classmethod
+    def of(
+        cls,
+        projectors: Projectors,
+        poly: Path | str | Polynomial | None,
+        options: Mapping[str, Any],
+    ) -> tuple[Self, dict[str, Any]]:
+        """The source with its own among the `options` of a caller, and the others of them."""
+        named = options.keys() & ModelOptions.__annotations__
+        source = cls(projectors, poly, **{name: options[name] for name in named})
+        return source, {name: options[name] for name in options if name not in named}
+
     @property
     def files(self) -> tuple[Path, ...]:
         """The files of the projectors; none of modules."""
@@ -107,13 +119,6 @@ class ModelSource:
                 return model_from_modules(*modules, score, layer_map)
         read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
-
-
-def split_model_options(options: Mapping[str, Any]) -> tuple[ModelOptions, dict[str, Any]]:
-    """The options of the model among those of a caller, and the others."""
-    named = options.keys() & ModelOptions.__annotations__
-    own: Any = {name: options[name] for name in named}
-    return own, {name: value for name, value in options.items() if name not in named}
 
 
 def _projectors(given: object) -> Projectors:

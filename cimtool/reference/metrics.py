@@ -9,7 +9,6 @@ import math
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import rankdata
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import CimError
@@ -220,6 +219,8 @@ def _best(scores: Array, axis: int) -> BoolArray:
 
 
 def _centred_ranks(rows: Array) -> FloatArray:
+    from scipy.stats import rankdata  # slow to load, and most commands rank nothing
+
     centred: FloatArray = rankdata(rows, axis=1) - (rows.shape[1] + 1) / 2
     return centred
 

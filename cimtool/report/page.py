@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING
 
 from cimtool.report import svg
 from cimtool.report.formats import counted, whole
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PACKAGE = "cimtool.report"
 
@@ -43,6 +45,8 @@ def render_text(package: str, template: str, **values: object) -> str:
 
 
 def _environment(package: str, autoescape: bool) -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader(PACKAGE)]),
         autoescape=autoescape,

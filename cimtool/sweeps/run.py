@@ -28,7 +28,6 @@ from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_
 from cimtool.sweeps.evaluator import DieRequest, Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.folder import SweepFolder, opened, point_digest, sweep_identity
 from cimtool.sweeps.grid import LAYERS, Grid, GridKey, points, read_grid
-from cimtool.sweeps.page import PAGE, pareto_page
 from cimtool.sweeps.references import reference_name, references
 from cimtool.sweeps.results import TABLES, Sweep, TableFormat, check_format, sweep_files
 from cimtool.sweeps.workers import Compute, Outcomes, workers
@@ -173,6 +172,8 @@ def _written(
     place: Path,
 ) -> Sweep:
     """Choose within the budget, write all files, and fail where points did."""
+    from cimtool.sweeps.page import PAGE, pareto_page
+
     texts: dict[str, str] = {}
     if budget:
         chosen = cheapest(sweep.outcomes, budget, sweep.units)

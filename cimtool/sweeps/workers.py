@@ -5,7 +5,6 @@ Each way yields outcomes as they come, by the digest of their point; the caller 
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +12,6 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import joblib
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from cimtool import __version__
 from cimtool.base.compiled import thread_count
@@ -47,6 +43,9 @@ def in_processes(
     The evaluator goes through a file in `place` that all of them map. Raises CimError where a
     process dies.
     """
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
     with tempfile.TemporaryDirectory(prefix=SHARED, dir=place) as folder:
         file = Path(folder) / "evaluator"
         joblib.dump(evaluator, file)
@@ -72,6 +71,8 @@ def _measured(file: Path, digest: str, build: Configuration) -> tuple[str, Outco
 @lru_cache(maxsize=1)
 def _evaluator(file: Path) -> PointEvaluator:
     """This worker's evaluator, opened once, its arrays mapped."""
+    import joblib
+
     evaluator: PointEvaluator = joblib.load(file, mmap_mode="r")
     return evaluator
 
@@ -81,6 +82,8 @@ def connected(address: str) -> Client:
 
     Raises CimError without the extra `dask`, and where no scheduler or worker answers.
     """
+    import asyncio
+
     try:
         from distributed import Client
         from distributed.core import rpc

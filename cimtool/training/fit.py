@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
@@ -71,6 +70,8 @@ def fit_logit(
     alpha is negative, there are fewer pairs than coefficients, labels are not finite, they or
     ed vary by no more than ROUNDING, or the rewritten coefficients lose more than EXPORT_TOLERANCE.
     """
+    from sklearn.linear_model import Ridge
+
     check_labels(labels, degree, alpha)
     ed, vd = _Standard.of(labels.ed), _Standard.of(labels.vd)
     u, v = ed.standardised(labels.ed), vd.standardised(labels.vd)

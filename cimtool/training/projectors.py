@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from cimtool.base.errors import ArgumentError, CimError, naming
-from cimtool.base.progress import Say, silent
-from cimtool.loading.embeddings import EmbeddingsLike, File
+from cimtool.base.progress import Say
+from cimtool.loading.embeddings import EmbeddingsLike
 from cimtool.loading.score import raw
 from cimtool.training.band import Band
 from cimtool.training.history import Means, RetrievalEpoch, recalls_of
@@ -55,29 +55,16 @@ class ProjectorRun(Run[RetrievalEpoch]):
     remarks: tuple[str, ...]
 
 
-def train(
+def train_projectors(
     data: EmbeddingsLike,
-    output: File,
-    *,
-    validation: EmbeddingsLike | None = None,
-    resume: bool = False,
-    say: Say = silent,
-    **chosen: Unpack[TrainingOptions],
+    folder: Path,
+    validation: EmbeddingsLike | None,
+    resume: bool,
+    chosen: TrainingOptions,
+    say: Say,
 ) -> ProjectorRun:
-    """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
-
-    Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
-    keeps the best. `model` (trunk, or that of `start`) and `loss` (info-nce-poly with `poly` or one
-    in `start`, else info-nce) are names; `options` their fields by `model.<field>` and
-    `loss.<field>`. `device` is `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own. With
-    `resume` it goes on after the last epoch that `last.pth` has, or starts where there is none, and
-    comes to the same bytes as a run that was never cut off; the caller's random state is left as it
-    was. Raises Diverged (a CheckFailed) where the loss stops being finite, with the epochs before
-    it kept, and CimError for a folder with another run.
-    """
-    if strange := chosen.keys() - TrainingOptions.__annotations__:
-        raise TypeError(f"train() got an unexpected keyword argument {min(strange)!r}")
-    job, folder = make_job(data, validation, chosen), Path(output)
+    """Train projectors into a folder, and say what is remarkable about the run."""
+    job = make_job(data, validation, chosen)
     saved = None
     if resume:
         saved = read_saved(folder, job.settings, job.files, RetrievalEpoch)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_expit, logsumexp
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.compiled import map_rows
@@ -189,6 +188,8 @@ def _squared_distances(z_t: FloatArray, z_v: FloatArray) -> FloatArray:
 
 def _means_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return log p, log(1-p) and the standard error of the logit, each [n], of x [n, K, K]."""
+    from scipy.special import log_expit, logsumexp  # slow to load, and every command imports this
+
     K = x.shape[1]
     up, down = log_expit(x), log_expit(-x)
     log_p, log_1mp = (logsumexp(terms, axis=(1, 2)) - 2 * np.log(K) for terms in (up, down))

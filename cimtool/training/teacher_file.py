@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.special import log_expit, logit
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError, naming
@@ -283,6 +282,8 @@ def _require_logs(columns: Mapping[str, FloatArray]) -> None:
 
 def _labels(columns: Mapping[str, FloatArray]) -> tuple[Labels, IntArray]:
     """The labels of all pairs, and the numbers of those that were not clipped."""
+    from scipy.special import log_expit, logit  # slow to load, and every command imports this
+
     ed, vd, y = (columns[name] for name in ("ed", "vd", "y"))
     error = columns.get("standard_error")
     everything = np.arange(len(y))

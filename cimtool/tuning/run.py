@@ -18,7 +18,7 @@ from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
 from cimtool.loading.model import Model
-from cimtool.loading.source import ModelSource, Projectors, split_model_options
+from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.queries import check_metrics
 from cimtool.reference.surrogate import Polynomial
 from cimtool.sweeps.choice import keeps_budget
@@ -80,7 +80,7 @@ def tune(
     `exports/<model>@<target>.settings.toml`). Raises CimError where the highest bits miss the
     budget on either half, or rows of `data` calibrated (unless `allow_calibration_rows`).
     """
-    model_options, by_name = split_model_options(options)
+    source, by_name = ModelSource.of(projectors, poly, options)
     highest = Configuration.of(target, settings, by_name)
     if not budget:
         raise ArgumentError("{budget} is missing; expected METRIC=VALUE, such as logit_rmse=0.2")
@@ -88,7 +88,6 @@ def tune(
     given = {name: value for name, value in by_name.items() if value is not None}
     if settings is not None:
         given = read_toml(Path(settings)) | given
-    source = ModelSource(projectors, poly, **model_options)
     model, rows, evaluated = read_evaluation(source, calibration, data, allow_calibration_rows, say)
     name = f"{model.name}@{highest.target.name}.settings.toml"
     file = Path(output) if output else Path("exports") / name

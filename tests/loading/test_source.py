@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from cimtool.base.errors import CimError
-from cimtool.loading.source import ModelOptions, ModelSource, split_model_options
+from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial
 
 
@@ -50,6 +50,6 @@ def test_what_makes_no_model_is_refused_before_a_file_is_read(
 
 
 def test_options_of_a_model_are_told_from_settings() -> None:
-    own, others = split_model_options({"a": 0.5, "head": None, "weight_bits": 6})
-    assert own == ModelOptions(a=0.5, head=None)
+    source, others = ModelSource.of("m.pth", None, {"a": 0.5, "head": None, "weight_bits": 6})
+    assert source == ModelSource("m.pth", a=0.5)
     assert others == {"weight_bits": 6}

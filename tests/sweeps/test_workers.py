@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+import joblib
 import pytest
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -168,7 +169,7 @@ def test_a_worker_process_that_dies_is_told(
             raise TerminatedWorkerError("killed")
             yield
 
-    monkeypatch.setattr(workers.joblib, "Parallel", Dying)
+    monkeypatch.setattr(joblib, "Parallel", Dying)
     with pytest.raises(CimError, match="jobs 2: a worker process ended on its own"):
         sweep_small(tmp_path / "s", GRID, jobs=2)
 

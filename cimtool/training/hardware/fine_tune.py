@@ -23,13 +23,12 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import NoiseOptions, noise_of
 from cimtool.deployment.compilation import calibration_rows
 from cimtool.hardware.configuration import Configuration
-from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm, TensorKeys
 from cimtool.ir.program import MODALITIES, Graph, as_inputs
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data
 from cimtool.loading.model import Model
-from cimtool.loading.source import ModelSource, split_model_options
+from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Simulator
@@ -49,38 +48,20 @@ MOST_HELD_OUT = 512
 """Videos that are held out to judge by, at most."""
 
 
-def fine_tune(
-    projectors: File,
-    poly: File | None = None,
-    *,
+def fine_tune_model(
+    source: ModelSource,
+    configuration: Configuration,
     data: EmbeddingsLike,
     calibration: EmbeddingsLike,
-    target: str | Target,
-    output: File,
-    epochs: int | None = None,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    seed: int = 0,
-    noise: NoiseOptions | None = None,
-    settings: File | None = None,
-    say: Say = silent,
-    **options: Any,
+    output: Path,
+    optimisation: Optimisation,
+    seed: int,
+    noise: NoiseOptions | None,
+    flags: Mapping[str, Any],
+    say: Say,
 ) -> Run[CompiledEpoch]:
-    """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
-
-    It learns to give its own float logits again once it is compiled, on rows of `data`; all else,
-    `options` too, is as in `compile`. Of each epoch's weights those are kept whose compiled model
-    has the least logit RMSE on held-out rows of `data`; with `noise`, on dies of its model at its
-    time. The same inputs and number of threads give the same weights. Raises Diverged (a
-    CheckFailed), with what is best kept, where the loss stops being finite, and CimError for any
-    mistake.
-    """
-    model_options, flags = split_model_options(options)
-    source = ModelSource(projectors, poly, **model_options)
-    configuration = Configuration.of(target, settings, flags)
-    chosen = {"epochs": epochs, "batch": batch, "learning_rate": learning_rate}
-    optimisation = OPTIMISATION.given(chosen)
-    check_new(Path(output), resumable=False)
+    """Fine-tune the model of a checkpoint; `flags` are the settings by name, for the history."""
+    check_new(output, resumable=False)
     check_seed(seed)
     if not isinstance(source.projectors, Path):
         raise CimError(f"{source}: only a checkpoint can be fine-tuned; expected one file")
@@ -105,7 +86,7 @@ def fine_tune(
         conditions = Conditions(die_noise, die_noise.seconds(noise.time), seed=seed)
     compiler = Compiler(model.program, Job(configuration.settings, *ranges, silent), conditions)
     training = HardwareTraining(checkpoint, keys, compiler, rows, optimisation, seed, facts)
-    return Trainer(training, optimisation, Path(output), say).run()
+    return Trainer(training, optimisation, output, say).run()
 
 
 @dataclass(eq=False)
