@@ -139,7 +139,8 @@ def test_teachers_that_cannot_be_fitted(
 def test_mistakes(
     cimtool: Run, teacher: Path, options: tuple[object, ...], sentence: str, tmp_path: Path
 ) -> None:
-    ran = cimtool("fit", teacher, "-o", tmp_path / "p.json", *options)
+    output = () if "-o" in options else ("-o", tmp_path / "p.json")
+    ran = cimtool("fit", teacher, *output, *options)
     assert (ran.status, ran.out) == (2, "")
     assert sentence in ran.sentence
     assert not list(tmp_path.iterdir())

@@ -12,11 +12,19 @@ from cimtool.cli import run
 from cimtool.training.demo_data import DemoFiles
 
 Printed = pytest.CaptureFixture[str]
-SMALL = ["--set", "model.hidden=16", "--set", "model.width=8", "--batch", "16", "--epochs", "2"]
+SIZES = ["--set", "model.hidden=16", "--set", "model.width=8"]
+SMALL = {"--batch": "16", "--epochs": "2"}
+
+
+def unless_given(usual: dict[str, str], more: tuple[str, ...]) -> list[str]:
+    """The usual options without those that `more` gives, which take one value, and `more`."""
+    kept = [part for option in usual.items() if option[0] not in more for part in option]
+    return [*kept, *more]
 
 
 def train(data: Path, output: Path, *more: str) -> int:
-    return run(["train", "--data", str(data), "-o", str(output), *SMALL, *more])
+    files = ["train", "--data", str(data), "-o", str(output), *SIZES]
+    return run([*files, *unless_given(SMALL, more)])
 
 
 def test_it_trains_and_says_what_comes_next(
@@ -120,14 +128,20 @@ def test_a_polynomial_without_a_domain_needs_a_start(
     assert "the polynomial has no domain, outside which it means" in capsys.readouterr().err
 
 
-HARDWARE = ["--hardware", "isaac-rram-128", "--weight-bits", "3", "--batch", "16", "--epochs", "1"]
+HARDWARE = {
+    "--hardware": "isaac-rram-128",
+    "--weight-bits": "3",
+    "--batch": "16",
+    "--epochs": "1",
+}
 
 
 def fine_tune(files: DemoFiles, output: Path, *more: str) -> int:
     given = {"--data": files.calibration, "--start": files.projectors, "--poly": files.poly}
     words = [str(word) for pair in given.items() for word in pair]
     calibration = ["--calibration", str(files.calibration)]
-    return run(["train", *words, *calibration, *HARDWARE, "-o", str(output), *more])
+    options = unless_given(HARDWARE, more)
+    return run(["train", *words, *calibration, "-o", str(output), *options])
 
 
 def test_fine_tuning_writes_a_folder_that_compiles(
