@@ -205,6 +205,107 @@ def test_a_name_that_is_taken_leaves_the_plug_in_out(
     assert "acme-arrays 0.1" in origins["acme-ternary"]
 
 
+FAULTY = {
+    "lawless": """
+from cimtool.hardware.converters import Converter
+class Lawless(Converter, name="lawless"):
+    @classmethod
+    def of(cls, bits, keys): return cls(bits)
+""",
+    "folderless": "TARGETS = '/nonexistent/folder'",
+    "unsure": """
+from pathlib import Path
+from cimtool.loading.layout import Layout
+TARGETS = Path(__file__).parent / "unsure-targets"
+class Unsure(Layout, name="unsure"):
+    description, layers = "none", ()
+    tower = None
+    @classmethod
+    def recognises(cls, weights): raise KeyError("fc9")
+""",
+}
+FAULTS = [
+    'folderless-arrays 1.0: plug-in "folderless" (folderless) is left out: '
+    "ValueError: TARGETS = /nonexistent/folder: there is no such folder",
+    'lawless-arrays 1.0: plug-in "lawless" (lawless) is left out: '
+    "TypeError: class Lawless lacks law",
+]
+LOADED = """
+from cimtool.base.plugins import broken_plugins, load_plugins
+from cimtool.hardware.input_codes import InputCode
+from cimtool.loading.layouts import recognise
+from cimtool.loading.weights import Weights
+load_plugins()
+print(*[name for name in InputCode.family if name.startswith("shared")])
+own = Weights("a.pt", "text_proj", dict.fromkeys(("attn.in_proj_weight", "ln.weight")), {})
+print(recognise(own, own).name)
+print(*broken_plugins(), sep="\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of packages with a fault each; one has two entry points that share a module."""
+    folder = tmp_path_factory.mktemp("faulty")
+    for name, source in FAULTY.items():
+        add_package(folder, name, "1.0", source)
+    (folder / "unsure-targets").mkdir()
+    target = 'base = "ideal"\nname = "unsure"\ntitle = "A wrong key"\nrows = 1\n'
+    (folder / "unsure-targets" / "unsure.toml").write_text(target)
+    add_package(folder, "duo", "1.0", "")
+    (folder / "duo.py").unlink()
+    (folder / "duo").mkdir()
+    code = "from cimtool.hardware.input_codes import OffsetInput\nclass Shared(OffsetInput, name="
+    for name, source in {
+        "__init__": "",
+        "cells": f"{code}'shared'): pass\n",
+        "inputs": f"{code}'shared-too'): pass\n",
+        "a": "import duo.inputs",
+        "b": "from duo import cells\nraise ValueError('no such array')",
+        "c": "from duo import cells",
+    }.items():
+        (folder / "duo" / f"{name}.py").write_text(source)
+    points = "".join(f"duo-{name} = duo.{name}\n" for name in "abc")
+    metadata = folder / "duo_arrays-1.0.dist-info" / "entry_points.txt"
+    metadata.write_text(f"[cimtool.plugins]\n{points}")
+    return folder
+
+
+@pytest.mark.parametrize("command", ["list", "check"])
+def test_faults_of_plug_ins_are_named_and_all_other_targets_are_there(
+    faulty: Path, command: str
+) -> None:
+    done = python(faulty, "-m", "cimtool", "targets", command)
+    said = done.stderr.splitlines()
+    assert done.returncode == 0, said
+    assert [line for line in FAULTS if f"cimtool: warning: {line}" not in said] == []
+    assert said[-1] == (
+        'cimtool: warning: unsure-arrays 1.0: target "unsure" is left out: '
+        f"{faulty / 'unsure-targets' / 'unsure.toml'}: unknown key rows"
+    )
+    own = {file.stem for file in (ROOT / "targets").glob("*.toml")}
+    assert own == {
+        line.split()[0].rstrip(":") for line in done.stdout.splitlines() if line[0] != " "
+    }
+
+
+def test_a_faulty_target_that_is_asked_for_is_an_error(faulty: Path) -> None:
+    done = python(faulty, "-m", "cimtool", "targets", "check", "unsure")
+    assert done.returncode == 2
+    assert "cimtool: error: " in done.stderr
+
+
+def test_entry_points_share_a_module_and_own_checkpoints_load_beside_a_faulty_layout(
+    faulty: Path,
+) -> None:
+    done = python(faulty, "-c", LOADED)
+    assert done.returncode == 0, done.stderr
+    codes, layout, *said = done.stdout.splitlines()
+    assert (codes, layout) == ("shared-too shared", "cross-attention")
+    assert said[0].startswith('duo-arrays 1.0: plug-in "duo-b" (duo.b) is left out: ')
+    assert said[-1] == "unsure-arrays 1.0: layout \"unsure\" is left out: KeyError: 'fc9'"
+
+
 ROWS = re.findall(
     r"^\| (.+?) \| .+? \| (.*?) \|$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE
 )[1:]

@@ -70,8 +70,8 @@ def register_modules(package: str, path: Iterable[str]) -> None:
 class Named:
     """Base of a family: `class Base(Named)`, then `class A(Base, name="a")` registers itself.
 
-    A subclass without a name is a base within the family. A name that is not known is looked for in
-    the plug-ins.
+    A subclass without a name is a base within the family; one with a name has every method that is
+    abstract in its bases. A name that is not known is looked for in the plug-ins.
     """
 
     name: ClassVar[str]
@@ -85,6 +85,9 @@ class Named:
             return
         if name in cls.family:
             raise TypeError(f"two classes of one family are named {name!r}")
+        held = {key: value for base in reversed(cls.__mro__) for key, value in vars(base).items()}
+        if missing := [k for k in held if getattr(held[k], "__isabstractmethod__", False)]:
+            raise TypeError(f"class {cls.__name__} lacks {' and '.join(missing)}")
         cls.name = name
         cls.family[name] = cls
         registered(cls.__module__, lambda: cls.family.pop(name))

@@ -8,7 +8,9 @@ Nothing is imported before a name is asked for that cimtool does not know itself
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +44,8 @@ class Plugin:
 
 
 _loaded: list[Plugin] | None = None
-_undo: list[Callable[[], object]] | None = None
+_undo: list[tuple[str, Callable[[], object]]] | None = None
+_faults: dict[str, None] = {}
 
 
 def load_plugins() -> tuple[Plugin, ...]:
@@ -58,8 +61,8 @@ def load_plugins() -> tuple[Plugin, ...]:
 
 
 def broken_plugins() -> list[str]:
-    """A sentence for each plug-in that was tried and is broken."""
-    return [one.broken for one in _loaded or () if one.broken is not None]
+    """A sentence for each plug-in, or class of one, that was tried and is broken."""
+    return [*(one.broken for one in _loaded or () if one.broken is not None), *_faults]
 
 
 def origin_of_module(module: str) -> str:
@@ -72,6 +75,17 @@ def fault_of(kind: type[Any], sentence: str, error: type[Exception]) -> Exceptio
     """The error for a fault of a class: `error`, or a CimError naming the plug-in that has it."""
     origin = origin_of_module(kind.__module__)
     return error(sentence) if origin == OWN else CimError(f"{origin}: {sentence}")
+
+
+@contextmanager
+def unless_broken(what: str, origin: str) -> Iterator[None]:
+    """Leave `what` a plug-in has out, and note why, where it raises; what is cimtool's raises."""
+    try:
+        yield
+    except Exception as error:
+        if origin == OWN:
+            raise
+        _faults[f"{origin}: {what} is left out: {_reason(error)}"] = None
 
 
 def targets_folder() -> Path:
@@ -103,7 +117,7 @@ def _files(folder: str) -> dict[str, tuple[Path, str]]:
 def registered(module: str, undo: Callable[[], object]) -> None:
     """Note what a module registered, for the case that the plug-in it belongs to is broken."""
     if _undo is not None and _package(module) != "cimtool":
-        _undo.append(undo)
+        _undo.append((module, undo))
 
 
 def _package(module: str) -> str:
@@ -112,32 +126,49 @@ def _package(module: str) -> str:
 
 
 def _imported(point: EntryPoint) -> Plugin:
-    """Import one plug-in; what a broken one had registered by then is taken back."""
+    """Import one plug-in; what a broken one had registered and imported is taken back."""
     global _undo
     origin = "a package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
     package = _package(point.module)
-    _undo = []
+    _undo, before = [], set(sys.modules)
     try:
         targets = getattr(point.load(), "TARGETS", None)
         if targets is not None:
             targets = Path(targets)
-            _refuse_taken_names(targets)
+            _check_targets(targets)
         return Plugin(origin, package, targets)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: it is the plug-in's and not cimtool's
-        for undo in reversed(_undo):
+        for _, undo in reversed(_undo):
             undo()
-        said = ": ".join(filter(None, (type(error).__name__, str(error))))
-        reason = " ".join(said.split())
-        sentence = f'{origin}: plug-in "{point.name}" ({point.value}) is left out: {reason}'
+        _forget({package, *(_package(module) for module, _ in _undo)}, before)
+        sentence = f'{origin}: plug-in "{point.name}" ({point.value}) is left out: {_reason(error)}'
         return Plugin(origin, package, broken=sentence)
     finally:
         _undo = None
 
 
-def _refuse_taken_names(targets: Path) -> None:
-    """Raise ValueError where a file has the name of one that is known already."""
+def _reason(error: BaseException) -> str:
+    """An error in one line; what a CimError says needs no name."""
+    kind = "" if isinstance(error, CimError) else type(error).__name__
+    return " ".join(": ".join(filter(None, (kind, str(error)))).split())
+
+
+def _forget(packages: set[str], before: set[str]) -> None:
+    """Forget modules of packages that were imported since, so that the next import runs them."""
+    for name in set(sys.modules) - before:
+        if _package(name) in packages:
+            del sys.modules[name]
+            above, _, last = name.rpartition(".")
+            if above in sys.modules:
+                vars(sys.modules[above]).pop(last, None)
+
+
+def _check_targets(targets: Path) -> None:
+    """Raise ValueError where a folder is none, or a file has the name of one that is known."""
+    if not targets.is_dir():
+        raise ValueError(f"TARGETS = {targets}: there is no such folder")
     for folder, kind in FILES.items():
         known = _files(folder)
         for name in sorted(file.stem for file in (targets / folder).glob("*.toml")):

@@ -6,13 +6,12 @@ from dataclasses import asdict
 
 import click
 
-from cimtool.base.errors import CimError
-from cimtool.base.plugins import OWN
+from cimtool.base.plugins import OWN, unless_broken
 from cimtool.cli.group import Command, Group
 from cimtool.cli.output import Output
 from cimtool.costs.published import check_published
 from cimtool.hardware.describe import describe
-from cimtool.hardware.target import load_target, origin_of, target_names, target_origins
+from cimtool.hardware.target import load_target, origin_of, target_origins
 
 
 @click.group(cls=Group)
@@ -26,13 +25,8 @@ def list_(out: Output) -> None:
     """List the targets that come with cimtool and with plug-ins."""
     rows = []
     for name, origin in target_origins().items():
-        try:
+        with unless_broken(f'target "{name}"', origin):
             one = load_target(name)
-        except CimError as error:
-            if origin == OWN:
-                raise
-            click.echo(f"cimtool: warning: {origin}: {error}", err=True)
-        else:
             rows.append({"name": name, "class": one.class_, "origin": origin, "title": one.title})
     widths = {key: max(len(row[key]) for row in rows) for key in ("name", "class", "origin")}
     lines = [
@@ -58,15 +52,17 @@ def show(out: Output, target: str) -> None:
 def check(out: Output, files: tuple[str, ...]) -> None:
     """Check targets (all known ones): the first that is not valid ends with status 2.
 
-    Throughput, efficiency and density are recomputed from geometry and the other figures of their
-    operating point, and must agree within 2%. Figures of different conditions are refused.
+    One of a plug-in that is not asked for by its name is left out with a warning. Throughput,
+    efficiency and density are recomputed from geometry and the other figures of their operating
+    point, and must agree within 2%. Figures of different conditions are refused.
     """
     valid, compared, lines = {}, {}, []
-    for file in files or target_names():
-        target = load_target(file)
-        found = check_published(target, file)
-        valid[file] = target.name
-        compared[file] = [asdict(one) for one in found]
-        lines.append(f'{file}: a valid target, "{target.name}"')
-        lines += [f"  {one.sentence()}" for one in found]
+    for file, origin in (dict.fromkeys(files, OWN) or target_origins()).items():
+        with unless_broken(f'target "{file}"', origin):
+            target = load_target(file)
+            found = check_published(target, file)
+            valid[file] = target.name
+            compared[file] = [asdict(one) for one in found]
+            lines.append(f'{file}: a valid target, "{target.name}"')
+            lines += [f"  {one.sentence()}" for one in found]
     out.result({"valid": valid, "compared": compared}, "\n".join(lines))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -27,14 +28,14 @@ class Exporter(Named):
     """True for an exporter that can be told which layers and which rows it exports."""
 
     @classmethod
+    @abstractmethod
     def earlier(cls, folder: Path) -> set[str]:
         """The names of files that an earlier export in `folder` may have, and no others."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Write the files into a new folder."""
-        raise NotImplementedError
 
 
 def export_bundle(

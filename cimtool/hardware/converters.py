@@ -11,6 +11,7 @@ Whoever walks an array reads the law's data and never asks for a converter's nam
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -154,16 +155,16 @@ class Converter(Named):
     """Those of the keys `rounding` and `transfer` from which its law follows."""
 
     @classmethod
+    @abstractmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
         """The converter of so many bits that the keys of a layer describe.
 
         Raises ValueError, which names a key and its value, where they describe none.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def law(self, signed: bool) -> Law | None:
         """The law for sums that may be negative (`signed`) or not; None where it is lossless."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ off. Whoever walks an array reads these and never asks for a code's name.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -82,9 +83,9 @@ class WeightCode(Named):
         """The excess of a weight's cells over the weight."""
         return 0
 
+    @abstractmethod
     def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
         """Slices of integer weights [K, N] in row groups, least significant first."""
-        raise NotImplementedError
 
 
 def plain(digits: IntArray, groups: Sequence[slice], shift: int, sign: int = 1) -> Slice:

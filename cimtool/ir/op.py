@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Set
 from enum import IntEnum, auto
 from typing import Any, ClassVar
@@ -57,13 +58,13 @@ class Op(Named):
         """Width of the hardware accumulator that must hold the value; None where none does."""
         return None
 
+    @abstractmethod
     def infer(self, *inputs: Type) -> Type:
         """The type of the value, with bounds proved from those of the inputs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self, *inputs: Array) -> Array:
         """The value, in float64 or int64: the readable definition of the operation."""
-        raise NotImplementedError
 
 
 class Identity(Op):

@@ -5,6 +5,7 @@ They share the readers of trained layers as operations.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -43,12 +44,12 @@ class Layout(Named):
         return any(weights.layer(role) in weights.layers for role in cls.layers)
 
     @classmethod
+    @abstractmethod
     def tower(cls, weights: Weights) -> Graph:
         """Read the projector, as `TowerBuilder` builds it.
 
         Raises CimError naming file and key where something is missing or malformed.
         """
-        raise NotImplementedError
 
     @classmethod
     def statistics(cls, width: int) -> tuple[float, float]:

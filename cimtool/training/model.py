@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -46,12 +47,12 @@ class ProjectorModel(Options, Named):
         """Plain values that the layout needs beside the weights, such as an activation."""
         return {}
 
+    @abstractmethod
     def build(self, text: int, video: int) -> TwoTower:
         """Return untrained towers for rows of these widths; CimError for widths that do not fit.
 
         Whatever is drawn is drawn from torch's global generator.
         """
-        raise NotImplementedError
 
     def remarks(self, towers: TwoTower, held: Pairs) -> tuple[str, ...]:
         """Sentences on trained towers, in eval mode, and held-out pairs that end a run."""

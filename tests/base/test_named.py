@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import pytest
 
 from cimtool.base.errors import CimError
@@ -58,3 +60,31 @@ def test_a_class_between_base_and_names_has_the_same_family() -> None:
         pass
 
     assert Shape.family == {"square": Square, "round": Round} == Cornered.family
+
+
+def test_a_class_without_a_method_that_its_base_asks_for_takes_no_name() -> None:
+    class Shape(Named):
+        @classmethod
+        @abstractmethod
+        def of(cls) -> Shape:
+            """The usual one."""
+
+        @property
+        @abstractmethod
+        def area(self) -> float:
+            """The area."""
+
+    class Cornered(Shape):
+        area = 1.0
+
+    with pytest.raises(TypeError, match=r"^class Square lacks of$"):
+
+        class Square(Cornered, name="square"):
+            pass
+
+    with pytest.raises(TypeError, match=r"^class Round lacks of and area$"):
+
+        class Round(Shape, name="round"):
+            pass
+
+    assert Shape.family == {}

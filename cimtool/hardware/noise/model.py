@@ -6,6 +6,7 @@ those of a kind, and never for a name.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
@@ -83,9 +84,9 @@ class DeviceState:
 class DeviceNoise(NonIdeality):
     """Base of what changes single devices, one mechanism after the other."""
 
+    @abstractmethod
     def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
         """Conductances in uS of devices that conducted `g`; `g` itself where nothing changes."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,9 @@ class ArrayState:
 class ArrayNoise(NonIdeality):
     """Base of what changes the conductances of whole arrays, behind those of single devices."""
 
+    @abstractmethod
     def effective(self, g: FloatArray, state: ArrayState) -> FloatArray:
         """Conductances [rows, columns] of an array in uS."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,9 @@ class ReadNoise(NonIdeality):
         """A cell keeps its error through all cycles of a product."""
         return True
 
+    @abstractmethod
     def variance(self, g: FloatArray, state: ReadState) -> FloatArray:
         """The variance in digits squared of a read of cells that conduct `g` digits."""
-        raise NotImplementedError
 
 
 class CodeErrors(NamedTuple):
@@ -158,9 +159,9 @@ class ConverterNoise(NonIdeality):
         """Neighbouring columns of an array that one converter serves."""
         return 1
 
+    @abstractmethod
     def errors(self, count: int, rng: np.random.Generator) -> CodeErrors:
         """Draw the errors of `count` converters."""
-        raise NotImplementedError
 
 
 class Curve(TomlTable):

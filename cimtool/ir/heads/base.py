@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
@@ -101,13 +102,13 @@ class Head(Named):
             f"against the float {self.surrogate}"
         )
 
+    @abstractmethod
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         """Add the nodes that turn (mu, s) into what is stored of an item; name the outputs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def score(self, inputs: Mapping[str, Type]) -> Graph:
         """The graph from both sides' features to `logit` [n, m]."""
-        raise NotImplementedError
 
     def constant_over(self, spans: Mapping[str, Span]) -> bool:
         """True where the score hardly varies while its statistics do, over these spans."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cimtool.base.errors import CimError
 from cimtool.base.named import nearest, register_modules
-from cimtool.base.plugins import load_plugins
+from cimtool.base.plugins import load_plugins, origin_of_module, unless_broken
 from cimtool.loading.layout import Layout
 from cimtool.loading.weights import Weights
 
@@ -55,5 +55,9 @@ def _recognised(weights: Weights) -> type[Layout]:
 
 def _recognising(weights: Weights) -> list[type[Layout]]:
     """The layouts that recognise weights; one for any names only where no other does."""
-    found = [layout for layout in Layout.family.values() if layout.recognises(weights)]
+    found = []
+    for layout in Layout.family.values():
+        with unless_broken(f'layout "{layout.name}"', origin_of_module(layout.__module__)):
+            if layout.recognises(weights):
+                found.append(layout)
     return [layout for layout in found if not layout.any_names] or found
