@@ -16,6 +16,7 @@ from cimtool.emit.functions import row_group_mvm
 from cimtool.emit.integers import INT32, byte_cuts, byte_planes, emit_requant, zero_point
 from cimtool.emit.row_group_adc import row_group_adc
 from cimtool.emit.writer import GraphWriter
+from cimtool.hardware.bounds import converted_bounds
 from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -75,6 +76,8 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
     idle = (crossbar.column_leak * stored.idle_rows)[:, None] * crossbar.zero_digits
     present = {
         "signed": crossbar.signed_sums,
+        "raised": law.lo > 0,
+        "lossless": "converted" in values,
         "scaled": (factors != 1).any(),
         "leaking": crossbar.column_leak > 0,
         "idle": idle.any(),
@@ -206,8 +209,9 @@ def _reach(op: CrossbarMvm, law: Law) -> int:
     total = 0
     for column in op.columns:
         step, factor = column.step or 0, int(np.abs(column.factors).max())
-        largest = max(int(np.abs(edge).max()) for edge in column.bounds)
-        total += (largest + (1 << step)) * factor
+        read = converted_bounds(column.bounds, op.crossbar, column.step)
+        largest, value = (max(int(np.abs(e).max()) for e in ends) for ends in (column.bounds, read))
+        total += max(largest + (1 << step), value) * factor
         if isinstance(law, StaircaseLaw):
             entries = max(len(law.table[1]), *map(abs, law.ends))
             total += (entries << threshold_shifts(step)[1]) * factor
@@ -249,14 +253,17 @@ def _converter_values(writer: GraphWriter, op: CrossbarMvm, law: Law, kind: str)
     if isinstance(law, StaircaseLaw):
         first, table = law.table
         last = first + len(table) - 1
-        shifts = [threshold_shifts(step) for step in steps if step is not None]
-        return {
+        shifts = [threshold_shifts(step or 0) for step in steps]
+        values = {
             "table": writer.constant(table, kind),
             "lowest": of_columns(first >> rise << fall for rise, fall in shifts),
             "highest": of_columns(last >> rise << fall for rise, fall in shifts),
             "rise": of_columns(1 << rise for rise, _ in shifts),
             "fall": of_columns((fall for _, fall in shifts), f"U{kind}"),
         }
+        if None in steps:
+            values["converted"] = of_columns((step is not None for step in steps), "BOOL")
+        return values
     even = int(law.to_even)
     return {
         "half": of_columns((1 << step - 1) - even if step else 0 for step in steps),

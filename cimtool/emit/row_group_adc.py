@@ -10,10 +10,11 @@ from cimtool.emit.functions import cast_line, function, row_group_product
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.crossbar import Crossbar
 
-FLAGS = ("signed", "scaled", "leaking", "idle", "unit", "wide")
+FLAGS = ("signed", "raised", "lossless", "scaled", "leaking", "idle", "unit", "wide")
 """Properties of a row group, in the order of its function's name.
 
-`signed`: codes may be negative; `scaled`: slices have factors (or complements a sign); `leaking`:
+`signed`: sums may be negative; `raised`: the lowest code is above zero; `lossless`: a table leaves
+some columns as they are; `scaled`: slices have factors (or complements a sign); `leaking`:
 every cell conducts, `idle`: rows without weights too; `unit`: the last column is the unit column;
 `wide`: sums need int64.
 """
@@ -64,7 +65,7 @@ def _lines(
         yield "sums = Add (stored, leaked)"
     if "idle" in flags:
         yield "sums = Add (sums, idle)"
-    yield from _convert(law, "signed" in flags, wide) if law else _look_up(wide)
+    yield from _convert(law, flags) if law else _look_up(flags)
     if len(crossbar.cycles) > 1:
         yield "sums = Reshape (sums, by_cycle)"
         yield "sums = MatMul (cycle_factors, sums)"
@@ -83,7 +84,8 @@ def _lines(
         yield "sums = Add (sums, offset)"
 
 
-def _convert(law: UniformLaw, signed: bool, wide: bool) -> Iterator[str]:
+def _convert(law: UniformLaw, flags: Set[str]) -> Iterator[str]:
+    wide = "wide" in flags
     if law.to_even:
         yield "code_bit = BitwiseAnd (sums, odd)"
         yield from _limited(wide, "Min", "code_bit", "one")
@@ -92,12 +94,15 @@ def _convert(law: UniformLaw, signed: bool, wide: bool) -> Iterator[str]:
         yield "sums = Add (sums, half)"
     yield "sums = BitwiseAnd (sums, mask)"
     yield from _limited(wide, "Min", "sums", "highest")
-    if signed:
+    if flags & {"signed", "raised"}:
         yield from _limited(wide, "Max", "sums", "lowest")
 
 
-def _look_up(wide: bool) -> Iterator[str]:
+def _look_up(flags: Set[str]) -> Iterator[str]:
     """A Gather of codes by the sum in 1/16 of a step, from the table's lowest entry on."""
+    wide = "wide" in flags
+    if "lossless" in flags:
+        yield "exact = Identity (sums)"
     yield from _limited(wide, "Min", "sums", "highest")
     yield from _limited(wide, "Max", "sums", "lowest")
     yield "entry = Sub (sums, lowest)"
@@ -106,6 +111,8 @@ def _look_up(wide: bool) -> Iterator[str]:
     yield 'entry = BitShift <direction = "RIGHT"> (entry, fall)'
     yield cast_line("entry", "INT64" if wide else "INT32")
     yield "sums = Gather (table, entry)"
+    if "lossless" in flags:
+        yield "sums = Where (converted, sums, exact)"
 
 
 def _limited(wide: bool, op: str, value: str, limit: str) -> Iterator[str]:

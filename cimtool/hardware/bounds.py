@@ -33,11 +33,11 @@ def column_bounds(conducts: IntArray, crossbar: Crossbar) -> Bounds:
 
 def lossless(bounds: Bounds, crossbar: Crossbar) -> bool:
     """True where step 1 is proved, column by column, to change no sum within bounds."""
-    if crossbar.law is None:
+    law = crossbar.law
+    if law is None:
         return True
-    lo, hi = crossbar.law.ends
-    fits = bounds[0].min() >= lo and bounds[1].max() <= hi
-    return crossbar.converter.exact_where_it_fits and bool(fits)
+    lo, hi = law.ends
+    return law.exact_where_it_fits and bool(bounds[0].min() >= lo and bounds[1].max() <= hi)
 
 
 def conversion_error(bounds: Bounds, law: Law, step: int) -> IntArray:

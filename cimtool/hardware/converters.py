@@ -37,6 +37,9 @@ class UniformLaw:
     hi: int
     rounding: Rounding
 
+    exact_where_it_fits: ClassVar[bool] = True
+    """Step 1 changes no sum that lies within the codes."""
+
     @property
     def half(self) -> bool:
         """Half a step is added before the division rounds down."""
@@ -83,6 +86,8 @@ class StaircaseLaw:
     lo: int
     thresholds: IntArray
     levels: IntArray
+
+    exact_where_it_fits: ClassVar[bool] = False
 
     @property
     def hi(self) -> int:
@@ -149,8 +154,6 @@ class Converter(Named):
 
     bits: int | None
 
-    exact_where_it_fits: ClassVar[bool] = True
-    """Step 1 changes no sum that lies within the codes."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Those of the keys `rounding` and `transfer` from which its law follows."""
 
@@ -215,7 +218,6 @@ class Measured(Converter, name="measured"):
     bits: int
     transfer: tuple[int, ...]
 
-    exact_where_it_fits: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("transfer",)
 
     @classmethod

@@ -119,10 +119,8 @@ def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
     steps: tuple[int | None, ...] = (None,) * crossbar.slices
     unit_step = None
     if crossbar.converter.bits is not None:
-        # Nothing proves a measured converter lossless: each of its conversions has a step.
-        none_of = 4 if crossbar.converter.exact_where_it_fits else 0
         same = bool(rng.integers(2))
-        *drawn, unit = (random_step(rng, crossbar, none_of) for _ in (*steps, 0))
+        *drawn, unit = (random_step(rng, crossbar) for _ in (*steps, 0))
         steps = (drawn[0],) * len(drawn) if same else tuple(drawn)
         unit_step = unit if crossbar.unit_column else None
     weight = integers(rng, lowest, top - 1, (K, N))
@@ -130,9 +128,9 @@ def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
     return CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(N), steps, unit_step)
 
 
-def random_step(rng: np.random.Generator, crossbar: Crossbar, none_of: int) -> int | None:
-    """A step around those that fit small layers; None once in `none_of` times."""
-    if none_of and rng.integers(none_of) == 0:
+def random_step(rng: np.random.Generator, crossbar: Crossbar) -> int | None:
+    """A step around those that fit small layers; None once in four times."""
+    if rng.integers(4) == 0:
         return None
     finest = rng.integers(2) * crossbar.fraction_bits
     return int(finest + rng.integers(10))

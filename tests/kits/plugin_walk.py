@@ -11,8 +11,10 @@ import contextlib
 import io
 import json
 import sys
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from rules import missing_rules
@@ -22,11 +24,19 @@ from cimtool.base.arrays import Array
 from cimtool.cli import run as command_line
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
+from cimtool.hardware.converters import (
+    THRESHOLD_BITS,
+    Converter,
+    ConverterKeys,
+    StaircaseLaw,
+    UniformLaw,
+)
 from cimtool.hardware.keys import Keys
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import load_target
+from cimtool.ir.format import adc_limits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Builder
 from cimtool.ir.types import real
@@ -34,6 +44,30 @@ from cimtool.simulation.simulator import Runner, run_graph
 
 WIDTH, HIDDEN, D = 16, 20, 8
 LAYERS = 6
+
+
+@dataclass(frozen=True)
+class DeadZone(Converter, name="dead-zone"):
+    """A formula whose lowest code is missing: of unsigned sums, the one of zero."""
+
+    bits: int
+
+    @classmethod
+    def of(cls, bits: int, keys: ConverterKeys) -> Self:
+        return cls(bits)
+
+    def law(self, signed: bool) -> UniformLaw:
+        lo, hi = adc_limits(self.bits, signed)
+        return UniformLaw(lo + 1, hi, "half-up")
+
+
+@dataclass(frozen=True)
+class DeadStairs(DeadZone, name="dead-stairs"):
+    """The same as a staircase."""
+
+    def law(self, signed: bool) -> StaircaseLaw:  # type: ignore[override]
+        levels = np.arange(*adc_limits(self.bits, signed)) + 1
+        return StaircaseLaw(int(levels[0]), (levels[:-1] << THRESHOLD_BITS) + 8, levels)
 
 
 def main(folder: Path) -> None:
@@ -66,7 +100,11 @@ def main(folder: Path) -> None:
         ],
     }
     walked: dict[str, Any] = {name: printed(command) for name, command in commands.items()}
-    walked["layers"] = {name: compare(name) for name in ("acme-ternary", "acme-ladder")}
+    log, ladder = (resolve(load_target(f"acme-{name}"), None, {}) for name in ("ternary", "ladder"))
+    walked["layers"] = {"ternary": compare(log), "ladder": compare(ladder)}
+    for kind, encoding in product(("dead-zone", "dead-stairs"), ("ternary", "offset")):
+        own = {"adc_kind": kind, "adc_parameters": None, "encoding": encoding}
+        walked["layers"][f"{kind} {encoding}"] = compare(log.model_copy(update=own))
     walked["missing rules"] = missing_rules()
     (folder / "walk.json").write_text(json.dumps(walked), "utf-8")
 
@@ -95,10 +133,9 @@ def printed(command: list[str]) -> dict[str, Any]:
     return {"status": status, "out": out.getvalue(), "err": err.getvalue()}
 
 
-def compare(target: str) -> int:
-    """Compare all walkers of random layers on a target's arrays; count outputs that are rounded."""
+def compare(keys: Keys) -> int:
+    """Compare all walkers of random layers on such arrays; count outputs that are rounded."""
     rng, moved = np.random.default_rng(11), 0
-    keys = resolve(load_target(target), None, {})
     for _ in range(LAYERS):
         layer, (lo, hi) = random_layer(rng, keys)
         builder = Builder("text", {"x": real(("n", len(layer.weight)))})
@@ -126,7 +163,7 @@ def random_layer(rng: np.random.Generator, keys: Keys) -> tuple[CrossbarMvm, tup
     top = 1 << bits - 1
     weight = rng.integers(1 - top, top, (rows, columns))
     weight[rng.random(weight.shape) < 0.3] = top - 1
-    steps = tuple(int(step) for step in rng.integers(0, 4, crossbar.slices))
+    steps = tuple(None if step < 0 else int(step) for step in rng.integers(-1, 4, crossbar.slices))
     bias = rng.integers(-100, 100, columns)
     stored = StoredWeights(weight, crossbar)
     return CrossbarMvm(stored, bias, np.ones(columns), steps), inputs.limits(inputs.bits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -17,8 +17,6 @@ class Logarithmic(Converter, name="logarithmic"):
     """Codes stand for 0 and for powers of two of either sign, with thresholds half-way between."""
 
     bits: int
-
-    exact_where_it_fits: ClassVar[bool] = False
 
     @classmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
@@ -48,8 +46,6 @@ class CapacitorLadder(Converter, name="capacitor-ladder"):
 
     bits: int
     trim: int
-
-    exact_where_it_fits: ClassVar[bool] = False
 
     @classmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
