@@ -31,7 +31,7 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Program
 from cimtool.loading.model import ModelCard
-from cimtool.passes.pipeline import Stage
+from cimtool.passes.pipeline import Stage, passes_for
 
 FORMAT_VERSION = 5
 MANIFEST = "manifest.json"
@@ -53,11 +53,8 @@ ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", "float.onnx")
 WHOLE = (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, CALIBRATION, *ONNX_FILES)
 """The files that every bundle has."""
 
-REPORTED = ("trained", "folded", "lowered", "quantized", "tiled", "converters fitted")
-"""The stages that a bundle keeps, so that `verify` can say which pass cost what."""
-
 IN_MEMORY = "score in memory"
-"""The stage of a program that holds a gallery; it follows those of REPORTED."""
+"""The stage of a program that holds a gallery; it follows those of the passes."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,10 @@ class Bundle:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The program after each pass, from the trained model to the compiled program."""
+        """The program after each pass, from the trained model to the compiled program.
+
+        Those are kept that a pass declares so, for `verify` to say which pass cost what.
+        """
         file = self.folder / STAGES
         constants = _constants(self.folder / CONSTANTS) | _constants(self.folder / STAGE_CONSTANTS)
         texts = json.loads(file.read_text("utf-8"))
@@ -108,8 +108,9 @@ class Bundle:
             Stage(name, read_program(json.dumps(text), constants, str(file)))
             for name, text in texts.items()
         ]
-        last = REPORTED[-1] if self.program.gallery_items is None else IN_MEMORY
-        return (*stages, Stage(last, self.program))
+        last = passes_for(self.settings)[-1].name
+        held = self.program.gallery_items is not None
+        return (*stages, Stage(IN_MEMORY if held else last, self.program))
 
     @cached_property
     def gallery_features(self) -> dict[str, Array]:
@@ -221,7 +222,7 @@ def write_bundle(
 def _write_program(folder: Path, all_stages: tuple[Stage, ...]) -> None:
     """Write the stages that a bundle keeps, the last of which is its program."""
     final = ConstantTable()
-    *stages, last = (s for s in all_stages if s.name in (*REPORTED, IN_MEMORY))
+    *earlier_stages, last = all_stages
     (folder / PROGRAM).write_text(program_text(last.program, final), "utf-8")
     # Written by Python: safetensors' own writer says of a full disk what is no OSError.
     (folder / CONSTANTS).write_bytes(save(final.arrays))
@@ -229,7 +230,8 @@ def _write_program(folder: Path, all_stages: tuple[Stage, ...]) -> None:
     texts = [
         f"{json.dumps(stage.name)}: "
         f"{program_text(stage.program, earlier, f'{stage.name}/').rstrip()}"
-        for stage in stages
+        for stage in earlier_stages
+        if stage.kept
     ]
     (folder / STAGES).write_text("{\n" + ",\n".join(texts) + "\n}\n", "utf-8")
     (folder / STAGE_CONSTANTS).write_bytes(save(earlier.arrays))

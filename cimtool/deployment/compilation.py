@@ -24,9 +24,10 @@ from cimtool.loading.model import Model
 from cimtool.loading.score import statistics_note
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.passes.base import Job
+from cimtool.passes.calibrate import CalibratePass
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import SCORE_LAYERS
-from cimtool.passes.pipeline import Stage, compile_program
+from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
 
@@ -63,8 +64,8 @@ class Compilation:
 
         folder = Path(output or self.folder)
         say("emitting ONNX")
-        stages = {stage.name: stage.program for stage in self.stages}
-        files = onnx_files(self.stages[-1].program, stages["calibrated"])
+        calibrated = stage_of(self.stages, CalibratePass).program
+        files = onnx_files(self.stages[-1].program, calibrated)
         say(f"writing {folder}")
         files[CALIBRATION] = save(dict(self.calibration))
         if self.queries:
@@ -187,8 +188,7 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
 
 def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
     """Warnings of a score that ranks nothing, or has no reference."""
-    calibrated = next(stage for stage in stages if stage.name == "calibrated")
-    ranges = calibrated.program.score.calibration.ranges
+    ranges = stage_of(stages, CalibratePass).program.score.calibration.ranges
     spans = {
         name: (float(ranges[name].lo.min()), float(ranges[name].hi.max()))
         for name in model.head.statistics

@@ -18,7 +18,6 @@ from cimtool.bundle.bundle import (
     GALLERY,
     IN_MEMORY,
     ONNX_FILES,
-    REPORTED,
     SHORTLIST,
     Bundle,
     Gallery,
@@ -187,7 +186,7 @@ def _write(
     """Write the bundle anew: its program with the gallery, the rest as it was."""
     from cimtool.emit.onnx import file_bytes, onnx_model
 
-    stages = (*bundle.stages[:-1], Stage(REPORTED[-1], program))
+    stages = (*bundle.stages[:-1], replace(bundle.stages[-1], program=program))
     kept = (*ONNX_FILES, CALIBRATION)
     files = {name: (bundle.folder / name).read_bytes() for name in kept}
     if program.shortlist is None:

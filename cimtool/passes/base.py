@@ -34,13 +34,14 @@ class Job:
 class Pass(ABC):
     """A map from program to program: a frozen dataclass whose fields are its own options.
 
-    `name` is that of the stage it makes, `doing` the line of progress while it runs. It takes a
-    program at the level `requires`, calibrated where `requires_calibration` says so, to the level
-    `leaves`.
+    `name` is that of the stage it makes, which bundles keep where `kept` says so or no other stage
+    follows; `doing` is the line of progress while it runs. It takes a program at the level
+    `requires`, calibrated where `requires_calibration` says so, to the level `leaves`.
     """
 
     name: ClassVar[str]
     doing: ClassVar[str]
+    kept: ClassVar[bool] = True
     requires: ClassVar[Level]
     requires_calibration: ClassVar[bool] = False
     leaves: ClassVar[Level]

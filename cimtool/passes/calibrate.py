@@ -54,6 +54,7 @@ class CalibratePass(Pass):
 
     name = "calibrated"
     doing = "calibrating ranges"
+    kept = False
     requires = Level.FLOAT
     leaves = Level.FLOAT
 

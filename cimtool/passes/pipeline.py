@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cimtool.hardware.settings import Settings
@@ -30,10 +30,16 @@ def passes_for(settings: Settings) -> tuple[Pass, ...]:
 
 @dataclass(frozen=True)
 class Stage:
-    """A program after one pass, by the name that reports give it."""
+    """A program after one pass, by the name that reports give it; bundles have those `kept`."""
 
     name: str
     program: Program
+    kept: bool = True
+
+
+def stage_of(stages: Iterable[Stage], made_by: type[Pass]) -> Stage:
+    """The stage that a pass made; KeyError where none of `stages` is."""
+    return {stage.name: stage for stage in stages}[made_by.name]
 
 
 def compile_program(program: Program, job: Job, say: Callable[[str], None]) -> tuple[Stage, ...]:
@@ -59,7 +65,7 @@ def run_passes(
         _require(step, program, where)
         program = step.apply(program, job)
         check_program(program, where, step.leaves)
-        stages.append(Stage(step.name, program))
+        stages.append(Stage(step.name, program, step.kept))
     return tuple(stages)
 
 

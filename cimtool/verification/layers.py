@@ -15,7 +15,8 @@ from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Graph, Program, as_inputs
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.fitting import GroupSums
-from cimtool.passes.pipeline import Stage
+from cimtool.passes.lower import LowerPass
+from cimtool.passes.pipeline import Stage, stage_of
 from cimtool.simulation.simulator import Runner, Simulator
 
 LAYER_ROWS = 128
@@ -87,11 +88,11 @@ def layer_findings(
 ) -> tuple[LayerFinding, ...]:
     """Look at every layer on the first `rows` rows of each modality.
 
-    `stages` hold one named `lowered`; the last is the compiled program, of which a `simulator` that
+    `stages` hold that of LowerPass; the last is the compiled program, of which a `simulator` that
     is ready may be given. Where a gallery is in the memory, products with its first MEMORY_ITEMS
     items follow.
     """
-    lowered = next(stage.program for stage in stages if stage.name == "lowered")
+    lowered = stage_of(stages, LowerPass).program
     compiled = Simulator(stages[-1].program) if simulator is None else simulator
     found: list[LayerFinding] = []
     for modality, x in zip(MODALITIES, (data.text, data.video), strict=True):

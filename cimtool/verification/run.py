@@ -12,6 +12,8 @@ from cimtool.bundle.dies import NoiseOptions, conditions_of
 from cimtool.bundle.matcher import check_gallery
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import Embeddings, require_rivals
+from cimtool.passes.lower import LowerPass
+from cimtool.passes.pipeline import stage_of
 from cimtool.reference.queries import check_metrics
 from cimtool.simulation.die_program import Conditions
 from cimtool.verification.bits import count_bits
@@ -84,7 +86,7 @@ def make_report(
     drift = find_drift(head, runs, rows, faults, dies, data, seed)
     causes = find_causes(bundle, data, runs, drift, say)
     say("counting saturation")
-    lowered = next(stage.program for stage in bundle.stages if stage.name == "lowered")
+    lowered = stage_of(bundle.stages, LowerPass).program
     return Report(
         verified_bundle(bundle, data, seed),
         drift,

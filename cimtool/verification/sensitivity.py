@@ -22,7 +22,9 @@ from cimtool.ir.heads import Head
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, as_inputs
 from cimtool.loading.embeddings import Embeddings
-from cimtool.passes.pipeline import Stage
+from cimtool.passes.lower import LowerPass
+from cimtool.passes.pipeline import Stage, stage_of
+from cimtool.passes.tile import TilePass
 from cimtool.reference.metrics import top1_agreement
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.hybrid import LAYER_SETTINGS, GraphStages, MixedGraph, Number
@@ -111,12 +113,12 @@ def sensitivity(
 ) -> Sensitivity:
     """Measure every part on the first `rows` texts and as many videos, the right ones among them.
 
-    `stages` hold those named `lowered` and `tiled`. Of a score in the memory its digital stage is
+    `stages` hold those of LowerPass and TilePass. Of a score in the memory its digital stage is
     measured, from which it was programmed.
     """
-    programs = {stage.name: stage.program for stage in stages}
-    digital = [stage.program for stage in stages if stage.program.gallery_items is None]
-    graphs = (programs["lowered"].graphs, programs["tiled"].graphs, digital[-1].graphs)
+    digital = [stage for stage in stages if stage.program.gallery_items is None]
+    forms = (stage_of(stages, LowerPass), stage_of(stages, TilePass), digital[-1])
+    graphs = (stage.program.graphs for stage in forms)
     # A shortlist's graph, which only the compiled program may have, is left out.
     graph_stages = {same[0].name: GraphStages(*same) for same in zip(*graphs, strict=False)}
     text, video = subset(data, rows)

@@ -13,6 +13,7 @@ from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
+from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage
 from cimtool.reference.queries import Truth, truth_of
 from cimtool.simulation.simulator import Features, Simulator
@@ -79,7 +80,7 @@ def run_stages(
         features = encode(simulator, data)
         scores = simulator.score(features["text"], features["video"])
         table.add(stage.name, scores, *real_means(stage.program, features))
-        if stage.name in ("lowered", stages[-1].name):
+        if stage.name in (LowerPass.name, stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
             found += domains(simulator, stage.name, features, data.right, head.limited)
     name = head.surrogate if known is None else references.name

@@ -6,18 +6,18 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cimtool.api import Compilation, load, prepare
+from cimtool.api import Compilation, load, prepare, verify
 from cimtool.base.errors import CimError
 from cimtool.bundle import bundle as bundle_module
 from cimtool.bundle.bundle import (
     MANIFEST,
     PROGRAM,
-    REPORTED,
     WHOLE,
     Bundle,
     read_bundle,
@@ -25,7 +25,12 @@ from cimtool.bundle.bundle import (
     sha256,
 )
 from cimtool.bundle.serial import ConstantTable, program_text
-from cimtool.ir.program import Program
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.op import Level
+from cimtool.ir.program import Builder, Node, Program, rewrite_each
+from cimtool.passes import pipeline
+from cimtool.passes.base import Job, Pass
+from cimtool.passes.pipeline import passes_for
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 
@@ -68,7 +73,9 @@ def test_what_is_read_is_what_was_compiled(
     assert found.name == "model@isaac"
     assert stored(found.program) == stored(compilation.stages[-1].program)
     by_name = {stage.name: stage.program for stage in compilation.stages}
-    assert tuple(stage.name for stage in found.stages) == REPORTED
+    assert [stage.name for stage in found.stages] == [
+        *("trained", "folded", "lowered", "quantized", "tiled", "converters fitted")
+    ]
     for stage in found.stages:
         assert stored(stage.program) == stored(by_name[stage.name])
     assert found.settings == compilation.settings
@@ -292,3 +299,39 @@ def test_others_may_read_what_is_written(tmp_path: Path) -> None:
         assert partial.parent == tmp_path
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o755
     assert bundle_module.previous_of(tmp_path / "new").name == "new.previous"
+
+
+class TrimPass(Pass):
+    """Moves every digital bias of the projectors."""
+
+    name, doing = "trimmed", "trimming"
+    requires = leaves = Level.CROSSBAR
+
+    def apply(self, program: Program, job: Job) -> Program:
+        def trimmed(builder: Builder, op: CrossbarMvm, node: Node, inputs: tuple[str, ...]) -> str:
+            return builder.add(node.name, replace(op, bias=op.bias + 64), *inputs)
+
+        return program.with_projectors(lambda graph: rewrite_each(graph, CrossbarMvm, trimmed))
+
+
+def test_a_pass_that_is_added_is_in_the_bundle_its_onnx_files_and_its_report(
+    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (pipeline, bundle_module):
+        monkeypatch.setattr(
+            module, "passes_for", lambda settings: (*passes_for(settings), TrimPass())
+        )
+    files = small_trunk
+    compilation = prepare(
+        files.projectors, files.poly, calibration=files.calibration,
+        target="isaac-rram-128", adc_bits=5,
+    )  # fmt: skip
+    before, last = (stored(stage.program) for stage in compilation.stages[-2:])
+    bundle = read_bundle(compilation.write(tmp_path / "trimmed").folder)
+    assert [stage.name for stage in bundle.stages][-2:] == ["converters fitted", "trimmed"]
+    assert [stored(stage.program) for stage in bundle.stages[-2:]] == [before, last]
+    assert before != last
+    report = verify(bundle.folder, files.eval)
+    rows = [row.stage for row in report.drift.rows]
+    assert rows[-3:] == ["converters fitted", "trimmed", "ONNX Runtime"]
+    assert {count.differing for count in report.checks.bits} == {0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,9 @@ from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.source import BatchNorm
 from cimtool.passes.base import Job
-from cimtool.passes.pipeline import compile_program
+from cimtool.passes.lower import LowerPass
+from cimtool.passes.pipeline import Stage, compile_program, stage_of
+from cimtool.passes.quantize import QuantizePass
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.straight_through import (
@@ -121,9 +123,8 @@ class Compiler:
         """Run all passes on the program with these weights and biases, by modality."""
         towers = {m: with_parameters(getattr(self.program, m), parameters[m]) for m in MODALITIES}
         stages = compile_program(replace(self.program, **towers), self.job, silent)
-        programs = {stage.name: stage.program for stage in stages}
         plans = {
-            name: plan_graph(programs, name, self.job.settings, self.conditions)
+            name: plan_graph(stages, name, self.job.settings, self.conditions)
             for name in (*MODALITIES, "score")
         }
         return Compiled(stages[-1].program, plans)
@@ -155,12 +156,13 @@ def with_parameters(graph: Graph, parameters: Parameters) -> Graph:
 
 
 def plan_graph(
-    programs: Mapping[str, Program], name: str, settings: Settings, conditions: Conditions | None
+    stages: Sequence[Stage], name: str, settings: Settings, conditions: Conditions | None
 ) -> GraphPlan:
-    """The plan of one graph (`text`, `video` or `score`) from a compilation's programs by stage."""
-    graphs = {stage: getattr(program, name) for stage, program in programs.items()}
-    trained, lowered, quantized = (graphs[stage] for stage in ("trained", "lowered", "quantized"))
-    *_, last = graphs.values()
+    """The plan of one graph (`text`, `video` or `score`) from the stages of a compilation."""
+    of_passes = (stage_of(stages, one) for one in (LowerPass, QuantizePass))
+    trained, lowered, quantized, last = (
+        getattr(stage.program, name) for stage in (stages[0], *of_passes, stages[-1])
+    )
     stores, layers = {}, {}
     for node in lowered.nodes:
         if isinstance(node.op, Store):
