@@ -12,15 +12,16 @@ Whoever walks an array reads the law's data and never asks for a converter's nam
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
 from cimtool.base.named import Named
 from cimtool.base.toml_files import name_of, value_text
 from cimtool.ir.format import Rounding, adc, adc_limits
@@ -158,6 +159,11 @@ class Converter(Named):
     """Those of the keys `rounding` and `transfer` from which its law follows."""
 
     @classmethod
+    def parameters(cls) -> list[str]:
+        """Names that `adc_parameters` may have: its fields beside its bits and what it `reads`."""
+        return [one.name for one in fields(cls) if one.name not in ("bits", *cls.reads)]
+
+    @classmethod
     @abstractmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
         """The converter of so many bits that the keys of a layer describe.
@@ -255,14 +261,23 @@ def measured_thresholds(transfer: Sequence[float]) -> tuple[int, ...]:
     return tuple(int(np.floor(t * (1 << THRESHOLD_BITS) + 0.5)) for t in transfer)
 
 
-def check_read(kind: str, key: str, value: object) -> None:
-    """Raise ValueError for the value of a key from which no law of converters of a kind follows."""
-    if key not in Converter.named(kind, "converter").reads:
-        others = (f'"{name}"' for name, one in Converter.family.items() if key in one.reads)
-        raise ValueError(
-            f"{key} = {value_text(value)}: expected adc_kind = {' or '.join(others)} with it; a "
-            f'converter of adc_kind = "{kind}" has no {key}'
-        )
+def check_given(kind: str | None, given: Mapping[str, Any]) -> None:
+    """Refuse what a table [adc] or settings say to no effect, where the converter is of `kind`.
+
+    Raises CimError.
+    """
+    for key in ("kind", "parameters"):
+        value = given.get(key)
+        if given.get("bits") == "lossless" and value not in (None, "lossless"):
+            raise CimError(f'{key} = {value_text(value)}: expected none with bits = "lossless"')
+    for key in ("rounding", "transfer"):
+        value = given.get(key)
+        if kind and value is not None and key not in Converter.named(kind, "converter").reads:
+            readers = (f'"{name}"' for name, one in Converter.family.items() if key in one.reads)
+            raise CimError(
+                f"{key} = {value_text(value)}: expected adc_kind = {' or '.join(readers)} with it; "
+                f'a converter of adc_kind = "{kind}" has no {key}'
+            )
 
 
 ConverterKind = name_of(Converter)

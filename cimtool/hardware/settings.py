@@ -9,10 +9,10 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.base.errors import Argument, CimError, invalid_at
+from cimtool.base.errors import Argument, CimError, invalid_at, naming
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, validated
-from cimtool.hardware.converters import check_read
+from cimtool.hardware.converters import check_given
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_converter
@@ -154,11 +154,9 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
     sources = f'target "{target.name}"' + (f" with {file}" if file else "")
     where = f"settings for {sources}"
     settings = validated(Settings, values | {"layers": layers}, where)
-    if settings.adc_kind is not None and any("rounding" in one.given() for one in given):
-        try:
-            check_read(settings.adc_kind, "rounding", settings.rounding)
-        except ValueError as error:
-            raise CimError(f"{where}: {error}") from None
+    with naming(where):
+        for overrides in given:
+            check_given(settings.adc_kind, overrides.given())
     return settings
 
 

@@ -10,10 +10,11 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cimtool.base.errors import CimError, invalid_at
+from cimtool.base.errors import CimError, invalid_at, naming
+from cimtool.base.named import nearest
 from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
-from cimtool.hardware.converters import check_read
+from cimtool.hardware.converters import Converter, check_given
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
 from cimtool.hardware.geometry import (
     ArraySpec,
@@ -61,6 +62,13 @@ def check_converter(keys: Keys) -> None:
         )
     if keys.adc_parameters is not None and keys.adc_kind is None:
         raise ValueError("adc_parameters are of a kind of converter: expected adc_kind with them")
+    known = Converter.named(keys.adc_kind, "converter").parameters() if keys.adc_kind else []
+    for name in keys.adc_parameters or {}:
+        if name not in known:
+            raise ValueError(
+                f'adc_parameters.{name}: a converter of adc_kind = "{keys.adc_kind}" has '
+                f"{' and '.join(known) or 'no parameters'}{nearest(name, known)}"
+            )
     for signed in (False, True):
         keys.converter.law(signed)
 
@@ -101,8 +109,8 @@ class Target(TomlTable):
             )
         with invalid_at("adc: "):
             check_converter(keys)
-            if keys.adc_kind is not None and self.base is None:  # else it may be inherited
-                self._check_law(keys.adc_kind)
+            if self.base is None:  # else it may be inherited
+                check_given(keys.adc_kind, dict(self.adc or ()))
         check_cells(self.array, keys)
         check_geometry(self.array, keys)
         check_meaning(keys)
@@ -119,13 +127,6 @@ class Target(TomlTable):
                 f'"{keys.encoding}" adds digitally and has no converter; leave [adc] out'
             )
         return self
-
-    def _check_law(self, kind: str) -> None:
-        """Refuse keys of a converter's law that one of this kind does not have."""
-        for key in LAWS:
-            value = getattr(self.adc, key)
-            if value is not None:
-                check_read(kind, key, value)
 
     def _check_points(self, keys: Keys) -> None:
         """Refuse points of one-bit products where that one bit would be the sign."""
@@ -207,36 +208,45 @@ def _load(file: Path, above: tuple[Path, ...]) -> tuple[Target, dict[str, Any]]:
     if file.resolve() in above:
         names = [path.name for path in (*above, file)]
         raise CimError(f"{above[-1]}: base comes back to itself: {' -> '.join(names)}")
-    values = read_toml(file)
-    base = values.get("base")
+    own = read_toml(file)
+    base = own.get("base")
     if isinstance(base, str):
         base_file = _target_file(base, file.parent, f"{file}: base")
         base_target, inherited = _load(base_file, (*above, file.resolve()))
         # A derived design is another design: it never goes by its base's name.
-        own_only = {key: inherited[key] for key in inherited if key not in ("name", "title")}
-        values = _over(own_only, values) | {"base": base_target.name}
-    return validated(Target, values, str(file)), values
+        below = {key: inherited[key] for key in inherited if key not in ("name", "title")}
+        return _derived(base_target, below, own, str(file))
+    return validated(Target, own, str(file)), own
 
 
 def derived(base: Target, own: Mapping[str, Any]) -> Target:
     """The target whose file names `base` and holds the keys `own`; CimError if it is not valid."""
-    values = _over(base.to_json(), dict(own)) | {"base": base.name}
-    return validated(Target, values, f'target "{values["name"]}"')
+    return _derived(base, base.to_json(), dict(own), f'target "{own.get("name", base.name)}"')[0]
 
 
-LAWS = {"rounding": "transfer", "transfer": "rounding"}
-"""Keys of which a converter has one."""
+def _derived(
+    base: Target, inherited: dict[str, Any], own: dict[str, Any], where: str
+) -> tuple[Target, dict[str, Any]]:
+    values = _over(inherited, own) | {"base": base.name}
+    target = validated(Target, values, where)
+    with naming(f"{where}: adc"):
+        check_given(target.keys.adc_kind, own.get("adc", {}))
+    return target, values
+
+
+REPLACED = {"rounding": "transfer", "transfer": "rounding", "kind": "parameters"}
+"""Keys of a converter, each with the one whose inherited value it takes away."""
 
 
 def _over(inherited: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """Lay a file's values over its base's: tables key by key, anything else as a whole.
 
-    A converter's formula takes the place of a measured table, and a table that of a formula.
+    A converter's formula takes the place of a measured table, and a table that of a formula;
+    another kind has parameters of its own.
     """
-    merged = dict(inherited)
+    replaced = {REPLACED.get(key) for key, value in own.items() if value != inherited.get(key)}
+    merged = {key: value for key, value in inherited.items() if key not in replaced}
     for key, value in own.items():
-        if key in LAWS:
-            merged.pop(LAWS[key], None)
         both_tables = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = _over(merged[key], value) if both_tables else value
     return merged

@@ -14,6 +14,7 @@ from cimtool.base.toml_files import validated
 from cimtool.hardware.describe import describe
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target, target_names
+from cimtool.hardware.target import derived as derived_target
 from cimtool.hardware.weight_codes import WeightCode
 
 SHIPPED = [
@@ -265,16 +266,40 @@ def test_mistakes_are_one_sentence_with_file_key_and_value(
             "adc: transfer has 1 thresholds: a lossless converter has 0, one between two codes",
         ),
         (
+            {"bits": 2, "rounding": "floor", "transfer": [0.5, 1.5, 2.5]},
+            "adc: expected either rounding or transfer (a measured table), one of them",
+        ),
+        (
+            {"bits": 2, "kind": "formula", "rounding": "floor", "parameters": {"trim": 5}},
+            'adc: adc_parameters.trim: a converter of adc_kind = "formula" has no parameters',
+        ),
+        (
+            {"bits": "lossless", "kind": "formula", "rounding": "floor"},
+            'adc: kind = "formula": expected none with bits = "lossless"',
+        ),
+        (
             {"bits": 2, "transfer": [0.5, 2.5, 1.5]},
             "adc: transfer falls from 2.5 to 1.5 at threshold 2: thresholds must not fall",
         ),
     ],
 )
 def test_keys_that_describe_no_converter_are_refused(adc: dict[str, object], said: str) -> None:
-    values = load_target("isaac-rram-128").to_json() | {"adc": adc}
+    base = load_target("isaac-rram-128")
     with pytest.raises(CimError) as caught:
-        validated(Target, values, "mine.toml")
+        validated(Target, base.to_json() | {"adc": adc}, "mine.toml")
     assert str(caught.value).startswith(f"mine.toml: {said}")
+    with pytest.raises(CimError) as caught:
+        derived_target(base, {"name": "mine", "adc": adc})
+    assert str(caught.value).startswith(f'target "mine": {said}')
+
+
+def test_another_kind_takes_none_of_the_base_s_parameters() -> None:
+    base, measured = load_target("isaac-rram-128"), {"bits": 2, "transfer": [0.5, 1.5, 2.5]}
+    formula = {"kind": "formula", "parameters": {}}
+    base = derived_target(base, {"name": "mine", "adc": formula})
+    assert base.keys.adc_parameters == {}
+    found = derived_target(base, {"name": "mine", "adc": {"kind": "measured", **measured}})
+    assert (found.keys.adc_parameters, found.keys.rounding) == (None, None)
 
 
 def test_an_inherited_rounding_beside_a_kind_without_one_is_no_mistake(tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ class Logarithmic(Converter, name="logarithmic"):
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
         if bits not in range(2, 5):
             raise ValueError(f"adc_bits = {bits}: a logarithmic converter has 2 to 4")
-        if keys.adc_parameters:
-            raise ValueError(f"adc_parameters = {keys.adc_parameters}: expected none")
         return cls(bits)
 
     def law(self, signed: bool) -> StaircaseLaw:
@@ -49,10 +47,7 @@ class CapacitorLadder(Converter, name="capacitor-ladder"):
 
     @classmethod
     def of(cls, bits: int, keys: ConverterKeys) -> Self:
-        given = dict(keys.adc_parameters or {})
-        trim = given.pop("trim", 4)
-        if given:
-            raise ValueError(f"adc_parameters.{min(given)}: unknown; expected trim alone")
+        trim = (keys.adc_parameters or {}).get("trim", 4)
         if not isinstance(trim, int) or trim not in range(1 << TRIM_BITS):
             raise ValueError(f"adc_parameters.trim = {trim}: must be an integer from 0 to 7")
         return cls(bits, trim)
