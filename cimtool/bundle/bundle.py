@@ -31,6 +31,7 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Program
 from cimtool.loading.model import ModelCard
+from cimtool.loading.provenance import Provenance
 from cimtool.passes.pipeline import Stage, passes_for
 
 FORMAT_VERSION = 5
@@ -44,6 +45,9 @@ QUERIES = "queries.safetensors"
 
 CALIBRATION = "calibration.safetensors"
 """Digests of the calibration rows, `text` and `video`: none of them is evaluated unless asked."""
+
+TRAINING = "training.safetensors"
+"""Digests of the rows that the model was trained on, where its checkpoint keeps them."""
 
 GALLERY = "gallery.safetensors"
 """Features of a hybrid score's items, for the exact scores of a shortlist."""
@@ -129,6 +133,13 @@ class Bundle:
     def calibration(self) -> dict[str, Array]:
         """Digests of the rows that the bundle was calibrated on, uint64, sorted, by modality."""
         return _constants(self.folder / CALIBRATION)
+
+    @cached_property
+    def training(self) -> Provenance | None:
+        """The rows that the model was trained on; None where that is not known."""
+        if TRAINING not in self.manifest["files"]:
+            return None
+        return Provenance(_constants(self.folder / TRAINING))
 
     def estimate(
         self, samples: int, gallery: int | None = None, operating_point: str | None = None

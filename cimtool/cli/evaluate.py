@@ -17,7 +17,7 @@ from cimtool.cli.options import (
     model_options,
 )
 from cimtool.cli.output import Output
-from cimtool.evaluation.render import evaluation_table
+from cimtool.evaluation.render import evaluation_table, warnings
 from cimtool.report.terminal import table_text
 
 ONNX = ".onnx"
@@ -53,7 +53,8 @@ def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any)
     """
     found = api.evaluate(data, *_paired(what), say=out.say, **options)
     table = evaluation_table(found)
-    text = [table_text(table), "", *table.footnotes]
+    first = warnings(found)
+    text = [*first, *([""] if first else []), table_text(table), "", *table.footnotes]
     out.result(found.to_json(), "\n".join(text))
 
 

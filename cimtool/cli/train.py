@@ -126,12 +126,15 @@ def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
     if run.lacks_polynomial or run.outgrew_polynomial:
         next_ = "teacher --projectors {} --data NPZ"
     values = {
+        "warnings": list(run.warnings),
         "best_epoch": run.best.number,
+        "raw": run.raw,
         "epochs": [epoch.to_json() for epoch in run.history],
         "remarks": list(run.remarks),
         "written": list(run.files),
     }
-    out.result(values, _text(run, [retrieval_headline(run.history), *run.remarks], next_))
+    said = [*run.warnings, retrieval_headline(run.history, run.raw), *run.remarks]
+    out.result(values, _text(run, said, next_))
 
 
 def _fine_tune(

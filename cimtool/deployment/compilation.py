@@ -12,7 +12,14 @@ from safetensors.numpy import save
 from cimtool.base.arrays import Array
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bundle import CALIBRATION, QUERIES, Bundle, features_bytes, write_bundle
+from cimtool.bundle.bundle import (
+    CALIBRATION,
+    QUERIES,
+    TRAINING,
+    Bundle,
+    features_bytes,
+    write_bundle,
+)
 from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.hardware.target import Target
@@ -68,6 +75,8 @@ class Compilation:
         files = onnx_files(self.stages[-1].program, calibrated)
         say(f"writing {folder}")
         files[CALIBRATION] = save(dict(self.calibration))
+        if self.model.provenance is not None:
+            files[TRAINING] = save(dict(self.model.provenance.rows))
         if self.queries:
             files[QUERIES] = features_bytes(self.queries)
         return write_bundle(

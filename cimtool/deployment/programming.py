@@ -19,6 +19,7 @@ from cimtool.bundle.bundle import (
     IN_MEMORY,
     ONNX_FILES,
     SHORTLIST,
+    TRAINING,
     Bundle,
     Gallery,
     check_place,
@@ -187,7 +188,7 @@ def _write(
     from cimtool.emit.onnx import file_bytes, onnx_model
 
     stages = (*bundle.stages[:-1], replace(bundle.stages[-1], program=program))
-    kept = (*ONNX_FILES, CALIBRATION)
+    kept = (*ONNX_FILES, CALIBRATION, *([TRAINING] if bundle.training is not None else []))
     files = {name: (bundle.folder / name).read_bytes() for name in kept}
     if program.shortlist is None:
         stages = (*bundle.stages, Stage(IN_MEMORY, program))

@@ -57,8 +57,13 @@ def _number(value: float, name: str, sign: str) -> str:
     return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
 
 
+def warnings(found: Evaluation) -> list[str]:
+    """Sentences that a reader must see before the metrics, each after its subject."""
+    return [f"{one.name}: {text}" for one in found.scores for text in one.warnings]
+
+
 def sentences(found: Evaluation) -> list[str]:
-    """The queries, the resamples and all notes."""
+    """The queries, the resamples and all notes but `warnings`."""
     right = (
         "right is what has an item's label, and an item does not find itself"
         if found.leave_one_out
@@ -71,4 +76,5 @@ def sentences(found: Evaluation) -> list[str]:
     ]
     if len(found.scores) > 1:
         said.append("* a difference to the first, on the same queries, whose interval leaves out 0")
-    return [*said, *found.notes]
+    first = warnings(found)
+    return [*said, *(note for note in found.notes if note not in first)]

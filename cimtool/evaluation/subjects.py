@@ -20,6 +20,7 @@ from cimtool.loading.embeddings import (
     read_data,
     require_rivals,
 )
+from cimtool.loading.provenance import trained_on
 from cimtool.loading.source import ModelSource
 
 if TYPE_CHECKING:
@@ -132,9 +133,8 @@ def trained_subject(source: ModelSource, data: EmbeddingsLike, say: Say) -> Subj
     model = source.load(say)
     rows = read_data(data, model)
     require_rivals(rows)
-    return Subject(
-        model.name, "float", model.head, model.program, model.program, rows, model.warnings
-    )
+    warnings = (*trained_on(model.provenance, model.name, rows.text, rows.video), *model.warnings)
+    return Subject(model.name, "float", model.head, model.program, model.program, rows, warnings)
 
 
 def bundle_subject(folder: Path, data: EmbeddingsLike, seen_rows: bool) -> Subject:
@@ -147,4 +147,5 @@ def bundle_subject(folder: Path, data: EmbeddingsLike, seen_rows: bool) -> Subje
         require_unseen(bundle.calibration, rows, bundle.name)
     check_gallery(bundle, rows)
     trained = bundle.stages[0].program
-    return Subject(bundle.name, "compiled", card.head, trained, bundle.program, rows, card.warnings)
+    warnings = (*trained_on(bundle.training, bundle.name, rows.text, rows.video), *card.warnings)
+    return Subject(bundle.name, "compiled", card.head, trained, bundle.program, rows, warnings)

@@ -1,32 +1,16 @@
-"""Digests of the rows that a bundle was calibrated on: none is evaluated unless asked for.
-
-Rows are kept as digests: the first 8 bytes of the SHA-256 of a row's float32 bytes, as the model
-takes it (at unit norm where its layout expects that).
-"""
+"""Digests of the rows that a bundle was calibrated on: none is evaluated unless asked for."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.program import MODALITIES
+from cimtool.loading.digests import Digests, row_digests
 from cimtool.loading.embeddings import Embeddings
-
-Digests = npt.NDArray[np.uint64]
-
-DIGEST_BYTES = 8
-
-
-def row_digests(rows: Array) -> Digests:
-    """Digests [n] uint64 of rows [n, width], taken as float32."""
-    whole = np.ascontiguousarray(rows, "<f4")
-    digests = b"".join(hashlib.sha256(row.data).digest()[:DIGEST_BYTES] for row in whole)
-    return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
 def calibration_digests(text: Array, video: Array) -> dict[str, Digests]:

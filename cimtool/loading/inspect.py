@@ -36,6 +36,7 @@ from cimtool.loading.polynomial import (
     polynomial_values,
     read_polynomial,
 )
+from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.surrogate import Polynomial, exponents
@@ -265,6 +266,12 @@ def describe_checkpoint(checkpoint: Checkpoint) -> Facts:
         facts["polynomial_of"] = f"ed/{ed:g} and vd/{vd:.10g}"
     if isinstance(head := checkpoint.content.get(INNER_HEAD), str):
         facts["head"] = head
+    if (known := provenance_of(checkpoint.content, checkpoint.file)) is not None:
+        facts["trained_on"] = {
+            **{name: len(digests) for name, digests in known.rows.items()},
+            "ancestors": list(known.ancestors),
+            "complete": known.complete,
+        }
     warnings = (*layout.warnings(checkpoint.content), *layout.assumptions(text))
     if warnings:
         facts["warnings"] = list(warnings)

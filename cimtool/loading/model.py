@@ -15,6 +15,7 @@ from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
+from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import ScoreOptions, read_score
 from cimtool.loading.weights import Weights, find_weights
 
@@ -68,12 +69,13 @@ class Model(ModelCard):
     """A trained matcher: its card, and its program before any pass.
 
     `divisors` are what the layout divides ed and vd by; `files` are the paths read, with the
-    SHA-256 of each.
+    SHA-256 of each. `provenance` is None where the model keeps none.
     """
 
     program: Program
     divisors: tuple[float, float] = (1.0, 1.0)
     files: tuple[tuple[str, str], ...] = ()
+    provenance: Provenance | None = None
 
 
 def build_model(
@@ -91,7 +93,13 @@ def build_model(
     model = _model(name, towers, checkpoint, wanted, divisors)
     assumed = dict.fromkeys(text for one in weights for text in layout.assumptions(one))
     warnings = (*layout.warnings(checkpoint.content), *assumed)
-    return replace(model, layout=layout.name, unit_rows=layout.unit_rows, warnings=warnings)
+    return replace(
+        model,
+        layout=layout.name,
+        unit_rows=layout.unit_rows,
+        warnings=warnings,
+        provenance=provenance_of(checkpoint.content, checkpoint.file),
+    )
 
 
 def model_name(file: Path) -> str:

@@ -24,7 +24,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
-from cimtool.loading.calibration_rows import row_digests
+from cimtool.loading.digests import row_digests
 
 PACKAGES = ("numpy", "scipy", "sklearn")
 SKIPPED_FOLDERS = frozenset({"test", "tests", "idle_test", "site-packages", "__pycache__"})

@@ -69,10 +69,19 @@ def best_epoch(history: Sequence[EpochT]) -> EpochT:
     return max(history, key=lambda epoch: epoch.merit)
 
 
-def history_text(settings: Mapping[str, Any], history: Sequence[Epoch], stopped: str | None) -> str:
-    """The JSON of a run: settings, epochs, the best one, and why it stopped early if it did."""
+def history_text(
+    settings: Mapping[str, Any],
+    history: Sequence[Epoch],
+    stopped: str | None,
+    facts: Mapping[str, Any],
+) -> str:
+    """The JSON of a run: settings, epochs, the best one, and why it stopped early if it did.
+
+    `facts` are further values by name.
+    """
     values = {
         "settings": dict(settings),
+        **facts,
         "best_epoch": best_epoch(history).number,
         "stopped": stopped,
         "epochs": [epoch.to_json() for epoch in history],
@@ -85,21 +94,18 @@ class RetrievalEpoch(Epoch):
     """An epoch's terms and watched figures, and recalls of the held-out pairs after it.
 
     `recalls` are shares by `r<K>_<way>` and, where classes are what is trained for, mAP by
-    `map_<way>`.
+    `map_<way>`; `held` the `loss` and the `cosine gap` of the held-out pairs where they have any.
     """
 
     terms: Mapping[str, float]
     watched: Mapping[str, float]
     recalls: Mapping[str, float]
+    held: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def means(self) -> dict[str, float]:
         """The means of both ways: mAP where classes are what is trained for, then the recalls."""
-        return {
-            title: sum(self.recalls[f"{name}_{way}"] for way in WAYS) / len(WAYS)
-            for name, title in MEASURES.items()
-            if f"{name}_{WAYS[0]}" in self.recalls
-        }
+        return means_of(self.recalls)
 
     @property
     def merit(self) -> tuple[float, float, float]:
@@ -111,12 +117,13 @@ class RetrievalEpoch(Epoch):
     def measured(self) -> str:
         """The means of both ways, and the watched figures."""
         watched = "".join(f", {name} {value:.1%}" for name, value in self.watched.items())
-        return f"{self.shares} (mean of both ways){watched}"
+        held = "".join(f", {name} {value:.4g}" for name, value in self.held.items())
+        return f"{self.shares} (mean of both ways){held}{watched}"
 
     @property
     def shares(self) -> str:
         """The means of both ways in words."""
-        return ", ".join(f"{title} {mean:.1%}" for title, mean in self.means.items())
+        return shares_text(self.recalls)
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,20 @@ class CompiledEpoch(Epoch):
     def measured(self) -> str:
         """The error."""
         return f"compiled logit RMSE {self.rmse:.4g}"
+
+
+def means_of(recalls: Mapping[str, float]) -> dict[str, float]:
+    """Return the means of both ways by title: mAP where there is one, then the recalls."""
+    return {
+        title: sum(recalls[f"{name}_{way}"] for way in WAYS) / len(WAYS)
+        for name, title in MEASURES.items()
+        if f"{name}_{WAYS[0]}" in recalls
+    }
+
+
+def shares_text(recalls: Mapping[str, float]) -> str:
+    """The means of both ways in words."""
+    return ", ".join(f"{title} {mean:.1%}" for title, mean in means_of(recalls).items())
 
 
 def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict[str, float]:

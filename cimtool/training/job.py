@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -25,13 +26,22 @@ from cimtool.loading.embeddings import (
     with_unit_rows,
 )
 from cimtool.loading.layouts import Layout, recognise
+from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.simulation.torch_device import device_of
 from cimtool.training.losses import Loss
 from cimtool.training.models import ProjectorModel
 from cimtool.training.options import Optimisation, by_kind, check_seed
-from cimtool.training.pairs import HELD_OUT, Pairs, Split, check_batches, split, with_validation
+from cimtool.training.pairs import (
+    HELD_OUT,
+    Pairs,
+    Split,
+    check_batches,
+    split,
+    unseen,
+    with_validation,
+)
 from cimtool.training.surrogate import Surrogate, read_surrogate, surrogate_of
 from cimtool.training.towers import TwoTower
 
@@ -54,6 +64,11 @@ class Start:
         """The polynomial that the checkpoint holds, as it stands there."""
         found = self.content.get(INNER_POLYNOMIAL)
         return found if isinstance(found, Mapping) else None
+
+    @cached_property
+    def provenance(self) -> Provenance | None:
+        """The rows that it and its ancestors were trained on; None where it keeps none."""
+        return provenance_of(self.content, self.file)
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -178,6 +193,12 @@ class TrainingJob:
     files: Mapping[str, str | None]
     remarks: tuple[str, ...] = ()
 
+    @cached_property
+    def provenance(self) -> Provenance:
+        """The rows that the model is trained on, and those of its start."""
+        own, start = Provenance.of(self.pairs.text.numpy(), self.pairs.video.numpy()), self.start
+        return own if start is None else own.after(start.provenance, self.settings["start"])
+
     @property
     def layout(self) -> type[Layout]:
         """The layout that the model is saved in."""
@@ -201,20 +222,20 @@ def make_job(
     paths = {name: Path(file) for name, file in given.items() if file}
     poly, share = paths.get("poly"), wanted.get("held_out")
     start = read_start(paths["start"]) if "start" in paths else None
-    model = _model(wanted.get("model"), start, options["model"])
+    model_kind = _model_kind(wanted.get("model"), start)
     loss = _loss(wanted.get("loss"), poly, start, options["loss"])
-    if loss.needs_variance and not model.has_variance:
+    if loss.needs_variance and not model_kind.has_variance:
         raise CimError(
-            f'loss "{loss.name}" needs a variance, and model "{model.name}" has none; expected '
-            "another of either"
+            f'loss "{loss.name}" needs a variance, and model "{model_kind.name}" has none; '
+            "expected another of either"
         )
     optimisation = loss.optimisation.given(wanted)
-    unit = Layout.named(model.layout, "layout").unit_rows
+    unit = Layout.named(model_kind.layout, "layout").unit_rows
     rows = _rows(data, unit)
     held_rows = None if validation is None else _rows(validation, unit)
     for one in (rows, held_rows):
         if one is not None:
-            _require_items(one, model)
+            _require_items(one, model_kind)
             _require_one_class(one)
     if loss.needs_labels and rows.labels is None:
         raise CimError(
@@ -222,9 +243,14 @@ def make_job(
             "needs"
         )
     digest = _digest(rows)
-    pairs, held, part = _parts(rows, held_rows, share, seed, start, digest)
+    pairs, validating, part = _parts(rows, held_rows, share, seed, start, digest)
+    held = validating
+    if start is not None and start.provenance is not None:
+        where = rows.file if held_rows is None else held_rows.file
+        held = unseen(validating, start.provenance, where, start.file)
     with naming(rows.file):
         check_batches(pairs, optimisation.batch, loss.group)
+    model = _model(model_kind, start, pairs, options["model"])
     surrogate = _surrogate(poly, loss, start)
     settings = {
         "model": model.name,
@@ -246,13 +272,18 @@ def make_job(
     if held_rows is not None and (left_out := len(rows.text) - len(pairs)):
         also = f"that are also in {held_rows.file}"
         remarks.append(f"{left_out} pairs {also} were left out of training.")
+    if start is not None and (seen := len(validating) - len(held)):
+        remarks.append(
+            f"{start.file} was trained on {seen} of the {len(validating)} pairs that were to "
+            "validate; they were left out of validation."
+        )
     return TrainingJob(
         model, loss, optimisation, seed, device, pairs, held, start, surrogate, settings,
         files, tuple(remarks),
     )  # fmt: skip
 
 
-def _require_items(rows: Embeddings, model: ProjectorModel) -> None:
+def _require_items(rows: Embeddings, model: type[ProjectorModel]) -> None:
     if model.one_modality and not rows.alone:
         raise CimError(
             f'{rows.file}: holds text and video, and model "{model.name}" has one encoder; '
@@ -281,10 +312,18 @@ def _require_one_class(rows: Embeddings) -> None:
         )
 
 
-def _model(name: str | None, start: Start | None, options: Mapping[str, Any]) -> ProjectorModel:
-    kind = ProjectorModel.named(name or (MODEL if start is None else start.model()), "model")
-    known = {} if start is None else _options_of(kind, start)
-    return kind(**{**known, **options})
+def _model_kind(name: str | None, start: Start | None) -> type[ProjectorModel]:
+    return ProjectorModel.named(name or (MODEL if start is None else start.model()), "model")
+
+
+def _model(
+    kind: type[ProjectorModel], start: Start | None, pairs: Pairs, options: Mapping[str, Any]
+) -> ProjectorModel:
+    """The model with the options of the user, of `start`, or those that follow the data."""
+    if start is not None:
+        return kind(**{**_options_of(kind, start), **options})
+    numbers = pairs.text.numel() + pairs.video.numel()
+    return kind(**{**kind.sizes(numbers, pairs.text.shape[1], pairs.video.shape[1]), **options})
 
 
 def _options_of(kind: type[ProjectorModel], start: Start) -> dict[str, Any]:

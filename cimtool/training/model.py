@@ -25,6 +25,21 @@ ACTIVATIONS: Mapping[str, Callable[[], nn.Module]] = {
 
 Activation = Annotated[Text, choice(ACTIVATIONS)]
 
+WIDTHS = (64, 128, 256, 512, 1024, 2048)
+"""The widths of hidden layers that are chosen from."""
+
+WEIGHTS = 2.0
+"""Weights of a model for each number of the rows that train it, at most."""
+
+
+def widest(weights: Callable[[int], int], numbers: int) -> int:
+    """Return the largest of WIDTHS at which a model keeps to WEIGHTS, or the smallest of all.
+
+    `weights` counts those of both towers by the width of the hidden layers, `numbers` those of the
+    rows.
+    """
+    return max((h for h in WIDTHS if weights(h) <= WEIGHTS * numbers), default=WIDTHS[0])
+
 
 class ProjectorModel(Options, Named):
     """Base of the models; a subclass in `cimtool/training/models/` is found by itself.
@@ -57,6 +72,14 @@ class ProjectorModel(Options, Named):
     def remarks(self, towers: TwoTower, held: Pairs) -> tuple[str, ...]:
         """Sentences on trained towers, in eval mode, and held-out pairs that end a run."""
         return ()
+
+    @classmethod
+    def sizes(cls, numbers: int, text: int, video: int) -> dict[str, Any]:
+        """Options that follow the data where the user gives none.
+
+        `numbers` are those of all rows that train, `text` and `video` the widths of rows.
+        """
+        return {}
 
     @classmethod
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:

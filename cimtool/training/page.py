@@ -11,6 +11,7 @@ from cimtool.report.formats import Form, four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.svg import percent_tick, tick_text
 from cimtool.report.table import Column, make_table
+from cimtool.training.baseline import leading, raw_sentence
 from cimtool.training.history import MEASURES, CompiledEpoch, EpochT, RetrievalEpoch, best_epoch
 from cimtool.training.trainer import PAGE
 
@@ -26,11 +27,15 @@ Measured = tuple[Column, Sequence[float | None]]
 """A column of the table of epochs, and its value for each of them."""
 
 
-def retrieval_headline(history: Sequence[RetrievalEpoch]) -> str:
-    """One sentence: the best epoch and its recalls."""
+def retrieval_headline(
+    history: Sequence[RetrievalEpoch], raw: Mapping[str, float] | None = None
+) -> str:
+    """The best epoch and its recalls, and those of the raw rows where they are known."""
     best = best_epoch(history)
     which = f"epoch {best.number}" if best.number else "the start, before any training"
-    return f"Best of {history[-1].number} epochs is {which}: {best.shares}, means of both ways."
+    said = f"Best of {history[-1].number} epochs is {which}: {best.shares}, means of both ways."
+    beside = raw_sentence(raw)
+    return said if beside is None else f"{said} {beside}"
 
 
 def retrieval_page(
@@ -38,13 +43,20 @@ def retrieval_page(
     settings: Mapping[str, Any],
     history: Sequence[RetrievalEpoch],
     stopped: str | None,
+    raw: Mapping[str, float] | None = None,
 ) -> str:
-    """The page of trained projectors as one HTML document."""
+    """The page of trained projectors as one HTML document; `raw` are the figures of raw rows."""
     trained = history[1:]
     terms = list(trained[0].terms) if trained else []
     recalls = [
         Points(name, [(e.number, e.means[name]) for e in history]) for name in history[0].means
     ]
+    if raw is not None:
+        name, share = leading(raw)
+        recalls.append(Points(f"raw {name}", [(e.number, share) for e in history]))
+    held_losses: list[Points] = []
+    if all("loss" in e.held for e in history):
+        held_losses = [Points("held-out loss", [(e.number, e.held["loss"]) for e in history])]
     percent = "{:.1%}".format
     watched = history[-1].watched
     figures = {name: title for name, title in TITLES.items() if name in history[0].recalls}
@@ -54,12 +66,17 @@ def retrieval_page(
         stopped,
         [
             *((Column(n, four_digits), [e.terms.get(n) for e in history]) for n in terms),
+            *(
+                (Column(f"held-out {n}", four_digits), [e.held.get(n) for e in history])
+                for n in history[0].held
+            ),
             *((Column(n, percent), [e.watched.get(n) for e in history]) for n in watched),
             *((Column(figures[n], percent), [e.recalls[n] for e in history]) for n in figures),
         ],
         [Points(name, [(e.number, e.terms[name]) for e in trained]) for name in terms[:3]],
+        held_losses,
         title=title,
-        headline=retrieval_headline(history),
+        headline=retrieval_headline(history, raw),
         held="pairs",
         curve=epoch_curves(recalls, "recall on held-out pairs", percent_tick),
         caption="Recall on the held-out pairs after each epoch, means of both ways.",
@@ -108,16 +125,17 @@ def run_page(
     stopped: str | None,
     measured: Sequence[Measured],
     terms: Sequence[Points] = (),
+    others: Sequence[Points] = (),
     **words: str,
 ) -> str:
     """The page of any run: what was `measured` in each epoch stands beside its loss.
 
-    `terms`, if they are several, are drawn beside the loss. `words` are the template's: what was
-    `done` to what, by how much (`headline`), and the `curve` of what was measured on the rows
-    `held` out.
+    `terms`, if they are several, are drawn beside the loss, and `others` in any case. `words` are
+    the template's: what was `done` to what, by how much (`headline`), and the `curve` of what was
+    measured on the rows `held` out.
     """
     losses = [(epoch.number, epoch.loss) for epoch in history if epoch.loss is not None]
-    lines = [Points("loss", losses), *(terms if len(terms) > 1 else ())]
+    lines = [Points("loss", losses), *(terms if len(terms) > 1 else ()), *others]
     columns, values = zip(
         (Column("epoch", whole), [epoch.number for epoch in history]),
         (Column("loss", four_digits), [epoch.loss for epoch in history]),

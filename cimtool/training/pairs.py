@@ -12,8 +12,9 @@ from torch import Tensor
 
 from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.loading.calibration_rows import row_digests
+from cimtool.loading.digests import row_digests
 from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.provenance import Provenance
 from cimtool.training.loss import Batch
 
 RowsT = TypeVar("RowsT", Tensor, IntArray)
@@ -64,6 +65,13 @@ class Pairs:
     def classes(self) -> int:
         """Number of classes; 0 where they are not known."""
         return 0 if self.labels is None else int(self.labels.max()) + 1
+
+    def among(self, kept: BoolArray) -> Pairs:
+        """These texts, a mask [n], with their videos; classes keep their numbers."""
+        rows = torch.from_numpy(np.flatnonzero(kept))
+        videos, right = torch.unique(self.right[rows], return_inverse=True)
+        labels = None if self.labels is None else self.labels[rows]
+        return Pairs(self.text[rows], self.video[videos], right, labels, self.alone)
 
     def batch(self, rows: Tensor) -> Batch:
         """The pairs of these texts."""
@@ -178,6 +186,27 @@ def with_validation(rows: Embeddings, validation: Embeddings) -> tuple[Pairs, Pa
     held = Pairs.of(validation, np.arange(len(validation.text)))
     _require_wrong_ones(held, validation.file)
     return pairs, held
+
+
+def unseen(held: Pairs, known: Provenance, where: str, model: str) -> Pairs:
+    """The pairs that validate of which a model was not trained on both rows.
+
+    Raises CimError, which begins with `where`, where too few are left to rank.
+    """
+    seen = known.known_pairs(held.text.numpy(), held.video[held.right].numpy())
+    if not seen.any():
+        return held
+    if seen.all():
+        raise CimError(
+            f"{where}: {model} was trained on all {len(held)} pairs that validate; expected unseen "
+            "pairs"
+        )
+    found = held.among(~seen)
+    _require_wrong_ones(
+        found,
+        f"{where}: {model} was trained on {seen.sum()} of {len(held)} pairs that were to validate",
+    )
+    return found
 
 
 def split(rows: Embeddings, share: float, seed: int) -> tuple[Pairs, Pairs]:

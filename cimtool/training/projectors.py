@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,27 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.progress import Say
 from cimtool.loading.embeddings import EmbeddingsLike
+from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.score import raw
 from cimtool.training.band import Band
-from cimtool.training.history import Means, RetrievalEpoch, recalls_of
+from cimtool.training.baseline import below_raw, last_is_best, raw_recalls, sample, suspicion
+from cimtool.training.history import Means, RetrievalEpoch, recalls_of, shares_text
 from cimtool.training.job import TrainingJob, TrainingOptions, make_job
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
-from cimtool.training.pairs import Pairs, draw_batches
-from cimtool.training.towers import TwoTower, all_pairs_ed, all_pairs_vd
+from cimtool.training.pairs import Pairs, draw_batches, full_batches
+from cimtool.training.towers import (
+    TwoTower,
+    all_cosines,
+    all_pairs_ed,
+    all_pairs_vd,
+    cosine_gap,
+)
 from cimtool.training.trainer import (
     Diverged,
     Run,
@@ -47,11 +57,15 @@ class ProjectorRun(Run[RetrievalEpoch]):
 
     `lacks_polynomial` says that the model's score is a polynomial, and that it has none yet;
     `outgrew_polynomial` that too many held-out pairs of the best epoch are beyond its band.
-    `remarks` are on the data, that polynomial, and the model's own on its last epoch.
+    `raw` are the figures of the held-out rows by their cosine, None where widths differ; `warnings`
+    say where a figure means less than it seems, `remarks` are on the data, that polynomial, and the
+    model's own on its last epoch.
     """
 
     lacks_polynomial: bool
     outgrew_polynomial: bool
+    raw: Mapping[str, float] | None
+    warnings: tuple[str, ...]
     remarks: tuple[str, ...]
 
 
@@ -72,8 +86,15 @@ def train_projectors(
         check_new(folder, resumable=True)
     with seeded(job.seed, job.device):
         training = ProjectorTraining(job)
+        if training.raw is not None:
+            say(f"raw embeddings: held out {shares_text(training.raw)} (mean of both ways)")
+        known = training.start_recalls()
         run = Trainer(training, job.optimisation, folder, say, job.device).run(saved)
-    remarks = list(job.remarks)
+    warnings = [below_raw(run.history, training.raw, job.model.name)]
+    if job.start is not None and known is not None:
+        own = run.history[0].recalls
+        warnings.append(suspicion(job.start.file, own, known, len(job.held.video)))
+    remarks = [*job.remarks, *filter(None, [last_is_best(run.history)])]
     share = run.best.watched.get(HELD_OUTSIDE, 0.0)
     if share > OUTSIDE:
         remarks.append(
@@ -85,6 +106,8 @@ def train_projectors(
         **vars(run),
         lacks_polynomial=job.head.takes_polynomial and job.surrogate is None,
         outgrew_polynomial=share > OUTSIDE,
+        raw=training.raw,
+        warnings=tuple(filter(None, warnings)),
         remarks=tuple(remarks),
     )
 
@@ -128,21 +151,71 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         terms: Terms = self.objective(*self.towers(batch.text, batch.video), batch)
         return terms
 
+    @cached_property
+    def raw(self) -> dict[str, float] | None:
+        """The figures of the held-out rows by their cosine; None where widths differ."""
+        return raw_recalls(self.job.held, self.job.loss.needs_labels)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The raw rows' figures."""
+        return {"raw": self.raw}
+
+    def start_recalls(self) -> dict[str, float] | None:
+        """The start's figures on as many pairs that train as are held out, before any training.
+
+        None where there is no start, or all that it was trained on is known.
+        """
+        job = self.job
+        known = None if job.start is None else job.start.provenance
+        if job.start is None or (known is not None and known.complete):
+            return None
+        pairs = sample(job.pairs, len(job.held.video), job.seed)
+        scores = self._encoded(pairs)[0]
+        return (
+            recalls_of(scores, pairs, job.loss.needs_labels) if np.isfinite(scores).all() else None
+        )
+
+    def _encoded(self, pairs: Pairs) -> tuple[FloatArray, dict[str, float]]:
+        """The deployed scores [n, m] of pairs, and what the objective watches of them."""
+        self.objective.eval()
+        with torch.no_grad():
+            sides = [one.double() for one in self.towers.encode(pairs.text, pairs.video)]
+            scores = self.objective.scores(*sides).cpu().numpy()
+            return scores, {name: x.item() for name, x in self.objective.watched(*sides).items()}
+
     def validated(self, number: int, means: Means) -> RetrievalEpoch:
         """Rank all held-out pairs by the score that is deployed, in float64 and eval mode."""
         held = self.job.held
-        self.objective.eval()
-        with torch.no_grad():
-            sides = [one.double() for one in self.towers.encode(held.text, held.video)]
-            scores = self.objective.scores(*sides).cpu().numpy()
-            watched = {name: x.item() for name, x in self.objective.watched(*sides).items()}
+        scores, watched = self._encoded(held)
         if not np.isfinite(scores).all():
             if not number:
                 raise _not_finite(self.job)
             raise Diverged("training diverged: a score is not finite; try a smaller learning rate")
         recalls = recalls_of(scores, held, self.job.loss.needs_labels)
         watched = {**means.watched, **watched}
-        return RetrievalEpoch(number, means.loss, means.terms, watched, recalls)
+        return RetrievalEpoch(number, means.loss, means.terms, watched, recalls, self._held(held))
+
+    def _held(self, held: Pairs) -> dict[str, float]:
+        """The loss of held-out pairs in batches, and their cosine gap.
+
+        There is no loss where batches are made of classes, and no gap between items of one
+        modality. Noise that the loss draws is the same in each epoch, and not that of training.
+        """
+        job, found = self.job, {}
+        if not job.loss.group:
+            size = min(job.optimisation.batch, len(held))
+            with torch.no_grad(), seeded(job.seed, job.device):
+                batches = full_batches(torch.arange(len(held)), size)
+                losses = [
+                    self.terms(held.batch(rows).to(job.device)).total.item() for rows in batches
+                ]
+            found["loss"] = float(np.mean(losses))
+        if not held.alone:
+            text, video = (side.mu for side in self.towers.encode(held.text, held.video))
+            gap = cosine_gap(all_cosines(text, video[held.right]), held.right.to(text.device))
+            found["cosine gap"] = gap.item()
+        return {name: value for name, value in found.items() if np.isfinite(value)}
 
     def checkpoint(self, epoch: RetrievalEpoch) -> dict[str, Any]:
         """Both projectors, what the score needs, and where they come from."""
@@ -154,6 +227,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             **job.model.deployed(),
             **job.loss.deployed(),
             "config": config(job.settings),
+            PROVENANCE: job.provenance.values(),
             "epoch": epoch.number,
             "loss": epoch.loss,
         }
@@ -164,7 +238,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def page(self, history: Sequence[RetrievalEpoch], stopped: str | None) -> str:
         """Recalls by epoch."""
         title = f"{self.job.model.name} trained by {self.job.loss.name}"
-        return retrieval_page(title, self.settings, history, stopped)
+        return retrieval_page(title, self.settings, history, stopped, self.raw)
 
 
 def _built(model: ProjectorModel, text: int, video: int) -> TwoTower:

@@ -201,6 +201,11 @@ class Trainable(ABC, Generic[BatchT, EpochT]):
     settings: Mapping[str, Any]
 
     @property
+    def facts(self) -> Mapping[str, Any]:
+        """Plain values for the history beside settings and epochs."""
+        return {}
+
+    @property
     def modules(self) -> Mapping[str, nn.Module]:
         """The modules that are kept for a run to go on from, by name; none where none can."""
         return {}
@@ -369,7 +374,9 @@ class Trainer(Generic[BatchT, EpochT]):
 
     def _write_history(self, stopped: str | None) -> None:
         texts = {
-            HISTORY: history_text(self.trainable.settings, self.history, stopped),
+            HISTORY: history_text(
+                self.trainable.settings, self.history, stopped, self.trainable.facts
+            ),
             PAGE: self.trainable.page(self.history, stopped),
         }
         replace_texts(self.folder, texts, "the history")

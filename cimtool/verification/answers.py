@@ -33,7 +33,11 @@ def measured_on(report: Report) -> str:
     """The data and the reference of the figures."""
     data = report.subject.data
     reference = report.drift.reference
-    return f"{data.texts} texts x {data.videos} videos of {data.file}, against {reference}"
+    found = f"{data.texts} texts x {data.videos} videos of {data.file}, against {reference}"
+    if data.trained is None or not (data.trained.texts or data.trained.videos):
+        return found
+    rows = f"{data.trained.texts:,} of the texts and {data.trained.videos:,} of the videos"
+    return f"{found}; the model was trained on {rows}, so the figures say little of unseen rows"
 
 
 def survival_sentence(report: Report) -> str:

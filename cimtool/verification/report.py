@@ -16,6 +16,7 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.render import estimate_json
 from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.provenance import TrainedRows
 from cimtool.reference.queries import DriftLimit, limit_metrics, once
 from cimtool.verification.bits import BitCount, bit_failures
 from cimtool.verification.drift import DriftTable
@@ -48,12 +49,16 @@ JSON_NAMES: dict[str, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class DataCard:
-    """The data that was measured on."""
+    """The data that was measured on; `trained` counts rows that the model was trained on.
+
+    It is None where the model's checkpoint keeps no provenance.
+    """
 
     file: str
     texts: int
     videos: int
     labelled: bool
+    trained: TrainedRows | None
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,9 @@ class VerifiedBundle:
 def verified_bundle(bundle: Bundle, data: Embeddings, seed: int) -> VerifiedBundle:
     """Name what is verified."""
     names = (bundle.name, bundle.model.name, bundle.target.name, bundle.target.class_)
-    card = DataCard(data.file, len(data.text), len(data.video), data.labels is not None)
+    known = bundle.training
+    trained = None if known is None else known.trained_rows(data.text, data.video)
+    card = DataCard(data.file, len(data.text), len(data.video), data.labels is not None, trained)
     manifest = ("cimtool_version", "inputs", "files", "notes")
     origin = {"verified_with": __version__} | {name: bundle.manifest[name] for name in manifest}
     return VerifiedBundle(*names, card, seed, bundle.settings.to_json(), origin)

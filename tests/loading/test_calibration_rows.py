@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,8 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import CALIBRATION, read_bundle
-from cimtool.loading.calibration_rows import (
-    calibration_digests,
-    require_unseen,
-    row_digests,
-)
+from cimtool.loading.calibration_rows import calibration_digests, require_unseen
+from cimtool.loading.digests import row_digests
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.training.demo_data import DemoFiles
 
@@ -26,18 +22,6 @@ def data(text: np.ndarray, video: np.ndarray) -> Embeddings:
 
 def drawn(rows: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(rows, 5)).astype(np.float32)
-
-
-def test_a_digest_is_the_beginning_of_the_rows_sha256() -> None:
-    rows = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32)
-    expected = [
-        int.from_bytes(hashlib.sha256(row.astype("<f4").tobytes()).digest()[:8], "little")
-        for row in rows
-    ]
-    found = row_digests(rows)
-    assert found.dtype == np.uint64
-    assert found.tolist() == expected
-    np.testing.assert_array_equal(row_digests(np.asfortranarray(rows)), found)
 
 
 def test_digests_are_sorted_and_each_is_kept_once() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.loading.calibration_rows import row_digests
+from cimtool.loading.digests import row_digests
 from cimtool.training.demo_data import (
     DemoFiles,
     Features,

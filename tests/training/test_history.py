@@ -68,7 +68,8 @@ def test_the_page_says_which_epoch_is_kept_and_why_it_stopped() -> None:
 
 
 def test_the_history_is_plain_json() -> None:
-    held = json.loads(history_text({"loss.tau": 0.07}, RUN, None))
+    held = json.loads(history_text({"loss.tau": 0.07}, RUN, None, {"raw": None}))
+    assert held["raw"] is None
     assert (held["best_epoch"], held["stopped"], len(held["epochs"])) == (2, None, 4)
     assert held["settings"] == {"loss.tau": 0.07}
 

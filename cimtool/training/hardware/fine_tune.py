@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.nn import functional
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import NoiseOptions, noise_of
 from cimtool.deployment.compilation import calibration_rows
@@ -28,6 +30,8 @@ from cimtool.ir.program import MODALITIES, Graph, as_inputs
 from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data
 from cimtool.loading.model import Model
+from cimtool.loading.provenance import KEY as PROVENANCE
+from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.simulation.die_program import Conditions
@@ -125,6 +129,15 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
         self.features = {m: self.teacher.encode(m, rows) for m, rows in self.rows.items()}
         self.layers = {m: layer_tensors(getattr(program, m)) for m in MODALITIES}
 
+    @cached_property
+    def provenance(self) -> Provenance:
+        """The rows that it learns from, and those that the start was trained on."""
+        file = Path(self.start.file)
+        own = Provenance.of(
+            self.rows["text"][self.learn], self.rows["video"][np.unique(self.right[self.learn])]
+        )
+        return own.after(provenance_of(self.start.content, str(file)), sha256(file))
+
     def parameters(self) -> Iterator[Tensor]:
         """Weight and bias of each layer, text first."""
         for layers in self.layers.values():
@@ -169,7 +182,7 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
         return CompiledEpoch(number, means.loss, rmse)
 
     def checkpoint(self, epoch: CompiledEpoch) -> dict[str, Any]:
-        """The checkpoint that it started from, with new weights and biases of layers."""
+        """The checkpoint that it started from, with new weights and biases of layers and rows."""
         new = {}
         for modality, layers in self.layers.items():
             for node, (weight, bias) in layers.items():  # none of a variance that no score reads
@@ -178,6 +191,7 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
                 if keys.bias is not None:
                     new[keys.bias] = bias.detach().numpy().copy()
         found: dict[str, Any] = with_tensors(self.start.content, new)
+        found[PROVENANCE] = self.provenance.values()
         return found
 
     def page(self, history: Sequence[CompiledEpoch], stopped: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from cimtool.base.arrays import Array
-from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel
+from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel, widest
 from cimtool.training.options import Count, Number
 from cimtool.training.towers import TwoTower
 
@@ -51,7 +51,10 @@ class TrunkProjector(nn.Module):
 
 
 class TrunkModel(ProjectorModel, name="trunk"):
-    """Projectors of `hidden` units a layer to `width` dimensions, from small variances."""
+    """Projectors of `hidden` units a layer to `width` dimensions, from small variances.
+
+    What is not given follows the data (`sizes`); 2048 and 1024 are those of the document.
+    """
 
     layout: ClassVar[str] = "trunk"
 
@@ -68,6 +71,12 @@ class TrunkModel(ProjectorModel, name="trunk"):
     def deployed(self) -> Mapping[str, Any]:
         """The activation, which weights do not show."""
         return {"activation": self.activation}
+
+    @classmethod
+    def sizes(cls, numbers: int, text: int, video: int) -> dict[str, Any]:
+        """Hidden layers as wide as the data carry, and half as many dimensions."""
+        hidden = widest(lambda h: (text + video) * h + 4 * h * h, numbers)
+        return {"hidden": hidden, "width": hidden // 2}
 
     @classmethod
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:

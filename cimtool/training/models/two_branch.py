@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cimtool.base.arrays import Array
-from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel
+from cimtool.training.model import ACTIVATIONS, Activation, ProjectorModel, widest
 from cimtool.training.options import BelowOne, Count, Number
 from cimtool.training.towers import TwoTower
 
@@ -67,6 +67,11 @@ class TwoBranchModel(ProjectorModel, name="two-branch"):
     def deployed(self) -> Mapping[str, Any]:
         """The activation, which weights do not show."""
         return {"activation": self.activation}
+
+    @classmethod
+    def sizes(cls, numbers: int, text: int, video: int) -> dict[str, Any]:
+        """Hidden layers as wide as the data carry."""
+        return {"hidden": widest(lambda h: 4 * (text + video) * h, numbers)}
 
     @classmethod
     def options_of(cls, text: Mapping[str, Array], video: Mapping[str, Array]) -> dict[str, Any]:

@@ -87,7 +87,8 @@ def test_it_repeats_and_changes_layers_alone(small_trunk: DemoFiles, tmp_path: P
         assert one.read_bytes() == other.read_bytes()
     assert torch.equal(state, torch.get_rng_state())
     start, found = read_checkpoint(small_trunk.projectors).content, tensors(first)
-    assert list(found) == list(start)
+    assert list(found) == [*start, "provenance"]
+    assert len(found.pop("provenance")["text"]) == 450  # type: ignore[call-overload]
     for key, tensor in found.items():
         layer = "running" not in key and np.asarray(start[key]).ndim == 2
         if layer or (".bias" in key and ("mu" in key or "logvar" in key)):
@@ -118,7 +119,7 @@ def test_a_loss_that_diverges_stops_and_keeps_the_best(
     assert len(history["epochs"]) < 5
     start = read_checkpoint(small_trunk.projectors).content
     kept = read_checkpoint(tmp_path / "model.pth").content
-    assert all(np.array_equal(array, start[key]) for key, array in kept.items())
+    assert all(np.array_equal(kept[key], array) for key, array in start.items())
 
 
 def test_a_batch_of_more_than_all_rows_is_refused(small_trunk: DemoFiles, tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""Provenance of a checkpoint: the rows that it and its ancestors were trained on, by their digests.
+
+A checkpoint keeps them under `provenance`, 8 bytes a row and modality; what its options were stands
+in its `config`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import Array, BoolArray
+from cimtool.base.errors import CimError
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.digests import Digests, row_digests
+
+KEY = "provenance"
+"""Key of a checkpoint's provenance."""
+
+
+@dataclass(frozen=True)
+class TrainedRows:
+    """Numbers of rows of some data that a model, or an ancestor of it, was trained on."""
+
+    texts: int
+    videos: int
+
+
+@dataclass(frozen=True, eq=False)
+class Provenance:
+    """Digests, sorted, of all rows that a model or an ancestor was trained on, by modality.
+
+    `ancestors` are the SHA-256 of the checkpoints that it started from, the nearest first.
+    `complete` is False where one of them kept no digests.
+    """
+
+    rows: Mapping[str, Digests]
+    ancestors: tuple[str, ...] = ()
+    complete: bool = True
+
+    @classmethod
+    def of(cls, text: Array, video: Array) -> Provenance:
+        """The provenance of a model that was trained on rows [n, width] from scratch."""
+        return cls({"text": np.unique(row_digests(text)), "video": np.unique(row_digests(video))})
+
+    def after(self, start: Provenance | None, sha256: str) -> Provenance:
+        """The same for a model that started from the checkpoint with this digest."""
+        if start is None:
+            return Provenance(self.rows, (sha256,), complete=False)
+        rows = {name: np.union1d(own, start.rows[name]) for name, own in self.rows.items()}
+        return Provenance(rows, (sha256, *start.ancestors), start.complete)
+
+    def known_pairs(self, text: Array, video: Array) -> BoolArray:
+        """Mask [n] of pairs, aligned rows, of which both rows were trained on."""
+        both = (
+            np.isin(row_digests(rows), self.rows[name])
+            for name, rows in zip(MODALITIES, (text, video), strict=True)
+        )
+        found: BoolArray = np.logical_and(*both)
+        return found
+
+    def trained_rows(self, text: Array, video: Array) -> TrainedRows:
+        """Count the rows, as the model takes them, that were trained on."""
+        counts = (
+            int(np.isin(row_digests(rows), self.rows[name]).sum())
+            for name, rows in zip(MODALITIES, (text, video), strict=True)
+        )
+        return TrainedRows(*counts)
+
+    def values(self) -> dict[str, Any]:
+        """Plain values and tensors for a checkpoint; torch has no unsigned ones, so int64."""
+        import torch
+
+        digests = {name: torch.from_numpy(own.view(np.int64)) for name, own in self.rows.items()}
+        return {**digests, "ancestors": list(self.ancestors), "complete": self.complete}
+
+
+def trained_on(known: Provenance | None, model: str, text: Array, video: Array) -> tuple[str, ...]:
+    """The warning for figures of a model on rows that it was trained on, if any."""
+    if known is None:
+        return ()
+    seen = known.trained_rows(text, video)
+    counts = (("text", seen.texts, len(text)), ("video", seen.videos, len(video)))
+    found = [f"{count:,} of the {all_:,} {name} rows" for name, count, all_ in counts if count]
+    if not found:
+        return ()
+    which = " and ".join(found)
+    return (f"{model} was trained on {which}, so its figures say little of unseen rows",)
+
+
+def provenance_of(content: Mapping[str, Any], file: str) -> Provenance | None:
+    """Read what `values` gave from a checkpoint's content; None where it has none.
+
+    Raises CimError for other values.
+    """
+    values = content.get(KEY)
+    if values is None:
+        return None
+    try:
+        rows = {name: _digests(values[name]) for name in MODALITIES}
+        ancestors, complete = values["ancestors"], values["complete"]
+    except (KeyError, TypeError):
+        rows, ancestors, complete = {}, None, None
+    if not isinstance(ancestors, list) or not isinstance(complete, bool):
+        raise CimError(f"{file}: {KEY} is not what `cimtool train` writes; expected it, or none")
+    return Provenance(rows, tuple(map(str, ancestors)), complete)
+
+
+def _digests(value: Any) -> Digests:
+    if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.ndim != 1:
+        raise TypeError(value)
+    return value.view(np.uint64)

@@ -1,0 +1,149 @@
+"""Provenance: the rows that a model was trained on travel with it, and figures on them say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import cimtool
+from cimtool import cli
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import read_bundle
+from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.digests import row_digests
+from cimtool.loading.provenance import Provenance, TrainedRows, provenance_of, trained_on
+
+SMALL: Any = {
+    "batch": 16, "learning_rate": 3e-3, "epochs": 1,
+    "options": {"model.hidden": 16, "model.width": 8},
+}  # fmt: skip
+
+
+def drawn(rows: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, 5)).astype(np.float32)
+
+
+def kept(values: dict[str, Any]) -> Provenance | None:
+    content = {k: v.numpy() if isinstance(v, torch.Tensor) else v for k, v in values.items()}
+    return provenance_of({"provenance": content}, "m.pth")
+
+
+def test_what_is_written_is_read() -> None:
+    text, video = drawn(4, 0), drawn(3, 1)
+    known = Provenance.of(np.vstack([text, text]), video).after(Provenance.of(video, text), "ab")
+    found = kept(known.values())
+    assert found is not None
+    assert (found.ancestors, found.complete) == (("ab",), True)
+    expected = np.sort(row_digests(np.vstack([text, video])))
+    for name in ("text", "video"):
+        np.testing.assert_array_equal(found.rows[name], expected)
+
+
+def test_a_start_without_provenance_leaves_it_incomplete() -> None:
+    first = Provenance.of(drawn(4, 0), drawn(4, 1)).after(None, "ab")
+    second = Provenance.of(drawn(4, 2), drawn(4, 3)).after(first, "cd")
+    assert (second.ancestors, second.complete) == (("cd", "ab"), False)
+    assert len(second.rows["text"]) == 8
+
+
+@pytest.mark.parametrize(
+    "values", [3, {}, {"text": [1.0]}, {"text": np.zeros(2), "video": np.zeros(2)}]
+)
+def test_other_values(values: Any) -> None:
+    with pytest.raises(CimError, match=r"m.pth: provenance is not what `cimtool train` writes"):
+        provenance_of({"provenance": values}, "m.pth")
+    assert provenance_of({}, "m.pth") is None
+
+
+def test_rows_are_counted_by_modality() -> None:
+    text, video = drawn(6, 0), drawn(6, 1)
+    known = Provenance.of(text[:4], video[:2])
+    assert known.trained_rows(text, video) == TrainedRows(4, 2)
+    assert known.known_pairs(text, video).tolist() == [True, True, *[False] * 4]
+    (said,) = trained_on(known, "m", text, video)
+    assert said.startswith(
+        "m was trained on 4 of the 6 text rows and 2 of the 6 video rows, so its"
+    )
+    assert trained_on(None, "m", text, video) == ()
+    assert trained_on(Provenance.of(video, text), "m", text, video) == ()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Rows in two files that share 40 pairs, a model trained on the first, one trained on."""
+    folder = tmp_path_factory.mktemp("provenance")
+    text = np.random.default_rng(0).normal(size=(200, 12)).astype(np.float32)
+    video = text[:, ::-1].copy()
+    np.savez(folder / "one.npz", text=text[:120], video=video[:120])
+    np.savez(folder / "other.npz", text=text[80:], video=video[80:])
+    np.savez(folder / "unseen.npz", text=text + 9, video=video + 9)
+    run = cimtool.train(folder / "one.npz", folder / "first", held_out=0.2, **SMALL)
+    more = {**SMALL, "options": {}, "start": run.folder / "model.pth"}
+    cimtool.train(folder / "unseen.npz", folder / "second", **more)
+    names = ("one.npz", "other.npz", "unseen.npz", "first/model.pth", "second/model.pth")
+    return {name.split(".")[0].split("/")[0]: folder / name for name in names}
+
+
+def test_a_run_keeps_the_rows_that_it_trained_on(files: dict[str, Path]) -> None:
+    first = read_checkpoint(files["first"])
+    known = provenance_of(first.content, first.file)
+    assert known is not None
+    with np.load(files["one"]) as rows:
+        trained = np.isin(row_digests(rows["text"]), known.rows["text"])
+    assert (trained.sum(), known.ancestors, known.complete) == (96, (), True)
+    second = read_checkpoint(files["second"])
+    further = provenance_of(second.content, second.file)
+    assert further is not None
+    assert len(further.rows["video"]) == 96 + 180
+    assert further.ancestors == (second.content["config"]["start"],)
+
+
+def test_pairs_that_an_ancestor_was_trained_on_do_not_validate(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    more = {**SMALL, "options": {}, "start": files["second"]}
+    run = cimtool.train(files["unseen"], tmp_path / "a", validation=files["other"], **more)
+    said = " ".join(run.remarks)
+    assert "second/model.pth was trained on 28 of the 120 pairs that were to validate" in said
+    known = provenance_of(read_checkpoint(files["first"]).content, "")
+    assert known is not None
+    with np.load(files["one"]) as rows:
+        seen = np.flatnonzero(known.known_pairs(rows["text"], rows["video"]))[:20]
+        few = {name: rows[name][seen] for name in ("text", "video")}
+    with pytest.raises(CimError, match=r"was trained on all 20 pairs that validate; expected"):
+        cimtool.train(files["unseen"], tmp_path / "b", validation=few, **more)
+    assert not (tmp_path / "b").exists()
+
+
+def test_evaluate_says_it_first(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["evaluate", str(files["second"]), "--head", "csd", "--resamples", "10", "--data"]
+    assert cli.run([*arguments, str(files["one"])]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("second: second was trained on 96 of the 120 text rows and 96 of the")
+    assert second == ""
+    assert cli.run([*arguments, str(files["one"]), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "was trained on 96 of the 120 text rows" in found["scores"][0]["warnings"][0]
+    assert cli.run(["inspect", str(files["second"]), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)["trained_on"]
+    assert (facts["text"], len(facts["ancestors"]), facts["complete"]) == (276, 1, True)
+
+
+def test_a_bundle_and_its_report_know_them(files: dict[str, Path], tmp_path: Path) -> None:
+    made = cimtool.compile(
+        files["first"], head="csd", calibration=files["unseen"], output=tmp_path / "b"
+    )
+    bundle = read_bundle(made.folder)
+    assert bundle.training is not None
+    assert len(bundle.training.rows["text"]) == 96
+    report = cimtool.verify(bundle.folder, files["one"])
+    assert report.subject.data.trained == TrainedRows(96, 96)
+    page = (bundle.folder / "report.md").read_text()
+    assert "the model was trained on 96 of the texts and 96 of the videos" in page
+    (score,) = cimtool.evaluate(files["one"], bundle.folder, resamples=10).scores
+    assert "b was trained on 96 of the 120 text rows" in score.warnings[0]
