@@ -70,6 +70,24 @@ def test_the_best_epoch_is_kept_with_its_history_and_page(whole: ProjectorRun) -
     assert "http://" not in page.replace("http://www.w3.org/", "")
 
 
+def test_the_loss_and_the_cosine_gap_of_held_out_pairs(
+    data: Path, whole: ProjectorRun, tmp_path: Path
+) -> None:
+    held = [epoch.held for epoch in whole.history]
+    assert [list(one) for one in held] == [["loss", "cosine gap"]] * 5
+    assert held[4]["loss"] < held[0]["loss"]
+    assert held[4]["cosine gap"] > held[0]["cosine gap"]
+    page = (whole.folder / "training.html").read_text()
+    assert "held-out loss ends at" in page
+    assert "<th" in page.partition("held-out cosine gap")[0]
+    # A loss that draws noise draws the same in each epoch, and training draws its own.
+    runs = [
+        cimtool.train(data, tmp_path / f"{n}", **SETTINGS | {"epochs": n}, loss="soft-contrastive")
+        for n in (1, 2)
+    ]
+    assert runs[0].history == runs[1].history[:2]
+
+
 def test_the_page_opens_in_a_browser_and_asks_for_nothing(
     whole: ProjectorRun, page: Page, events: list[str]
 ) -> None:
