@@ -54,12 +54,15 @@ def main(folder: Path) -> None:
     found = cimtool.evaluate(test, projectors, bundle.folder)
     for score in found.scores:
         print(f"{score.kind}: R@1 {score.metrics['r1_text_to_video']:.1%}")
+        assert score.metrics["r1_text_to_video"] > 0.95
 
     # 4. Verify that simulator and ONNX Runtime agree to the last bit; fifty digits are enough.
     with np.load(test) as held:
         few = {name: held[name][:50] for name in ("rows", "labels")}
     report = cimtool.verify(bundle.folder, few)
-    print(f"values that differ: {sum(one.differing for one in report.checks.bits)}")
+    differing = sum(one.differing for one in report.checks.bits)
+    print(f"values that differ: {differing}")
+    assert differing == 0
 
 
 if __name__ == "__main__":

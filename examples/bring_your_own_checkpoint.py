@@ -78,7 +78,9 @@ def main(folder: Path) -> None:
     gallery = matcher.encode_video(video[200:])
     logits = matcher.score(queries, gallery)
     print(f"features of a text: {', '.join(f'{k} {v.shape}' for k, v in queries.items())}")
-    print(f"best videos of the first three texts: {logits.argmax(axis=1)}")
+    best = logits.argmax(axis=1)
+    print(f"best videos of the first three texts: {best}")
+    assert best.tolist() == [0, 1, 2]
 
     # 6. Verify: what each step cost, and whether simulator and ONNX Runtime agree to the last bit.
     report = cimtool.verify(bundle.folder, folder / "evaluation.npz")
@@ -86,6 +88,7 @@ def main(folder: Path) -> None:
         print(sentence)
     differing = sum(one.differing for one in report.checks.bits)
     print(f"values that differ between implementations: {differing}")
+    assert differing == 0
     print(f"the whole report: {bundle.folder / 'report.html'}")
 
 

@@ -39,11 +39,15 @@ def split_file(file: Path, folder: Path) -> tuple[Path, Path]:
     return folder / "train.npz", folder / "test.npz"
 
 
-def both_ways(scores: np.ndarray, labels: np.ndarray) -> str:
-    """mAP of scores [texts, images] whose row i and column i have class `labels[i]`."""
-    image_to_text = mean_average_precision(scores.T, labels, labels)
-    text_to_image = mean_average_precision(scores, labels, labels)
-    return f"mAP image to text {image_to_text:.3f}, text to image {text_to_image:.3f}"
+def both_ways(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """mAP, image to text and back, of scores [n, n] whose row i and column i have `labels[i]`."""
+    of_images = mean_average_precision(scores.T, labels, labels)
+    return of_images, mean_average_precision(scores, labels, labels)
+
+
+def said(maps: tuple[float, float]) -> str:
+    """Both in words."""
+    return f"mAP image to text {maps[0]:.3f}, text to image {maps[1]:.3f}"
 
 
 def main(folder: Path, file: Path) -> None:
@@ -64,7 +68,11 @@ def main(folder: Path, file: Path) -> None:
     with np.load(test) as held:
         text, image, labels = held["text"], held["image"], held["label"]
     scores = Simulator(ModelSource(projectors).load().program).scores(text, image)
-    print(f"float: {both_ways(scores, labels)}")
+    in_float = both_ways(scores, labels)
+    print(f"float: {said(in_float)}")
+    # Guessing has about the chance that two items share a class.
+    chance = float(np.mean(labels[:, None] == labels[None, :]))
+    assert min(in_float) > 1.2 * chance
 
     for target in TARGETS:
         bundle = cimtool.compile(
@@ -74,7 +82,10 @@ def main(folder: Path, file: Path) -> None:
         report = cimtool.verify(bundle.folder, test, allow_calibration_rows=True)
         differing = sum(one.differing for one in report.checks.bits)
         scores = cimtool.load(bundle.folder).scores(test)
-        print(f"{target}: {both_ways(scores, labels)}; values that differ: {differing}")
+        compiled = both_ways(scores, labels)
+        print(f"{target}: {said(compiled)}; values that differ: {differing}")
+        assert differing == 0
+        assert min(compiled) > 0.9 * min(in_float)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ FOLDER holds text.onnx, video.onnx and score.onnx; EMBEDDINGS.npz the arrays `te
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,9 @@ def main() -> None:
     feeds = dict(zip(names, [*text_features, *video_features], strict=True))
     (scores,) = scorer.run(None, feeds)
 
+    assert scores.shape == (len(text), len(video))
+    assert np.isfinite(scores).all()
+    assert "cimtool" not in sys.modules
     np.savez(arguments.output, scores=scores)
     best = scores.argmax(axis=1)
     for query in range(min(3, len(scores))):
