@@ -48,7 +48,9 @@ def write(files: DemoFiles) -> None:
     files.projectors.parent.mkdir()
     torch.save(towers.state_dict(), files.projectors)
     np.savez(files.calibration, text=text[:CALIBRATION], video=video[:CALIBRATION])
-    teacher = cimtool.teacher(files.projectors, files.calibration, pairs=PAIRS, matched=0.5)
+    teacher = cimtool.teacher(
+        files.projectors, files.calibration, labels="mc", pairs=PAIRS, matched=0.5
+    )
     cimtool.fit(teacher, output=files.poly)
     np.savez(files.eval, text=text[CALIBRATION:], video=video[CALIBRATION:])
 

@@ -79,7 +79,9 @@ def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) ->
     sides = {side: last[side] for side in ("text_proj", "video_proj")}
     state = {f"{side}.{key}": tensor for side, own in sides.items() for key, tensor in own.items()}
     torch.save(state, files.projectors)
-    teacher = api.teacher(files.projectors, {"text": text, "video": video}, pairs=4000, matched=0.5)
+    teacher = api.teacher(
+        files.projectors, {"text": text, "video": video}, labels="mc", pairs=4000, matched=0.5
+    )
     api.fit(teacher, output=files.poly)
     return files
 

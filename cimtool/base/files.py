@@ -32,10 +32,12 @@ def reading(file: Path) -> Iterator[None]:
         raise CimError(f"{file}: cannot be read: {error.strerror or error}") from None
 
 
-def check_output(file: Path, suffix: str) -> None:
-    """Raise CimError, before long work, where `file` cannot become a file that ends in `suffix`."""
-    if file.suffix != suffix:
-        raise CimError(f"{file}: is written as {suffix}; expected a name that ends so")
+def check_output(file: Path, *suffixes: str) -> None:
+    """Raise CimError, before long work, where `file` cannot become one that ends in a suffix."""
+    if file.suffix not in suffixes:
+        raise CimError(
+            f"{file}: is written as {' or '.join(suffixes)}; expected a name that ends so"
+        )
     if file.is_dir():
         raise CimError(f"{file}: is a folder; expected a file")
     place = next(place for place in file.absolute().parents if place.exists())

@@ -9,16 +9,48 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.cli.group import Command
-from cimtool.cli.options import FILE
+from cimtool.cli.group import Command, OneOf
+from cimtool.cli.options import FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
 from cimtool.report.terminal import table_text
+from cimtool.training.degrees_table import advice, degree_table
 from cimtool.training.fit_page import error_table, facts, fit_headline, fit_values, report_names
+
+
+class Degrees(click.ParamType[list[int] | int]):
+    """One degree, or several with commas between."""
+
+    name = "N,N,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int] | int:
+        """Return one integer or a list; BadParameter for a text that is neither."""
+        try:
+            found = [int(one) for one in str(value).split(",")]
+        except ValueError:
+            self.fail(f'"{value}" is not one degree, 4, or several, 1,2,3', param, ctx)
+        return found if len(found) > 1 else found[0]
 
 
 @click.command(cls=Command)
 @click.argument("teacher", metavar="TEACHER", type=FILE)
-@click.option("--degree", type=int, default=4, show_default=True, help="Degree, 1 to 6.")
+@click.option(
+    "--degree",
+    type=Degrees(),
+    default="4",
+    show_default=True,
+    help="Degree, 1 to 6; of several, 1,2,3, the lowest that is enough is written.",
+)
+@click.option("--ed-alone", is_flag=True, help="No term takes vd: one matrix product of six.")
+@click.option(
+    "--tolerance",
+    type=float,
+    metavar="X",
+    help="Logits that a lower degree may err more [default: a tenth of what samples scatter].",
+)
+@model_options("projectors", "layer_map", required=False)
+@embeddings_option("--data", "Embeddings of which the table has R@1", required=False)
 @click.option(
     "--alpha",
     type=float,
@@ -26,13 +58,23 @@ from cimtool.training.fit_page import error_table, facts, fit_headline, fit_valu
     show_default=True,
     help="Ridge penalty, on standardised features.",
 )
+@click.option(
+    "--target", metavar="NAME|FILE", help="Target by which the table has an item's energy."
+)
 @click.option("--scale-ed", type=float, metavar="X", help="Divisor of ed [default: the teacher's].")
 @click.option("--scale-vd", type=float, metavar="X", help="Divisor of vd [default: the teacher's].")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the held-out pairs.")
 @click.option(
-    "-o", "--output", type=FILE, metavar="JSON", default="poly.json", show_default=True,
-    help="File of the polynomial.",
+    "-o", "--output", type=FILE, metavar="FILE", default="poly.json", show_default=True,
+    help="File of the polynomial, .json or .pt.",
 )  # fmt: skip
+@click.option(
+    "--pt-keys",
+    type=OneOf(["coeff", "c"]),
+    default="coeff",
+    show_default=True,
+    help="Keys of a .pt: coeff and bias, or c and b.",
+)
 @click.option(
     "--report", type=FILE, metavar="DIR", help="Folder of its report [default: beside it]."
 )
@@ -42,12 +84,15 @@ def command(
 ) -> None:
     """Fit the polynomial to a teacher's labels.
 
-    A tenth of the pairs is held out to check it; the report is <name>.fit.html and .json. Layout
+    A tenth of the pairs is held out to check it; the report is <name>.fit.html and .json, with a
+    table of the degrees, of csd and of -ed; with --projectors and --data R@1 is in it. Layout
     two-branch divides ed by d and vd by d^2: its teacher says so, or --scale-ed and --scale-vd do.
     """
     found = api.fit(teacher, output=output, report=report, say=out.say, **options)
     written = [output, *((report or output.parent) / name for name in report_names(output))]
     lines = [fit_headline(found), "", table_text(error_table(found)), ""]
+    lines += [advice(found.comparison, found.form, found.asked), ""]
+    lines += [table_text(degree_table(found.comparison, found.form), out.width), ""]
     lines += [f"{name}: {value}" for name, value in facts(found)]
     lines += ["", *(f"* {note}" for note in found.notes), f"wrote {', '.join(map(str, written))}"]
     next_ = f"cimtool compile --projectors FILE --poly {shlex.quote(str(output))}"

@@ -26,7 +26,7 @@ from cimtool.cli.output import Output
 )
 @click.option("--pairs", type=int, default=300_000, show_default=True, help="Pairs drawn.")
 @click.option("--matched", type=float, default=0.9, show_default=True, help="Share of right pairs.")
-@click.option("--labels", type=OneOf(["mc", "exact"]), default="mc", show_default=True)
+@click.option("--labels", type=OneOf(["mc", "exact"]), default="exact", show_default=True)
 @click.option("--samples", type=int, metavar="K", help="Monte Carlo samples a side (10).")
 @click.option("--a", type=float, default=0.1, show_default=True, help="a of sigmoid(b - a D).")
 @click.option("--b", type=float, default=0.0, show_default=True, help="b of sigmoid(b - a D).")

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cimtool.base.errors import ArgumentError
-from cimtool.costs.operations import Operations, digital
+from cimtool.costs.operations import Operations, digital, elements
 from cimtool.costs.rates import Rates, rates_at
-from cimtool.costs.totals import NOTHING, Cost, Quantity, SamplingCost, sampling_cost
+from cimtool.costs.sampling import SamplingCost, sampling_cost
+from cimtool.costs.totals import NOTHING, Cost, Quantity
 from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
@@ -71,20 +72,35 @@ class Estimate:
     @cached_property
     def query(self) -> Cost | None:
         """One text encoded and scored against a gallery whose items are encoded already."""
+        return None if self.score is None else self.text + self.score
+
+    @cached_property
+    def score(self) -> Cost | None:
+        """The score of one encoded text against the gallery."""
         if self.gallery is None:
             return None
         graph = self.program.shortlist
         if graph is None:
-            return self.text + self._walk(self.program.score, self.gallery)
+            return self._walk(self.program.score, self.gallery)
         scored = self.shortlist or self.gallery
-        return self.text + self._walk(graph, self.gallery) + self._walk(self.program.score, scored)
+        return self._walk(graph, self.gallery) + self._walk(self.program.score, scored)
+
+    @property
+    def gallery_bytes(self) -> int | None:
+        """The features of all items, each in the bits that it needs."""
+        if self.gallery is None:
+            return None
+        graph = self.program.video
+        stored = [graph.types[value] for value in graph.outputs.values()]
+        bits = sum(elements(known, {"n": 1}) * known.bits for known in stored)
+        return -(-self.gallery * bits // 8)
 
     @property
     def montecarlo(self) -> SamplingCost | None:
         """Sampling for the same query."""
         if self.gallery is None:
             return None
-        return sampling_cost(self.samples, self.gallery, self.dimension)
+        return sampling_cost(self.samples, self.gallery, self.dimension, self.rates, self.settings)
 
     @cached_property
     def area(self) -> Quantity:

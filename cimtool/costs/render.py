@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.totals import Cost, SamplingCost
+from cimtool.costs.totals import Cost
 from cimtool.hardware.placement import Floorplan, Placement
-from cimtool.report.formats import AREAS, ENERGIES, NOT_GIVEN, TIMES, counted, coverage, whole
+from cimtool.report.formats import (
+    AREAS,
+    ENERGIES,
+    NOT_GIVEN,
+    SIZES,
+    TIMES,
+    counted,
+    coverage,
+    scaled,
+    whole,
+)
 from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Content, ItemColumns, Table, item_table, make_table
 from cimtool.report.terminal import table_text
@@ -19,8 +29,7 @@ Facts = Iterator[tuple[str, str]]
 
 def estimate_text(estimate: Estimate, name: str) -> str:
     """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
-    query, sampled = estimate.query, estimate.montecarlo
-    sampling = query and sampled and table_text(montecarlo_table(query, estimate.text, sampled))
+    sampling = montecarlo_table(estimate)
     return render_text(
         "cimtool.costs",
         "cost.txt",
@@ -31,7 +40,8 @@ def estimate_text(estimate: Estimate, name: str) -> str:
         floorplan=floorplan_lines(estimate.floorplan),
         totals=table_text(total_table(estimate)),
         missing=_missing_lines(estimate),
-        montecarlo=sampling,
+        montecarlo=sampling and table_text(sampling),
+        sampling=montecarlo_sentences(estimate),
         assumptions=assumptions(estimate),
     )
 
@@ -171,22 +181,67 @@ def _missing_lines(estimate: Estimate) -> list[str]:
     return lines + [f"{', '.join(layers)}: {why}" for why, layers in reasons.items()]
 
 
-def montecarlo_table(query: Cost, text: Cost, sampled: SamplingCost) -> Table:
-    """The score of one query, compiled and sampled."""
-    score = query.macs - text.macs + query.digital.multiplications - text.digital.multiplications
-    ratio = sampled.multiplications / score if score else float("inf")
+def montecarlo_table(estimate: Estimate) -> Table | None:
+    """The score of one query, compiled and sampled; None where no query is estimated."""
+    score, sampled = estimate.score, estimate.montecarlo
+    if score is None or sampled is None:
+        return None
+    ways, multiplications = (sampled.stored, sampled.redrawn), score_multiplications(score)
     columns = (
         Column("score of one query"),
         Column("compiled", whole),
-        Column(f"Monte Carlo, K = {sampled.samples}", whole),
-        Column("times", "{:.3g}".format),
+        Column(f"K = {sampled.samples}, stored", whole, "samples of the items are kept"),
+        Column(f"K = {sampled.samples}, redrawn", whole, "samples of the items are drawn again"),
     )
-    rows = (
-        ("multiplications", score, sampled.multiplications, ratio),
-        ("normal random numbers", 0, sampled.random_normals, ""),
-        ("sigmoids", 0, sampled.sigmoids, ""),
-    )
-    return make_table("Compiled and sampled", columns, rows)
+    memory = [_size(one) for one in (estimate.gallery_bytes, *(w.gallery_bytes for w in ways))]
+    rows: list[Sequence[Content]] = [
+        ("multiplications", multiplications, *(way.multiplications for way in ways)),
+        ("normal random numbers", 0, *(way.random_normals for way in ways)),
+        ("sigmoids", 0, *(way.sigmoids for way in ways)),
+        ("gallery in memory", *memory),
+        ("cells written", score.cells_written, *(way.cells_written for way in ways)),
+        ("latency", *(one.latency_ns.cell(TIMES) for one in (score, *ways))),
+        ("energy", *(one.energy_pj.cell(ENERGIES) for one in (score, *ways))),
+    ]
+    return make_table("Compiled and sampled", columns, rows, sortable=False)
+
+
+def score_multiplications(score: Cost) -> int:
+    """Multiplications in arrays and digital ones."""
+    return score.macs + score.digital.multiplications
+
+
+def _size(count: int | None) -> Cell | None:
+    return None if count is None else Cell(scaled(count, SIZES), count)
+
+
+def montecarlo_sentences(estimate: Estimate) -> list[str]:
+    """The reasons that Monte Carlo does not run in the arrays, one sentence each."""
+    score, sampled = estimate.score, estimate.montecarlo
+    if score is None or sampled is None:
+        return []
+    K, stored, redrawn = sampled.samples, sampled.stored, sampled.redrawn
+    ratio = stored.multiplications / max(score_multiplications(score), 1)
+    lines = [
+        f"Monte Carlo, K = {K}: an array adds products before anything is done with them, and each "
+        f"of the {K * K} distances of a pair needs a sigmoid before their mean: "
+        f"{stored.sigmoids:,} of them a query, digitally",
+        f"with stored samples a query draws {stored.random_normals:,} normal numbers, which no "
+        f"target here makes, and multiplies {ratio:.3g} times as often as the compiled score; the "
+        f"gallery takes {scaled(stored.gallery_bytes, SIZES)} in place of "
+        f"{scaled(estimate.gallery_bytes or 0, SIZES)}",
+        f"redrawn for each query, it draws {redrawn.random_normals:,}"
+        + _rewritten(redrawn.cells_written, sampled.endurance),
+        "latency and energy of sampling are of its products, as if they ran in arrays",
+    ]
+    return lines
+
+
+def _rewritten(cells: int | None, endurance: float | None) -> str:
+    if not cells:
+        return ""
+    text = f", and in arrays it would write {cells:,} cells each time"
+    return text if endurance is None else f"{text}; a cell endures {endurance:.3g} writes"
 
 
 def assumptions(estimate: Estimate) -> list[str]:
@@ -232,6 +287,8 @@ def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
         "video": estimate.video.to_json(),
         "query": None if estimate.query is None else estimate.query.to_json(),
         "area_mm2": estimate.area.to_json(),
-        "montecarlo": None if sampled is None else vars(sampled),
+        "score": None if estimate.score is None else estimate.score.to_json(),
+        "gallery_bytes": estimate.gallery_bytes,
+        "montecarlo": None if sampled is None else sampled.to_json(),
         "assumptions": assumptions(estimate),
     }

@@ -88,24 +88,3 @@ class Cost:
             "energy_pj": self.energy_pj.to_json(),
             "coverage": self.coverage,
         }
-
-
-@dataclass(frozen=True)
-class SamplingCost:
-    """Operations of the Monte Carlo score of one query, with K = `samples` a side."""
-
-    samples: int
-    multiplications: int
-    random_normals: int
-    sigmoids: int
-
-
-def sampling_cost(samples: int, gallery: int, dimension: int) -> SamplingCost:
-    """The cost of sampling K times a side, for one query against M items of width d.
-
-    Each of the 1 + M items takes K d normal numbers, each scaled by a standard deviation; each pair
-    K^2 squared distances of d multiplications and K^2 sigmoids.
-    """
-    normals = (1 + gallery) * samples * dimension
-    distances = gallery * samples**2
-    return SamplingCost(samples, normals + distances * dimension, normals, distances)

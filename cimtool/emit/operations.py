@@ -170,16 +170,18 @@ def _distance_score(writer: GraphWriter, op: DistanceScore, types: Types, ed: st
 
 @ONNX.rule(PolynomialScore)
 def _polynomial_score(
-    writer: GraphWriter, op: PolynomialScore, types: Types, ed: str, vd: str
+    writer: GraphWriter, op: PolynomialScore, types: Types, ed: str, vd: str = ""
 ) -> str:
     # Powers of raw ed cancel: move, exactly, to the middle of the calibrated range first.
-    (ed_middle, ed_half), (vd_middle, vd_half) = (_middle_and_half(known) for known in types)
+    middles = [_middle_and_half(known) for known in types]
+    (ed_middle, ed_half), (vd_middle, vd_half) = (*middles, (0.0, 1.0))[:2]
     u = _centred(writer, ed, ed_middle, ed_half)
-    v = _centred(writer, vd, vd_middle, vd_half)
+    v = _centred(writer, vd, vd_middle, vd_half) if vd else ""
     table = shifted(op.polynomial, ed_middle, ed_half, vd_middle, vd_half)
     total = ""
     for power in reversed(range(len(table))):
-        inner = _horner(writer, [float(c) for c in table[power][: len(table) - power]], v)
+        row = [float(c) for c in table[power][: len(table) - power if vd else 1]]
+        inner = _horner(writer, row, v)
         total = writer.node("Add", writer.node("Mul", total, u), inner) if total else inner
     return total
 

@@ -165,7 +165,10 @@ class CosineScore(Identity, name="cosine_score", levels=Level.TRAINED.to(Level.F
 
 @dataclass(frozen=True, eq=False)
 class PolynomialScore(Op, name="polynomial_score", levels=Level.TRAINED.to(Level.FLOAT)):
-    """The trained polynomial of (ed, vd), each [n, m]: the float surrogate of the logit."""
+    """The trained polynomial of (ed, vd), each [n, m]: the float surrogate of the logit.
+
+    One that does not read vd has ed as its only input.
+    """
 
     degree: int
     coeff: tuple[float, ...]
@@ -184,4 +187,5 @@ class PolynomialScore(Op, name="polynomial_score", levels=Level.TRAINED.to(Level
         return real(inputs[0].shape)
 
     def run(self, *inputs: Array) -> Array:
-        return self.polynomial.evaluate(inputs[0], inputs[1])
+        ed, vd = inputs if len(inputs) > 1 else (inputs[0], np.zeros_like(inputs[0]))
+        return self.polynomial.evaluate(ed, vd)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Projectors: TypeAlias = "Path | str | tuple[Path | str, Path | str] | tuple[nn.Module, nn.Module]"
 
-DISTANCE = Polynomial(degree=1, coeff=(-1.0, 0.0), bias=0.0)
-"""The score of a model that has no polynomial yet: -ed, in its layout's own statistics."""
+STAND_IN = Polynomial(degree=1, coeff=(-1.0, 1.0), bias=0.0)
+"""The score of a model that has no polynomial yet: one that takes ed and vd, so mu and s."""
 
 
 class ModelOptions(TypedDict, total=False):
@@ -102,8 +102,8 @@ class ModelSource:
         return self._read(ScoreOptions(self.head, poly, self.a, self.b), say)
 
     def load_projectors(self, say: Say = silent) -> Model:
-        """Read the projectors and no polynomial: the model is scored by DISTANCE."""
-        return self._read(ScoreOptions(DEFAULT_HEAD, DISTANCE), say)
+        """Read the projectors and no polynomial: STAND_IN is scored, so that mu and s are kept."""
+        return self._read(ScoreOptions(DEFAULT_HEAD, STAND_IN), say)
 
     def _read(self, score: ScoreOptions, say: Say) -> Model:
         layer_map = NO_MAP if self.layer_map is None else read_layer_map(Path(self.layer_map))

@@ -257,14 +257,15 @@ def _stored_logit(builder: Builder, value: str) -> str:
 def polynomial_score(
     builder: Lowering, op: PolynomialScore, node: Node, inputs: tuple[str, ...]
 ) -> str:
-    """Shift to variables in [-1, 1] in rational arithmetic, then Horner in both."""
+    """Shift to variables in [-1, 1] in rational arithmetic, then Horner in both, or in ed alone."""
     domains = [_domain(builder, statistic) for statistic in node.inputs]
-    u, v = (
+    variables = [
         normalised(builder, f"{statistic}_normal", value, *domain)
         for statistic, value, domain in zip(node.inputs, inputs, domains, strict=True)
-    )
-    table = shifted(op.polynomial, *domains[0], *domains[1])
-    total = _bivariate(builder, node.name, table, u, v)
+    ]
+    on_ed, on_vd = (*domains, (0.0, 1.0))[:2]
+    table = shifted(op.polynomial, *on_ed, *on_vd)
+    total = _bivariate(builder, node.name, table, variables[0], variables[-1])
     return _stored_logit(builder, total)
 
 

@@ -63,6 +63,12 @@ class Polynomial:
             if numbers.get(name, 1.0) <= 0:
                 raise CimError(f"polynomial: {name} is {numbers[name]}; expected more than 0")
 
+    @property
+    def reads_vd(self) -> bool:
+        """False where every coefficient of a term with vd is zero: it is a polynomial in ed."""
+        terms = zip(exponents(self.degree), self.coeff, strict=True)
+        return any(c != 0 for (_, j), c in terms if j)
+
     def _check_count(self) -> None:
         count, expected = len(self.coeff), len(exponents(self.degree))
         if count == expected:

@@ -23,6 +23,9 @@ TIMES: Units = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns"))
 ENERGIES: Units = ((1e12, "J"), (1e9, "mJ"), (1e6, "uJ"), (1e3, "nJ"), (1, "pJ"))
 """Units of energy by the pJ in each."""
 
+SIZES: Units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
+"""Units of memory by the bytes in each."""
+
 AREAS: Units = ((1, "mm2"),)
 
 

@@ -1,14 +1,9 @@
-"""Fits a teacher's surrogate and checks it on pairs that the fit did not see.
-
-The polynomial is fitted by ridge on standardised features of ed and vd.
-"""
+"""Fits a teacher's surrogate and checks it on pairs that the fit did not see."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -16,169 +11,14 @@ from threadpoolctl import threadpool_limits
 from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.progress import Say, silent
-from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, Range, exponents, shifted
+from cimtool.hardware.target import Target
+from cimtool.reference.surrogate import Polynomial, Range
 from cimtool.training.band import Band, extent
+from cimtool.training.degrees import Comparison, Form, HeldOut, compare_forms, forms_of
+from cimtool.training.items import Items
+from cimtool.training.ridge import ALPHA, check_labels, condition, fit_logit, noise_weights
 from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
-
-# Of ridge, against a sum of squares over the pairs whose features are standardised.
-ALPHA = 1e-3
-
-# What a label may be off, in logits, beside its standard error: no weight grows without bound.
-FLOOR = 0.01
-
-LARGEST = 1e100
-"""Statistics and labels stay below it: their squares, and sums of these, are then finite."""
-
-ROUNDING = 1e-9
-"""Relative difference within which statistics or labels count as equal."""
-
-# What the change to raw coefficients may cost, in logits.
-EXPORT_TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class _Standard:
-    """Mean and spread of a statistic over the teacher's pairs, and the scale of its export."""
-
-    mean: float
-    spread: float
-    scale: float
-
-    @classmethod
-    def of(cls, values: FloatArray) -> _Standard:
-        spread, mean = float(values.std()), float(values.mean())
-        if np.ptp(values) <= ROUNDING * np.abs(values).max():
-            spread = math.inf  # it does not vary but for rounding: its features are all zero
-        # The next power of two: the division is exact and the features are at most 1.
-        scale = 2.0 ** math.ceil(math.log2(max(float(np.abs(values).max()), 1e-300)))
-        return cls(mean, spread, scale)
-
-    def standardised(self, values: FloatArray) -> FloatArray:
-        """Return (values - mean) / spread."""
-        return (values - self.mean) / self.spread
-
-
-def fit_logit(
-    labels: Labels, degree: int = 4, alpha: float = ALPHA, weights: FloatArray | None = None
-) -> Polynomial:
-    """Fit the logit by a polynomial in ed and vd of total `degree`; `weights` [n] are the pairs'.
-
-    ed and vd are standardised before their monomials are made: raw ones are so nearly collinear
-    that ridge returns junk where ed varies by under 1%. The result is then rewritten, in rational
-    arithmetic, in ed / scale_ed and vd / scale_vd. Raises CimError if the degree is not 1 to 6,
-    alpha is negative, there are fewer pairs than coefficients, labels are not finite, they or
-    ed vary by no more than ROUNDING, or the rewritten coefficients lose more than EXPORT_TOLERANCE.
-    """
-    from sklearn.linear_model import Ridge
-
-    check_labels(labels, degree, alpha)
-    ed, vd = _Standard.of(labels.ed), _Standard.of(labels.vd)
-    u, v = ed.standardised(labels.ed), vd.standardised(labels.vd)
-    ridge = Ridge(alpha=alpha, solver="svd").fit(_monomials(u, v, degree), labels.logit, weights)
-    standard = Polynomial(degree, tuple(map(float, ridge.coef_)), float(ridge.intercept_))
-    exported = _in_raw_features(standard, ed, vd)
-    lost = float(np.abs(exported.evaluate(labels.ed, labels.vd) - standard.evaluate(u, v)).max())
-    if lost > EXPORT_TOLERANCE:
-        raise CimError(
-            f"a polynomial of degree {degree} in raw ed and vd loses {lost:.1e} here, since ed "
-            f"varies by {ed.spread:.3g} around {ed.mean:.3g}; try a lower degree"
-        )
-    return exported
-
-
-def check_labels(labels: Labels, degree: int, alpha: float) -> None:
-    """Raise CimError where `fit_logit` cannot fit these labels."""
-    if not isinstance(degree, int) or not 1 <= degree <= MAX_DEGREE:
-        raise CimError(f"degree is {degree}; expected 1 to {MAX_DEGREE}")
-    if not 0 <= alpha < math.inf:
-        raise CimError(f"alpha is {alpha}; expected a finite number, 0 or more")
-    count = len(exponents(degree)) + 1  # with the constant
-    if len(labels) < count:
-        raise CimError(
-            f"there are {len(labels)} pairs to fit; a polynomial of degree {degree} has {count} "
-            "coefficients and needs as many"
-        )
-    for name, values in (
-        ("logit", labels.logit),
-        ("standard_error", labels.standard_error),
-        ("ed", labels.ed),
-        ("vd", labels.vd),
-    ):
-        if values is not None and not np.abs(values).max() < LARGEST:
-            raise CimError(
-                f"{name} reaches {np.abs(values).max():.3g} (ed and vd divided by their scales); "
-                f"expected less than {LARGEST:g}"
-            )
-    magnitude = max(np.abs(labels.log_p).max(), np.abs(labels.log_1mp).max())
-    if np.ptp(labels.logit) <= ROUNDING * magnitude:
-        raise CimError(
-            f"the teacher's labels are all {labels.logit[0]:.6g} (logit); expected labels that vary"
-        )
-    if np.ptp(labels.ed) <= ROUNDING * np.abs(labels.ed).max():
-        raise CimError(f"ed is {labels.ed[0]} for all of the teacher's pairs; expected a range")
-
-
-def noise_weights(labels: Labels) -> FloatArray | None:
-    """Weigh pairs by 1 / (error^2 + FLOOR^2), with mean 1; None where no standard error is known.
-
-    The error is what labels at a pair's ed and vd have on average, log-linear in both. A label's
-    own would not do: one that came out high by chance has a larger error too, so that weights by it
-    pull the fit below the labels.
-    """
-    if labels.standard_error is None or not labels.standard_error.any():
-        return None
-    u, v = (_Standard.of(x).standardised(x) for x in (labels.ed, labels.vd))
-    terms = np.stack([np.ones_like(u), u, v], axis=1)
-    variance = np.log(np.square(labels.standard_error) + FLOOR**2)
-    weights: FloatArray = np.exp(-terms @ np.linalg.lstsq(terms, variance, rcond=None)[0])
-    weights /= weights.mean()
-    return weights
-
-
-def condition(labels: Labels, degree: int, weights: FloatArray | None = None) -> float:
-    """The condition number of the weighted, centred features that `fit_logit` solves for.
-
-    A statistic that never varies has no features. Its square is that of the normal equations.
-    """
-    u, v = (_Standard.of(x).standardised(x) for x in (labels.ed, labels.vd))
-    features = _monomials(u, v, degree)
-    features -= np.average(features, axis=0, weights=weights)
-    if weights is not None:
-        features *= np.sqrt(weights)[:, None]
-    return float(np.linalg.cond(features[:, np.ptp(features, axis=0) > 0]))
-
-
-def _monomials(u: FloatArray, v: FloatArray, degree: int) -> FloatArray:
-    """Return u^i v^j for the terms of a polynomial, [n, terms]."""
-    return np.stack([u**i * v**j for i, j in exponents(degree)], axis=1)
-
-
-def _in_raw_features(standard: Polynomial, ed: _Standard, vd: _Standard) -> Polynomial:
-    """Rewrite a polynomial in (ed - mean) / spread as one in ed / scale, and so for vd."""
-    matrix = shifted(
-        standard,
-        -ed.mean / ed.spread,
-        ed.scale / ed.spread,
-        -vd.mean / vd.spread,
-        vd.scale / vd.spread,
-    )
-    return Polynomial(
-        degree=standard.degree,
-        coeff=tuple(float(matrix[i][j]) for i, j in exponents(standard.degree)),
-        bias=float(matrix[0][0]),
-        scale_ed=ed.scale,
-        scale_vd=vd.scale,
-    )
-
-
-def polynomial_text(polynomial: Polynomial, domain: Mapping[str, Range] | None = None) -> str:
-    """The JSON of a polynomial's file; `domain` is (low, high) of ed and vd where it was fitted."""
-    values = asdict(polynomial)
-    if domain is not None:
-        values["domain"] = dict(domain)
-    return json.dumps(values, indent=2) + "\n"
-
 
 HELD = 0.1
 """The share of distinct pairs that the fit does not see."""
@@ -205,13 +45,18 @@ class FitErrors:
 class Fit:
     """A fitted polynomial, and how it does on held-out pairs.
 
-    `domain` is the range of the polynomial's own statistics over the `fitted` pairs; `held` are the
-    held-out labels, `values` [n] what the polynomial gives for them, `matched` [n] which are right
-    pairs, None where that is not known.
+    `form` is what was fitted, `comparison` holds it against lower degrees and the closed form;
+    `asked` says that this one degree was wanted whatever the comparison finds. `domain` is the
+    range of the polynomial's own statistics over the `fitted` pairs; `held` are the held-out
+    labels, `values` [n] what the polynomial gives for them, `matched` [n] which are right pairs,
+    None where that is not known.
     """
 
     teacher: Teacher
     polynomial: Polynomial
+    form: Form
+    comparison: Comparison
+    asked: bool
     alpha: float
     scale_ed: float
     scale_vd: float
@@ -227,45 +72,68 @@ class Fit:
 
 def fit_teacher(
     teacher: Teacher,
-    degree: int = 4,
+    degree: int | Sequence[int] = 4,
     alpha: float = ALPHA,
     scale_ed: float | None = None,
     scale_vd: float | None = None,
     seed: int = 0,
     say: Say = silent,
+    *,
+    ed_alone: bool = False,
+    tolerance: float | None = None,
+    items: Items | None = None,
+    target: Target | None = None,
 ) -> Fit:
-    """Fit a polynomial of `degree` to nine tenths of a teacher's pairs, check it on the others.
+    """Fit polynomials to nine tenths of a teacher's pairs, check them on the others, choose one.
 
-    A pair that was drawn several times is in one part only. ed and vd are divided by `scale_ed` and
-    `scale_vd` first (default: the teacher's own). Pairs weigh what `noise_weights` says. The same
-    pairs give the same bits. Raises CimError as `fit_logit` does, naming the teacher's file.
+    Of one `degree` that one is chosen, whatever lower ones do; of several the first form that is
+    enough (`Comparison`, with `tolerance`), in ed alone before those that take vd. With `ed_alone`
+    none takes it. A pair that was drawn several times is in one part only. ed and vd are divided by
+    `scale_ed` and `scale_vd` first (default: the teacher's own). Pairs weigh what `noise_weights`
+    says. With `items` all their pairs are ranked too, and with a `target` their products priced.
+    The same pairs give the same bits. Raises CimError as `fit_logit` does, naming the teacher's
+    file.
     """
-    for name, scale in (("scale_ed", scale_ed), ("scale_vd", scale_vd)):
-        if scale is not None and not 0 < scale < np.inf:
-            raise ArgumentError(
-                "{} is {:g}; expected a finite number above 0", Argument(name), scale
-            )
-    if seed < 0:
-        raise CimError(f"seed is {seed}; expected 0 or more")
+    _check_options(scale_ed, scale_vd, seed, tolerance)
     scales = scale_ed or teacher.scale_ed, scale_vd or teacher.scale_vd
     known = teacher.labels
     with np.errstate(over="ignore"):
         labels = replace(known, ed=known.ed / scales[0], vd=known.vd / scales[1])
     seen, unseen = _parts(labels, seed)
     fitted = labels.of(seen)
-    say(f"fitting {len(seen):,} pairs, degree {degree}")
+    asked = isinstance(degree, int)
+    degrees = [degree] if isinstance(degree, int) else list(degree)
     # One thread: sums over the pairs would else depend on how many there are.
     with naming(teacher.file), threadpool_limits(limits=1, user_api="blas"):
-        check_labels(fitted, degree, alpha)
+        for one in degrees:
+            check_labels(fitted, one, alpha)
         weights = noise_weights(fitted)
-        polynomial = fit_logit(fitted, degree, alpha, weights)
-        number = condition(fitted, degree, weights)
-    held = labels.of(unseen)
+        wanted = Form(max(degrees), ed_alone) if asked else None
+        tried = range(1, max(degrees) + 1) if asked else degrees
+        found, notes = _fitted(fitted, forms_of(tried, ed_alone), wanted, alpha, weights, say)
+        held = labels.of(unseen)
+        comparison = compare_forms(
+            found,
+            teacher,
+            HeldOut(held, known.ed[unseen], _clusters(teacher, held, unseen)),
+            tolerance,
+            items,
+            scales,
+            seed,
+            say,
+            target,
+        )
+        form = wanted or comparison.enough
+        number = condition(fitted, form.degree, weights, form.ed_alone)
+    polynomial = found[form]
     values = polynomial.evaluate(held.ed, held.vd)
     matched = None if teacher.matched is None else teacher.matched[unseen]
     return Fit(
         teacher=teacher,
         polynomial=replace(polynomial, a=teacher.a, b=teacher.b, K=teacher.K),
+        form=form,
+        comparison=comparison,
+        asked=asked,
         alpha=alpha,
         scale_ed=scales[0],
         scale_vd=scales[1],
@@ -276,8 +144,55 @@ def fit_teacher(
         values=values,
         matched=matched,
         errors=_errors(held, values, matched),
-        notes=_notes(teacher),
+        notes=(*_notes(teacher), *notes),
     )
+
+
+def _check_options(
+    scale_ed: float | None, scale_vd: float | None, seed: int, tolerance: float | None
+) -> None:
+    for name, scale in (("scale_ed", scale_ed), ("scale_vd", scale_vd)):
+        if scale is not None and not 0 < scale < np.inf:
+            raise ArgumentError(
+                "{} is {:g}; expected a finite number above 0", Argument(name), scale
+            )
+    if seed < 0:
+        raise CimError(f"seed is {seed}; expected 0 or more")
+    if tolerance is not None and not 0 <= tolerance < np.inf:
+        raise ArgumentError("{tolerance} is {:g}; expected a finite number, 0 or more", tolerance)
+
+
+def _fitted(
+    labels: Labels,
+    forms: Sequence[Form],
+    wanted: Form | None,
+    alpha: float,
+    weights: FloatArray | None,
+    say: Say,
+) -> tuple[dict[Form, Polynomial], list[str]]:
+    """The polynomial of each form, and a note on each that cannot be fitted.
+
+    Raises CimError where that is the one `wanted`, or all of them.
+    """
+    found: dict[Form, Polynomial] = {}
+    refused: dict[Form, CimError] = {}
+    for form in forms:
+        say(f"fitting {len(labels):,} pairs, {form.name}")
+        try:
+            found[form] = fit_logit(labels, form.degree, alpha, weights, form.ed_alone)
+        except CimError as error:
+            refused[form] = error
+    if wanted in refused or not found:
+        raise refused[wanted or forms[0]]
+    return found, [f"{form.name} is left out: {error}" for form, error in refused.items()]
+
+
+def _clusters(teacher: Teacher, held: Labels, unseen: IntArray) -> IntArray:
+    """The clusters of pairs: their text, or where that is not known the pair itself."""
+    if teacher.text is not None:
+        return teacher.text[unseen]
+    _, which = np.unique(held.ed + 1j * held.vd, return_inverse=True)
+    return which
 
 
 def _parts(labels: Labels, seed: int) -> tuple[IntArray, IntArray]:

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cimtool.base.files import check_output, replace_texts
+from cimtool.base.errors import ArgumentError
+from cimtool.base.files import check_output, replace_files, replace_texts
+from cimtool.base.named import unknown
 from cimtool.base.progress import Say, silent
-from cimtool.loading.embeddings import File
+from cimtool.hardware.target import Target, load_target
+from cimtool.loading.embeddings import EmbeddingsLike, File
+from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.surrogate import exponents
 from cimtool.report.charts import Points, scatter
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.table import Column, Table, make_table
-from cimtool.training.fit import GROUPS, Fit, fit_teacher, polynomial_text
+from cimtool.training.degrees_table import advice, comparison_values, degree_table
+from cimtool.training.fit import GROUPS, Fit, fit_teacher
+from cimtool.training.items import model_items
+from cimtool.training.polynomial_file import (
+    PT_KEYS,
+    SUFFIXES,
+    PtKeys,
+    polynomial_pt,
+    polynomial_text,
+)
 from cimtool.training.teacher_file import Teacher, read_teacher
 
 PACKAGE = "cimtool.training"
@@ -35,30 +49,66 @@ def report_names(poly: Path) -> tuple[str, str]:
 def fit(
     teacher: File | Teacher,
     *,
-    degree: int = 4,
+    degree: int | Sequence[int] = 4,
+    ed_alone: bool = False,
+    tolerance: float | None = None,
     alpha: float = 1e-3,
     scale_ed: float | None = None,
     scale_vd: float | None = None,
+    projectors: Projectors | None = None,
+    data: EmbeddingsLike | None = None,
+    layer_map: File | None = None,
+    target: str | Path | Target | None = None,
     seed: int = 0,
     output: File | None = None,
+    pt_keys: PtKeys = "coeff",
     report: File | None = None,
     say: Say = silent,
 ) -> Fit:
     """Fit the polynomial to a teacher's labels, and check it on held-out pairs.
 
-    ed and vd are divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With
-    `output` the polynomial is written there, and its report into `report` (default: beside it).
+    Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
+    or surely by less than `tolerance` (default: a tenth of what samples scatter by). With
+    `ed_alone` no polynomial takes vd. ed and vd are divided by `scale_ed` and `scale_vd` first
+    (default: what the teacher says). With `projectors` and `data` the table has R@1 on these, and
+    with a `target` too the energy of an item in its arrays. With
+    `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys` "c", c and
+    b, the polynomial is written there, and its report into `report` (default: beside it).
     """
     if output is not None:
-        check_output(Path(output), ".json")
+        check_output(Path(output), *SUFFIXES)
+    if pt_keys not in PT_KEYS:
+        raise unknown("pt_keys", pt_keys, PT_KEYS)
+    if (projectors is None) != (data is None):
+        raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
+    if projectors is None and layer_map is not None:
+        raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
+    if projectors is None and target is not None:
+        raise ArgumentError("{target} prices the items of {data}; expected them with it")
+    hardware = target if target is None or isinstance(target, Target) else load_target(target)
     known = teacher if isinstance(teacher, Teacher) else read_teacher(Path(teacher))
-    found = fit_teacher(known, degree, alpha, scale_ed, scale_vd, seed, say)
+    items = None
+    if projectors is not None and data is not None:
+        items = model_items(ModelSource(projectors, layer_map=layer_map), data, say)
+    found = fit_teacher(
+        known,
+        degree,
+        alpha,
+        scale_ed,
+        scale_vd,
+        seed,
+        say,
+        ed_alone=ed_alone,
+        tolerance=tolerance,
+        items=items,
+        target=hardware,
+    )
     if output is not None:
-        write_fit(found, Path(output), Path(report) if report else None)
+        write_fit(found, Path(output), Path(report) if report else None, pt_keys)
     return found
 
 
-def write_fit(fit: Fit, poly: Path, report: Path | None = None) -> None:
+def write_fit(fit: Fit, poly: Path, report: Path | None = None, pt_keys: PtKeys = "coeff") -> None:
     """Write the polynomial, and its report into `report` (default: beside it).
 
     Raises CimError where a place cannot be written.
@@ -66,8 +116,10 @@ def write_fit(fit: Fit, poly: Path, report: Path | None = None) -> None:
     figures = json.dumps(fit_values(fit), indent=2) + "\n"
     texts = dict(zip(report_names(poly), (fit_page(fit), figures), strict=True))
     replace_texts(report or poly.parent, texts, "the report")
-    polynomial = polynomial_text(fit.polynomial, fit.domain)
-    replace_texts(poly.parent, {poly.name: polynomial}, "the polynomial")
+    content = polynomial_text(fit.polynomial, fit.domain).encode()
+    if poly.suffix == ".pt":
+        content = polynomial_pt(fit.polynomial, fit.domain, pt_keys)
+    replace_files(poly.parent, {poly.name: content}, "the polynomial")
 
 
 def fit_values(fit: Fit) -> dict[str, Any]:
@@ -75,11 +127,13 @@ def fit_values(fit: Fit) -> dict[str, Any]:
     teacher = fit.teacher
     return {
         "degree": fit.polynomial.degree,
+        "ed_alone": fit.form.ed_alone,
         "alpha": fit.alpha,
         "fitted_pairs": fit.fitted,
         "held_out_pairs": len(fit.held),
         "clipped_pairs": teacher.clipped,
         "errors": [asdict(one) for one in fit.errors],
+        "comparison": comparison_values(fit.comparison),
         "condition": fit.condition,
         "domain": fit.domain,
         "divisors": {"ed": fit.scale_ed, "vd": fit.scale_vd},
@@ -96,7 +150,7 @@ def fit_headline(fit: Fit) -> str:
     whole = fit.errors[0]
     against = "the exact logit" if fit.teacher.kind == "exact" else "their labels"
     text = (
-        f"On {whole.pairs:,} held-out pairs the polynomial of degree {fit.polynomial.degree} is "
+        f"On {whole.pairs:,} held-out pairs the polynomial of {fit.form.name} is "
         f"{whole.rmse:.3g} (RMSE, logit) from {against}, at worst {whole.worst:.3g}"
     )
     if whole.noise:
@@ -106,11 +160,14 @@ def fit_headline(fit: Fit) -> str:
 
 def fit_page(fit: Fit) -> str:
     """The page as one HTML document."""
+    chosen, known = fit.form.name, fit.comparison
     return render(
         PACKAGE,
         PAGE,
-        title=f"Polynomial of degree {fit.polynomial.degree} for {Path(fit.teacher.file).name}",
+        title=f"Polynomial of {chosen} for {Path(fit.teacher.file).name}",
         headline=fit_headline(fit),
+        advice=advice(known, fit.form, fit.asked),
+        degrees=degree_table(known, fit.form),
         notes=fit.notes,
         errors=error_table(fit),
         chart=_picture(fit),
@@ -128,6 +185,7 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
     of = ", ".join(f"{name} = {value:g}" for name, value in known.items() if value is not None)
     found = [
         ("labels", f"{made}; {of}" if of else made),
+        ("scatter of the labels", scatter_text(fit)),
         ("pairs", f"{fit.fitted:,} fitted, {len(fit.held):,} held out"),
         ("ridge", f"alpha = {fit.alpha:g} on standardised features"),
         ("condition number", f"{fit.condition:.2g}"),
@@ -140,6 +198,21 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
         ("file's features", f"ed / {polynomial.scale_ed:g} and vd / {polynomial.scale_vd:g}")
     )
     return found
+
+
+def scatter_text(fit: Fit) -> str:
+    """The scatter of the labels themselves, and that of samples where they are exact."""
+    known, error = fit.comparison, fit.teacher.labels.standard_error
+    if fit.teacher.kind == "mc":
+        return f"{known.scatter or 0:.3g} (root mean square standard error, logit)"
+    if error is None or error.any() or fit.teacher.kind is None:
+        return NOT_KNOWN
+    if known.scatter is None:
+        return "none, as they are exact"
+    return (
+        f"none, as they are exact; samples, K = {known.samples} a side, would scatter by about "
+        f"{known.scatter:.3g} (a sqrt(vd / K))"
+    )
 
 
 def error_table(fit: Fit) -> Table:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.compiled import map_rows
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say, silent
 from cimtool.reference.exact import OutOfReach, log_match_probability
 from cimtool.reference.montecarlo import draw
@@ -109,7 +109,8 @@ def exact_labels(
         try:
             found = log_match_probability(own_t.mu, own_t.s, own_v.mu, own_v.s, a, b)
         except OutOfReach as error:
-            raise CimError(f"{_named(pairs, numbers[error.pair])}: {error}") from None
+            named = _named(pairs, numbers[error.pair])
+            raise ArgumentError("{}: {}; expected {labels} mc here", named, error) from None
         return *found, np.zeros(len(numbers))
 
     return _labelled(text, video, pairs, label, say)

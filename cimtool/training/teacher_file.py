@@ -31,7 +31,7 @@ COLUMNS = ("ed", "vd", "y", "log_p", "log_1mp", "standard_error", "text", "video
 """Arrays of a teacher's file that have a value a pair, [n]."""
 
 NUMBERS = ("a", "b", "scale_ed", "scale_vd")
-INTEGERS = ("K", "seed")
+INTEGERS = ("K", "seed", "dimension")
 
 LOG_TOLERANCE = 1e-4
 """Tolerance within which log_p, log_1mp and y of a file must agree."""
@@ -48,7 +48,8 @@ class Teacher:
     `scale_vd` are what the layout's polynomial wants the statistics divided by. `text`, `video` [n]
     are the rows of each pair, `matched` [n] says where they belong together. `clipped` more pairs
     of the file have a label that only bounds the true one, and are left out. `probabilities` says
-    that the file's labels were taken for such, as all of them lie in [0, 1].
+    that the file's labels were taken for such, as all of them lie in [0, 1]. `dimension` is the
+    extent d of mu and s.
     """
 
     labels: Labels
@@ -64,6 +65,7 @@ class Teacher:
     matched: BoolArray | None = None
     clipped: int = 0
     probabilities: bool = False
+    dimension: int | None = None
     file: str = "the teacher"
 
     def __len__(self) -> int:
@@ -115,6 +117,7 @@ def make_teacher(
         items.scale_vd,
         *rows,
         items.matched(rows),
+        dimension=text.d,
     )
 
 
@@ -126,7 +129,7 @@ def teacher(
     layer_map: File | None = None,
     pairs: int = 300_000,
     matched: float = 0.9,
-    labels: LabelKind = "mc",
+    labels: LabelKind = "exact",
     samples: int | None = None,
     a: float = 0.1,
     b: float = 0.0,
@@ -137,9 +140,9 @@ def teacher(
     """Draw pairs, a share `matched` of them right ones, and label them with log p and log(1-p).
 
     Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
-    [n, d], `video_mu`, `video_logvar` [m, d] by name or in an `.npz`. Labels are Monte Carlo of
-    `samples` a side (default: 10) or exact. Written to `output` where it is given. Raises CimError
-    for any mistake.
+    [n, d], `video_mu`, `video_logvar` [m, d] by name or in an `.npz`. Labels are exact, or Monte
+    Carlo ("mc") of `samples` a side (default: 10). Written to `output` where it is given. Raises
+    CimError for any mistake.
     """
     if (projectors is None) == (gaussians is None):
         given = "neither is" if gaussians is None else "both are"
@@ -175,7 +178,7 @@ def write_teacher(teacher: Teacher, file: Path) -> None:
     arrays |= {"standard_error": labels.standard_error, "labels": teacher.kind}
     named = ("text", "video", "matched", *NUMBERS, "seed")
     arrays |= {name: getattr(teacher, name) for name in named}
-    arrays["K"] = teacher.K or 0
+    arrays |= {"K": teacher.K or 0, "dimension": teacher.dimension or 0}
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     replace_files(file.parent, {file.name: buffer.getvalue()}, "the teacher")
@@ -208,7 +211,8 @@ def _teacher_of(values: Mapping[str, Array]) -> Teacher:
         raise CimError("holds one of log_p and log_1mp; expected both, or neither")
     known = (name for name in (*NUMBERS, *INTEGERS) if name in values)
     numbers = {name: _number(values[name], name) for name in known}
-    numbers["K"] = numbers.get("K") or None
+    for name in ("K", "dimension"):
+        numbers[name] = numbers.get(name) or None
     labels, kept = _labels(columns)
     kind = str(values.get("labels", ""))
     return Teacher(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle
+from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.queries import RECALLS, WAY_NAMES
 from cimtool.report.formats import number, numbered, percent
@@ -23,9 +25,10 @@ from cimtool.verification.run import make_report
 
 @dataclass(frozen=True)
 class Comparison:
-    """Reports of several bundles on the same data, in the order given."""
+    """Reports of several bundles on the same data, in the order given; `scores` are in words."""
 
     reports: tuple[Report, ...]
+    scores: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -34,8 +37,8 @@ class Comparison:
 
     @property
     def differing(self) -> dict[str, tuple[str, ...]]:
-        """Model, target and settings that are not the same in all bundles, by name."""
-        values = [_decided(report) for report in self.reports]
+        """Model, score, target and settings that are not the same in all bundles, by name."""
+        values = [_decided(*one) for one in zip(self.reports, self.scores, strict=True)]
         keys = dict.fromkeys(key for one in values for key in one)
         rows = {key: tuple(one.get(key, "-") for one in values) for key in keys}
         return {key: row for key, row in rows.items() if len(set(row)) > 1}
@@ -74,16 +77,26 @@ def compare_bundles(
         if report.failures:
             raise VerificationFailed(report)
         reports.append(report)
-    return Comparison(tuple(reports))
+    return Comparison(tuple(reports), described([bundle.model.head for bundle in bundles]))
+
+
+def described(heads: Sequence[Head]) -> tuple[str, ...]:
+    """Each score in words, with a digest where they differ in their coefficients alone."""
+    found = []
+    for head in heads:
+        alike = [one for one in heads if one.described == head.described and one != head]
+        digest = hashlib.sha256(repr(head).encode()).hexdigest()[:8]
+        found.append(f"{head.described} ({digest})" if alike else head.described)
+    return tuple(found)
 
 
 def _prefixed(say: Say, name: str) -> Say:
     return lambda text: say(f"{name}: {text}")
 
 
-def _decided(report: Report) -> dict[str, str]:
+def _decided(report: Report, score: str) -> dict[str, str]:
     subject = report.subject
-    values = {"model": subject.model, "score": report.drift.surrogate, "target": subject.target}
+    values = {"model": subject.model, "score": score, "target": subject.target}
     return {name: setting_text(value) for name, value in {**values, **subject.settings}.items()}
 
 

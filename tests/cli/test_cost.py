@@ -28,7 +28,8 @@ def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
     assert "chips: not given" in ran.out
     assert "a lower bound" in ran.out
     assert "% of operations" in ran.out
-    assert "Monte Carlo, K = 10" in ran.out
+    assert "K = 10, stored" in ran.out
+    assert "each of the 100 distances of a pair needs a sigmoid before their mean" in ran.out
     assert ran.out.splitlines()[-1] == (
         f"wrote {tmp_path}/out/cost.json, {tmp_path}/out/placement.svg"
     )
@@ -44,7 +45,10 @@ def test_cost_as_json_is_what_is_written(cimtool: Run, small_bundle: Path, tmp_p
     assert printed.pop("written") == [str(tmp_path / n) for n in ("cost.json", "placement.svg")]
     assert printed == written
     assert written["query"]["energy_pj"]["lower_bound"] is True
-    assert written["montecarlo"]["random_normals"] == 51 * 10 * 16
+    sampled = written["montecarlo"]
+    assert sampled["stored"]["random_normals"] == 10 * 16
+    assert sampled["redrawn"]["random_normals"] == 51 * 10 * 16
+    assert sampled["stored"]["energy_pj"]["lower_bound"] is True
     assert written["layout"]["chips"] is None
 
 

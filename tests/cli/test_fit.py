@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from cimtool import api
 from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.source import ModelSource
 from cimtool.training.demo_data import DemoFiles
+from cimtool.training.polynomial_file import without_scales
+from cimtool.training.surrogate import read_surrogate
 from cimtool.training.teacher_file import read_teacher
 
 Run = Callable[..., Any]
@@ -129,11 +132,17 @@ def test_teachers_that_cannot_be_fitted(
     [
         (("--degree", 7), "t.npz: degree is 7; expected 1 to 6"),
         (("--degree", 0), "t.npz: degree is 0; expected 1 to 6"),
+        (("--degree", "1,9"), "t.npz: degree is 9; expected 1 to 6"),
+        (("--degree", "1,x"), '"1,x" is not one degree, 4, or several, 1,2,3'),
+        (("--tolerance", -1), "--tolerance is -1; expected a finite number, 0 or more"),
+        (("--data", "d.npz"), "--data is what --projectors are run on; expected both or neither"),
+        (("--target", "ideal"), "--target prices the items of --data; expected them with it"),
+        (("--pt-keys", "d"), '"d" is not one of coeff, c'),
         (("--alpha", -1), "t.npz: alpha is -1.0; expected a finite number, 0 or more"),
         (("--scale-ed", 0), "--scale-ed is 0; expected a finite number above 0"),
         (("--scale-vd", "nan"), "--scale-vd is nan; expected a finite number above 0"),
         (("--seed", -1), "seed is -1; expected 0 or more"),
-        (("-o", "p.npz"), "p.npz: is written as .json; expected a name that ends so"),
+        (("-o", "p.npz"), "p.npz: is written as .json or .pt; expected a name that ends so"),
     ],
 )
 def test_mistakes(
@@ -144,6 +153,90 @@ def test_mistakes(
     assert (ran.status, ran.out) == (2, "")
     assert sentence in ran.sentence
     assert not list(tmp_path.iterdir())
+
+
+DEGREES = ("--degree", "1,2,3", "--json")
+
+
+def test_several_degrees_are_put_side_by_side_and_the_cheapest_that_is_enough_is_written(
+    cimtool: Run, teacher: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    poly = tmp_path / "p.json"
+    ranked = ("--projectors", small_trunk.projectors, "--data", small_trunk.eval)
+    ranked += ("--target", "hermes-pcm-14nm")
+    found = cimtool("fit", teacher, *DEGREES, *ranked, "-o", poly).json
+    table = found["comparison"]
+    assert [one["name"] for one in table["candidates"]] == [
+        "csd", "-ed", "degree 1, ed alone", "degree 2, ed alone", "degree 3, ed alone",
+        "degree 1", "degree 2", "degree 3",
+    ]  # fmt: skip
+    assert [one["products"] for one in table["candidates"]] == [1] * 5 + [6] * 3
+    by_name = {one["name"]: one for one in table["candidates"]}
+    first = by_name["degree 1, ed alone"]
+    assert 16 < first["multiplications"] < by_name["degree 3, ed alone"]["multiplications"]
+    assert by_name["degree 1"]["multiplications"] > 6 * 16
+    # Falling lines in ed all rank as -ed does.
+    assert first["r1_text_to_video"] == by_name["csd"]["r1_text_to_video"]
+    assert by_name["-ed"]["rmse"] is None
+    energies = [by_name[name]["in_memory"]["energy_pj_an_item"] for name in ("csd", "degree 1")]
+    assert 0 < energies[0]["value"] < energies[1]["value"] / 3
+    assert energies[0]["lower_bound"]
+    assert first["rmse"]["low"] <= first["rmse"]["value"] <= first["rmse"]["high"]
+    fitted = read_polynomial(poly)
+    written = f"degree {fitted.degree}" + ("" if fitted.reads_vd else ", ed alone")
+    assert table["enough"] == written
+    assert (found["degree"], found["ed_alone"]) == (fitted.degree, not fitted.reads_vd)
+    page = (tmp_path / "p.fit.html").read_text("utf-8")
+    assert "Which degree?" in page
+    assert "R@1 text to video, %" in page
+
+
+def test_the_tolerance_decides(cimtool: Run, teacher: Path, tmp_path: Path) -> None:
+    poly = tmp_path / "p.json"
+    wide = cimtool("fit", teacher, *DEGREES, "--tolerance", 100, "-o", poly).json
+    assert wide["comparison"]["enough"] == "degree 1, ed alone"
+    assert not read_polynomial(poly).reads_vd
+    none = cimtool("fit", teacher, *DEGREES, "--tolerance", 0, "-o", poly).json
+    assert none["comparison"]["enough"] not in ("degree 1, ed alone", "degree 1")
+    alone = cimtool("fit", teacher, "--degree", 2, "--ed-alone", "--json", "-o", poly).json
+    assert (alone["degree"], alone["ed_alone"]) == (2, True)
+    assert not read_polynomial(poly).reads_vd
+
+
+def test_one_degree_says_what_is_enough(cimtool: Run, teacher: Path, tmp_path: Path) -> None:
+    ran = cimtool("fit", teacher, "--tolerance", 100, "-o", tmp_path / "p.json")
+    assert "Degree 1, ed alone is enough: its RMSE, " in ran.out
+    assert "; it takes 1 matrix product a query in place of 6." in ran.out
+    assert read_polynomial(tmp_path / "p.json").degree == 4
+    given = ("--degree", 1, "--ed-alone", "-o", tmp_path / "p.json")
+    assert (
+        "No cheaper form is as good as degree 1, ed alone." in cimtool("fit", teacher, *given).out
+    )
+
+
+def test_a_pt_is_read_by_torch_and_by_every_command(
+    cimtool: Run, compiling: Run, small_trunk: DemoFiles, teacher: Path, tmp_path: Path
+) -> None:
+    files = tmp_path / "p.json", tmp_path / "poly_coeffs.pt", tmp_path / "c.pt"
+    assert cimtool("fit", teacher, "-o", files[0]).status == 0
+    assert cimtool("fit", teacher, "-o", files[1]).status == 0
+    assert cimtool("fit", teacher, "-o", files[2], "--pt-keys", "c").status == 0
+    whole, plain, short = (read_polynomial(file) for file in files)
+    assert plain == short == without_scales(whole)
+    labels = read_teacher(teacher).labels
+    np.testing.assert_array_equal(
+        plain.evaluate(labels.ed, labels.vd), whole.evaluate(labels.ed, labels.vd)
+    )
+    public = torch.load(files[1], weights_only=True)
+    assert (public["degree"], public["bias"], public["fit_logit"]) == (4, plain.bias, True)
+    assert public["coeff"].dtype == torch.float64
+    assert tuple(public["coeff"].tolist()) == plain.coeff
+    own = torch.load(files[2], weights_only=True)
+    assert (tuple(own["c"].tolist()), own["b"]) == (plain.coeff, plain.bias)
+    assert own["teacher_meta"] == {"a": 0.1, "b": 0.0}
+    given = compiling(small_trunk, tmp_path / "bundle", poly=files[1])
+    assert cimtool(*given).status == 0
+    assert read_surrogate(files[1]).band == read_surrogate(files[0]).band
 
 
 def test_too_few_pairs(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> None:

@@ -42,13 +42,22 @@ def teaching(cimtool: Run, small_trunk: DemoFiles, tmp_path: Path) -> Run:
 
 
 def test_a_model_without_a_polynomial_is_enough(teaching: Run, tmp_path: Path) -> None:
-    ran = teaching()
+    ran = teaching(labels="mc")
     assert (ran.status, ran.err) == (0, "")
     assert "right ones; Monte Carlo labels, K = 10" in ran.out
     assert "standard error of a label: " in ran.out
     assert ran.out.endswith(f"wrote {tmp_path}/t.npz\nnext: cimtool fit {tmp_path}/t.npz\n")
     teacher = read_teacher(tmp_path / "t.npz")
     assert (len(teacher), teacher.kind, teacher.K, teacher.a, teacher.b) == (50, "mc", 10, 0.1, 0)
+
+
+def test_labels_are_exact_unless_samples_are_asked_for(teaching: Run, tmp_path: Path) -> None:
+    assert "right ones; exact labels" in teaching().out
+    assert read_teacher(tmp_path / "t.npz").kind == "exact"
+    ran = teaching(samples=5)
+    assert (ran.status, ran.sentence) == (
+        2, "--samples is given; exact labels have none (--labels mc)"
+    )  # fmt: skip
 
 
 def test_exact_labels_and_json(teaching: Run, tmp_path: Path) -> None:
@@ -87,7 +96,9 @@ def test_gaussians_from_a_file(teaching: Run, gaussians: Path, tmp_path: Path) -
 
 def test_the_same_bytes_whatever_the_threads(small_two_branch: DemoFiles, tmp_path: Path) -> None:
     files = small_two_branch
-    given = arguments({"projectors": files.projectors, "data": files.eval, "pairs": 300})
+    given = arguments(
+        {"projectors": files.projectors, "data": files.eval, "pairs": 300, "labels": "mc"}
+    )
     contents = []
     for threads in ("1", "2"):
         place = tmp_path / f"{threads}.npz"
@@ -110,7 +121,7 @@ def test_the_same_bytes_whatever_the_threads(small_two_branch: DemoFiles, tmp_pa
         ({"projectors": None, "gaussians": "g.npz"}, "--data is what --projectors are run on"),
         ({"labels": "exact", "samples": 5}, "--samples is given; exact labels have none"),
         ({"labels": "exat"}, '"exat" is not one of mc, exact; did you mean "exact"?'),
-        ({"samples": 1}, "samples is 1; expected an integer of at least 2"),
+        ({"labels": "mc", "samples": 1}, "samples is 1; expected an integer of at least 2"),
         ({"a": 0}, "a is 0.0; expected a finite number above 0"),
         ({"b": "nan"}, "b is nan; expected a finite number"),
         ({"pairs": 0}, "pairs is 0; expected an integer of at least 1"),

@@ -14,6 +14,9 @@ from cimtool.hardware.figures import Figure
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
+from cimtool.reference.surrogate import Polynomial
+from cimtool.training.demo_data import DemoFiles
+from cimtool.training.polynomial_file import polynomial_text
 
 MACS = 1024 * 2048 + 2048 * 2048 + 2 * 2048 * 1024
 FullSize = Callable[[Target], Program]
@@ -181,11 +184,58 @@ def test_a_query_costs_one_text_and_the_score_of_every_item(small_bundle: Path) 
     # Six products of width 16 and the polynomial; squares of the items' mu are there already.
     assert 6 * 16 < (counts[1] - counts[0]) / 9 < 6 * 16 + 2 * 16
     assert ten.query.macs == ten.text.macs
-    sampled = api.cost(small_bundle, gallery=10, samples=7).montecarlo
+
+
+def test_samples_are_stored_or_redrawn(small_bundle: Path) -> None:
+    found = api.cost(small_bundle, gallery=10, samples=7)
+    sampled = found.montecarlo
     assert sampled is not None
-    assert sampled.random_normals == 11 * 7 * 16
-    assert sampled.multiplications == 11 * 7 * 16 + 10 * 49 * 16
-    assert sampled.sigmoids == 490
+    stored, redrawn = sampled.stored, sampled.redrawn
+    # Seven of the query alone, or of the ten items too.
+    assert (stored.random_normals, redrawn.random_normals) == (7 * 16, 11 * 7 * 16)
+    assert stored.multiplications == 7 * 16 + 10 * 49 * 16
+    assert redrawn.multiplications == 11 * 7 * 16 + 10 * 49 * 16
+    assert stored.sigmoids == redrawn.sigmoids == 490
+    # Samples of 8 bits; a mean and a standard deviation; the features of the score.
+    assert (stored.gallery_bytes, redrawn.gallery_bytes) == (10 * 7 * 16, 10 * 2 * 16)
+    assert found.gallery_bytes is not None
+    assert 10 * 2 * 16 < found.gallery_bytes < 10 * 4 * 16
+    assert stored.cells_written == 0
+    # Four 2-bit cells a weight.
+    assert redrawn.cells_written == 10 * 7 * 16 * 4
+    for way in (stored, redrawn):
+        assert {"random numbers", "sigmoids"} <= set(way.energy_pj.missing)
+        assert way.energy_pj.lower_bound
+    # Sums of 16 rows: seven products of seven columns an item, converted in 4 slices and 8 cycles.
+    priced = 10 * 7 * 7 * 4 * 8 * (1.667 + 0.021)
+    bundle_adc = api.cost(small_bundle, gallery=10, samples=7).settings.adc_bits
+    assert bundle_adc == 4  # not the target's, so that its conversions have no figure
+    assert stored.energy_pj.value == pytest.approx(priced * 0.021 / (1.667 + 0.021))
+    assert "conversions" in stored.energy_pj.missing
+
+
+def test_a_polynomial_in_ed_alone_costs_one_product_of_six(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    poly, data = tmp_path / "poly.json", small_trunk.eval
+    line = Polynomial(1, (-0.1, 0.0), 0.25, a=0.1, b=0.0)
+    poly.write_text(polynomial_text(line))
+    made = api.compile(
+        small_trunk.projectors, poly, calibration=small_trunk.calibration,
+        target="isaac-rram-128", output=tmp_path / "bundle", adc_bits=4,
+    )  # fmt: skip
+    assert list(made.program.text.outputs) == ["mu", "ed_self"]
+
+    def an_item(bundle: Path) -> float:
+        one, ten = (api.cost(bundle, gallery=m).query for m in (1, 10))
+        assert one is not None
+        assert ten is not None
+        return (ten.digital.multiplications - one.digital.multiplications) / 9
+
+    assert 16 <= an_item(tmp_path / "bundle") < 16 + 8
+    assert an_item(small_bundle) > 6 * 16
+    report = api.verify(tmp_path / "bundle", data, report=tmp_path / "report")
+    assert sum(count.differing for count in report.checks.bits) == 0
 
 
 def test_mistakes(small_bundle: Path) -> None:

@@ -36,7 +36,7 @@ def program(curve: bool = True) -> Program:
     builder = TowerBuilder(3)
     mu, logvar = (builder.add(k, Mvm(np.eye(3), np.zeros(3)), "x") for k in ("mu", "logvar"))
     tower = builder.tower(mu, logvar) if curve else builder.graph({"mu": mu, "s": logvar})
-    return assemble(tower, tower, PcmePoly(Polynomial(1, (-0.1, 0.0), 0.0)))
+    return assemble(tower, tower, PcmePoly(Polynomial(1, (-0.1, 0.25), 0.0)))
 
 
 def small() -> Builder:

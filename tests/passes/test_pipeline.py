@@ -150,7 +150,7 @@ def tiny() -> str:
         towers.append(trunk_tower(fc1, plain, fc2, plain, mu, logvar))
     x = rng.integers(-16, 17, (2, 8, 2)) / 8
     made = job(*x, target="isaac-rram-128", adc_bits=1)
-    polynomial = Polynomial(1, (-0.125, 0.0), 0.5)
+    polynomial = Polynomial(1, (-0.125, 0.03125), 0.5)
     return program_text(compiled(tuple(towers), made, polynomial)[-1].program, ConstantTable())  # type: ignore[arg-type]
 
 

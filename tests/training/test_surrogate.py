@@ -10,9 +10,9 @@ from cimtool.base.errors import CimError
 from cimtool.loading.polynomial import parse_polynomial
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.reference.surrogate import Polynomial
-from cimtool.training.fit import polynomial_text
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.pairs import Pairs
+from cimtool.training.polynomial_file import polynomial_text
 from cimtool.training.projectors import measured_band
 from cimtool.training.surrogate import Band, SafePolynomial, Surrogate, read_surrogate, surrogate_of
 

@@ -6,8 +6,16 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
+from cimtool.ir.heads.csd import Csd
+from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.loading.embeddings import Embeddings
-from cimtool.verification.compare import Comparison, compare_bundles, comparison_text
+from cimtool.reference.surrogate import Polynomial
+from cimtool.verification.compare import (
+    Comparison,
+    compare_bundles,
+    comparison_text,
+    described,
+)
 
 from .conftest import MakeBundle
 
@@ -56,13 +64,27 @@ def test_two_heads_stand_side_by_side(
 ) -> None:
     point = make_bundle("point", None, head="cosine")
     found = compare_bundles([bundle, point], data)
-    assert found.differing == {"score": ("polynomial", "cosine")}
+    assert found.differing == {"score": ("polynomial of degree 2", "cosine")}
     text = comparison_text(found)
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
     first, second = (report.drift.compiled_rows for report in found.reports)
     steps = [[f"{row.get('step_rmse') or 0:.4f}" for row in rows] for rows in (first, second)]
     assert lines["step: polynomial or cosine"][-2:] == [steps[0][0], "-"]
     assert lines["step: quantized"][-2:] == [steps[0][3], steps[1][3]]
+
+
+def test_the_degree_of_a_polynomial_differs_and_so_do_its_coefficients() -> None:
+    line, other = (PcmePoly(Polynomial(1, (c, 0.0), 0.5)) for c in (-0.1, -0.2))
+    curve = PcmePoly(Polynomial(2, (-0.1, 0.005, 0.0, 0.0, 0.0), 0.5))
+    assert described([line, curve, Csd(0.1, 0.0)]) == (
+        "polynomial of degree 1, ed alone",
+        "polynomial of degree 2",
+        "csd, 0 - 0.1 ed",
+    )
+    first, second = described([line, other])
+    assert first.startswith("polynomial of degree 1, ed alone (")
+    assert first != second
+    assert len(set(described([line, line]))) == 1
 
 
 def test_json_holds_every_report(found: Comparison) -> None:
@@ -72,7 +94,7 @@ def test_json_holds_every_report(found: Comparison) -> None:
 
 
 def test_two_of_one_name_are_told_apart(found: Comparison) -> None:
-    twice = Comparison((found.reports[0],) * 2)
+    twice = Comparison((found.reports[0],) * 2, ("polynomial",) * 2)
     assert twice.names == ("small (1)", "small (2)")
     assert twice.differing == {}
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named
-from cimtool.ir.arithmetic import Axis, MatMul, plus
+from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program, keep, score_inputs
 from cimtool.ir.source import Exp
 from cimtool.ir.types import Type, real
@@ -63,8 +63,6 @@ class Head(Named):
 
     surrogate: ClassVar[str]
     """Name of its float score in tables."""
-    statistics: ClassVar[tuple[str, ...]] = ()
-    """The values of its score graph whose range is calibrated: `ed`, `vd`."""
     needs_variance: ClassVar[bool] = False
     """True where a tower must give a variance."""
     takes_polynomial: ClassVar[bool] = False
@@ -80,6 +78,11 @@ class Head(Named):
         return cls()
 
     @property
+    def statistics(self) -> tuple[str, ...]:
+        """The values of its score graph whose range is calibrated: `ed`, `vd`."""
+        return ()
+
+    @property
     def predicts_logit(self) -> bool:
         """True where the score is the logit of a matching probability."""
         return self.is_sampled
@@ -93,6 +96,11 @@ class Head(Named):
     def measure(self) -> str:
         """Name of its scores in reports: `logit`, or `score` where it is none."""
         return "logit" if self.predicts_logit else "score"
+
+    @property
+    def described(self) -> str:
+        """Its score in words, with the constants that are few."""
+        return self.surrogate
 
     @property
     def unsampled_note(self) -> str:
@@ -135,6 +143,16 @@ class Head(Named):
     def parsed(cls, values: Mapping[str, Any]) -> Self:
         """The head of its own fields' plain values."""
         return cls(**values)
+
+
+def distance_features(builder: Builder, mu: str, s: str) -> dict[str, str]:
+    """Add what `distance` reads of an item: `mu`, and `ed_self = sum mu^2 + s`."""
+    mu = builder.add("mu_stored", Store("mu"), mu)
+    summed = builder.add("s_summed", Store("s_self", 16), s)
+    squares = builder.add("mu_squared", Mul(), mu, mu)
+    mu_sum_squares = builder.add("mu_energy", Sum(), squares)
+    s_total = builder.add("s_total", Sum(), summed)
+    return {"mu": mu, "ed_self": builder.add("ed_self", plus(1, 1), mu_sum_squares, s_total)}
 
 
 def distance(b: Builder) -> str:

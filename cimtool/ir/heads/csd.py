@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from cimtool.base.errors import ArgumentError
-from cimtool.ir.arithmetic import Mul, Store, Sum, plus
-from cimtool.ir.heads.base import Head, ScoreConstants, distance
+from cimtool.ir.heads.base import Head, ScoreConstants, distance, distance_features
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import DistanceScore
 from cimtool.ir.types import Type
@@ -30,6 +29,10 @@ class Csd(Head, name="csd"):
     is_sampled = True
     remedy = "fit a polynomial (`cimtool fit`)"
 
+    @property
+    def described(self) -> str:
+        return f"csd, {self.b:g} - {self.a:g} ed"
+
     @classmethod
     def trained(cls, known: ScoreConstants) -> Self:
         """The head of the teacher's a and b; CimError where one is not known."""
@@ -43,12 +46,7 @@ class Csd(Head, name="csd"):
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         assert s is not None
-        mu = builder.add("mu_stored", Store("mu"), mu)
-        summed = builder.add("s_summed", Store("s_self", 16), s)
-        squares = builder.add("mu_squared", Mul(), mu, mu)
-        mu_sum_squares = builder.add("mu_energy", Sum(), squares)
-        s_total = builder.add("s_total", Sum(), summed)
-        return {"mu": mu, "ed_self": builder.add("ed_self", plus(1, 1), mu_sum_squares, s_total)}
+        return distance_features(builder, mu, s)
 
     def score(self, inputs: Mapping[str, Type]) -> Graph:
         b = Builder("score", inputs)

@@ -9,6 +9,9 @@ products:
 
 Sums of s take it in more bits than the products of two items do. What s loses there, s - r, is
 given back in vd_self as 4 s (s - r): nearly all of it where both items' variances are alike.
+
+A polynomial in ed alone needs the first line, one product in place of six, and stores mu and
+ed_self.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
-from cimtool.ir.heads.base import Head, ScoreConstants, Span
+from cimtool.ir.heads.base import Head, ScoreConstants, Span, distance, distance_features
 from cimtool.ir.program import MODALITIES, Builder, Graph
 from cimtool.ir.source import PolynomialScore
 from cimtool.ir.types import Type
@@ -34,7 +39,6 @@ class PcmePoly(Head, name="pcme-poly"):
     polynomial: Polynomial
 
     surrogate = "polynomial"
-    statistics = ("ed", "vd")
     needs_variance = True
     takes_polynomial = True
     is_sampled = True
@@ -51,12 +55,23 @@ class PcmePoly(Head, name="pcme-poly"):
         return cls(known.polynomial)
 
     @property
+    def statistics(self) -> tuple[str, ...]:
+        return ("ed", "vd") if self.polynomial.reads_vd else ("ed",)
+
+    @property
+    def described(self) -> str:
+        alone = "" if self.polynomial.reads_vd else ", ed alone"
+        return f"polynomial of degree {self.polynomial.degree}{alone}"
+
+    @property
     def predicts_logit(self) -> bool:
         """True where the polynomial was fitted on logits; else it predicts p."""
         return self.polynomial.fit_logit
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         assert s is not None
+        if not self.polynomial.reads_vd:
+            return distance_features(builder, mu, s)
         mu = builder.add("mu_stored", Store("mu"), mu)
         crossed = builder.add("s_stored", Store("s"), s)
         summed = builder.add("s_summed", Store("s_self", 16), s)
@@ -79,6 +94,10 @@ class PcmePoly(Head, name="pcme-poly"):
 
     def score(self, inputs: Mapping[str, Type]) -> Graph:
         b = Builder("score", inputs)
+        p = self.polynomial
+        op = PolynomialScore(p.degree, p.coeff, p.bias, p.scale_ed, p.scale_vd)
+        if not p.reads_vd:
+            return b.graph({"logit": b.add("logit", op, distance(b))})
         ed_t, vd_t = (b.add(f"text.{k}.rows", Axis(1), f"text.{k}") for k in ("ed_self", "vd_self"))
         ed_v, vd_v = (
             b.add(f"video.{k}.rows", Axis(0), f"video.{k}") for k in ("ed_self", "vd_self")
@@ -100,15 +119,14 @@ class PcmePoly(Head, name="pcme-poly"):
             b.add("mus.mu", MatMul(), mixed_t, mu_v),
             b.add("mu.mus", MatMul(), mu_t, mixed_v),
         )
-        p = self.polynomial
-        op = PolynomialScore(p.degree, p.coeff, p.bias, p.scale_ed, p.scale_vd)
         return b.graph({"logit": b.add("logit", op, ed, vd)})
 
     def constant_over(self, spans: Mapping[str, Span]) -> bool:
-        return self.polynomial.is_constant(spans["ed"], spans["vd"])
+        return self.polynomial.is_constant(spans["ed"], spans.get("vd", (0.0, 0.0)))
 
     def jitter(self, statistics: Mapping[str, FloatArray], off: float) -> float:
-        return self.polynomial.jitter(statistics["ed"], statistics["vd"], off)
+        ed = statistics["ed"]
+        return self.polynomial.jitter(ed, statistics.get("vd", np.zeros_like(ed)), off)
 
     @classmethod
     def parsed(cls, values: Mapping[str, Any]) -> Self:

@@ -1,0 +1,300 @@
+"""Polynomials of several degrees side by side: their errors, their costs, and which is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.progress import Say
+from cimtool.hardware.target import Target
+from cimtool.reference.bootstrap import Change, interval, resamples
+from cimtool.reference.metrics import on_grid
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.reference.queries import WAYS, queries_among_others, retrieved
+from cimtool.reference.statistics import Gaussians, centred
+from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.training.items import Items
+from cimtool.training.score_cost import ScoreCost, distance_cost, polynomial_cost
+from cimtool.training.score_energy import QueryCost, costs_in_memory
+from cimtool.training.teacher import Labels
+from cimtool.training.teacher_file import Teacher
+
+TOLERATED = 0.1
+"""The share of what samples scatter by that a lower degree may be worse: 0.5% of the whole."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A polynomial to fit: its total degree, in ed and vd or in `ed_alone`."""
+
+    degree: int
+    ed_alone: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        return f"degree {self.degree}{', ed alone' if self.ed_alone else ''}"
+
+    @property
+    def terms(self) -> int:
+        """Its coefficients without the constant."""
+        return self.degree if self.ed_alone else len(exponents(self.degree))
+
+
+Scores = Mapping[str, FloatArray]
+"""Values of scores by the name of each."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A form of the score on held-out pairs, and what one pair takes of it.
+
+    `rmse` and `worst` are distances from the labels in logits, None for a score that is no logit;
+    `less_best` is the RMSE less that of the best polynomial, on the same pairs. `recall` is R@1 by
+    way, `recall_less_best` what it is less the best polynomial's; both empty where no data were
+    given. `in_memory` is what a query takes where the items are in a target's arrays, None where no
+    target was given.
+    """
+
+    name: str
+    form: Form | None
+    cost: ScoreCost
+    rmse: Change | None = None
+    worst: float | None = None
+    less_best: Change | None = None
+    recall: Mapping[str, Change] = field(default_factory=dict)
+    recall_less_best: Mapping[str, Change] = field(default_factory=dict)
+    in_memory: QueryCost | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Candidates in the order of what they take, of which `best` errs least and `enough` suffices.
+
+    One is enough whose RMSE is not surely above the best's, or surely by less than `tolerance`, and
+    whose R@1 is not surely below. `scatter` is what `samples` a side scatter by, None where a is
+    not known. `data` and `items` are the file that R@1 is of, and its (texts, videos).
+    """
+
+    candidates: tuple[Candidate, ...]
+    best: Form
+    enough: Form
+    tolerance: float
+    scatter: float | None
+    samples: int
+    d: int | None
+    data: str | None = None
+    items: tuple[int, int] | None = None
+
+    def of(self, form: Form) -> Candidate:
+        """The candidate of a form."""
+        return next(one for one in self.candidates if one.form == form)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Labels that no fit saw; `raw_ed` [n] as no layout divides it, and the `text` of each pair.
+
+    Pairs of one text are no independent ones: they are drawn together.
+    """
+
+    labels: Labels
+    raw_ed: FloatArray
+    text: IntArray
+
+
+def forms_of(degrees: Sequence[int], ed_alone: bool) -> list[Form]:
+    """The forms of these degrees from the cheapest: those in ed alone take one product of six."""
+    rising = sorted(set(degrees))
+    both = [] if ed_alone else [Form(degree) for degree in rising]
+    return [*(Form(degree, True) for degree in rising), *both]
+
+
+def sampling_scatter(teacher: Teacher) -> tuple[float | None, int]:
+    """The scatter of a sampled logit, root mean square over pairs, and the samples a side.
+
+    That of the teacher's own labels where they have one; else a sqrt(vd / K), to first order in the
+    distance and with K = 10: None where a is not known.
+    """
+    error, samples = teacher.labels.standard_error, teacher.K or DEFAULT_SAMPLES
+    if error is not None and error.any():
+        return float(np.sqrt(np.mean(np.square(error)))), samples
+    if teacher.a is None:
+        return None, samples
+    return teacher.a * float(np.sqrt(teacher.labels.vd.mean() / samples)), samples
+
+
+def compare_forms(
+    fitted: Mapping[Form, Polynomial],
+    teacher: Teacher,
+    held: HeldOut,
+    tolerance: float | None,
+    items: Items | None,
+    divisors: tuple[float, float],
+    seed: int,
+    say: Say,
+    target: Target | None = None,
+) -> Comparison:
+    """Put fitted polynomials, csd and -ed side by side on pairs that no fit saw.
+
+    `tolerance` is None for a share TOLERATED of what samples scatter by, 0 where that is not known.
+    With `items` every score ranks all of their pairs; the polynomials' statistics are divided by
+    `divisors`. With a `target` too, the products in its arrays are priced.
+    """
+    labels = held.labels
+    values = {form.name: p.evaluate(labels.ed, labels.vd) for form, p in fitted.items()}
+    costs = {form.name: polynomial_cost(form.degree, form.ed_alone) for form in fitted}
+    lines = {"csd": distance_cost(), "-ed": distance_cost()}
+    if teacher.a is not None and teacher.b is not None:
+        values["csd"] = teacher.b - teacher.a * held.raw_ed
+    else:
+        del lines["csd"]
+    errors = {name: value - labels.logit for name, value in values.items()}
+    squares = {name: np.square(error) for name, error in errors.items()}
+    best = min(fitted, key=lambda form: float(squares[form.name].mean()))
+    rmses, less = _rmses(squares, best.name, held.text, seed)
+    recalls: dict[str, dict[str, Change]] = {}
+    lost: dict[str, dict[str, Change]] = {}
+    if items is not None and (items.labels is not None or not items.alone):
+        say("ranking all pairs by every score")
+        recalls, lost = _recalls(items, fitted, divisors, best.name, seed)
+    in_memory: tuple[QueryCost | None, QueryCost | None] = None, None
+    if items is not None and target is not None:
+        say(f"the score in the memory of {target.name}")
+        in_memory = costs_in_memory(items, target)
+    forms: dict[str, Form | None] = {**dict.fromkeys(lines), **{f.name: f for f in fitted}}
+    candidates = tuple(
+        Candidate(
+            name,
+            form,
+            (costs | lines)[name],
+            rmses.get(name),
+            float(np.abs(errors[name]).max()) if name in errors else None,
+            less.get(name),
+            recalls.get(name, {}),
+            lost.get(name, {}),
+            in_memory[form is not None and not form.ed_alone],
+        )
+        for name, form in forms.items()
+    )
+    scatter, samples = sampling_scatter(teacher)
+    allowed = TOLERATED * (scatter or 0.0) if tolerance is None else tolerance
+    enough = next(one.form for one in candidates if one.form and _suffices(one, allowed))
+    return Comparison(
+        candidates,
+        best,
+        enough,
+        allowed,
+        scatter,
+        samples,
+        teacher.dimension if items is None else items.text.d,
+        None if items is None else items.file,
+        None if items is None else (len(items.text), len(items.video)),
+    )
+
+
+def _suffices(one: Candidate, tolerance: float) -> bool:
+    assert one.less_best is not None
+    near = one.less_best.low <= 0 or one.less_best.high <= tolerance
+    return near and all(change.high >= 0 for change in one.recall_less_best.values())
+
+
+def _rmses(
+    squares: Scores, best: str, text: IntArray, seed: int
+) -> tuple[dict[str, Change], dict[str, Change]]:
+    """The RMSE of every score, and what it is less the best's, over other draws of the texts."""
+    drawn: dict[str, list[FloatArray]] = {name: [] for name in squares}
+    for sample in resamples(text, 1, seed):
+        for name, values in squares.items():
+            drawn[name].append(np.sqrt(sample.text.mean(values)))
+    found = {name: np.concatenate(parts) for name, parts in drawn.items()}
+    once = {name: float(np.sqrt(values.mean())) for name, values in squares.items()}
+    return _changes(once, found, best)
+
+
+def _changes(
+    once: Mapping[str, float], drawn: Scores, best: str
+) -> tuple[dict[str, Change], dict[str, Change]]:
+    """Values with their intervals, and their differences from the best's, paired."""
+    own, less = {}, {}
+    for name, value in once.items():
+        ends, apart = interval(drawn[name]), interval(drawn[name] - drawn[best])
+        own[name] = Change(value, ends.low, ends.high)
+        less[name] = Change(value - once[best], apart.low, apart.high)
+    return own, less
+
+
+def _recalls(
+    items: Items,
+    fitted: Mapping[Form, Polynomial],
+    divisors: tuple[float, float],
+    best: str,
+    seed: int,
+) -> tuple[dict[str, dict[str, Change]], dict[str, dict[str, Change]]]:
+    """R@1 of every score by way, and what it is less the best's, over draws of the queries."""
+    ed, vd = pair_statistics(items.text, items.video)
+    hits: dict[str, dict[str, FloatArray]] = {way: {} for way in WAYS}
+    for name, scores in _scores(ed, vd, fitted, divisors):
+        for way, found in zip(WAYS, _hits(scores, items), strict=True):
+            hits[way][name] = found
+    right = items.right if not items.alone else np.arange(len(items.text))
+    draws: dict[str, dict[str, list[FloatArray]]] = {
+        way: {name: [] for name in one} for way, one in hits.items()
+    }
+    for sample in resamples(right, len(items.video), seed):
+        for way, counts in zip(WAYS, (sample.text, sample.video), strict=True):
+            for name, found in hits[way].items():
+                draws[way][name].append(counts.mean(found))
+    recalls: dict[str, dict[str, Change]] = {"csd": {}, "-ed": {}}
+    lost: dict[str, dict[str, Change]] = {}
+    for way in WAYS:
+        once = {name: float(np.nanmean(found)) for name, found in hits[way].items()}
+        drawn = {name: np.concatenate(parts) for name, parts in draws[way].items()}
+        for name, change in _changes(once, drawn, best)[0].items():
+            recalls.setdefault(name, {})[way] = change
+        for name, change in _changes(once, drawn, best)[1].items():
+            lost.setdefault(name, {})[way] = change
+    return recalls | {"csd": recalls["-ed"]}, lost | {"csd": lost["-ed"]}
+
+
+def _scores(
+    ed: FloatArray,
+    vd: FloatArray,
+    fitted: Mapping[Form, Polynomial],
+    divisors: tuple[float, float],
+) -> Iterator[tuple[str, FloatArray]]:
+    """Every score of all pairs, one at a time; csd ranks as -ed does."""
+    yield "-ed", -ed
+    for form, polynomial in fitted.items():
+        yield form.name, polynomial.evaluate(ed / divisors[0], vd / divisors[1])
+
+
+def _hits(scores: FloatArray, items: Items) -> tuple[FloatArray, FloatArray]:
+    """1 for each text, and each video, whose best item is right, else 0; NaN is no query."""
+    settled = on_grid(scores)
+    if items.alone:
+        assert items.labels is not None
+        found = queries_among_others(settled, items.labels)
+    else:
+        found = retrieved(settled, items.right)
+    text, video = (
+        np.where(np.isnan(rank), np.nan, rank == 1)
+        for rank in (found.text["rank"], found.video["rank"])
+    )
+    return text, video
+
+
+def pair_statistics(text: Gaussians, video: Gaussians) -> tuple[FloatArray, FloatArray]:
+    """ed and vd of all pairs, both [n, m], by matrix products."""
+    text, video = centred(text, video)
+    (mu_t, s_t), (mu_v, s_v) = (text.mu, text.s), (video.mu, video.s)
+    own_ed = [(x.mu**2 + x.s).sum(axis=1) for x in (text, video)]
+    own_vd = [(2 * x.s**2 + 4 * x.mu**2 * x.s).sum(axis=1) for x in (text, video)]
+    ed = own_ed[0][:, None] + own_ed[1] - 2 * mu_t @ mu_v.T
+    vd = own_vd[0][:, None] + own_vd[1]
+    vd += 4 * ((s_t + mu_t**2) @ s_v.T + s_t @ (mu_v**2).T)
+    vd -= 8 * ((mu_t * s_t) @ mu_v.T + mu_t @ (mu_v * s_v).T)
+    return ed, vd

@@ -1,0 +1,155 @@
+"""A comparison of degrees in words: its table, its plain values, and the degree to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cimtool.reference.bootstrap import Change
+from cimtool.reference.queries import WAY_NAMES
+from cimtool.report.formats import ENERGIES, four_digits, percent, percent_range, whole
+from cimtool.report.table import Cell, Column, Content, Table, make_table
+from cimtool.training.degrees import TOLERATED, Candidate, Comparison, Form
+from cimtool.training.score_energy import QueryCost
+
+
+def comparison_values(found: Comparison) -> dict[str, Any]:
+    """All of a comparison as plain values."""
+    return {
+        "candidates": [_values(one, found.d) for one in found.candidates],
+        "best": found.best.name,
+        "enough": found.enough.name,
+        "tolerance": found.tolerance,
+        "sampling": {"samples": found.samples, "scatter": found.scatter},
+        "dimension": found.d,
+        "data": found.data,
+        "items": None if found.items is None else list(found.items),
+    }
+
+
+def _values(one: Candidate, d: int | None) -> dict[str, Any]:
+    form = one.form
+    return {
+        "name": one.name,
+        "degree": None if form is None else form.degree,
+        "ed_alone": form is None or form.ed_alone,
+        "coefficients": None if form is None else form.terms,
+        "rmse": _change(one.rmse),
+        "worst": one.worst,
+        "less_best": _change(one.less_best),
+        **{f"r1_{way}": _change(one.recall.get(way)) for way in WAY_NAMES},
+        **{f"r1_{way}_less_best": _change(one.recall_less_best.get(way)) for way in WAY_NAMES},
+        "products": one.cost.products,
+        "other_multiplications": one.cost.multiplications,
+        "multiplications": None if d is None else one.cost.total(d),
+        "in_memory": None if one.in_memory is None else _priced(one.in_memory),
+    }
+
+
+def _priced(found: QueryCost) -> dict[str, Any]:
+    return {
+        "target": found.target,
+        "energy_pj_an_item": found.of_an_item.to_json(),
+        "latency_ns": found.cost.latency_ns.to_json(),
+    }
+
+
+def _change(change: Change | None) -> dict[str, float] | None:
+    return None if change is None else {k: getattr(change, k) for k in ("value", "low", "high")}
+
+
+def degree_table(found: Comparison, chosen: Form) -> Table:
+    """A row a score, the cheapest first; the one that is kept stands out."""
+    columns = [
+        Column("score"),
+        Column("coeff.", whole, "coefficients beside the constant"),
+        Column("RMSE", four_digits, "from the labels of held-out pairs, logits; with its interval"),
+        Column("worst", four_digits, "the largest distance from a label, logits"),
+    ]
+    columns += [
+        Column(f"R@1 {name}, %", percent, f"on {found.data}: {name}, all of its pairs")
+        for name in _ways(found).values()
+    ]
+    columns += [
+        Column("products", whole, "matrix products of a query with all items"),
+        Column("mult.", whole, "multiplications of one pair on integers"),
+    ]
+    priced = [one.in_memory for one in found.candidates if one.in_memory is not None]
+    if priced:
+        help_ = f"of one item, its products in the arrays of {priced[0].target}; > is a lower bound"
+        columns.append(Column("energy", whole, help_))
+    rows = [_row(one, found) for one in found.candidates]
+    styles = ["result" if one.form == chosen else "" for one in found.candidates]
+    note = "In brackets: 95% of 1,000 resamples of the texts."
+    if found.items is not None:
+        note += f" R@1 is of {found.items[0]:,} texts and {found.items[1]:,} videos."
+    return make_table("Degrees side by side", columns, rows, styles, (note,))
+
+
+def _ways(found: Comparison) -> Mapping[str, str]:
+    return WAY_NAMES if any(one.recall for one in found.candidates) else {}
+
+
+def _row(one: Candidate, found: Comparison) -> list[Content]:
+    rmse = None if one.rmse is None else _with_interval(one.rmse)
+    recalls = [
+        Cell(percent(r.value), r.value, percent_range(r.low, r.high))
+        for r in (one.recall[way] for way in _ways(found))
+    ]
+    cost, d = one.cost, found.d
+    taken: Content = cost.multiplications + cost.products * (d or 0)
+    if d is None:
+        taken = Cell(f"{cost.products} d + {cost.multiplications}", cost.products)
+    coefficients = None if one.form is None else one.form.terms
+    row: list[Content] = [one.name, coefficients, rmse, one.worst, *recalls, cost.products, taken]
+    energies: list[Content] = (
+        [] if one.in_memory is None else [one.in_memory.of_an_item.cell(ENERGIES)]
+    )
+    return [*row, *energies]
+
+
+def _with_interval(rmse: Change) -> Cell:
+    ends = f"[{four_digits(rmse.low)}, {four_digits(rmse.high)}]"
+    return Cell(four_digits(rmse.value), rmse.value, ends)
+
+
+def advice(found: Comparison, chosen: Form, asked: bool) -> str:
+    """The form that is enough, why, and what it saves; of one that was asked for, whether it is."""
+    enough, best = found.of(found.enough), found.of(found.best)
+    assert enough.rmse is not None
+    assert enough.less_best is not None
+    if asked and found.enough == chosen:
+        return f"No cheaper form is as good as {chosen.name}."
+    text = f"{enough.name[0].upper()}{enough.name[1:]} is enough: "
+    if enough is best:
+        text += "it errs least on held-out pairs, and everything cheaper is surely worse"
+    elif enough.less_best.low <= 0:
+        text += (
+            f"its RMSE, {enough.rmse.value:.3g}, is not surely above that of {best.name}, "
+            f"{_rmse(best):.3g}"
+        )
+    else:
+        text += (
+            f"its RMSE, {enough.rmse.value:.3g}, is above that of {best.name}, {_rmse(best):.3g}, "
+            f"by less than {found.tolerance:.3g}{_reason(found)}"
+        )
+    text += f"; it takes {_products(enough)} a query"
+    against = found.of(chosen) if asked else best
+    if against.cost.products > enough.cost.products:
+        text += f" in place of {against.cost.products}"
+    return f"{text}."
+
+
+def _reason(found: Comparison) -> str:
+    if found.scatter is None or found.tolerance != TOLERATED * found.scatter:
+        return ""
+    return f", a tenth of what K = {found.samples} samples a side scatter by"
+
+
+def _products(one: Candidate) -> str:
+    count = one.cost.products
+    return f"{count} matrix product{'' if count == 1 else 's'}"
+
+
+def _rmse(one: Candidate) -> float:
+    return float("nan") if one.rmse is None else one.rmse.value

@@ -1,0 +1,181 @@
+"""Ridge on standardised features of ed and vd: the polynomial fitted to a teacher's labels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.linear_model import Ridge
+
+from cimtool.base.arrays import FloatArray
+from cimtool.base.errors import CimError
+from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents, shifted
+from cimtool.training.teacher import Labels
+
+# Of ridge, against a sum of squares over the pairs whose features are standardised.
+ALPHA = 1e-3
+
+# What a label may be off, in logits, beside its standard error: no weight grows without bound.
+FLOOR = 0.01
+
+LARGEST = 1e100
+"""Statistics and labels stay below it: their squares, and sums of these, are then finite."""
+
+ROUNDING = 1e-9
+"""Relative difference within which statistics or labels count as equal."""
+
+# What the change to raw coefficients may cost, in logits.
+EXPORT_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class _Standard:
+    """Mean and spread of a statistic over the teacher's pairs, and the scale of its export."""
+
+    mean: float
+    spread: float
+    scale: float
+
+    @classmethod
+    def of(cls, values: FloatArray) -> _Standard:
+        spread, mean = float(values.std()), float(values.mean())
+        if np.ptp(values) <= ROUNDING * np.abs(values).max():
+            spread = math.inf  # it does not vary but for rounding: its features are all zero
+        # The next power of two: the division is exact and the features are at most 1.
+        scale = 2.0 ** math.ceil(math.log2(max(float(np.abs(values).max()), 1e-300)))
+        return cls(mean, spread, scale)
+
+    def standardised(self, values: FloatArray) -> FloatArray:
+        """Return (values - mean) / spread."""
+        return (values - self.mean) / self.spread
+
+
+def fit_logit(
+    labels: Labels,
+    degree: int = 4,
+    alpha: float = ALPHA,
+    weights: FloatArray | None = None,
+    ed_alone: bool = False,
+) -> Polynomial:
+    """Fit the logit by a polynomial in ed and vd of total `degree`; `weights` [n] are the pairs'.
+
+    With `ed_alone` every coefficient of a term with vd is zero.
+
+    ed and vd are standardised before their monomials are made: raw ones are so nearly collinear
+    that ridge returns junk where ed varies by under 1%. The result is then rewritten, in rational
+    arithmetic, in ed / scale_ed and vd / scale_vd. Raises CimError if the degree is not 1 to 6,
+    alpha is negative, there are fewer pairs than coefficients, labels are not finite, they or
+    ed vary by no more than ROUNDING, or the rewritten coefficients lose more than EXPORT_TOLERANCE.
+    """
+
+    check_labels(labels, degree, alpha)
+    ed, vd = _Standard.of(labels.ed), _Standard.of(labels.vd)
+    u, v = ed.standardised(labels.ed), vd.standardised(labels.vd)
+    features, kept = _features(u, v, degree, ed_alone)
+    ridge = Ridge(alpha=alpha, solver="svd").fit(features, labels.logit, weights)
+    coeff = np.zeros(len(exponents(degree)))
+    coeff[kept] = ridge.coef_
+    standard = Polynomial(degree, tuple(map(float, coeff)), float(ridge.intercept_))
+    exported = _in_raw_features(standard, ed, vd)
+    lost = float(np.abs(exported.evaluate(labels.ed, labels.vd) - standard.evaluate(u, v)).max())
+    if lost > EXPORT_TOLERANCE:
+        raise CimError(
+            f"a polynomial of degree {degree} in raw ed and vd loses {lost:.1e} here, since ed "
+            f"varies by {ed.spread:.3g} around {ed.mean:.3g}; try a lower degree"
+        )
+    return exported
+
+
+def check_labels(labels: Labels, degree: int, alpha: float) -> None:
+    """Raise CimError where `fit_logit` cannot fit these labels."""
+    if not isinstance(degree, int) or not 1 <= degree <= MAX_DEGREE:
+        raise CimError(f"degree is {degree}; expected 1 to {MAX_DEGREE}")
+    if not 0 <= alpha < math.inf:
+        raise CimError(f"alpha is {alpha}; expected a finite number, 0 or more")
+    count = len(exponents(degree)) + 1  # with the constant
+    if len(labels) < count:
+        raise CimError(
+            f"there are {len(labels)} pairs to fit; a polynomial of degree {degree} has {count} "
+            "coefficients and needs as many"
+        )
+    for name, values in (
+        ("logit", labels.logit),
+        ("standard_error", labels.standard_error),
+        ("ed", labels.ed),
+        ("vd", labels.vd),
+    ):
+        if values is not None and not np.abs(values).max() < LARGEST:
+            raise CimError(
+                f"{name} reaches {np.abs(values).max():.3g} (ed and vd divided by their scales); "
+                f"expected less than {LARGEST:g}"
+            )
+    magnitude = max(np.abs(labels.log_p).max(), np.abs(labels.log_1mp).max())
+    if np.ptp(labels.logit) <= ROUNDING * magnitude:
+        raise CimError(
+            f"the teacher's labels are all {labels.logit[0]:.6g} (logit); expected labels that vary"
+        )
+    if np.ptp(labels.ed) <= ROUNDING * np.abs(labels.ed).max():
+        raise CimError(f"ed is {labels.ed[0]} for all of the teacher's pairs; expected a range")
+
+
+def noise_weights(labels: Labels) -> FloatArray | None:
+    """Weigh pairs by 1 / (error^2 + FLOOR^2), with mean 1; None where no standard error is known.
+
+    The error is what labels at a pair's ed and vd have on average, log-linear in both. A label's
+    own would not do: one that came out high by chance has a larger error too, so that weights by it
+    pull the fit below the labels.
+    """
+    if labels.standard_error is None or not labels.standard_error.any():
+        return None
+    u, v = (_Standard.of(x).standardised(x) for x in (labels.ed, labels.vd))
+    terms = np.stack([np.ones_like(u), u, v], axis=1)
+    variance = np.log(np.square(labels.standard_error) + FLOOR**2)
+    weights: FloatArray = np.exp(-terms @ np.linalg.lstsq(terms, variance, rcond=None)[0])
+    weights /= weights.mean()
+    return weights
+
+
+def condition(
+    labels: Labels, degree: int, weights: FloatArray | None = None, ed_alone: bool = False
+) -> float:
+    """The condition number of the weighted, centred features that `fit_logit` solves for.
+
+    A statistic that never varies has no features. Its square is that of the normal equations.
+    """
+    u, v = (_Standard.of(x).standardised(x) for x in (labels.ed, labels.vd))
+    features, _ = _features(u, v, degree, ed_alone)
+    features -= np.average(features, axis=0, weights=weights)
+    if weights is not None:
+        features *= np.sqrt(weights)[:, None]
+    return float(np.linalg.cond(features[:, np.ptp(features, axis=0) > 0]))
+
+
+def _features(
+    u: FloatArray, v: FloatArray, degree: int, ed_alone: bool
+) -> tuple[FloatArray, list[int]]:
+    """Return u^i v^j for the terms of a polynomial, [n, terms], and the terms' numbers.
+
+    With `ed_alone` those with v are left out.
+    """
+    terms = exponents(degree)
+    kept = [number for number, (_, j) in enumerate(terms) if not (ed_alone and j)]
+    return np.stack([u**i * v**j for i, j in (terms[number] for number in kept)], axis=1), kept
+
+
+def _in_raw_features(standard: Polynomial, ed: _Standard, vd: _Standard) -> Polynomial:
+    """Rewrite a polynomial in (ed - mean) / spread as one in ed / scale, and so for vd."""
+    matrix = shifted(
+        standard,
+        -ed.mean / ed.spread,
+        ed.scale / ed.spread,
+        -vd.mean / vd.spread,
+        vd.scale / vd.spread,
+    )
+    return Polynomial(
+        degree=standard.degree,
+        coeff=tuple(float(matrix[i][j]) for i, j in exponents(standard.degree)),
+        bias=float(matrix[0][0]),
+        scale_ed=ed.scale,
+        scale_vd=vd.scale,
+    )

@@ -1,0 +1,121 @@
+"""Degrees side by side: which is enough, what R@1 is of, what statistics of all pairs are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cimtool.base.errors import CimError
+from cimtool.reference.bootstrap import Change
+from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
+from cimtool.training.degrees import Form, forms_of, pair_statistics, sampling_scatter
+from cimtool.training.degrees_table import advice, degree_table
+from cimtool.training.fit import fit_teacher
+from cimtool.training.items import Items, gaussian_items
+from cimtool.training.teacher import Labels, TeacherSigmoid
+from cimtool.training.teacher_file import LabelKind, Teacher, make_teacher
+
+D = 24
+
+
+def items(rows: int = 60, seed: int = 2) -> Items:
+    rng = np.random.default_rng(seed)
+    text = rng.normal(size=(rows, D))
+    given = {
+        "text_mu": text,
+        "video_mu": text + 0.8 * rng.normal(size=text.shape),
+        "text_logvar": rng.normal(size=text.shape) * 0.2 - 2.5,
+        "video_logvar": rng.normal(size=text.shape) * 0.2 - 2.5,
+    }
+    return gaussian_items(given)
+
+
+def teacher(kind: LabelKind = "exact", pairs: int = 1500) -> Teacher:
+    return make_teacher(items(), pairs, 0.5, kind, TeacherSigmoid(K=10), seed=1)
+
+
+def of_curve(noise: float = 0.0) -> Teacher:
+    """Labels that are a parabola in ed, and say nothing of vd."""
+    rng = np.random.default_rng(3)
+    ed, vd = rng.uniform(50, 150, 3000), rng.uniform(10, 30, 3000)
+    logit = -0.1 * ed + 0.0005 * (ed - 100) ** 2 + noise * rng.normal(size=3000)
+    error = np.full(3000, noise) if noise else None
+    return Teacher(Labels(ed, vd, logit, np.zeros(3000), error), text=np.arange(3000) % 300)
+
+
+def test_the_cheapest_form_that_is_not_surely_worse_is_enough() -> None:
+    found = fit_teacher(of_curve(0.05), [1, 2, 3, 4])
+    assert found.form == found.comparison.enough == Form(2, ed_alone=True)
+    assert not found.polynomial.reads_vd
+    assert not found.asked
+    worse = found.comparison.of(Form(1, True)).less_best
+    assert worse is not None
+    assert worse.low > 0
+    assert "not surely above" in advice(found.comparison, found.form, found.asked) or (
+        found.comparison.best == found.form
+    )
+
+
+def test_a_tolerance_lets_a_lower_degree_be_enough() -> None:
+    made = of_curve()
+    assert fit_teacher(made, [1, 2, 3]).form == Form(2, True)
+    error = fit_teacher(made, 1, ed_alone=True).errors[0].rmse
+    assert fit_teacher(made, [1, 2, 3], tolerance=1.2 * error).form == Form(1, True)
+    with pytest.raises(CimError, match="tolerance is -1; expected a finite number, 0 or more"):
+        fit_teacher(made, tolerance=-1.0)
+
+
+def test_one_degree_is_kept_whatever_is_enough() -> None:
+    found = fit_teacher(of_curve(), 4)
+    assert (found.form, found.comparison.enough) == (Form(4), Form(2, True))
+    said = advice(found.comparison, found.form, found.asked)
+    assert said.startswith("Degree 2, ed alone is enough: ")
+    assert said.endswith("1 matrix product a query in place of 6.")
+
+
+def test_vd_is_taken_where_it_is_needed() -> None:
+    found = fit_teacher(teacher(), [1, 2], tolerance=0.0)
+    assert not found.form.ed_alone
+    assert found.polynomial.reads_vd
+
+
+def test_the_scatter_of_samples_is_what_labels_scatter_by() -> None:
+    exact, sampled = (sampling_scatter(teacher(kind)) for kind in ("exact", "mc"))
+    assert exact[1] == sampled[1] == 10
+    assert exact[0] == pytest.approx(sampled[0], rel=0.15)
+    assert sampling_scatter(of_curve()) == (None, 10)
+
+
+def test_statistics_of_all_pairs_are_those_of_aligned_rows() -> None:
+    made = items(7)
+    ed, vd = pair_statistics(made.text, made.video)
+    for i in range(7):
+        again = Gaussians(np.repeat(made.text.mu[[i]], 7, 0), np.repeat(made.text.s[[i]], 7, 0))
+        np.testing.assert_allclose(ed[i], expected_distance(again, made.video), rtol=1e-12)
+        np.testing.assert_allclose(vd[i], distance_variance(again, made.video), rtol=1e-12)
+
+
+def test_recall_is_counted_on_the_items_given_and_can_refuse_a_form() -> None:
+    seen = items(40, seed=9)
+    found = fit_teacher(teacher(), [1, 2], items=seen)
+    ed, _ = pair_statistics(seen.text, seen.video)
+    best = float(np.mean(ed.argmin(axis=1) == np.arange(40)))
+    plain = {one.name: one for one in found.comparison.candidates}
+    assert plain["-ed"].recall["text_to_video"].value == pytest.approx(best)
+    table = degree_table(found.comparison, found.form)
+    assert "R@1 text to video, %" in [column.title for column in table.columns]
+    assert found.comparison.items == (40, 40)
+    from cimtool.training.degrees import _suffices
+
+    one = found.comparison.of(found.form)
+    lost = replace(one, recall_less_best={"text_to_video": Change(-0.1, -0.2, -0.05)})
+    assert _suffices(one, 1.0)
+    assert not _suffices(lost, 1.0)
+
+
+def test_forms_come_from_the_cheapest() -> None:
+    assert forms_of([3, 1, 3], False) == [Form(1, True), Form(3, True), Form(1), Form(3)]
+    assert forms_of([2], True) == [Form(2, True)]
+    assert (Form(4).terms, Form(4, True).terms) == (14, 4)
