@@ -151,3 +151,11 @@ def test_widths_that_are_given_stay(tmp_path: Path) -> None:
     named = cimtool.train(rows, tmp_path / "b", batch=16, epochs=1, options=given)
     config = torch.load(named.folder / "model.pth", weights_only=True)["config"]
     assert (config["model.hidden"], config["model.width"]) == (96, 8)
+
+
+def test_two_branch_starts_from_the_rows(tmp_path: Path) -> None:
+    """Before any training it ranks as raw cosine does, so that the best epoch is no worse."""
+    run = cimtool.train(near(200, 0.3), tmp_path / "a", model="two-branch", batch=16, epochs=1)
+    assert run.history[0].recalls == pytest.approx(run.raw)
+    assert run.best.merit >= run.history[0].merit
+    assert not any("worse than raw" in one for one in run.warnings)

@@ -43,13 +43,25 @@ class TwoBranchProjector(nn.Module):
         return mu, self.logvar_proj(x).clamp(-5.0, 2.0)
 
 
+def _start_at_rows(projector: TwoBranchProjector) -> None:
+    """Make mu the row itself and all variances equal, so that ed ranks as the rows' cosine does."""
+    mu, logvar = projector.mu_proj[3], projector.logvar_proj[3]
+    assert isinstance(mu, nn.Linear)
+    assert isinstance(logvar, nn.Linear)
+    for tensor in (mu.weight, mu.bias, logvar.weight):
+        nn.init.zeros_(tensor)
+
+
 def _perceptron(width: int, hidden: int, dropout: float, activation: str) -> nn.Sequential:
     first, last = nn.Linear(width, hidden), nn.Linear(hidden, width)
     return nn.Sequential(first, ACTIVATIONS[activation](), nn.Dropout(dropout), last)
 
 
 class TwoBranchModel(ProjectorModel, name="two-branch"):
-    """Perceptrons of `hidden` units on rows of unit norm; as many dimensions as the rows have."""
+    """Perceptrons of `hidden` units on rows of unit norm; as many dimensions as the rows have.
+
+    Training starts from the rows as they are: before it, -a ed ranks as their cosine does.
+    """
 
     layout: ClassVar[str] = "two-branch"
 
@@ -62,7 +74,10 @@ class TwoBranchModel(ProjectorModel, name="two-branch"):
         """Return two branches for each modality; CimError where the rows differ in width."""
         self.require_one_width(text, video)
         shape = text, self.hidden, self.dropout, self.logvar_start, self.activation
-        return TwoTower(TwoBranchProjector(*shape), TwoBranchProjector(*shape))
+        projectors = TwoBranchProjector(*shape), TwoBranchProjector(*shape)
+        for projector in projectors:
+            _start_at_rows(projector)
+        return TwoTower(*projectors)
 
     def deployed(self) -> Mapping[str, Any]:
         """The activation, which weights do not show."""
