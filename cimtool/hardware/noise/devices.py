@@ -20,7 +20,6 @@ from cimtool.hardware.noise.model import (
     Positive,
     ReadNoise,
     ReadState,
-    Redraw,
     Sigma,
     ageing,
     non_negative,
@@ -137,7 +136,7 @@ class Flicker(DeviceNoise, name="flicker"):
     t = time + t0.
     """
 
-    drawn: ClassVar[Redraw] = "epoch"
+    redrawn: ClassVar[bool] = True
     stream: ClassVar[int | None] = 2
     ages: ClassVar[bool] = True
 

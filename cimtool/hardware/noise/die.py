@@ -69,7 +69,7 @@ class Die:
     def _of_mechanism(
         self, mechanism: NonIdeality, layer: str, place: tuple[int, ...]
     ) -> np.random.SeedSequence:
-        epoch = 0 if mechanism.drawn == "die" else round(self.seconds * 1000)
+        epoch = round(self.seconds * 1000) if mechanism.redrawn else 0
         stream = mechanism.stream
         if stream is None:
             stream = NAMED + zlib.crc32(mechanism.name.encode())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -17,9 +17,6 @@ from pydantic import Field, model_validator
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.named import Named
 from cimtool.base.toml_files import TomlTable
-
-Redraw = Literal["die", "epoch", "mvm", "cycle"]
-"""Fixed when programmed, for a time of reading, for one product of all cycles, or for a cycle."""
 
 Number = Annotated[
     float, Field(ge=-1e6, le=1e6, allow_inf_nan=False, description="a number up to 1e6")
@@ -38,15 +35,21 @@ Coefficients = Annotated[
 Two = Annotated[tuple[Number, Number], Field(strict=False, description="a list of two numbers")]
 
 
-class NonIdeality(TomlTable, Named):
+class NonIdeality(Named, TomlTable):
     """Base of all non-idealities: frozen tables whose fields are the keys of a target's [noise]."""
 
-    drawn: ClassVar[Redraw] = "die"
-    """The time at which the non-ideality is drawn anew."""
+    redrawn: ClassVar[bool] = False
+    """It is drawn anew for each time of reading; else once, when a die is programmed."""
     stream: ClassVar[int | None] = None
     """The number of its stream of random numbers; None makes one of the name."""
     ages: ClassVar[bool] = False
     """Its effect grows with the time since t0."""
+
+    def __init_subclass__(cls, name: str | None = None, **kwargs: Any) -> None:
+        if name is not None and not issubclass(cls, KINDS):
+            kinds = " or ".join(kind.__name__ for kind in KINDS)
+            raise TypeError(f"class {cls.__name__} is of no kind; expected a subclass of {kinds}")
+        super().__init_subclass__(name, **kwargs)
 
     @property
     def times(self) -> dict[float, str] | None:
@@ -128,7 +131,7 @@ class ReadState:
 class ReadNoise(NonIdeality):
     """Base of what errs anew at each read of a cell: normal, independent from cell to cell."""
 
-    drawn: ClassVar[Redraw] = "mvm"
+    redrawn: ClassVar[bool] = True
 
     @property
     def shared(self) -> bool:
@@ -162,6 +165,9 @@ class ConverterNoise(NonIdeality):
     @abstractmethod
     def errors(self, count: int, rng: np.random.Generator) -> CodeErrors:
         """Draw the errors of `count` converters."""
+
+
+KINDS = (DeviceNoise, ArrayNoise, ReadNoise, ConverterNoise)
 
 
 class Curve(TomlTable):

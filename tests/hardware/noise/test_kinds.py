@@ -140,6 +140,15 @@ def test_a_mechanism_without_a_number_has_a_stream_of_its_name(kit: SimpleNamesp
     assert op.fresh.key != named.fresh.key
 
 
+def test_a_mechanism_of_no_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"class Free is of no kind; .* subclass of DeviceNoise or"):
+
+        class Free(NonIdeality, name="free"):
+            """Changes nothing."""
+
+    assert "free" not in NonIdeality.family
+
+
 def test_an_unknown_mechanism_is_refused() -> None:
     with pytest.raises(CimError, match=r'noise "thermall" is not known: .*did you mean "thermal"'):
         NonIdeality.named("thermall", "noise")
