@@ -151,7 +151,10 @@ class ConverterKeys(Protocol):
 
 @dataclass(frozen=True)
 class Converter(Named):
-    """Base of the converters: `bits` of a code, None where nothing is converted."""
+    """Base of the converters: `bits` of a code, None where nothing is converted.
+
+    Fields are integers, numbers, texts, or tuples of them; a law may hold arrays.
+    """
 
     bits: int | None
 

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from cimtool.base.arrays import IntArray
+from cimtool.base.errors import kind_of
 from cimtool.base.named import Named
+from cimtool.base.plugins import fault_of
 from cimtool.hardware.converters import LOSSLESS, Converter, Law
 from cimtool.hardware.input_codes import Cycle, InputCode
 from cimtool.hardware.weight_codes import Slice, WeightCode
@@ -53,7 +55,11 @@ FAMILIES: Mapping[str, type[Named]] = {
     "inputs": InputCode,
     "converter": Converter,
 }
-"""The behaviours of a crossbar that are classes by name, by field."""
+"""The behaviours of a crossbar that are classes by name, by field.
+
+Their own fields are integers, numbers, texts, or tuples of them, as a bundle writes them and reads
+them back.
+"""
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,18 @@ class Crossbar:
     shift_add: ShiftAdd = "digital"
     offset_sum: OffsetSum = "digital"
     leak: int = 0
+
+    def __post_init__(self) -> None:
+        for part in (getattr(self, name) for name in FAMILIES):
+            for name in (one.name for one in fields(part)):
+                value = getattr(part, name)
+                plain = value if isinstance(value, tuple) else (value,)
+                if not all(isinstance(one, int | float | str | None) for one in plain):
+                    sentence = (
+                        f"{type(part).__name__}.{name} is of type {kind_of(value)}; expected an "
+                        "integer, a number, a text, or a tuple of them"
+                    )
+                    raise fault_of(type(part), sentence, TypeError)
 
     @property
     def columns_by_polarity(self) -> bool:

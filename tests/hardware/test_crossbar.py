@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from math import floor
 
@@ -23,8 +24,19 @@ from random_crossbars import (
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
+from cimtool.hardware.converters import Measured
 from cimtool.hardware.crossbar import Crossbar, RowTiling, leak_of
 from cimtool.hardware.stored import StoredWeights, mvm
+
+
+def test_an_array_as_a_field_of_a_converter_is_one_sentence() -> None:
+    wrong = Measured(1, np.array([8]))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^Measured\.transfer is of type ndarray; expected an int"):
+        replace(PLAIN, converter=wrong)
+    with pytest.raises(
+        TypeError, match=r"^Measured\.transfer is of type tuple \(int64\); expected"
+    ):
+        replace(PLAIN, converter=Measured(1, tuple(np.array([8]))))
 
 
 @settings(deadline=None, max_examples=300)
