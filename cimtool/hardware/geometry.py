@@ -69,12 +69,12 @@ def check_array(keys: Keys) -> None:
             f"rows_active = {active}: must be at most {weight_rows}, the rows of weights in an "
             "array"
         )
-    if keys.columns is not None and keys.spare_columns:
+    if keys.columns is not None and keys.redundant_columns:
         most = keys.columns - keys.unit_columns - keys.columns_per_weight
-        if keys.spare_columns > most >= 0:
+        if keys.redundant_columns > most >= 0:
             raise ValueError(
-                f"spare_columns = {keys.spare_columns}: must be at most {most}, as one weight "
-                f"takes {keys.columns_per_weight} of the array's {keys.columns} columns"
+                f"redundant_columns = {keys.redundant_columns}: must be at most {most}, as one "
+                f"weight takes {keys.columns_per_weight} of the array's {keys.columns} columns"
             )
     if not code.analog and keys.on_off_ratio is not None:
         raise ValueError(

@@ -37,7 +37,7 @@ ConverterBits = Annotated[int, Field(ge=1, le=16)]
 CellBits = Annotated[int, Field(ge=1, le=8)]
 AccumulatorBits = Annotated[int, Field(ge=8, le=63)]
 Count = Annotated[int, Field(ge=1)]
-Spares = Annotated[int, Field(ge=0)]
+Redundant = Annotated[int, Field(ge=0)]
 OrUnlimited = Field(description="an integer of at least 1 (leave the key out for unlimited)")
 OnOffRatio = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(ge=-(1 << 20), le=1 << 20, allow_inf_nan=False)]
@@ -130,10 +130,7 @@ class Keys(TomlTable):
         setting="",
     )
     unsigned_encoding: UnsignedEncoding = key(
-        "Code of inputs that are never negative.",
-        "input.unsigned_encoding",
-        default="unsigned",
-        setting="",
+        "Code of inputs that are never negative.", "input.unsigned_encoding", default="unsigned"
     )
     adc_on: AdcOn = key(
         "Conversion of the difference of a pair, or of each polarity.",
@@ -167,9 +164,9 @@ class Keys(TomlTable):
     unused_rows: UnusedRows = key(
         "State of rows without weights: off or driven.", "array.unused_rows", default="off"
     )
-    spare_columns: Spares | None = key(
+    redundant_columns: Redundant | None = key(
         "Columns of an array that hold no weights, kept for repair or reference.",
-        "array.spare_columns",
+        "array.redundant_columns",
         default=None,
     )
     accumulator_bits: AccumulatorBits = key(
@@ -209,8 +206,8 @@ class Keys(TomlTable):
 
     def input_code(self, x: Type) -> InputCode:
         """The code of inputs of a type, by their range: with negative inputs or without."""
-        name = self.input_encoding if x.signed else self.unsigned_encoding
-        code = InputCode.named(name, "input_encoding")
+        name = "input_encoding" if x.signed else "unsigned_encoding"
+        code = InputCode.named(getattr(self, name), name)
         return code(code.bits_for(int(x.lo.min()), int(x.hi.max())), self.dac_bits)
 
     def crossbar(self, inputs: InputCode) -> Crossbar:
@@ -257,7 +254,7 @@ class Keys(TomlTable):
         """Weights that lie side by side in one array; None where columns are unlimited."""
         if self.columns is None:
             return None
-        free = self.columns - self.unit_columns - (self.spare_columns or 0)
+        free = self.columns - self.unit_columns - (self.redundant_columns or 0)
         return free // self.columns_per_weight
 
 

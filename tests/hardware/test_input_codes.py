@@ -83,6 +83,7 @@ def test_a_target_chooses_the_code_of_inputs_that_are_never_negative(
 ) -> None:
     isaac, own = load_target("isaac-rram-128"), {"input": {"unsigned_encoding": "top-bits"}}
     settings = resolve(derived(isaac, {"name": "x", "title": "x", **own}), None, {})
+    assert resolve(isaac, None, {"unsigned_encoding": "top-bits"}) == settings
     unsigned, signed = integer(("n", 9), 0, 255, 1.0), integer(("n", 9), -9, 255, 1.0)
     assert settings.input_code(unsigned) == top_bits(8, 1)
     assert settings.input_code(signed).name == "twos-complement"

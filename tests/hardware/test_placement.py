@@ -80,7 +80,7 @@ def test_fewer_active_rows_are_read_one_after_another(medium_trunk: DemoFiles) -
     assert first_layer(medium_trunk, "isaac-rram-128", rows_active=48).reads == 3
 
 
-def test_spare_columns_take_arrays_and_change_no_number(medium_trunk: DemoFiles) -> None:
+def test_redundant_columns_take_arrays_and_change_no_number(medium_trunk: DemoFiles) -> None:
     files = medium_trunk
     plain, spared = (
         api.prepare(
@@ -88,7 +88,7 @@ def test_spare_columns_take_arrays_and_change_no_number(medium_trunk: DemoFiles)
             files.poly,
             calibration=files.calibration,
             target="isaac-rram-128",
-            spare_columns=spare,
+            redundant_columns=spare,
         )
         for spare in (None, 15)
     )

@@ -295,14 +295,17 @@ def test_a_formula_takes_the_place_of_a_measured_table(tmp_path: Path) -> None:
         ({"rows_active": 129}, "rows_active = 129: must be at most 128"),
         ({"offset_sum": "unit-column", "on_off_ratio": 9}, "a unit column of cells that leak"),
         ({"on_off_ratio": 1}, "a number above 1"),
-        ({"spare_columns": 125}, "spare_columns = 125: must be at most 124, as one weight takes 4"),
         (
-            {"spare_columns": 124, "offset_sum": "unit-column"},
-            "spare_columns = 124: must be at most 123",
+            {"redundant_columns": 125},
+            "redundant_columns = 125: must be at most 124, as one weight takes 4",
         ),
         (
-            {"spare_columns": 124, "layers": {"x": {"weight_bits": 9}}},
-            "layers.x: spare_columns = 124: must be at most 123, as one weight takes 5",
+            {"redundant_columns": 124, "offset_sum": "unit-column"},
+            "redundant_columns = 124: must be at most 123",
+        ),
+        (
+            {"redundant_columns": 124, "layers": {"x": {"weight_bits": 9}}},
+            "layers.x: redundant_columns = 124: must be at most 123, as one weight takes 5",
         ),
         ({"adc_on": "polarity"}, "only a differential pair has polarities"),
         (

@@ -214,8 +214,14 @@ def test_base_cycles_are_refused(tmp_path: Path) -> None:
         ),
         ("[array]\nsigned_cols = 64", "array.signed_cols = 64: must be 32, by the array's rows"),
         ("[array]\ncolumns = 3", "array.columns = 3: must be at least 4, the cells of one weight"),
-        ("[array]\nspare_columns = 125", "array.spare_columns = 125: must be at most 124, as one"),
-        ("[array]\nspare_columns = 5", "array.signed_cols = 32: must be 30, by the array's rows"),
+        (
+            "[array]\nredundant_columns = 125",
+            "array.redundant_columns = 125: must be at most 124, as one",
+        ),
+        (
+            "[array]\nredundant_columns = 5",
+            "array.signed_cols = 32: must be 30, by the array's rows",
+        ),
         (
             "[array]\nweights_total = 4096",
             "array.weights_total = 4096: must be signed_rows x"
