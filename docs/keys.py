@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from cimtool.base.toml_files import allowed_text, value_text
-from cimtool.hardware.keys import KEYS, Keys
+from cimtool.hardware.keys import KEYS, Key, Keys
 from cimtool.hardware.noise.spec import kinds, preset_names
 from cimtool.hardware.settings import Overrides
 from cimtool.hardware.target import Target
@@ -84,11 +84,17 @@ def settings_schema() -> dict[str, Any]:
 def key_table() -> str:
     """The table of keys in Markdown."""
     head = "| in a target's file | setting | value | left out | what it is |\n"
-    return head + "|---|---|---|---|---|\n" + "".join(map(_row, KEYS))
+    rows = [_row(name, key, *_field(name)) for name, key in KEYS.items()]
+    tables = file_schema(Target, "")["$defs"]
+    for name, table in {"array": tables["ArraySpec"], "chip": tables["ChipSpec"]}.items():
+        for entry, schema in table["properties"].items():
+            key = Key(schema["title"], f"{name}.{entry}", setting="")
+            if all(one.place != key.place for one in KEYS.values()):
+                rows.append(_row(entry, key, schema, entry in table.get("required", ())))
+    return head + "|---|---|---|---|---|\n" + "".join(rows)
 
 
-def _row(name: str) -> str:
-    key, (schema, required) = KEYS[name], _field(name)
+def _row(name: str, key: Key, schema: dict[str, Any], required: bool) -> str:
     place = f"`{key.place}`" if key.place else ""
     setting = name if key.setting is None else key.setting
     given = f"`{setting}`" if setting else ""

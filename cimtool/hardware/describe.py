@@ -6,20 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from cimtool.base.toml_files import dotted
+from cimtool.base.toml_files import TomlTable, dotted
 from cimtool.hardware.figures import Figure
+from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.target import Target
 
 ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
-UNITS = {
-    "noise.g_max": "uS",
-    "noise.t0": "s",
-    "noise.programming.tolerance": "uS",
-    "noise.flicker.t_read": "s",
-    "noise.ir_drop.wire_resistance": "ohm a cell",
-}
-"""Units of what is not a count, a share or a text, by key; figures carry their own."""
-
 APART = ("name", "title", "operating_points", "figures", "unconfirmed", "unmodelled")
 
 
@@ -29,10 +21,11 @@ def describe(target: Target) -> str:
     for key, value in target.to_json().items():
         if key not in APART:
             values |= _flat((key,), value)
-    values = values | ABSENT | values
+    values, units = values | ABSENT | values, _units(target.noise)
     width = max(24, *map(len, values))
     lines = [f"{target.name}: {target.title}"]
-    lines += [f"  {key:<{width}} {_value_text(key, value)}" for key, value in values.items()]
+    for key, value in values.items():
+        lines.append(f"  {key:<{width}} {_value_text(value)} {units.get(key, '')}".rstrip())
     lines += _listed(
         "operating points", [f"{p.name}: {p.conditions()}" for p in target.operating_points]
     )
@@ -52,9 +45,23 @@ def _flat(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
     return flat
 
 
-def _value_text(key: str, value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return f"{text} {UNITS[key]}" if key in UNITS else text
+def _value_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _units(noise: Noise | None) -> dict[str, str]:
+    """Units of what is not a count, a share or a text, by key; figures carry their own."""
+    if noise is None:
+        return {}
+    tables: dict[str, TomlTable] = {"noise": noise} | {
+        f"noise.{one.name}": one for one in noise.mechanisms
+    }
+    return {
+        f"{place}.{name}": str(field.json_schema_extra["unit"])
+        for place, table in tables.items()
+        for name, field in type(table).model_fields.items()
+        if isinstance(field.json_schema_extra, dict) and "unit" in field.json_schema_extra
+    }
 
 
 def _listed(heading: str, texts: Sequence[str], absent: str = "") -> list[str]:

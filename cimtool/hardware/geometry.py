@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from cimtool.base.errors import invalid_at
 from cimtool.base.toml_files import TomlTable
@@ -16,12 +16,19 @@ from cimtool.hardware.keys import Count, Keys, in_table
 class ArraySpec(TomlTable):
     """One array: its physical cells and what they hold of signed weights."""
 
-    cells_per_weight: Count
-    signed_rows: Count | None = None
-    signed_cols: Count | None = None
-    weight_sets: Count = 1
-    arrays: Count | None = None
-    weights_total: Count | None = None
+    cells_per_weight: Count = Field(title="Cells of one signed weight, by its bits and encoding.")
+    signed_rows: Count | None = Field(
+        default=None, title="Rows of signed weights; must follow from rows."
+    )
+    signed_cols: Count | None = Field(
+        default=None,
+        title="Columns of signed weights; must follow from columns and cells_per_weight.",
+    )
+    weight_sets: Count = Field(default=1, title="Weights that one cell's place can hold in turn.")
+    arrays: Count | None = Field(default=None, title="Arrays on the chip; must agree with [chip].")
+    weights_total: Count | None = Field(
+        default=None, title="Weights on the chip: signed_rows x signed_cols x weight_sets x arrays."
+    )
 
 
 class ChipSpec(TomlTable):
@@ -30,9 +37,11 @@ class ChipSpec(TomlTable):
     Without `cores` nobody has said how large the chip is.
     """
 
-    arrays_per_macro: Count = 1
-    macros_per_core: Count = 1
-    cores: Count | None = None
+    arrays_per_macro: Count = Field(default=1, title="Arrays in a macro.")
+    macros_per_core: Count = Field(default=1, title="Macros in a core.")
+    cores: Count | None = Field(
+        default=None, title="Cores on the chip; left out, its size is not given."
+    )
 
     @property
     def arrays_per_core(self) -> int:

@@ -102,7 +102,7 @@ class IrDrop(ArrayNoise, name="ir_drop"):
     that conduct at a time.
     """
 
-    wire_resistance: Positive
+    wire_resistance: Positive = Field(json_schema_extra={"unit": "ohm a cell"})
     drive: Probability = Field(1.0)
 
     def effective(self, g: FloatArray, state: ArrayState) -> FloatArray:

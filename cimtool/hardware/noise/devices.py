@@ -44,7 +44,7 @@ class Programming(DeviceNoise, name="programming"):
         None, description="a table of lists of numbers, by times such as 1s or 1d"
     )
     of: Literal["x", "g"] = "x"
-    tolerance: Positive | None = None
+    tolerance: Positive | None = Field(None, json_schema_extra={"unit": "uS"})
 
     @model_validator(mode="after")
     def _one_sigma(self) -> Self:
@@ -141,7 +141,7 @@ class Flicker(DeviceNoise, name="flicker"):
     ages: ClassVar[bool] = True
 
     q: Curve
-    t_read: Positive
+    t_read: Positive = Field(json_schema_extra={"unit": "s"})
 
     @model_validator(mode="after")
     def _positive(self) -> Self:

@@ -54,9 +54,9 @@ class Noise(TomlTable):
     """
 
     source: str = Field(description="a text that says where the figures come from")
-    g_max: Positive
+    g_max: Positive = Field(json_schema_extra={"unit": "uS"})
     devices: int = Field(1, ge=1, le=64)
-    t0: Positive | None = None
+    t0: Positive | None = Field(None, json_schema_extra={"unit": "s"})
     _mechanisms: tuple[NonIdeality, ...] = PrivateAttr(())
 
     @model_validator(mode="wrap")
