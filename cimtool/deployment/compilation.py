@@ -33,7 +33,7 @@ from cimtool.loading.source import ModelSource, Projectors
 from cimtool.passes.base import Job
 from cimtool.passes.calibrate import CalibratePass
 from cimtool.passes.converters import FIT_ROWS
-from cimtool.passes.gallery import SCORE_LAYERS
+from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
@@ -136,7 +136,7 @@ def prepare(
     configuration = Configuration.of(target, settings, flags)
     decided = configuration.settings
     model = source.load(say)
-    check_patterns(decided, [*layer_names(model), *SCORE_LAYERS[decided.score_mapping]])
+    check_patterns(decided, [*layer_names(model), *score_layers(model.head, decided.score_mapping)])
     check_score_bits(decided, layer_names(model))
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
@@ -144,6 +144,8 @@ def prepare(
     rows = calibration_rows(data, notes)
     job = Job(decided, rows[0], rows[1], notes.append)
     stages = compile_program(model.program, job, say)
+    if decided.score_mapping != "digital":
+        check_mapped(model.head, stages[-1].program, decided.score_mapping)
     notes += level_notes(configuration.target, decided, layer_names(model))
     notes += _score_notes(model, stages)
     queries = _queries(decided, stages, data, notes)

@@ -88,5 +88,9 @@ TORCH: Rules[Callable[..., Callable[..., Any]]] = Rules("torch", Level.CROSSBAR)
 COSTS: Rules[Callable[..., Any]] = Rules("costs", Level.CROSSBAR)
 """`rule(op, types, known, extents)` returns the digital `Operations` (`costs/operations.py`)."""
 
+GALLERY: Rules[Callable[..., None]] = Rules("a gallery in the arrays")
+"""`rule(programmer, op, node)` maps an operation of a query and stored items (`passes/gallery.py`).
+It claims no level: what takes no item stays digital, and what else has no rule is refused."""
+
 STRAIGHT_THROUGH: Rules[Callable[..., Any]] = Rules("straight-through training", Level.MAC)
 """`rule(op, site, *inputs)` returns a tensor (`training/hardware/straight_through.py`)."""

@@ -25,10 +25,12 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, MatMul
+from cimtool.ir.backends import GALLERY
 from cimtool.ir.format import round_half_up
+from cimtool.ir.heads import Head
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Op
-from cimtool.ir.program import Builder, Graph, Node, as_inputs, rewrite_each
+from cimtool.ir.program import Builder, Graph, Node, Program, as_inputs, rewrite_each
 from cimtool.passes.bias import output_of
 from cimtool.passes.converters import FIT_ROWS, fit_steps
 from cimtool.passes.formats import refit
@@ -37,17 +39,33 @@ from cimtool.simulation.simulator import Runner
 FIT_ITEMS = 1024
 """Items whose column sums decide a converter's step; more of them would not move it."""
 
-SCORE_LAYERS: Mapping[ScoreMapping, tuple[str, ...]] = {
-    "digital": (),
-    "in-memory": tuple(
-        f"score.{product}" for product in ("mu.mu", "s.s+mu2.s", "s.mu2", "mus.mu", "mu.mus")
-    ),
-    "hybrid": ("shortlist.mu.mu",),
-}
-"""Names by which settings address the products that a gallery puts on crossbars."""
-
 DISTANCE = "ed"
 """The statistic by which a shortlist is drawn up."""
+
+SHORTLIST_LAYERS = ("shortlist.mu.mu",)
+"""The layers of its graph: the product that the statistic adds."""
+
+
+def score_layers(head: Head, mapping: ScoreMapping) -> tuple[str, ...]:
+    """Names by which settings address the products that a gallery puts on crossbars."""
+    if mapping == "hybrid":
+        return SHORTLIST_LAYERS
+    return tuple(f"score.{name}" for name in head.products) if mapping == "in-memory" else ()
+
+
+def check_mapped(head: Head, program: Program, mapping: ScoreMapping) -> None:
+    """Raise CimError where a score takes a query and an item to what has no rule for arrays."""
+    score = distance_graph(program.score) if mapping == "hybrid" else program.score
+    fixed = set(as_inputs("video", program.video.outputs))
+    for node in score.nodes:
+        known = [name in fixed for name in node.inputs]
+        if all(known):
+            fixed.add(node.name)
+        elif any(known) and GALLERY.find(type(node.op)) is None:
+            raise CimError(
+                f'score_mapping = {mapping}: head "{head.name}" takes a query and an item to '
+                f'{node.op.name}, which no array computes; expected "digital"'
+            )
 
 
 def distance_graph(score: Graph) -> Graph:
@@ -69,10 +87,10 @@ def program_gallery(score: Graph, video: Mapping[str, Array], settings: Settings
     still lossless, so the result is `score`'s own, bit for bit. Raises CimError where an array
     cannot hold one value, or sums do not fit the accumulator.
     """
-    return _Programmer(score, video, settings).graph()
+    return Programmer(score, video, settings).graph()
 
 
-class _Programmer:
+class Programmer:
     """One walk over a score: `fixed` are the values of the items, `mapped` those of a query."""
 
     def __init__(self, score: Graph, video: Mapping[str, Array], settings: Settings):
@@ -97,18 +115,22 @@ class _Programmer:
         known = [name in self.fixed for name in node.inputs]
         if all(known):
             self.fixed[node.name] = node.op.run(*(self.fixed[name] for name in node.inputs))
-        elif isinstance(node.op, MatMul) and known == [False, True]:
-            query, items = node.inputs
-            self.products[node.name] = (query, items)
-        elif isinstance(node.op, Add):
-            self.mapped[node.name] = self._sum(node, node.op)
-        elif any(known):
-            raise TypeError(f"{node.name}: {node.op.name} of a query and an item has no crossbar")
+        elif any(known) or GALLERY.find(type(node.op)):
+            GALLERY.of(node.op)(self, node.op, node)
         else:
             inputs = (self._value(name) for name in node.inputs)
             self.mapped[node.name] = self.builder.add(node.name, node.op, *inputs)
 
-    def _sum(self, node: Node, op: Add) -> str:
+    @GALLERY.rule(MatMul)
+    def product(self, op: MatMul, node: Node) -> None:
+        """A product of a query and items is mapped where it is read."""
+        query, items = node.inputs
+        if query in self.fixed or items not in self.fixed:
+            raise TypeError(f"{node.name}: expected the product of a query and an item")
+        self.products[node.name] = (query, items)
+
+    @GALLERY.rule(Add)
+    def sum(self, op: Add, node: Node) -> None:
         """Items' terms go into the constant, products of one matrix are driven together."""
         offset = op.offset
         terms: list[tuple[Array, str]] = []
@@ -125,7 +147,8 @@ class _Programmer:
             terms += together or [(factor, self._value(name)) for factor, name in same]
         factors = tuple(factor for factor, _ in terms)
         summed = Add(factors, offset, op.scale)
-        return self.builder.add(node.name, summed, *(value for _, value in terms))
+        values = (value for _, value in terms)
+        self.mapped[node.name] = self.builder.add(node.name, summed, *values)
 
     def _together(self, same: list[tuple[Array, str]]) -> list[tuple[Array, str]]:
         """One product in place of those that share a matrix; none where that costs more bits."""

@@ -25,12 +25,12 @@ from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.ir.program import Program
 from cimtool.loading.calibration_rows import calibration_digests, require_unseen
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data, require_rivals
-from cimtool.loading.model import Model
+from cimtool.loading.model import Model, ModelCard
 from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
-from cimtool.passes.gallery import SCORE_LAYERS, fit_gallery, program_gallery
+from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.reference.queries import LIMITS, WAYS
 from cimtool.simulation.die_program import Conditions, on_die
@@ -89,7 +89,7 @@ class PointEvaluator:
 
     folded: Program
     layers: tuple[str, ...]
-    dimension: int
+    model: ModelCard
     text: Array
     video: Array
     fit: Mapping[str, Array]
@@ -112,8 +112,8 @@ class PointEvaluator:
         """Fold once for all points; no setting has a part in that, so any `settings` will do."""
         rows, layers = calibration_rows(calibration, []), tuple(layer_names(model))
         (folded,) = run_passes((FoldPass(),), model.program, Job(settings, *rows, silent), say)
-        fit, dimension = fit_rows(calibration), model.dimension
-        return cls(folded.program, layers, dimension, *rows, fit, data, references, dies)
+        fit = fit_rows(calibration)
+        return cls(folded.program, layers, model.card, *rows, fit, data, references, dies)
 
     def evaluate(self, build: Configuration) -> Outcome:
         """Compile and measure one point; an error becomes its outcome, so that others go on."""
@@ -128,7 +128,9 @@ class PointEvaluator:
 
     def _evaluated(self, build: Configuration) -> Outcome:
         settings, said = build.settings, list[str]()
-        check_patterns(settings, [*self.layers, *SCORE_LAYERS[settings.score_mapping]])
+        check_patterns(
+            settings, [*self.layers, *score_layers(self.model.head, settings.score_mapping)]
+        )
         check_score_bits(settings, self.layers)
         few_levels = level_notes(build.target, settings, self.layers)
         program = self.compiled(settings, said.append)
@@ -140,7 +142,7 @@ class PointEvaluator:
             settings,
             build.target,
             samples=SAMPLES,
-            dimension=self.dimension,
+            dimension=self.model.dimension,
             gallery=len(self.data.video),
         )
         no_dies: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Unpack
+from typing import Unpack, get_args
 
 from cimtool.base.errors import ArgumentError, CheckFailed
 from cimtool.base.files import replace_files
@@ -15,12 +15,13 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import check_trials
 from cimtool.deployment.compilation import layer_names
 from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.noise.times import parse_time
 from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelOptions, ModelSource, Projectors
-from cimtool.passes.gallery import SCORE_LAYERS
+from cimtool.passes.gallery import score_layers
 from cimtool.reference.queries import check_metrics
 from cimtool.reference.surrogate import Polynomial
 from cimtool.sweeps.choice import cheapest
@@ -153,7 +154,9 @@ def _computed(
 
 def _check_layers(model: Model, grid: Sequence[GridKey]) -> None:
     """Raise CimError for a pattern of the grid that matches no layer, whatever the mapping."""
-    known = [*layer_names(model), *(name for names in SCORE_LAYERS.values() for name in names)]
+    known = layer_names(model)
+    for mapping in get_args(ScoreMapping):
+        known += score_layers(model.head, mapping)
     for key in grid:
         if key.path[0] == LAYERS and not any(fnmatchcase(name, key.path[1]) for name in known):
             raise ArgumentError(

@@ -10,7 +10,7 @@ from rules import missing_rules
 from cimtool.base import plugins
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import MatMul, Sum
-from cimtool.ir.backends import Rules
+from cimtool.ir.backends import GALLERY, Rules
 from cimtool.ir.op import Level, Op, operations_at
 from cimtool.ir.source import Exp
 
@@ -19,7 +19,7 @@ MISSING = missing_rules()
 
 @pytest.mark.parametrize("table", Rules.declared, ids=lambda table: table.name)
 def test_every_operation_of_a_claimed_level_has_a_rule(table: Rules[Any]) -> None:
-    assert table.levels
+    assert table.levels or table is GALLERY, "what has no rule there is refused when compiling"
     assert not MISSING[table.name], f"{table.name} claims {[level.name for level in table.levels]}"
 
 

@@ -87,6 +87,7 @@ def main(folder: Path) -> None:
         "compile": compile_it,
         "misspelt": [*compile_it, "--encoding", "ternery"],
         "refused": [*compile_it, "--adc-bits", "8"],
+        "in memory": [*compile_it, "--score-mapping", "in-memory"],
         "halfway": ["halfway" if word == "laplacian-kernel" else word for word in compile_it],
         "simulate": [*simulate_it, str(folder / "simulate.npz")],
         "torch": [*simulate_it, str(folder / "torch.npz"), "--device", "cpu"],

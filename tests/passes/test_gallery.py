@@ -17,12 +17,16 @@ from cimtool.emit.runtime import Session
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import load_target
+from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import Graph, Program, features_of
 from cimtool.ir.types import integer
 from cimtool.passes import gallery
-from cimtool.passes.gallery import SCORE_LAYERS, distance_graph, fit_gallery, program_gallery
+from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import compile_program
+from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Features, Simulator, run_graph
+
+HEAD = PcmePoly(Polynomial(2, (-0.1, 0.002, 1e-4, -1e-5, 2e-6), 0.3))
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ arrays = st.fixed_dictionaries(
 @given(flags=arrays)
 def test_lossless_arrays_give_the_digital_score(small: Compiled, flags: dict[str, object]) -> None:
     graph, _ = small.programmed(**flags)
-    assert tuple(f"score.{name}" for name in layers(graph)) == SCORE_LAYERS["in-memory"]
+    assert tuple(f"score.{name}" for name in layers(graph)) == score_layers(HEAD, "in-memory")
     fast = Simulator(replace(small.program, score=graph)).score(small.text)
     np.testing.assert_array_equal(fast, small.digital)
     np.testing.assert_array_equal(run_graph(graph, small.inputs())["logit"], small.digital)
@@ -182,7 +186,7 @@ def test_the_emitted_file_agrees(small: Compiled, level: str, bits: int | None) 
 def test_the_shortlist_graph_is_the_digital_ed(small: Compiled) -> None:
     own = resolve(load_target("isaac-rram-128"), None, {})
     graph = program_gallery(distance_graph(small.program.score), small.video, own)
-    assert tuple(f"shortlist.{name}" for name in layers(graph)) == SCORE_LAYERS["hybrid"]
+    assert tuple(f"shortlist.{name}" for name in layers(graph)) == score_layers(HEAD, "hybrid")
     both = small.inputs() | {f"video.{name}": value for name, value in small.video.items()}
     exact = run_graph(replace(small.program.score, outputs={"ed": "ed"}), both)["ed"]
     np.testing.assert_array_equal(run_graph(graph, small.inputs())["ed"], exact)

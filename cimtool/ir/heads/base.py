@@ -83,6 +83,11 @@ class Head(Named):
         return ()
 
     @property
+    def products(self) -> tuple[str, ...]:
+        """Names of its products of a query and an item, where a gallery is in the arrays."""
+        return ("mu.mu",)
+
+    @property
     def predicts_logit(self) -> bool:
         """True where the score is the logit of a matching probability."""
         return self.is_sampled

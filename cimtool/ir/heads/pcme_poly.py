@@ -59,6 +59,11 @@ class PcmePoly(Head, name="pcme-poly"):
         return ("ed", "vd") if self.polynomial.reads_vd else ("ed",)
 
     @property
+    def products(self) -> tuple[str, ...]:
+        ed = super().products
+        return (*ed, "s.s+mu2.s", "s.mu2", "mus.mu", "mu.mus") if self.polynomial.reads_vd else ed
+
+    @property
     def described(self) -> str:
         alone = "" if self.polynomial.reads_vd else ", ed alone"
         return f"polynomial of degree {self.polynomial.degree}{alone}"
