@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,13 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.emit.runtime import Session
+from cimtool.ir.arithmetic import plus
+from cimtool.ir.heads import Head
+from cimtool.ir.heads.base import distance
+from cimtool.ir.heads.euclidean import Euclidean
+from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import L2Normalize
+from cimtool.ir.types import Type
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.models.trunk import TrunkProjector
 from cimtool.training.models.two_branch import TwoBranchProjector
@@ -62,7 +69,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
             calibration=rows(layout, 64, 0),
             target=target,
             output=tmp_path_factory.mktemp("heads") / head,
-            **HEADS[head],
+            **HEADS.get(head, {}),
             **flags,
         )
 
@@ -129,6 +136,26 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
     )
     statistics = {domain.statistic for domain in report.saturation.domains}
     assert statistics == {"cosine" if head == "cosine" else "ed"}
+
+
+def test_a_score_without_an_operation_of_its_own_has_no_statistics(
+    compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Head, "family", dict(Head.family))
+
+    @dataclass(frozen=True)
+    class Plain(Euclidean, name="plain"):
+        """The distance, negative by an Add."""
+
+        def score(self, inputs: Mapping[str, Type]) -> Graph:
+            b = Builder("score", inputs)
+            return b.graph({"logit": b.add("logit", plus(-1), distance(b))})
+
+    bundle = compiled("plain")
+    report = api.verify(bundle.folder, rows("trunk", 40, 7))
+    assert bundle.stages[0].program.score.statistics == ()
+    assert report.saturation.domains == ()
+    assert sum(count.differing for count in report.checks.bits) == 0
 
 
 def test_a_cosine_keeps_its_origin_and_a_distance_does_not(compiled: Compiled) -> None:

@@ -200,10 +200,7 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
 def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
     """Warnings of a score that ranks nothing, or has no reference."""
     ranges = stage_of(stages, CalibratePass).program.score.calibration.ranges
-    spans = {
-        name: (float(ranges[name].lo.min()), float(ranges[name].hi.max()))
-        for name in model.head.statistics
-    }
+    spans = {n: (float(seen.lo.min()), float(seen.hi.max())) for n, seen in ranges.items()}
     notes = []
     divided = statistics_note(model.layout, model.dimension)
     if divided and model.head.takes_polynomial:

@@ -56,6 +56,11 @@ class Graph:
         """The nodes by the name of their value."""
         return {node.name: node for node in self.nodes}
 
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The values of a score of real numbers whose domain calibration fixes."""
+        return tuple(i for node in self.nodes if node.op.scores_statistics for i in node.inputs)
+
     def operations(self, kind: type[AnyOp]) -> dict[str, AnyOp]:
         """The operations of one class by the name of their value, in the order of use."""
         return {node.name: node.op for node in self.nodes if isinstance(node.op, kind)}

@@ -89,18 +89,13 @@ def _require_finite(graph: Graph, values: Mapping[str, Array]) -> None:
 
 def _statistics(simulator: Simulator, text: Features, video: Features) -> dict[str, Range]:
     """The range over all pairs of each statistic that the score limits to its domain."""
-    names = statistics(simulator.program.score)
+    names = simulator.program.score.statistics
     ends: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for _, block in simulator.iter_score(text, video, names):
         for name, value in block.items():
             ends[name].append((float(value.min()), float(value.max())))
     spans = {name: np.array(found) for name, found in ends.items()}
     return {name: _range(span[:, 0].min(), span[:, 1].max()) for name, span in spans.items()}
-
-
-def statistics(score: Graph) -> list[str]:
-    """The values of a score of real numbers whose domain calibration fixes."""
-    return [name for node in score.nodes if node.op.scores_statistics for name in node.inputs]
 
 
 def _calibration(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.bundle.bundle import Bundle
 from cimtool.deployment.programming import recall
-from cimtool.ir.heads import Head, Span
+from cimtool.ir.heads import Span
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.score import statistics_note
 from cimtool.verification.stages import StageRuns
@@ -52,7 +52,7 @@ def _warnings(
 ) -> list[str]:
     head, model = bundle.model.head, bundle.model
     if pairs_alike(runs.statistics):
-        found = [f"{alike_text(head, data)}, so every pair gets the same score"]
+        found = [f"{alike_text(runs.statistics, data)}, so every pair gets the same score"]
     elif head.constant_over(runs.statistics):
         found = [
             f"the {head.surrogate} is constant over these pairs, so every pair gets the same "
@@ -71,9 +71,9 @@ def pairs_alike(statistics: Mapping[str, Span]) -> bool:
     return bool(statistics) and all(hi - lo <= ALIKE * abs(hi) for lo, hi in statistics.values())
 
 
-def alike_text(head: Head, data: Embeddings) -> str:
+def alike_text(statistics: Iterable[str], data: Embeddings) -> str:
     """The clause on data whose pairs all have the same statistics."""
-    return f"{data.file}: all pairs have the same {' and '.join(head.statistics)}"
+    return f"{data.file}: all pairs have the same {' and '.join(statistics)}"
 
 
 def _recall_note(shortlist: int, runs: StageRuns) -> str:

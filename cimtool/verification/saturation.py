@@ -77,8 +77,8 @@ def domains(
 ) -> tuple[Domain, ...]:
     """Count the pairs whose statistics saturate in a stage after `lower`, on its own features.
 
-    `features` are by modality, `right` [n] is the right video of each text, `limited` the head's. A
-    statistic that the score does not use has no domain.
+    `features` are by modality, `right` [n] is the right video of each text, and `limited` has
+    values by their names in reports. A statistic that the score does not use has no domain.
     """
     score = simulator.program.score
     text, video = (features[modality] for modality in MODALITIES)

@@ -258,7 +258,7 @@ def find_causes(
     parts = sensitivity(bundle.stages, data)
     head = bundle.model.head
     if pairs_alike(runs.statistics):
-        said = f"measure on other data: {alike_text(head, data)}"
+        said = f"measure on other data: {alike_text(runs.statistics, data)}"
     else:
         said = next_change(head, drift, parts)
     return Causes(layers, parts, (said,))

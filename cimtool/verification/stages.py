@@ -68,7 +68,7 @@ def run_stages(
     features = trained_features(trained, data)
     head = model.head
     with within_float64(data):
-        scores, statistics, some = _score_with_statistics(trained, features, head.statistics)
+        scores, statistics, some = _score_with_statistics(trained, features)
     known = reference_scores(references, model, trained, features, data, say)
     table = _table(truth_of(data.right, data.labels, len(data.video)), references, known, head)
     table.add(head.surrogate, scores, *real_means(stages[0].program, features))
@@ -82,7 +82,8 @@ def run_stages(
         table.add(stage.name, scores, *real_means(stage.program, features))
         if stage.name in (LowerPass.name, stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
-            found += domains(simulator, stage.name, features, data.right, head.limited)
+            limited = {name: name for name in statistics} | dict(head.limited)
+            found += domains(simulator, stage.name, features, data.right, limited)
     name = head.surrogate if known is None else references.name
     scatter, jitter = None if known is None else known.scatter, head.jitter(some, JITTER)
     results = (simulator, features, scores, found)
@@ -112,10 +113,10 @@ def encode(simulator: Simulator, data: Embeddings) -> dict[str, Features]:
 
 
 def _score_with_statistics(
-    trained: Simulator, features: dict[str, Features], statistics: tuple[str, ...]
+    trained: Simulator, features: dict[str, Features]
 ) -> tuple[FloatArray, dict[str, Span], dict[str, FloatArray]]:
     """Scores [n, m] of the trained program; ranges of its statistics, and those of some pairs."""
-    logit = trained.program.score.outputs["logit"]
+    logit, statistics = trained.program.score.outputs["logit"], trained.program.score.statistics
     parts: list[FloatArray] = []
     ends: dict[str, list[Span]] = {name: [] for name in statistics}
     some: dict[str, list[FloatArray]] = {name: [] for name in statistics}

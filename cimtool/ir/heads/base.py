@@ -78,11 +78,6 @@ class Head(Named):
         return cls()
 
     @property
-    def statistics(self) -> tuple[str, ...]:
-        """The values of its score graph whose range is calibrated: `ed`, `vd`."""
-        return ()
-
-    @property
     def products(self) -> tuple[str, ...]:
         """Names of its products of a query and an item, where a gallery is in the arrays."""
         return ("mu.mu",)
@@ -94,8 +89,8 @@ class Head(Named):
 
     @property
     def limited(self) -> Mapping[str, str]:
-        """The values of its score graph that saturate, by the name that reports give them."""
-        return {name: name for name in self.statistics}
+        """Values of its score graph that saturate beside its statistics, by their report names."""
+        return {}
 
     @property
     def measure(self) -> str:

@@ -24,7 +24,6 @@ class Csd(Head, name="csd"):
     b: float
 
     surrogate = "csd"
-    statistics = ("ed",)
     needs_variance = True
     is_sampled = True
     remedy = "fit a polynomial (`cimtool fit`)"

@@ -20,7 +20,6 @@ class Euclidean(Head, name="euclidean"):
     """`score = -|mu_t - mu_v|^2`; a variance plays no part."""
 
     surrogate = "euclidean score"
-    statistics = ("ed",)
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         mu = builder.add("mu_stored", Store("mu"), mu)

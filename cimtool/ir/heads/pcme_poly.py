@@ -55,10 +55,6 @@ class PcmePoly(Head, name="pcme-poly"):
         return cls(known.polynomial)
 
     @property
-    def statistics(self) -> tuple[str, ...]:
-        return ("ed", "vd") if self.polynomial.reads_vd else ("ed",)
-
-    @property
     def products(self) -> tuple[str, ...]:
         ed = super().products
         return (*ed, "s.s+mu2.s", "s.mu2", "mus.mu", "mu.mus") if self.polynomial.reads_vd else ed

@@ -18,7 +18,6 @@ class LaplacianKernel(Head, name="laplacian-kernel"):
     """`score = -|mu_t - mu_v|_1`, of the means as they are stored."""
 
     surrogate = "Laplacian kernel"
-    statistics = ("l1",)
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         return {"mu": builder.add("mu_stored", Store("mu"), mu)}
