@@ -209,6 +209,19 @@ def test_a_name_that_is_taken_leaves_the_plug_in_out(
     assert "acme-arrays 0.1" in origins["acme-ternary"]
 
 
+SWEPT = """
+from cimtool.sweeps.grid import points, read_grid
+grid = {"target.noise.retention.loss": [0.1, 0.2], "target.adc.parameters.trim": [3]}
+for point in points(read_grid(grid), "acme-ladder", None):
+    print(point.build.target.noise.mechanisms[0].loss, point.build.settings.converter.trim)
+"""
+
+
+def test_keys_of_plug_ins_are_swept_in_a_fresh_process(site: Path) -> None:
+    done = python(site, "-c", SWEPT)
+    assert (done.returncode, done.stdout) == (0, "0.1 3\n0.2 3\n"), done.stderr
+
+
 FAULTY = {
     "lawless": """
 from cimtool.hardware.converters import Converter

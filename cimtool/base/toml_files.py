@@ -180,20 +180,28 @@ def _table_in(annotation: Any) -> type[TomlTable] | None:
     return next((inner for inner in found if inner is not None), None)
 
 
+FREE = "NAME"
+"""Stands for any key of a table of values, in a list of keys."""
+
+
 def leaves(table: type[TomlTable]) -> list[tuple[str, ...]]:
-    """Keys of all single values of a table and of the tables in it; lists and free keys apart."""
+    """Keys of all single values of a table and of the tables in it, FREE for any; lists apart."""
     found: list[tuple[str, ...]] = []
     for name, annotation in table.entries().items():
         inner = _table_in(annotation)
-        if {get_origin(part) for part in (annotation, *get_args(annotation))} & {tuple, dict}:
-            continue
-        found += [(name,)] if inner is None else [(name, *rest) for rest in leaves(inner)]
+        origins = {get_origin(part) for part in (annotation, *get_args(annotation))}
+        if inner is not None and not origins & {tuple, dict}:
+            found += [(name, *rest) for rest in leaves(inner)]
+        elif inner is None and tuple not in origins:
+            found.append((name, FREE) if dict in origins else (name,))
     return found
 
 
 def check_value(table: type[TomlTable], location: tuple[str, ...], value: Any) -> None:
     """Raise CimError for a value that a key cannot have whatever else is."""
-    _, owner, field = _located(table, location)
+    place, owner, field = _located(table, location)
+    for free in reversed(location[len(place) :]):
+        value = {free: value}
     if field is None:
         raise TypeError(f"{dotted(location)} is no single value of {table.__name__}")
     try:

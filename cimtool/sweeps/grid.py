@@ -19,7 +19,8 @@ import numpy as np
 
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest, unknown
-from cimtool.base.toml_files import check_value, dotted, leaves
+from cimtool.base.plugins import load_plugins
+from cimtool.base.toml_files import FREE, check_value, dotted, leaves
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import LayerBits, Overrides, resolve
 from cimtool.hardware.target import Target, derived, load_target
@@ -163,10 +164,12 @@ def _parts(name: str) -> Key:
 
 def _target_key(name: str, parts: Key) -> Key:
     """The one key of a target's file that ends in `parts`; CimError for none or several."""
-    known = [key for key in leaves(Target) if key not in IDENTITY]
-    if parts in known:
+    if not (found := _ending(parts)):
+        load_plugins()
+        found = _ending(parts)
+    if parts in found:
         return parts
-    found = [key for key in known if key[-len(parts) :] == parts]
+    known = [key for key in leaves(Target) if key not in IDENTITY]
     names = [f"{TARGET}.{dotted(key)}" for key in found or known]
     if not found:
         hint = nearest(name, [*names, *{f"{TARGET}.{key[-1]}" for key in known}])
@@ -176,6 +179,14 @@ def _target_key(name: str, parts: Key) -> Key:
             "{grid} {}: several keys end so; expected one of {}", name, ", ".join(names)
         )
     return found[0]
+
+
+def _ending(parts: Key) -> list[Key]:
+    """The keys of a target's file that end in `parts`, the last of which may be any of a table."""
+    found = [key for key in leaves(Target) if key not in IDENTITY]
+    if len(parts) > 1:
+        found = [(*key[:-1], parts[-1]) if key[-1] == FREE else key for key in found]
+    return [key for key in found if key[-len(parts) :] == parts]
 
 
 def _check_value(path: Key, value: Value, name: str) -> None:

@@ -26,6 +26,16 @@ def test_points_are_all_combinations_with_the_last_key_fastest() -> None:
         assert point.build.settings.weight_bits == point.named["weight_bits"]
 
 
+@pytest.mark.parametrize("name", ["target.adc.parameters.trim", "target.parameters.trim"])
+def test_parameters_of_a_converter_are_keys_of_any_name(name: str) -> None:
+    axes = read_grid({name: [1, 2]})
+    assert axes[0].path == ("target", "adc", "parameters", "trim")
+    refused = "adc_parameters are of a kind of converter"
+    assert all(refused in point.refusal for point in points(axes, "isaac-rram-128", None))
+    with pytest.raises(CimError, match=r'did you mean "target\.adc\.parameters\.NAME"'):
+        read_grid({"target.adc.parameters": [1]})
+
+
 def test_a_target_key_makes_another_target() -> None:
     axes = read_grid({"target.rows_active": [64, 128]})
     assert axes[0].name == "target.array.rows_active"
