@@ -92,7 +92,7 @@ def walked(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
     "command",
     [
         *("help", "list", "show", "check", "compile", "simulate", "torch", "verify", "cost"),
-        *("export", "train"),
+        *("evaluate", "export", "train"),
     ],
 )
 def test_every_command_works_and_names_each_broken_plug_in_once(

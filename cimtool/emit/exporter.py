@@ -49,10 +49,11 @@ def export_bundle(
     """
     exporter = Exporter.named(format_name, "format")
     if request is not None and not exporter.takes_request:
+        able = (f'"{name}"' for name, one in Exporter.family.items() if one.takes_request)
         raise ArgumentError(
-            '{format_name} is "{}", which takes no {layers} and no {inputs}; expected '
-            '"testvectors" with them',
+            '{format_name} is "{}", which takes no {layers} and no {inputs}; expected {} with them',
             format_name,
+            " or ".join(able),
         )
     _check_place(folder, exporter)
     with replaced_folder(folder) as partial:

@@ -11,7 +11,9 @@ from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.progress import Say
 from cimtool.bundle.matcher import check_gallery, open_bundle
 from cimtool.ir.heads import Head, TowerBuilder, assemble
+from cimtool.ir.heads.base import raw_heads
 from cimtool.ir.program import Program
+from cimtool.ir.source import L2Normalize
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import (
     Embeddings,
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 RAW = "embeddings"
 """The name of embeddings that nothing projects."""
-
-RAW_HEADS = ("cosine", "euclidean")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +84,11 @@ def subjects_of(
 ) -> tuple[Subject, ...]:
     """Open what is evaluated, each on its own rows of data; without any the raw embeddings.
 
-    These are compared by `head`, cosine where it is None. Raises CimError, one sentence, for
-    whatever is missing or does not fit.
+    These are compared by `head`, by the first that can where it is None. Raises CimError, one
+    sentence, for whatever is missing or does not fit.
     """
     if not sources:
-        return (raw_subject(embeddings_in(data), head or RAW_HEADS[0]),)
+        return (raw_subject(embeddings_in(data), head or raw_heads()[0]),)
     return tuple(
         bundle_subject(source, data, seen_rows)
         if isinstance(source, Path)
@@ -98,13 +98,13 @@ def subjects_of(
 
 
 def raw_subject(data: Embeddings, head: str) -> Subject:
-    """Embeddings as they are, by their cosine or euclidean distance."""
+    """Embeddings as they are, by a head that needs no projectors."""
     kind = Head.named(head, Argument("head"))
-    if kind.name not in RAW_HEADS:
+    if not kind.scores_raw:
         raise ArgumentError(
             '{head} is "{}", which scores what projectors give; expected {} for raw embeddings',
             head,
-            " or ".join(RAW_HEADS),
+            " or ".join(raw_heads()),
         )
     require_rivals(data)
     text, video = data.text.shape[1], data.video.shape[1]
@@ -113,18 +113,20 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
             f"{data.file}: text rows have {text} numbers and video rows {video}, so raw embeddings "
             "cannot be compared; expected equal widths, or a checkpoint or bundle to project them"
         )
-    for key, rows in (("text", data.text), ("video", data.video)):
-        zeros = ~rows.any(axis=1)
-        if kind.name == "cosine" and zeros.any():
-            raise ArgumentError(
-                "{}: row {} of {} is all zeros, which has no cosine; expected another row, or "
-                "{head} euclidean",
-                data.file,
-                int(zeros.argmax()),
-                key,
-            )
     made = kind()
     program = assemble(TowerBuilder(text).tower("x"), TowerBuilder(video).tower("x"), made)
+    for graph, rows in ((program.text, data.text), (program.video, data.video)):
+        zeros = ~rows.any(axis=1)
+        if graph.operations(L2Normalize) and zeros.any():
+            raise ArgumentError(
+                "{}: row {} of {} is all zeros, which has no {}; expected another row, or "
+                "{head} {}",
+                data.file,
+                int(zeros.argmax()),
+                graph.name,
+                kind.name,
+                " or ".join(name for name in raw_heads() if name != kind.name),
+            )
     return Subject(RAW, "embeddings", made, program, program, data)
 
 

@@ -93,6 +93,7 @@ def main(folder: Path) -> None:
         "torch": [*simulate_it, str(folder / "torch.npz"), "--device", "cpu"],
         "verify": ["verify", bundle, "--data", data, "--noise", "--trials", "2"],
         "cost": ["cost", bundle],
+        "evaluate": ["evaluate", "--data", data, "--head", "laplacian-kernel"],
         "export": [*export_it, "acme-cells"],
         "unknown format": [*export_it, "acme-cell"],
         "train": [

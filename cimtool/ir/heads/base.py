@@ -65,6 +65,8 @@ class Head(Named):
     """Name of its float score in tables."""
     needs_variance: ClassVar[bool] = False
     """True where a tower must give a variance."""
+    scores_raw: ClassVar[bool] = False
+    """True where it can compare embeddings that nothing projects."""
     takes_polynomial: ClassVar[bool] = False
     """True where its score is a polynomial from a file."""
     is_sampled: ClassVar[bool] = False
@@ -181,6 +183,11 @@ def assemble(text: Graph, video: Graph, head: Head) -> Program:
         graphs[name] = builder.graph(outputs)
     score = head.score(score_inputs(graphs["text"], graphs["video"]))
     return Program(graphs["text"], graphs["video"], score)
+
+
+def raw_heads() -> list[str]:
+    """The names of the heads that can compare embeddings that nothing projects."""
+    return [name for name, head in Head.family.items() if head.scores_raw]
 
 
 def point_heads() -> list[str]:

@@ -20,6 +20,7 @@ class Cosine(Head, name="cosine"):
     """The cosine of both means; each is normalised once, when its item is encoded."""
 
     surrogate = "cosine"
+    scores_raw = True
 
     @property
     def limited(self) -> Mapping[str, str]:

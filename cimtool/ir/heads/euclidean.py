@@ -20,6 +20,7 @@ class Euclidean(Head, name="euclidean"):
     """`score = -|mu_t - mu_v|^2`; a variance plays no part."""
 
     surrogate = "euclidean score"
+    scores_raw = True
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         mu = builder.add("mu_stored", Store("mu"), mu)

@@ -18,6 +18,7 @@ class LaplacianKernel(Head, name="laplacian-kernel"):
     """`score = -|mu_t - mu_v|_1`, of the means as they are stored."""
 
     surrogate = "Laplacian kernel"
+    scores_raw = True
 
     def features(self, builder: Builder, mu: str, s: str | None) -> dict[str, str]:
         return {"mu": builder.add("mu_stored", Store("mu"), mu)}
