@@ -18,7 +18,7 @@ from cimtool.tuning.widths import ORDER
 @click.command(cls=Command)
 @model_options()
 @embeddings_option("--calibration", "Embeddings that decide the ranges")
-@embeddings_option("--data", "Embeddings to choose on (one half) and to measure on (the other)")
+@embeddings_option("--data", "Embeddings whose queries choose (one half) and hold (the other)")
 @click.option("--target", metavar="NAME|FILE", required=True, help="The hardware.")
 @click.option(
     "--budget",
@@ -43,8 +43,9 @@ def command(out: Output, /, budget: tuple[str, ...], **options: Any) -> None:
     """Choose the bits of each layer at the lowest cost within a budget.
 
     Starts from the bits of target and settings and takes off where the error grows least for what
-    is saved, each choice compiled and checked on half of --data. Steps that do not hold on the
-    other half are taken back. The file is for compile --settings. Metrics: logit_rmse,
+    is saved, each choice compiled and checked on half of the queries of --data. Steps that do not
+    hold on the other half and on all are taken back. The file is for compile --settings; verify
+    measures what is said of all queries. Metrics: logit_rmse,
     top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
     """
     found = api.tune(budget=parse_limits("budget", budget), say=out.say, **options)

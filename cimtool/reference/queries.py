@@ -53,6 +53,14 @@ Measured = Callable[[Samples], Metrics]
 
 
 @dataclass(frozen=True, eq=False)
+class Selection:
+    """Rows of the texts and of the videos whose queries count."""
+
+    texts: IntArray
+    videos: IntArray
+
+
+@dataclass(frozen=True, eq=False)
 class Queries:
     """Measurements of each query by name, over texts [n] and videos [m]; NaN is no query."""
 
@@ -72,6 +80,13 @@ class Queries:
     def merged(self, other: Queries) -> Queries:
         """Both together; of a name in both, the other's."""
         return Queries(self.text | other.text, self.video | other.video)
+
+    def of(self, chosen: Selection) -> Queries:
+        """The queries of a selection, each as it ranks in the whole gallery."""
+        return Queries(
+            {name: values[chosen.texts] for name, values in self.text.items()},
+            {name: values[chosen.videos] for name, values in self.video.items()},
+        )
 
 
 def retrieved(scores: Array, text_to_video: IntArray) -> Queries:

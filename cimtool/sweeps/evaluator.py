@@ -6,7 +6,7 @@ so that points which calibrate alike calibrate once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
-from cimtool.reference.queries import LIMITS, WAYS
+from cimtool.reference.queries import LIMITS, WAYS, Queries, Selection
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps.references import SAMPLES, SweepReferences
@@ -117,16 +117,26 @@ class PointEvaluator:
 
     def evaluate(self, build: Configuration) -> Outcome:
         """Compile and measure one point; an error becomes its outcome, so that others go on."""
-        try:
-            return self._evaluated(build)
-        except CimError as error:
-            return Outcome(str(error))
-        except MemoryError as error:
-            return Outcome(f"not enough memory: {error}")
-        except Exception as error:  # the outermost frame of a point: others must not end with it
-            return Outcome(f"a fault in cimtool itself ({type(error).__name__}: {error})")
+        (found,) = self.evaluate_on(build, (None,))
+        return found
 
-    def _evaluated(self, build: Configuration) -> Outcome:
+    def evaluate_on(
+        self, build: Configuration, selections: Sequence[Selection | None]
+    ) -> tuple[Outcome, ...]:
+        """Compile and score one point once: an outcome a selection of queries, None being all."""
+        try:
+            return self._evaluated(build, selections)
+        except CimError as error:
+            failed = Outcome(str(error))
+        except MemoryError as error:
+            failed = Outcome(f"not enough memory: {error}")
+        except Exception as error:  # the outermost frame of a point: others must not end with it
+            failed = Outcome(f"a fault in cimtool itself ({type(error).__name__}: {error})")
+        return (failed,) * len(selections)
+
+    def _evaluated(
+        self, build: Configuration, selections: Sequence[Selection | None]
+    ) -> tuple[Outcome, ...]:
         settings, said = build.settings, list[str]()
         check_patterns(
             settings, [*self.layers, *score_layers(self.model.head, settings.score_mapping)]
@@ -136,7 +146,7 @@ class PointEvaluator:
         program = self.compiled(settings, said.append)
         if settings.score_mapping != "digital":
             program = self._with_gallery(program, settings)
-        metrics = self._metrics(program)
+        queries = self._measured(program)
         found = estimate(
             program,
             settings,
@@ -148,7 +158,17 @@ class PointEvaluator:
         no_dies: list[str] = []
         dies = self._on_dies(self.dies, program, build, no_dies.append) if self.dies else ()
         notes, warnings = (*few_levels, *said, *no_dies), (*few_levels, *no_dies)
-        return Outcome(None, metrics, cost_of(found), dies, notes, warnings)
+        return tuple(
+            Outcome(
+                None,
+                self.references.metrics(queries, chosen),
+                cost_of(found),
+                dies,
+                notes,
+                warnings,
+            )
+            for chosen in selections
+        )
 
     def compiled(self, settings: Settings, note: Callable[[str], None]) -> Program:
         """The program of the last pass, as `compile` makes it."""
@@ -178,12 +198,12 @@ class PointEvaluator:
         tiled = program_gallery(program.score, video, settings)
         return replace(program, score=fit_gallery(tiled, queries["text"], matches))
 
-    def _metrics(self, program: Program) -> dict[str, float]:
-        """Metrics of all evaluation pairs; CimError where a score is not finite."""
+    def _measured(self, program: Program) -> Queries:
+        """Measure all evaluation pairs query by query; CimError where a score is not finite."""
         scores = Simulator(program).scores(self.data.text, self.data.video)
         if not np.isfinite(scores).all():
             raise CimError("a score is not finite; the model is out of float64's range")
-        return self.references.metrics(scores)
+        return self.references.measured(scores)
 
     def _on_dies(
         self, request: DieRequest, program: Program, build: Configuration, note: Say
@@ -206,7 +226,9 @@ class PointEvaluator:
         for time in request.times:
             conditions = Conditions(noise, noise.seconds(time), seed=request.seed)
             trials = [
-                self._metrics(on_die(program, settings, conditions, index).program)
+                self.references.metrics(
+                    self._measured(on_die(program, settings, conditions, index).program)
+                )
                 for index in range(request.trials)
             ]
             found: dict[str, Any] = {"time": time_text(conditions.seconds)}

@@ -15,7 +15,14 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.reference.metrics import ReferenceScores, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
-from cimtool.reference.queries import compared, limit_metrics, once, retrieved
+from cimtool.reference.queries import (
+    Queries,
+    Selection,
+    compared,
+    limit_metrics,
+    once,
+    retrieved,
+)
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.references import (
     EXACT,
@@ -50,32 +57,38 @@ class SweepReferences:
         return ReferenceScores(self.scores)
 
     @cached_property
-    def retrieval(self) -> dict[str, float]:
-        """The reference's own retrieval."""
-        return once(retrieved(self.scores, self.right))
+    def own(self) -> Queries:
+        """The reference's own retrieval, query by query."""
+        return retrieved(self.scores, self.right)
 
-    def metrics(self, scores: Array) -> dict[str, float]:
-        """Drift of scores [n, m] from the reference, retrieval and its losses, by name.
+    def measured(self, scores: Array) -> Queries:
+        """Retrieval of scores [n, m] and their differences from the reference, query by query."""
+        scores = on_grid(scores)
+        found = retrieved(scores, self.right).merged(compared(scores, self.against))
+        found.text["float_squares"] = ReferenceScores(self.surrogate).squares(scores)
+        return found
+
+    def metrics(self, queries: Queries, chosen: Selection | None = None) -> dict[str, float]:
+        """Drift of measured queries, or of the chosen ones, from the reference, by name.
 
         Losses are fractions, the worse of both directions; `float_rmse` is the distance from
         the float score, and `r1_*` are recalls themselves.
         """
-        scores = on_grid(scores)
-        own = once(retrieved(scores, self.right).merged(compared(scores, self.against)))
-        kept = ("centred_rmse", "bias", "spread", "r1_text_to_video", "r1_video_to_text")
-        difference = scores - self.surrogate
+        both = (queries, self.own)
+        own, reference = (once(one if chosen is None else one.of(chosen)) for one in both)
+        kept = ("float_rmse", "centred_rmse", "bias", "spread")
+        recalls = ("r1_text_to_video", "r1_video_to_text")
         return {
-            **limit_metrics(own, self.retrieval),
-            "float_rmse": float(np.sqrt(np.mean(difference * difference))),
-            **{name: own[name] for name in kept},
+            **limit_metrics(own, reference),
+            **{name: own[name] for name in (*kept, *recalls)},
         }
 
     def baselines(self, surrogate: str) -> dict[str, dict[str, float]]:
         """The same metrics of the float score, called `surrogate`, and of Monte Carlo beside it."""
-        found = {surrogate: self.metrics(self.surrogate)}
+        scores = {surrogate: self.surrogate}
         if self.sampled is not None:
-            found[MONTE_CARLO] = self.metrics(self.sampled)
-        return found
+            scores[MONTE_CARLO] = self.sampled
+        return {name: self.metrics(self.measured(one)) for name, one in scores.items()}
 
     def to_bytes(self) -> bytes:
         """The content of the file that keeps them, the name left out."""

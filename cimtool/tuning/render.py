@@ -33,7 +33,8 @@ def step_table(found: Tuned) -> Table:
         ("the highest bits", "kept", found.start_cost, found.start),
         *((_moves(step), _verdict(step), step.cost, step.outcome.metrics) for step in found.steps),
         ("chosen", "", chosen, found.chosen),
-        ("chosen, held-out rows", "", chosen, found.held_out),
+        ("chosen, held-out queries", "", chosen, found.held_out),
+        ("chosen, all queries", "", chosen, found.on_all),
     )
     rows = [
         (tried, verdict, cost[found.cost], *(values.get(name) for name in metrics))

@@ -16,6 +16,7 @@ from cimtool.reference.queries import (
     WAYS,
     DriftLimit,
     Queries,
+    Selection,
     check_metrics,
     compared,
     limit_metrics,
@@ -211,6 +212,17 @@ def test_the_same_seed_gives_the_same_intervals():
     )
     assert one == other
     assert one != third
+
+
+def test_chosen_queries_keep_their_ranks_in_the_whole_gallery():
+    best, own, *_ = noisy_rows()
+    odd = Selection(np.arange(1, 60, 2), np.arange(1, 40, 2))
+    even = Selection(np.arange(0, 60, 2), np.arange(0, 40, 2))
+    parts = [limit_metrics(once(own.of(one)), once(best.of(one))) for one in (odd, even)]
+    whole = limit_metrics(once(own), once(best))
+    for name, value in whole.items():
+        assert value <= max(part[name] for part in parts) + 1e-12, name
+    np.testing.assert_array_equal(own.of(odd).text["rank"], own.text["rank"][1::2])
 
 
 def test_nothing_measured_has_no_metrics():
