@@ -27,7 +27,8 @@ from cimtool.bundle.dies import (
 from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import EmbeddingsLike, File, read_data, read_rows
-from cimtool.reference.queries import WAYS, retrieval
+from cimtool.reference.queries import WAYS
+from cimtool.reference.truth import retrieval
 from cimtool.simulation.simulator import Features, Simulator
 
 
@@ -86,8 +87,8 @@ def _on_dies(
     errors = (one.astype(np.float64) - scores for one in trials)
     rmse = np.array([np.sqrt(np.mean(np.square(error))) for error in errors])
     found: dict[str, Array] = {"scores": scores, "trial_scores": trials, "trial_rmse": rmse}
-    if data.text_to_video is not None:
-        both = [retrieval(one, data.text_to_video) for one in trials]
+    if data.text_to_video is not None and data.truth.ranks:
+        both = [retrieval(one, data.truth) for one in trials]
         found["trial_r1"] = np.array([[one[f"r1_{way}"] for way in WAYS] for one in both])
     return found
 

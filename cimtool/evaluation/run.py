@@ -15,19 +15,16 @@ from cimtool.base.progress import Say
 from cimtool.evaluation.subjects import Subject
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change, Interval
-from cimtool.reference.metrics import class_cosine_gaps, common_mean, cosine_gaps, settle
+from cimtool.reference.metrics import common_mean, settle
 from cimtool.reference.queries import (
     LOSS_METRICS,
     RANK_METRICS,
     Queries,
     Uncertainty,
-    precision_queries,
-    queries_among_others,
     ranking_metrics,
-    retrieved,
-    truth_of,
     uncertainties,
 )
+from cimtool.reference.truth import Truth, retrieved, truth_among_others
 from cimtool.report.formats import numbered
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import GAP_DECIMALS
@@ -104,16 +101,18 @@ def evaluate_subjects(
     data = subjects[0].data
     alone = leave_one_out or data.alone
     check_truth(data, alone)
+    truth = truth_among_others(len(data.text), data.labels) if alone else data.truth
     names = numbered([subject.name for subject in subjects])
     found, notes = [], []
     for name, subject in zip(names, subjects, strict=True):
-        queries, said = _queries(subject, name, alone, say)
+        queries, said = _queries(subject, name, truth, say)
         found.append(queries)
         notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
     say("resampling queries")
-    clusters = np.arange(len(data.text)) if alone else data.right
     measured = [partial(ranking_metrics, queries) for queries in found]
-    samples = uncertainties(measured, measured[0], clusters, len(data.video), seed, resamples)
+    samples = uncertainties(
+        measured, measured[0], truth.text_to_video, truth.videos, seed, resamples
+    )
     scores = [
         _score(name, subject, one, name == names[0])
         for name, subject, one in zip(names, subjects, samples, strict=True)
@@ -166,9 +165,7 @@ def check_sampling(resamples: int, seed: int) -> None:
         raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", seed)
 
 
-def _queries(
-    subject: Subject, name: str, leave_one_out: bool, say: Say
-) -> tuple[Queries, list[str]]:
+def _queries(subject: Subject, name: str, truth: Truth, say: Say) -> tuple[Queries, list[str]]:
     """Rank the queries of a subject; also warnings on its scores."""
     data = subject.data
     say(f"{name}: encoding {len(data.text)} texts and {len(data.video)} videos")
@@ -185,24 +182,14 @@ def _queries(
         )
     settle(scores)
     say(f"{name}: ranking")
-    return rank_queries(scores, *means, data, leave_one_out), all_equal(scores, "scores")
+    return rank_queries(scores, *means, truth), all_equal(scores, "scores")
 
 
-def rank_queries(
-    scores: Array, text: Array, video: Array, data: Embeddings, leave_one_out: bool
-) -> Queries:
-    """Rank queries by `scores` [n, m], with cosine gaps of the means `text` [n, d], `video` [m, d].
-
-    Right items are those of `text_to_video`, for precisions those of the query's label; with
-    `leave_one_out` all other items of its class.
-    """
-    if leave_one_out and data.labels is not None:
-        found = queries_among_others(scores, data.labels)
-        found.text["cosine_gap"] = class_cosine_gaps(text, video, data.labels)
-        return found
-    truth = truth_of(data.right, data.labels, len(data.video))
-    found = retrieved(scores, data.right).merged(precision_queries(scores, truth))
-    found.text["cosine_gap"] = cosine_gaps(text, video, data.right)
+def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:
+    """Rank queries by `scores` [n, m], with cosine gaps of means `text` [n, d], `video` [m, d]."""
+    found, gaps = retrieved(scores, truth), truth.cosine_gaps(text, video)
+    if gaps is not None:
+        found.text["cosine_gap"] = gaps
     return found
 
 

@@ -19,6 +19,7 @@ from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import read_npy, read_npz
+from cimtool.reference.truth import Truth, truth_among_others, truth_of
 
 TEXT = ("text",)
 VIDEO = ("video", "image")
@@ -66,6 +67,13 @@ class Embeddings:
         """The right video of each text [N], for what cannot do without; CimError where unknown."""
         with naming(self.file):
             return require_right(self.text_to_video, len(self.text), len(self.video))
+
+    @property
+    def truth(self) -> Truth:
+        """What is right for each query; CimError where that is not known."""
+        if self.alone:
+            return truth_among_others(len(self.text), self.labels)
+        return truth_of(self.right, self.labels, len(self.video))
 
 
 File = Path | str

@@ -161,10 +161,14 @@ def spreads(scores: Array) -> FloatArray:
 
 
 class ReferenceScores:
-    """A reference [n, m] made ready: what others are compared with, query by query."""
+    """A reference [n, m] made ready: what others are compared with, query by query.
 
-    def __init__(self, scores: Array):
+    With `leave_one_out` row i of both is one item, which is no candidate for the best of its own.
+    """
+
+    def __init__(self, scores: Array, leave_one_out: bool = False):
         self.scores = scores.astype(np.float64, copy=False)
+        self.leave_one_out = leave_one_out
 
     @cached_property
     def spread(self) -> FloatArray:
@@ -173,7 +177,17 @@ class ReferenceScores:
 
     @cached_property
     def _best(self) -> tuple[BoolArray, BoolArray]:
-        return _best(self.scores, 1), _best(self.scores, 0)
+        return self._best_of(self.scores, 1), self._best_of(self.scores, 0)
+
+    def _best_of(self, scores: Array, axis: int) -> BoolArray:
+        """Where a query's best items are, [n, m]."""
+        if not self.leave_one_out:
+            best: BoolArray = scores == scores.max(axis=axis, keepdims=True)
+            return best
+        others = ~np.eye(len(scores), dtype=bool)
+        highest = scores.max(axis=axis, keepdims=True, where=others, initial=-np.inf)
+        among: BoolArray = (scores == highest) & others
+        return among
 
     @cached_property
     def _ranks(self) -> Array:
@@ -196,8 +210,8 @@ class ReferenceScores:
         reference does not have, or another one, is disagreement.
         """
         of_text, of_video = self._best
-        texts = (_best(scores, 1) == of_text).all(axis=1)
-        videos = (_best(scores, 0) == of_video).all(axis=0)
+        texts = (self._best_of(scores, 1) == of_text).all(axis=1)
+        videos = (self._best_of(scores, 0) == of_video).all(axis=0)
         return texts.astype(np.float64), videos.astype(np.float64)
 
     def spearman(self, scores: Array) -> FloatArray:
@@ -213,11 +227,6 @@ class ReferenceScores:
         return np.concatenate(found)
 
 
-def _best(scores: Array, axis: int) -> BoolArray:
-    best: BoolArray = scores == scores.max(axis=axis, keepdims=True)
-    return best
-
-
 def _centred_ranks(rows: Array) -> FloatArray:
     from scipy.stats import rankdata  # slow to load, and most commands rank nothing
 
@@ -225,9 +234,10 @@ def _centred_ranks(rows: Array) -> FloatArray:
     return centred
 
 
-def top1_agreement(scores: Array, reference: Array) -> float:
+def top1_agreement(scores: Array, reference: Array, leave_one_out: bool = False) -> float:
     """Return the share of queries with the same best item in both [n, m], the worse of both ways.
 
     As `ReferenceScores.same_best` counts it.
     """
-    return min(float(one.mean()) for one in ReferenceScores(reference).same_best(scores))
+    same = ReferenceScores(reference, leave_one_out).same_best(scores)
+    return min(float(one.mean()) for one in same)

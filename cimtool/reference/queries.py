@@ -1,20 +1,19 @@
-"""A score matrix query by query, and every metric as a mean, median or maximum over its queries.
+"""Measurements of queries, and every metric as a mean, median or maximum over them.
 
 One definition of each metric serves the data as they are and all their resamples, so that its
-interval is of the same number. Matrices are [n, m], texts down and videos across. By label, queries
-are looked at one by one, so that nothing but the scores grows with n x m.
+interval is of the same number. Matrices are [n, m], texts down and videos across.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 
-from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.named import unknown
 from cimtool.reference.bootstrap import (
@@ -26,24 +25,15 @@ from cimtool.reference.bootstrap import (
     interval,
     resamples,
 )
-from cimtool.reference.metrics import (
-    ReferenceScores,
-    average_precision,
-    best_ranks,
-    hit_positions,
-    ranks,
-)
+from cimtool.reference.metrics import ReferenceScores
 
 WAY_NAMES = {"text_to_video": "text to video", "video_to_text": "video to text"}
 WAYS = tuple(WAY_NAMES)
 RECALLS = (1, 5, 10)
-FEW_BEST = 50
-"""The best items that mAP@50 looks at."""
+UNRANKED_LIMITS = ("logit_rmse", "top1_agreement_loss")
+"""Limits of differences from the reference, which need nothing that is right."""
 
-COLUMNS = 128
-"""Videos whose scores are copied at a time, to lie side by side in memory."""
-
-LIMITS = ("logit_rmse", "top1_agreement_loss", "r1_loss", "r5_loss", "r10_loss")
+LIMITS = (*UNRANKED_LIMITS, "r1_loss", "r5_loss", "r10_loss")
 
 Metrics = dict[str, FloatArray]
 """Metrics by name, each a value a resample [B]."""
@@ -87,87 +77,6 @@ class Queries:
             {name: values[chosen.texts] for name, values in self.text.items()},
             {name: values[chosen.videos] for name, values in self.video.items()},
         )
-
-
-def retrieved(scores: Array, text_to_video: IntArray) -> Queries:
-    """The rank of each query's right item; videos that are right for no text are no queries."""
-    return Queries(
-        {"rank": ranks(scores, text_to_video).astype(np.float64)},
-        {"rank": best_ranks(scores, text_to_video)},
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """The right video [n] of each text, and the classes of texts [n] and videos [m] if known.
-
-    A video that is right for no text has no class, whatever `labels` hold of it.
-    """
-
-    text_to_video: IntArray
-    labels: tuple[IntArray, IntArray] | None = None
-
-
-def truth_of(text_to_video: IntArray, labels: IntArray | None, videos: int) -> Truth:
-    """Give each video the label of its texts; no labels at all where two of its texts disagree."""
-    if labels is None:
-        return Truth(text_to_video)
-    of_video = np.zeros(videos, np.int64)
-    of_video[text_to_video] = labels
-    if not np.array_equal(of_video[text_to_video], labels):
-        return Truth(text_to_video)
-    return Truth(text_to_video, (labels, of_video))
-
-
-def precision_queries(scores: Array, truth: Truth) -> Queries:
-    """`precision` and `precision50` of each query of `scores` [n, m]; nothing without labels.
-
-    A video without a class is neither found nor, with NaN, a query.
-    """
-    if truth.labels is None:
-        return Queries()
-    text, video = truth.labels
-    known = np.unique(truth.text_to_video)
-    of_text = ranked((row[known] for row in scores), (video[known] == label for label in text))
-    of_video = ranked(columns(scores, known), (text == label for label in video[known]))
-    back = {name: np.full(len(video), np.nan) for name in of_video}
-    for name, values in of_video.items():
-        back[name][known] = values
-    del of_text["rank"], back["rank"]
-    return Queries(of_text, back)
-
-
-def queries_among_others(scores: Array, labels: IntArray) -> Queries:
-    """Rank and precisions of items [n] as queries among the others in `scores` [n, n].
-
-    `rank` is that of the best right one, NaN for an item that is alone in its class.
-    """
-    sides = (scores, columns(scores, np.arange(len(labels))))
-    text, video = (
-        ranked(
-            (np.delete(row, i) for i, row in enumerate(rows)),
-            (np.delete(labels, i) == label for i, label in enumerate(labels)),
-        )
-        for rows in sides
-    )
-    return Queries(text, video)
-
-
-def columns(scores: Array, videos: IntArray) -> Iterator[Array]:
-    """Yield the scores [n] of each of `videos`."""
-    for start in range(0, len(videos), COLUMNS):
-        yield from np.ascontiguousarray(scores[:, videos[start : start + COLUMNS]].T)
-
-
-def ranked(rows: Iterable[Array], relevant: Iterable[BoolArray]) -> dict[str, FloatArray]:
-    """Return `rank` of the best right item, `precision` and `precision50` of each query."""
-    found = []
-    for row, right in zip(rows, relevant, strict=True):
-        positions = hit_positions(row, right)
-        best = positions[0] if len(positions) else np.nan
-        found.append((best, average_precision(positions), average_precision(positions, FEW_BEST)))
-    values = np.array(found, np.float64).T
-    return dict(zip(("rank", "precision", "precision50"), values, strict=True))
 
 
 def compared(scores: Array, reference: ReferenceScores) -> Queries:
@@ -280,19 +189,16 @@ def relative_errors(values: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def retrieval(scores: Array, text_to_video: IntArray) -> dict[str, float]:
-    """R@1/5/10 and median ranks by name of `scores` [n, m]; `text_to_video` [n] is right."""
-    return once(retrieved(scores, text_to_video))
-
-
 def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
     """The metrics that a limit can be put on, by their names in LIMITS, from two rows' metrics.
 
-    Losses are fractions, the worse of both directions; negative where the scores do better.
+    Losses are fractions, the worse of both directions; negative where the scores do better. Those
+    of recalls are missing where nothing is ranked.
     """
     lost = {
         f"r{k}_loss": max(reference[f"r{k}_{way}"] - own[f"r{k}_{way}"] for way in WAYS)
         for k in RECALLS
+        if f"r{k}_{WAYS[0]}" in own
     }
     agreement = own["top1_agreement"]
     return {"logit_rmse": own["logit_rmse"], "top1_agreement_loss": 1 - agreement, **lost}

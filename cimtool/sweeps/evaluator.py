@@ -233,6 +233,8 @@ class PointEvaluator:
             ]
             found: dict[str, Any] = {"time": time_text(conditions.seconds)}
             for name, worst in WORST_OF_DIES.items():
+                if name not in trials[0]:
+                    continue
                 values = [trial[name] for trial in trials]
                 median, last = (float(np.percentile(values, at)) for at in (MEDIAN, worst))
                 found[name] = {"median": median, "worst": last}

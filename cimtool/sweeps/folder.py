@@ -24,10 +24,11 @@ from cimtool.deployment.compilation import calibration_rows, fit_rows
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
+from cimtool.reference.truth import Truth
 from cimtool.sweeps.evaluator import DieRequest, Outcome
 from cimtool.sweeps.references import SweepReferences
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SWEEP = "sweep.json"
 POINTS = "points"
 REFERENCES = "references.safetensors"
@@ -55,9 +56,14 @@ def sweep_identity(
         "cimtool_version": __version__,
         "model": _digest("".join([program, score, *constants.names]).encode()),
         "calibration": _digest(*calibration_rows(calibration, []), *fit_rows(calibration).values()),
-        "data": _digest(data.text, data.video, data.right),
+        "data": _digest(data.text, data.video, data.right, *_classes(data)),
         "reference": reference,
     }
+
+
+def _classes(data: Embeddings) -> tuple[bytes | Array, ...]:
+    """The rest of what decides which items are right."""
+    return (b"alone" * data.alone, *(() if data.labels is None else (data.labels,)))
 
 
 def _digest(*parts: bytes | Array) -> str:
@@ -92,10 +98,12 @@ class SweepFolder:
 
     path: Path
 
-    def references(self, name: str) -> SweepReferences | None:
+    def references(self, name: str, truth: Truth) -> SweepReferences | None:
         """The references that an earlier run kept; None where there are none."""
         file = self.path / REFERENCES
-        return SweepReferences.from_bytes(name, file.read_bytes()) if file.is_file() else None
+        if not file.is_file():
+            return None
+        return SweepReferences.from_bytes(name, truth, file.read_bytes())
 
     def keep_references(self, references: SweepReferences) -> None:
         """Write the references, all or nothing."""

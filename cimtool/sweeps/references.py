@@ -9,7 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
@@ -21,8 +21,8 @@ from cimtool.reference.queries import (
     compared,
     limit_metrics,
     once,
-    retrieved,
 )
+from cimtool.reference.truth import Truth, retrieved
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.references import (
     EXACT,
@@ -34,7 +34,7 @@ from cimtool.verification.references import (
 
 SAMPLES = DEFAULT_SAMPLES
 MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
-KEPT = ("scores", "surrogate", "sampled", "right")
+KEPT = ("scores", "surrogate", "sampled")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,29 +42,29 @@ class SweepReferences:
     """Scores [n, m] of the evaluation pairs that no hardware has touched.
 
     `scores` are the reference's, `name` says which it is; `surrogate` the float score's;
-    `sampled` those of Monte Carlo where the teacher is known; `right` [n] the right videos.
+    `sampled` those of Monte Carlo where the teacher is known.
     """
 
     name: str
+    truth: Truth
     scores: FloatArray
     surrogate: FloatArray
     sampled: FloatArray | None
-    right: IntArray
 
     @cached_property
     def against(self) -> ReferenceScores:
         """The reference made ready for comparisons."""
-        return ReferenceScores(self.scores)
+        return ReferenceScores(self.scores, self.truth.leave_one_out)
 
     @cached_property
     def own(self) -> Queries:
         """The reference's own retrieval, query by query."""
-        return retrieved(self.scores, self.right)
+        return retrieved(self.scores, self.truth)
 
     def measured(self, scores: Array) -> Queries:
         """Retrieval of scores [n, m] and their differences from the reference, query by query."""
         scores = on_grid(scores)
-        found = retrieved(scores, self.right).merged(compared(scores, self.against))
+        found = retrieved(scores, self.truth).merged(compared(scores, self.against))
         found.text["float_squares"] = ReferenceScores(self.surrogate).squares(scores)
         return found
 
@@ -72,7 +72,7 @@ class SweepReferences:
         """Drift of measured queries, or of the chosen ones, from the reference, by name.
 
         Losses are fractions, the worse of both directions; `float_rmse` is the distance from
-        the float score, and `r1_*` are recalls themselves.
+        the float score, and `r1_*` are recalls themselves, missing where nothing is ranked.
         """
         both = (queries, self.own)
         own, reference = (once(one if chosen is None else one.of(chosen)) for one in both)
@@ -80,7 +80,7 @@ class SweepReferences:
         recalls = ("r1_text_to_video", "r1_video_to_text")
         return {
             **limit_metrics(own, reference),
-            **{name: own[name] for name in (*kept, *recalls)},
+            **{name: own[name] for name in (*kept, *recalls) if name in own},
         }
 
     def baselines(self, surrogate: str) -> dict[str, dict[str, float]]:
@@ -97,10 +97,10 @@ class SweepReferences:
         return content
 
     @classmethod
-    def from_bytes(cls, name: str, content: bytes) -> SweepReferences | None:
+    def from_bytes(cls, name: str, truth: Truth, content: bytes) -> SweepReferences | None:
         """Read what `to_bytes` returned; None where it is something else."""
         try:
-            return cls(name, **{"sampled": None, **load(content)})
+            return cls(name, truth, **{"sampled": None, **load(content)})
         except (SafetensorError, TypeError):
             return None
 
@@ -121,5 +121,5 @@ def references(model: Model, data: Embeddings, say: Say) -> SweepReferences:
         scores = on_grid(trained.score(features["text"], features["video"]))
     known = reference_scores(References(samples=SAMPLES), model, trained, features, data, say)
     if known is None or known.exact is None:
-        return SweepReferences(model.head.surrogate, scores, scores, None, data.right)
-    return SweepReferences(EXACT, known.exact, scores, known.monte_carlo, data.right)
+        return SweepReferences(model.head.surrogate, data.truth, scores, scores, None)
+    return SweepReferences(EXACT, data.truth, known.exact, scores, known.monte_carlo)

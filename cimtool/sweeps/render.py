@@ -164,8 +164,8 @@ def _figures(
 ) -> Iterator[Content]:
     """The figures of a point; its energy is in brackets where it is `apart` from the others'."""
     cost, metrics = outcome.cost, outcome.metrics
-    yield from (metrics[name] for name in (DRIFT, "top1_agreement_loss", "r1_loss"))
-    on_dies = {one["time"]: one["r1_loss"]["median"] for one in outcome.dies}
+    yield from (metrics.get(name) for name in (DRIFT, "top1_agreement_loss", "r1_loss"))
+    on_dies = {one["time"]: one["r1_loss"]["median"] for one in outcome.dies if "r1_loss" in one}
     yield from (on_dies.get(time) for time in times)
     yield from (cost["arrays"], cost["conversions"])
     energy = _amount(cost, ENERGY)

@@ -24,6 +24,7 @@ from cimtool.loading.source import ModelOptions, ModelSource, Projectors
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.queries import check_metrics
 from cimtool.reference.surrogate import Polynomial
+from cimtool.reference.truth import check_measurable
 from cimtool.sweeps.choice import cheapest
 from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command
 from cimtool.sweeps.evaluator import DieRequest, Outcome, PointEvaluator, read_evaluation
@@ -83,6 +84,7 @@ def sweep(
     check_format(table)
     source = ModelSource(projectors, poly, **options)
     model, rows, evaluated = read_evaluation(source, calibration, data, allow_calibration_rows, say)
+    check_measurable("budget", budget or {}, evaluated.truth, evaluated.file)
     _check_layers(model, keys)
     name = reference_name(model)
     whose = sweep_identity(model, rows, evaluated, name)
@@ -91,7 +93,7 @@ def sweep(
     with workers(jobs, dask, place) as compute, opened(place, whose) as folder:
         done = folder.outcomes(builds)
         resumed = len(done)
-        scores = folder.references(name)
+        scores = folder.references(name, evaluated.truth)
         if scores is None:
             scores = references(model, evaluated, say)
             folder.keep_references(scores)

@@ -12,7 +12,8 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.reference.metrics import mean_average_precision
-from cimtool.reference.queries import RECALLS, WAYS, queries_among_others, retrieval
+from cimtool.reference.queries import RECALLS, WAYS
+from cimtool.reference.truth import queries_among_others, retrieval, truth_of
 from cimtool.training.pairs import Pairs
 
 MEASURES = {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}
@@ -165,7 +166,7 @@ def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict
     """
     if pairs.alone and pairs.labels is not None:
         return _among_others(scores, pairs.labels.numpy())
-    found = retrieval(scores, pairs.right.numpy())
+    found = retrieval(scores, truth_of(pairs.right.numpy(), None, len(pairs.video)))
     recalls = {f"r{k}_{way}": found[f"r{k}_{way}"] for k in RECALLS for way in WAYS}
     if not by_class or pairs.labels is None:
         return recalls

@@ -29,6 +29,7 @@ from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.queries import Selection, check_metrics
 from cimtool.reference.surrogate import Polynomial
+from cimtool.reference.truth import check_measurable
 from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text, with_layers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
@@ -107,6 +108,7 @@ def tune(
     if settings is not None:
         given = read_toml(Path(settings)) | given
     model, rows, evaluated = read_evaluation(source, calibration, data, allow_calibration_rows, say)
+    check_measurable("budget", budget, evaluated.truth, evaluated.file)
     name = f"{model.name}@{highest.target.name}.settings.toml"
     file = Path(output) if output else Path("exports") / name
     check_output(file, ".toml")

@@ -135,7 +135,7 @@ def _metrics(report: Report) -> dict[str, Content]:
     shares = {
         "% of float spread": report.headline.relative_rmse,
         "top-1 % vs float": report.headline.top1_agreement,
-        **{f"R@{k} loss, points": report.checks.metrics[f"r{k}_loss"] for k in RECALLS},
+        **{f"R@{k} loss, points": report.checks.metrics.get(f"r{k}_loss") for k in RECALLS},
     }
     for way, name in WAY_NAMES.items():
         shares[f"R@1 {name}"] = report.drift.final.get(f"r1_{way}")

@@ -11,19 +11,17 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.reference.bootstrap import Change, Interval
-from cimtool.reference.metrics import ReferenceScores, common_mean, cosine_gaps, on_grid, spreads
+from cimtool.reference.metrics import ReferenceScores, common_mean, on_grid, spreads
 from cimtool.reference.queries import (
     Measured,
     Queries,
-    Truth,
     Uncertainty,
     compared,
     metrics,
-    precision_queries,
     relative_errors,
-    retrieved,
     uncertainties,
 )
+from cimtool.reference.truth import Truth, retrieved
 
 GAP_DECIMALS = 12
 """Cosine gaps are rounded to these: less is rounding in float64, and no gap must read 0."""
@@ -79,12 +77,16 @@ class DriftTable:
         self.truth = truth
         self.stages: list[str] = []
         self.queries: list[Queries] = []
-        self._videos = 0
-        self._reference = None if reference is None else ReferenceScores(reference)
+        self.against = Queries()
+        """The queries of the row that losses are measured from."""
+        self._reference = None if reference is None else self._ready(reference)
         self._float: ReferenceScores | None = None
         self._monte_carlo: ReferenceScores | None = None
         self._before: ReferenceScores | None = self._reference
         self._mean: FloatArray | None = None
+
+    def _ready(self, scores: Array) -> ReferenceScores:
+        return ReferenceScores(scores, self.truth.leave_one_out)
 
     @property
     def scores(self) -> FloatArray:
@@ -95,14 +97,16 @@ class DriftTable:
 
     def add_reference(self, stage: str) -> None:
         """Append the reference's own row; one that cannot be computed has no metrics."""
-        self._append(stage, self._retrieved(self.scores) if self._reference else Queries())
+        if self._reference is not None:
+            self.against = retrieved(self.scores, self.truth)
+        self._append(stage, self.against)
 
     def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
         """Append the row of Monte Carlo beside another reference."""
-        queries = self._retrieved(scores)
+        queries = retrieved(scores, self.truth)
         if self._reference is not None:
             queries = queries.merged(compared(scores, self._reference))
-        self._monte_carlo = ReferenceScores(scores)
+        self._monte_carlo = self._ready(scores)
         self._append(stage, queries)
 
     def add(self, stage: str, scores: Array, text_mu: Array, video_mu: Array) -> None:
@@ -118,22 +122,19 @@ class DriftTable:
         scores = on_grid(scores)
         queries = self.measured(scores, text_mu, video_mu)
         self._append(stage, queries)
-        self._before = ReferenceScores(scores)
+        self._before = self._ready(scores)
         if self._float is None:
             self._float = self._before
+            if self._reference is None:
+                self.against = queries
 
     def _append(self, stage: str, queries: Queries) -> None:
         self.stages.append(stage)
         self.queries.append(queries)
 
-    def _retrieved(self, scores: FloatArray) -> Queries:
-        self._videos = scores.shape[1]
-        found = retrieved(scores, self.truth.text_to_video)
-        return found.merged(precision_queries(scores, self.truth))
-
     def measured(self, scores: FloatArray, text_mu: Array, video_mu: Array) -> Queries:
         """Measure scores of `on_grid` query by query; the step is from the last row added."""
-        found = self._retrieved(scores)
+        found = retrieved(scores, self.truth)
         found.text["own_spread"] = spreads(scores)
         reference = self._reference or self._float
         if reference is not None:
@@ -146,11 +147,12 @@ class DriftTable:
             found.text["monte_carlo_squares"] = self._monte_carlo.squares(scores)
         if self._before is not None:
             found.text["step_squares"] = self._before.squares(scores)
-        if len(video_mu) > 1:
-            found.text["cosine_gap"] = self._cosine_gaps(text_mu, video_mu)
+        gaps = self._cosine_gaps(text_mu, video_mu)
+        if gaps is not None:
+            found.text["cosine_gap"] = gaps
         return found
 
-    def _cosine_gaps(self, text: Array, video: Array) -> FloatArray:
+    def _cosine_gaps(self, text: Array, video: Array) -> FloatArray | None:
         """The cosine gaps of the means, moved back to where training left their common mean.
 
         `fold` takes one common vector from both modalities: distances stay, cosines would not.
@@ -159,7 +161,7 @@ class DriftTable:
         if self._mean is None:
             self._mean = mean
         offset = self._mean - mean
-        return cosine_gaps(text + offset, video + offset, self.truth.text_to_video)
+        return self.truth.cosine_gaps(text + offset, video + offset)
 
     def finished(self, seed: int) -> tuple[StageRow, ...]:
         """The rows with the intervals of their metrics."""
@@ -171,6 +173,5 @@ class DriftTable:
 
         Losses are against the reference's row, or the float score's where there is no reference.
         """
-        first = next(one for one in self.queries if "rank" in one.text)
-        right = self.truth.text_to_video
-        return uncertainties(rows, partial(metrics, first), right, self._videos, seed)
+        truth, reference = self.truth, partial(metrics, self.against)
+        return uncertainties(rows, reference, truth.text_to_video, truth.videos, seed)

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import numpy as np
-
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
@@ -321,11 +319,10 @@ def find_drift(
     """Read the `rows` of stages; `faults` are those of the surrogate."""
     score, surrogate = head.measure, head.surrogate
     first = make_headline(rows, runs.reference, runs.scatter, score, faults, surrogate)
-    reference = runs.table.scores
+    reference, truth = runs.table.scores, runs.table.truth
     names, queries = [row.stage for row in rows], runs.table.queries
-    first_ranked = next(i for i, one in enumerate(queries) if "rank" in one.text)
-    shown = dict.fromkeys((first_ranked, names.index(surrogate), len(rows) - 1))
-    texts = np.bincount(data.right, minlength=len(data.video))
+    shown = dict.fromkeys((names.index(runs.reference), names.index(surrogate), len(rows) - 1))
+    ranked = [(names[i], queries[i]) for i in shown if truth.ranks]
     known = "logit_rmse" in rows[-1].metrics and len(data.video) > 1
     return DriftFindings(
         score=score,
@@ -335,7 +332,7 @@ def find_drift(
         headline=with_dies(first, noisy, rows[-1], score),
         rows=rows,
         noisy=noisy,
-        margins=margins(reference, runs.scores, data.right) if known else (),
-        curves=recall_curves([(names[i], queries[i]) for i in shown], texts),
-        pairs=pair_sample(reference, runs.scores, data.right, seed),
+        margins=margins(reference, runs.scores, truth) if known else (),
+        curves=recall_curves(ranked, truth.rivals),
+        pairs=pair_sample(reference, runs.scores, truth, seed),
     )

@@ -13,6 +13,7 @@ from scipy.stats import hypergeom
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.reference.queries import RECALLS, WAYS, Queries
+from cimtool.reference.truth import Truth
 
 SIGMAS = 3.0
 """Standard deviations of the error that a lead must exceed to survive it."""
@@ -37,15 +38,15 @@ class Margin:
     open: float
 
 
-def margins(reference: FloatArray, compiled: FloatArray, right: IntArray) -> tuple[Margin, ...]:
-    """The margins of texts and of videos in reference scores [n, m]; `right` [n] names videos.
+def margins(reference: FloatArray, compiled: FloatArray, truth: Truth) -> tuple[Margin, ...]:
+    """The margins of texts and of videos in reference scores [n, m].
 
     A way is left out where no query has both a right item and a wrong one.
     """
     found = []
     error = compiled - reference
     sigmas = (float(np.sqrt(2.0 * error.var(axis=axis).mean())) for axis in (1, 0))
-    for way, sigma, lead in zip(WAYS, sigmas, _leads(reference, right), strict=True):
+    for way, sigma, lead in zip(WAYS, sigmas, _leads(reference, truth), strict=True):
         if not len(lead):
             continue
         leads, trails = (float(np.mean(one > SIGMAS * sigma)) for one in (lead, -lead))
@@ -53,14 +54,14 @@ def margins(reference: FloatArray, compiled: FloatArray, right: IntArray) -> tup
     return tuple(found)
 
 
-def _leads(scores: FloatArray, right: IntArray) -> tuple[FloatArray, FloatArray]:
+def _leads(scores: FloatArray, truth: Truth) -> tuple[FloatArray, FloatArray]:
     """By how much the best right item is above the best wrong one, of each query that has both."""
-    is_right = np.zeros(scores.shape, bool)
-    is_right[np.arange(len(scores)), right] = True
+    is_right = truth.right_pairs()
+    is_wrong = ~(is_right | truth.itself())
     sides = []
     for axis in (1, 0):
         best, wrong = (
-            np.where(mask, scores, -np.inf).max(axis=axis) for mask in (is_right, ~is_right)
+            np.where(mask, scores, -np.inf).max(axis=axis) for mask in (is_right, is_wrong)
         )
         known = np.isfinite(best) & np.isfinite(wrong)
         sides.append((best - np.where(known, wrong, 0.0))[known])
@@ -82,16 +83,13 @@ class RecallCurve:
 
 
 def recall_curves(
-    stages: Sequence[tuple[str, Queries]], texts_of_video: IntArray
+    stages: Sequence[tuple[str, Queries]], rivals: tuple[IntArray, IntArray]
 ) -> tuple[RecallCurve, ...]:
-    """The curves of stages both ways; `texts_of_video` [m] counts the right texts of each video."""
-    texts, videos = int(texts_of_video.sum()), len(texts_of_video)
+    """The curves of stages both ways; `rivals` count the wrong items of each text and video."""
     found = []
     for stage, queries in stages:
-        sides = (
-            (queries.text["rank"], np.full(texts, videos - 1)),
-            (queries.video["rank"], texts - texts_of_video),
-        )
+        ranked = (queries.text["rank"], queries.video["rank"])
+        sides = zip(ranked, rivals, strict=True)
         for way, (rank, others) in zip(WAYS, sides, strict=True):
             known = ~np.isnan(rank)
             sizes = gallery_sizes(int(others[known].min()) + 1)
@@ -128,16 +126,19 @@ class PairSample:
     right: tuple[bool, ...]
 
 
-def pair_sample(
-    reference: FloatArray, compiled: FloatArray, right: IntArray, seed: int
-) -> PairSample:
-    """Right pairs and as many wrong ones, drawn evenly from [n, m] scores."""
+def pair_sample(reference: FloatArray, compiled: FloatArray, truth: Truth, seed: int) -> PairSample:
+    """Right pairs and as many wrong ones, drawn evenly from [n, m] scores.
+
+    Where an item does not find itself, pairs of two items, right or wrong as they come.
+    """
     rng = np.random.default_rng(seed)
     n, m = reference.shape
     rows = np.arange(n) if n <= MOST_POINTS else np.sort(rng.permutation(n)[:MOST_POINTS])
-    columns = np.concatenate([right[rows], rng.integers(m, size=len(rows))])
+    columns = np.concatenate([truth.text_to_video[rows], rng.integers(m, size=len(rows))])
     rows = np.concatenate([rows, rows])
-    is_right = right[rows] == columns
+    if truth.leave_one_out:
+        columns = (rows + rng.integers(1, m, size=len(rows))) % m
+    is_right = truth.right_pairs()[rows, columns]
     return PairSample(
         tuple(map(float, reference[rows, columns])),
         tuple(map(float, compiled[rows, columns])),

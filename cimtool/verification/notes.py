@@ -36,15 +36,15 @@ def notes_of(
             "and drift is measured against the float polynomial; compile with them"
         )
     if data.alone:
-        notes.append(
-            "items of one modality: the right one of each is itself, so ranks say nothing of "
-            "retrieval; `cimtool evaluate` leaves it out and counts its class"
-        )
-    notes += few_queries(len(data.text), len(np.unique(truth.text_to_video)))
+        right = "right are the others of its class" if truth.ranks else "nothing is right without"
+        end = "" if truth.ranks else " labels that two items share, so nothing is ranked"
+        notes.append(f"items of one modality: an item does not find itself; {right}{end}")
+    if truth.ranks:
+        notes += few_queries(*runs.table.queries[-1].counts.values())
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         notes.append(_recall_note(bundle.gallery.shortlist, runs))
     notes += data.notes
-    return (*notes, *unused_labels(data, truth.labels is not None))
+    return (*notes, *unused_labels(data, truth.labels is not None or data.alone))
 
 
 def _warnings(

@@ -105,15 +105,21 @@ class References:
         return EXACT if self.kind == "exact" else self.monte_carlo_name
 
     def of(
-        self, text: Gaussians, video: Gaussians, model: ModelCard, say: Say
+        self,
+        text: Gaussians,
+        video: Gaussians,
+        model: ModelCard,
+        say: Say,
+        leave_one_out: bool = False,
     ) -> TeacherScores | None:
         """The references' scores; None where a or b is not known.
 
-        Scores are logits, or probabilities for a head that predicts those.
+        Scores are logits, or probabilities for a head that predicts those. With `leave_one_out` an
+        item is no candidate for its own best, in agreements.
         """
         if model.a is None or model.b is None:
             return None
-        settings = (model.a, model.b, model.head.predicts_logit)
+        settings = (model.a, model.b, model.head.predicts_logit, leave_one_out)
         key: tuple[Any, ...] = (*settings, text.mu, text.s, video.mu, video.s)
         if self._known is None or not all(
             np.array_equal(one, other) for one, other in zip(self._key, key, strict=True)
@@ -122,7 +128,14 @@ class References:
         return self._known
 
     def _compute(
-        self, text: Gaussians, video: Gaussians, a: float, b: float, fit_logit: bool, say: Say
+        self,
+        text: Gaussians,
+        video: Gaussians,
+        a: float,
+        b: float,
+        fit_logit: bool,
+        leave_one_out: bool,
+        say: Say,
     ) -> TeacherScores:
         def sample(items: int | None, seed: int) -> tuple[FloatArray, Array]:
             """Scores of the first `items` of both modalities, and their standard errors."""
@@ -145,14 +158,14 @@ class References:
         found = exact(text, video, a, b, say)
         scores = on_grid(found.logit if fit_logit else np.exp(found.log_p))
         del found
-        few = ReferenceScores(scores[:FLOOR_ITEMS, :FLOOR_ITEMS])
+        few = ReferenceScores(scores[:FLOOR_ITEMS, :FLOOR_ITEMS], leave_one_out)
         seeds = range(self.seed, self.seed + FLOOR_SEEDS)
         errors = np.array([_errors(few, sample(FLOOR_ITEMS, seed)[0]) for seed in seeds])
         rmse, agreement = map(float, errors.mean(axis=0))
         spread = float(errors[:, 0].std(ddof=1))
         texts, videos = few.scores.shape
         floor = Floor(FLOOR_SEEDS, texts, videos, rmse, spread, agreement)
-        own = _errors(ReferenceScores(scores), sampled)
+        own = _errors(ReferenceScores(scores, leave_one_out), sampled)
         return TeacherScores(scores, sampled, Scatter(self.samples, standard_error, *own, floor))
 
 
@@ -212,7 +225,7 @@ def reference_scores(
         return None
     rows = {"text": data.text, "video": data.video}
     text, video = (_gaussians(trained, m, features[m], rows[m]) for m in MODALITIES)
-    return references.of(text, video, model, say)
+    return references.of(text, video, model, say, data.alone)
 
 
 def _gaussians(trained: Simulator, modality: str, features: Features, rows: Array) -> Gaussians:

@@ -110,8 +110,7 @@ def make_checks(
 
     Losses are from the reference's row, the float score's where no other reference is known.
     """
-    reference = next(one for one in table.queries if "rank" in one.text)
-    metrics = limit_metrics(once(table.queries[-1]), once(reference))
+    metrics = limit_metrics(once(table.queries[-1]), once(table.against))
     held = tuple(DriftLimit(metric, limit, metrics[metric]) for metric, limit in limits.items())
     return Checks(bits, metrics, held)
 

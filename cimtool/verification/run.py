@@ -15,6 +15,7 @@ from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import stage_of
 from cimtool.reference.queries import check_metrics
+from cimtool.reference.truth import check_measurable
 from cimtool.simulation.die_program import Conditions
 from cimtool.verification.bits import count_bits
 from cimtool.verification.headline import find_drift, surrogate_faults
@@ -71,6 +72,7 @@ def make_report(
     times = () if noise is None else times_of(bundle, noise)
     trials = 0 if noise is None else noise.trials
     require_rivals(data)
+    check_measurable("max_drift", limits, data.truth, data.file)
     if not seen_rows:
         require_unseen(bundle.calibration, data, bundle.name)
     check_gallery(bundle, data)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, FloatArray
 from cimtool.ir.arithmetic import Store
 from cimtool.ir.format import requant
 from cimtool.ir.integer import Quantize, Requant
@@ -15,6 +15,7 @@ from cimtool.ir.program import MODALITIES, Program
 from cimtool.ir.types import INT_LIMIT
 from cimtool.loading.embeddings import Embeddings
 from cimtool.passes.lower import DomainLimits, domain_limits
+from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator
 
 STORED_ROWS = 256
@@ -72,13 +73,13 @@ def domains(
     simulator: Simulator,
     stage: str,
     features: Mapping[str, Features],
-    right: IntArray,
+    truth: Truth,
     limited: Mapping[str, str],
 ) -> tuple[Domain, ...]:
     """Count the pairs whose statistics saturate in a stage after `lower`, on its own features.
 
-    `features` are by modality, `right` [n] is the right video of each text, and `limited` has
-    values by their names in reports. A statistic that the score does not use has no domain.
+    `features` are by modality, and `limited` has values by their names in reports. A statistic
+    that the score does not use has no domain.
     """
     score = simulator.program.score
     text, video = (features[modality] for modality in MODALITIES)
@@ -88,10 +89,12 @@ def domains(
         if (limit := domain_limits(score, value)) is not None
     }
     blocks: dict[str, list[tuple[float, float, int, int]]] = {name: [] for name in limits}
-    names = [limit.moved for limit in limits.values()]
+    names, right = [limit.moved for limit in limits.values()], 0
     for rows, values in simulator.iter_score(text, video, names):
+        pairs = truth.right_pairs(rows)
+        right += int(np.count_nonzero(pairs))
         for statistic, limit in limits.items():
-            blocks[statistic].append(_counts(values[limit.moved], limit, right[rows]))
+            blocks[statistic].append(_counts(values[limit.moved], limit, pairs))
     found = []
     for statistic, limit in limits.items():
         lowest, highest, outside, right_outside = zip(*blocks[statistic], strict=True)
@@ -99,19 +102,19 @@ def domains(
             (end + limit.centre) * limit.unit
             for end in (limit.lo, limit.hi, min(lowest), max(highest))
         )
-        share = sum(outside) / (len(right) * len(video["mu"]))
-        counted = (share, sum(right_outside), len(right))
+        share = sum(outside) / (len(text["mu"]) * len(video["mu"]))
+        counted = (share, sum(right_outside), right)
         found.append(Domain(stage, statistic, lo, hi, seen_lo, seen_hi, *counted))
     return tuple(found)
 
 
 def _counts(
-    values: FloatArray, limit: DomainLimits, right: IntArray
+    values: FloatArray, limit: DomainLimits, right: BoolArray
 ) -> tuple[float, float, int, int]:
     """Lowest and highest of a block [rows, m], how many are beyond the limits, how many right."""
     beyond = (values < limit.lo) | (values > limit.hi)
-    right_beyond = beyond[np.arange(len(right)), right]
-    return float(values.min()), float(values.max()), int(beyond.sum()), int(right_beyond.sum())
+    both = int(np.count_nonzero(beyond & right))
+    return float(values.min()), float(values.max()), int(beyond.sum()), both
 
 
 def stored_values(lowered: Program, compiled: Simulator, data: Embeddings) -> tuple[Stored, ...]:

@@ -129,7 +129,7 @@ def sensitivity(
     def measured(real: Collection[str]) -> tuple[float, float]:
         logits = model.logits(real)
         rmse = math.sqrt(float(np.square(logits - reference).mean()))
-        return rmse, top1_agreement(logits, reference)
+        return rmse, top1_agreement(logits, reference, data.alone)
 
     parts = []
     for graph, name, kind, bits, owned in _listed(model):

@@ -15,7 +15,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage
-from cimtool.reference.queries import Truth, truth_of
+from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import DriftTable
 from cimtool.verification.references import (
@@ -70,7 +70,8 @@ def run_stages(
     with within_float64(data):
         scores, statistics, some = _score_with_statistics(trained, features)
     known = reference_scores(references, model, trained, features, data, say)
-    table = _table(truth_of(data.right, data.labels, len(data.video)), references, known, head)
+    truth = data.truth
+    table = _table(truth, references, known, head)
     table.add(head.surrogate, scores, *real_means(stages[0].program, features))
     found: tuple[Domain, ...] = ()
     simulator = trained
@@ -83,7 +84,7 @@ def run_stages(
         if stage.name in (LowerPass.name, stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
             limited = {name: name for name in statistics} | dict(head.limited)
-            found += domains(simulator, stage.name, features, data.right, limited)
+            found += domains(simulator, stage.name, features, truth, limited)
     name = head.surrogate if known is None else references.name
     scatter, jitter = None if known is None else known.scatter, head.jitter(some, JITTER)
     results = (simulator, features, scores, found)

@@ -245,7 +245,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 def test_pairs_are_ranked_as_a_loop_ranks_them() -> None:
     data = embeddings_of({"text": TEXT, "video": VIDEO, "text_to_video": RIGHT})
-    found = rank_queries(SCORES, TEXT, VIDEO, data, leave_one_out=False)
+    found = rank_queries(SCORES, TEXT, VIDEO, data.truth)
     assert set(found.text) == {"rank", "cosine_gap"}
     for i, row in enumerate(SCORES):
         assert found.text["rank"][i] == rank_of(row, {int(RIGHT[i])})
@@ -262,7 +262,7 @@ def test_pairs_are_ranked_as_a_loop_ranks_them() -> None:
 def test_labels_of_pairs_give_precisions_over_the_labelled_videos() -> None:
     labels = LABEL_OF_VIDEO[RIGHT]
     data = embeddings_of({"text": TEXT, "video": VIDEO, "text_to_video": RIGHT, "labels": labels})
-    found = rank_queries(SCORES, TEXT, VIDEO, data, leave_one_out=False)
+    found = rank_queries(SCORES, TEXT, VIDEO, data.truth)
     known = np.unique(RIGHT)
     for i, row in enumerate(SCORES):
         right = set(np.flatnonzero(LABEL_OF_VIDEO[known] == labels[i]).tolist())
@@ -280,7 +280,7 @@ def test_labels_of_pairs_give_precisions_over_the_labelled_videos() -> None:
 
 def test_labels_that_disagree_give_no_precision() -> None:
     values = {"text": TEXT, "video": VIDEO, "text_to_video": RIGHT, "labels": np.arange(12)}
-    found = rank_queries(SCORES, TEXT, VIDEO, embeddings_of(values), leave_one_out=False)
+    found = rank_queries(SCORES, TEXT, VIDEO, embeddings_of(values).truth)
     assert "precision" not in found.text
 
 
@@ -290,7 +290,7 @@ def test_an_item_does_not_find_itself() -> None:
     labels = np.concatenate([RNG.integers(0, 3, size=69), [7]])  # the last is alone in its class
     mu = RNG.normal(size=(70, 4))
     data = embeddings_of({"rows": mu, "labels": labels})
-    found = rank_queries(scores, mu, mu[:, ::-1], data, leave_one_out=True)
+    found = rank_queries(scores, mu, mu[:, ::-1], data.truth)
     for side, matrix in ((found.text, scores), (found.video, scores.T)):
         for i in range(69):
             others = [j for j in range(70) if j != i]
@@ -312,7 +312,7 @@ def test_mean_ranks_and_the_best_fifty_are_metrics() -> None:
     labels = np.repeat([0, 1], 6)
     square = SCORES[:, :1] + np.arange(12.0)
     data = embeddings_of({"rows": TEXT, "labels": labels})
-    found = rank_queries(square, TEXT, TEXT, data, leave_one_out=True)
+    found = rank_queries(square, TEXT, TEXT, data.truth)
     values = ranking_metrics(found, Samples.once(12, 12))
     assert values["mean_rank_video_to_text"][0] == found.video["rank"].mean()
     assert values["map50_text_to_video"][0] == found.text["precision50"].mean()

@@ -23,12 +23,15 @@ from cimtool.reference.queries import (
     metrics,
     once,
     relative_errors,
-    retrieval,
-    retrieved,
     uncertainties,
 )
+from cimtool.reference.truth import retrieval, retrieved, truth_of
 
 from .test_metrics import tied_scores
+
+
+def pairs(scores, right):
+    return truth_of(right, None, scores.shape[1])
 
 
 def drift(scores, reference):
@@ -46,16 +49,19 @@ def test_retrieval_of_many_texts_to_one_video():
         ]
     )
     right = np.array([0, 0, 1, 1])
-    found = retrieval(scores, right)
+    found = retrieval(scores, pairs(scores, right))
     assert (found["r1_text_to_video"], found["r5_text_to_video"]) == (0.75, 1.0)
     assert (found["median_rank_text_to_video"], found["r1_video_to_text"]) == (1.0, 1.0)
-    assert retrieved(scores, right).counts == {"text_to_video": 4, "video_to_text": 2}
+    assert retrieved(scores, pairs(scores, right)).counts == {
+        "text_to_video": 4,
+        "video_to_text": 2,
+    }
 
 
 def test_recall_and_median_rank():
     scores = np.tile(np.arange(20.0), (4, 1))
     right = np.array([19, 15, 14, 9])
-    found = retrieval(scores, right)
+    found = retrieval(scores, pairs(scores, right))
     assert ranks(scores, right).tolist() == [1, 5, 6, 11]
     assert [found[f"r{k}_text_to_video"] for k in (1, 5, 10)] == [0.25, 0.5, 0.75]
     assert found["median_rank_text_to_video"] == 5.5
@@ -100,8 +106,10 @@ def test_limit_metrics_are_the_worse_of_both_directions():
     scores = reference.copy()
     scores[:, 0] = 2.0  # all texts now choose video 0, whose texts are all as good
     right = np.arange(4)
-    own = retrieved(scores, right).merged(compared(scores, ReferenceScores(reference)))
-    found = limit_metrics(once(own), once(retrieved(reference, right)))
+    own = retrieved(scores, pairs(scores, right)).merged(
+        compared(scores, ReferenceScores(reference))
+    )
+    found = limit_metrics(once(own), once(retrieved(reference, pairs(reference, right))))
     assert tuple(found) == LIMITS
     assert found["logit_rmse"] == pytest.approx(math.sqrt((1 + 3 * 4) / 16))
     assert found["r1_loss"] == 0.75
@@ -114,8 +122,10 @@ def noisy_rows(n=60, m=40, noise=0.3):
     right = np.arange(n) % m
     reference = rng.normal(size=(n, m)) + 2.0 * (right[:, None] == np.arange(m))
     scores = reference + noise * rng.normal(size=(n, m))
-    best = retrieved(reference, right)
-    own = retrieved(scores, right).merged(compared(scores, ReferenceScores(reference)))
+    best = retrieved(reference, pairs(reference, right))
+    own = retrieved(scores, pairs(scores, right)).merged(
+        compared(scores, ReferenceScores(reference))
+    )
     return best, own, right, reference, scores
 
 
@@ -150,7 +160,7 @@ def test_the_metrics_of_a_resample_are_those_of_the_queries_written_out():
 def test_losses_are_paired():
     best, own, right, reference, _ = noisy_rows()
     # The same scores twice lose nothing in any resample, however wide their own intervals are.
-    same = retrieved(reference, right)
+    same = retrieved(reference, pairs(reference, right))
     mine, equal = uncertainties(
         [partial(metrics, own), partial(metrics, same)],
         partial(metrics, best),

@@ -16,6 +16,7 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.loading.embeddings import embeddings_in
 from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps import evaluator, run
 from cimtool.sweeps.evaluator import PointEvaluator
@@ -56,10 +57,11 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
     with np.load(files.eval) as held:
         scores = Simulator(compiled.stages[-1].program).scores(held["text"], held["video"])
     content = (folder_of(swept) / REFERENCES).read_bytes()
-    references = SweepReferences.from_bytes(swept.reference, content)
+    truth = embeddings_in(files.eval).truth
+    references = SweepReferences.from_bytes(swept.reference, truth, content)
     assert references is not None
     assert swept.points[1].named == {"weight_bits": 4, "adc_bits": 8}
-    assert swept.outcomes[1].metrics == references.metrics(scores)
+    assert swept.outcomes[1].metrics == references.metrics(references.measured(scores))
     assert set(compiled.notes) == set(swept.outcomes[1].notes)
     plan = api.cost(
         compiled.write(folder_of(swept).parent / "bundle").folder, gallery=scores.shape[1]
@@ -84,10 +86,10 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
     )  # fmt: skip
     programmed = api.program(made.folder, files.eval, output=tmp_path / "programmed").bundle
     content = (tmp_path / "s" / REFERENCES).read_bytes()
-    references = SweepReferences.from_bytes("exact", content)
+    references = SweepReferences.from_bytes("exact", embeddings_in(files.eval).truth, content)
     assert references is not None
     scores = api.simulate(programmed.folder, files.eval)["scores"]
-    assert memory.metrics == references.metrics(scores)
+    assert memory.metrics == references.metrics(references.measured(scores))
     assert memory.metrics != digital.metrics
     assert memory.cost["arrays"] == api.cost(programmed.folder).floorplan.arrays
     assert memory.cost["arrays"] > digital.cost["arrays"]
@@ -324,3 +326,37 @@ def test_no_point_within_the_budget_is_a_failed_check(swept: Sweep, sweep_small:
         sweep_small(
             folder_of(swept).parent / "b", {"weight_bits": [4]}, budget={"logit_rmse": 1e-9}
         )
+
+
+def alone(files: DemoFiles, labelled: bool) -> dict[str, Any]:
+    """The small model's evaluation texts as items of one modality, in classes of two near ones."""
+    with np.load(files.eval) as held:
+        rows = held["text"]
+    near = rows + 0.7 * np.random.default_rng(0).normal(size=rows.shape)
+    values = {"rows": np.concatenate([rows, near]).astype(np.float32)}
+    return values | ({"labels": np.tile(np.arange(len(rows)), 2)} if labelled else {})
+
+
+def test_items_of_one_modality_do_not_find_themselves(
+    sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    grid = {"weight_bits": [2, 8]}
+    found = sweep_small(tmp_path / "s", grid, data=alone(small_trunk, labelled=True))
+    coarse, fine = (one.metrics for one in found.outcomes)
+    # Found by itself, every item would be first whatever its bits.
+    assert coarse["r1_loss"] > 0.1
+    assert coarse["r1_text_to_video"] < fine["r1_text_to_video"] < 1
+    assert coarse["top1_agreement_loss"] > fine["top1_agreement_loss"] > 0
+
+
+def test_items_without_labels_have_no_retrieval(
+    sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    data = alone(small_trunk, labelled=False)
+    found = sweep_small(tmp_path / "s", {"weight_bits": [8]}, data=data, trials=2)
+    assert found.outcomes[0].metrics["logit_rmse"] > 0
+    assert "r1_loss" not in found.outcomes[0].metrics
+    assert "RMSE" in sweep_text(found)
+    with pytest.raises(CimError, match=r"budget r1_loss: .* holds items of one modality"):
+        sweep_small(tmp_path / "t", {"weight_bits": [8]}, data=data, budget={"r1_loss": 0.1})
+    assert not (tmp_path / "t").exists()

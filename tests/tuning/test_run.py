@@ -173,3 +173,13 @@ def test_the_file_keeps_what_was_given_and_ends_with_the_layers() -> None:
     assert list(read["layers"]) == ["text.*", "text.fc1"]
     assert read["layers"]["text.fc1"] == {"adc_bits": 6, "weight_bits": 5, "activation_bits": 8}
     assert read["calibrator"] == "mse"
+
+
+def test_a_budget_of_recall_on_items_without_labels_is_refused(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with np.load(small_trunk.eval) as held:
+        data = {"rows": held["text"]}
+    with pytest.raises(CimError, match=r"budget r1_loss: .* so nothing is right for any"):
+        tune(small_trunk, tmp_path / "b.toml", data=data, budget={"r1_loss": 0.1})
+    assert not list(tmp_path.iterdir())

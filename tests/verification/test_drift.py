@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.reference.queries import precision_queries, truth_of
+from cimtool.reference.truth import precision_queries, truth_among_others, truth_of
 from cimtool.verification.drift import DriftTable
 
 RIGHT = np.arange(3)
@@ -110,3 +110,29 @@ def test_texts_of_one_video_that_disagree_leave_no_labels() -> None:
     truth = truth_of(np.array([0, 0]), np.array([1, 2]), 1)
     assert truth.labels is None
     assert precision_queries(np.ones((2, 1)), truth).text == {}
+
+
+def test_an_item_alone_is_not_its_own_best() -> None:
+    """Items of one modality: the best of a query is another one, and so is what is right."""
+    scores = np.array([[9.0, 2, 1, 0], [2, 9, 0, 1], [1, 0, 9, 2], [0, 1, 2, 9]])
+    other = np.array([[9.0, 1, 2, 0], [1, 9, 0, 2], [2, 0, 9, 1], [0, 2, 1, 9]])
+    truth = truth_among_others(4, np.array([0, 0, 1, 1]))
+    found = DriftTable(truth, scores)
+    found.add_reference("exact")
+    found.add("polynomial", other, np.eye(4), np.eye(4))
+    exact, row = found.finished(0)
+    assert (exact.get("r1_text_to_video"), row.get("r1_text_to_video")) == (1, 0)
+    assert row.get("top1_agreement") == 0
+    assert row.losses["r1_loss"].value == 1
+    assert row.get("logit_rmse") == pytest.approx(np.sqrt(8 / 16))
+
+
+def test_items_alone_without_classes_rank_nothing() -> None:
+    for labels in (None, np.arange(4)):
+        found = DriftTable(truth_among_others(4, labels), None)
+        found.add("polynomial", np.eye(4), np.eye(4), np.eye(4))
+        found.add("quantized", np.eye(4) + 0.5, np.eye(4), np.eye(4))
+        _, row = found.finished(0)
+        assert row.get("logit_rmse") == pytest.approx(0.5)
+        assert "r1_text_to_video" not in row.metrics
+        assert row.queries == {}

@@ -11,9 +11,11 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import PolynomialFeatures
 
+from cimtool import api
 from cimtool.api import read_data
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.dies import NoiseOptions
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.reference.queries import LIMITS
 from cimtool.reference.surrogate import Polynomial
@@ -22,7 +24,7 @@ from cimtool.training.teacher import TeacherSigmoid
 from cimtool.training.teacher_file import make_teacher
 from cimtool.verification.notes import all_equal
 from cimtool.verification.references import References
-from cimtool.verification.render import terminal_text
+from cimtool.verification.render import html, terminal_text
 from cimtool.verification.report import VerificationFailed
 from cimtool.verification.run import verify_bundle
 
@@ -361,3 +363,32 @@ def test_five_hundred_captions_of_a_hundred_images(make_bundle: MakeBundle) -> N
     assert (report.subject.data.texts, report.subject.data.videos) == (500, 100)
     assert sum(count.differing for count in report.checks.bits) == 0
     assert report.headline.top1_agreement >= 0.9
+
+
+def test_items_of_one_modality_are_ranked_without_themselves(bundle: Bundle) -> None:
+    rng = np.random.default_rng(3)
+    labels = np.arange(60) % 20
+    rows = (rng.normal(size=(20, 12))[labels] + 0.6 * rng.normal(size=(60, 12))).astype(np.float32)
+    data = embeddings_of({"rows": rows, "labels": labels})
+    report = verify_bundle(bundle, data)
+    row = report.drift.final
+    assert 0.3 < row.metrics["r1_text_to_video"] < 1
+    assert 0.3 < row.metrics["map_text_to_video"] < 1
+    (score,) = api.evaluate({"rows": rows, "labels": labels}, bundle.folder).scores
+    for way in ("text_to_video", "video_to_text"):
+        for name in ("r1", "r5", "map"):
+            assert score.metrics[f"{name}_{way}"] == row.metrics[f"{name}_{way}"]
+    assert score.metrics["cosine_gap"] == row.metrics["cosine_gap"]
+    assert any("does not find itself; right are the others" in note for note in report.notes)
+
+
+def test_items_without_labels_have_errors_and_no_ranks(bundle: Bundle, tmp_path: Path) -> None:
+    data = embeddings_of({"rows": pairs(30, seed=4)["text"]}, "r.npz")
+    report = verify_bundle(bundle, data, limits={"logit_rmse": 9.0}, folder=tmp_path)
+    assert report.drift.final.metrics["logit_rmse"] > 0
+    assert set(report.checks.metrics) == {"logit_rmse", "top1_agreement_loss"}
+    assert any("so nothing is ranked" in note for note in report.notes)
+    with pytest.raises(CimError, match=r"max_drift r1_loss: r\.npz holds items of one modality"):
+        verify_bundle(bundle, data, limits={"r1_loss": 0.5})
+    noisy = verify_bundle(bundle, data, noise=NoiseOptions(trials=2, model="neurram"))
+    assert "The loss of R@1 is not known" in html(noisy)

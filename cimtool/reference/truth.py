@@ -1,0 +1,194 @@
+"""What is right for each query, and the ranking of every query of a score matrix.
+
+Right is the item of a pair, or all items of a class; among items of one modality an item does not
+find itself. By label, queries are looked at one by one, so that nothing but the scores grows with
+n x m. Matrices are [n, m], texts down and videos across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.errors import Argument, ArgumentError
+from cimtool.reference.metrics import (
+    average_precision,
+    best_ranks,
+    class_cosine_gaps,
+    cosine_gaps,
+    hit_positions,
+    ranks,
+)
+from cimtool.reference.queries import UNRANKED_LIMITS, Queries, once
+
+FEW_BEST = 50
+"""The best items that mAP@50 looks at."""
+
+COLUMNS = 128
+"""Videos whose scores are copied at a time, to lie side by side in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What is right for each of the texts [n] and of the `videos`.
+
+    `text_to_video` [n] is the right video of each text; `labels` are the classes of texts [n] and
+    videos [m], None where not known. A video that is right for no text has no class, whatever
+    `labels` hold of it. With `leave_one_out` row i of both is one item, which does not find itself:
+    right are the others of its class, and nothing is where classes are not known.
+    """
+
+    text_to_video: IntArray
+    videos: int
+    labels: tuple[IntArray, IntArray] | None = None
+    leave_one_out: bool = False
+
+    @property
+    def ranks(self) -> bool:
+        """True where some query has something right to find."""
+        return not self.leave_one_out or self.labels is not None
+
+    def right_pairs(self, rows: slice = slice(None)) -> BoolArray:
+        """Tell which videos are right for the texts of `rows`, [rows, m]."""
+        own = self.text_to_video[rows, None]
+        if not self.leave_one_out:
+            pairs: BoolArray = own == np.arange(self.videos)
+            return pairs
+        if self.labels is None:
+            return np.zeros((len(own), self.videos), bool)
+        text, video = self.labels
+        same: BoolArray = (text[rows, None] == video) & ~self.itself(rows)
+        return same
+
+    def itself(self, rows: slice = slice(None)) -> BoolArray:
+        """Tell which videos are the very items of the texts of `rows`, left out, [rows, m]."""
+        own = self.text_to_video[rows, None]
+        if not self.leave_one_out:
+            return np.zeros((len(own), self.videos), bool)
+        found: BoolArray = own == np.arange(self.videos)
+        return found
+
+    @property
+    def rivals(self) -> tuple[IntArray, IntArray]:
+        """The number of wrong items of each text [n] and of each video [m]."""
+        texts, right = len(self.text_to_video), self.text_to_video
+        if not self.leave_one_out:
+            return np.full(texts, self.videos - 1), texts - np.bincount(
+                right, minlength=self.videos
+            )
+        if self.labels is None:
+            return (np.zeros(texts, np.int64),) * 2
+        _, classes, counts = np.unique(self.labels[0], return_inverse=True, return_counts=True)
+        return (texts - counts[classes.reshape(-1)],) * 2
+
+    def cosine_gaps(self, text: Array, video: Array) -> FloatArray | None:
+        """The cosine gap of each text from means [n, d] and [m, d]; None where nothing is wrong."""
+        if self.leave_one_out:
+            return None if self.labels is None else class_cosine_gaps(text, video, self.labels[0])
+        return cosine_gaps(text, video, self.text_to_video) if self.videos > 1 else None
+
+
+def truth_of(text_to_video: IntArray, labels: IntArray | None, videos: int) -> Truth:
+    """Give each video the label of its texts; no labels at all where two of its texts disagree."""
+    if labels is None:
+        return Truth(text_to_video, videos)
+    of_video = np.zeros(videos, np.int64)
+    of_video[text_to_video] = labels
+    if not np.array_equal(of_video[text_to_video], labels):
+        return Truth(text_to_video, videos)
+    return Truth(text_to_video, videos, (labels, of_video))
+
+
+def truth_among_others(items: int, labels: IntArray | None) -> Truth:
+    """Right for each of `items` are the others of its class; labels that no two share are none."""
+    if labels is not None and len(np.unique(labels)) == len(labels):
+        labels = None
+    return Truth(np.arange(items), items, None if labels is None else (labels, labels), True)
+
+
+def retrieved(scores: Array, truth: Truth) -> Queries:
+    """Rank every query of `scores` [n, m]; nothing where nothing is right.
+
+    `rank` is that of the best right item, NaN for a query that has none; by label `precision` and
+    `precision50` as well.
+    """
+    if truth.leave_one_out:
+        return Queries() if truth.labels is None else queries_among_others(scores, truth.labels[0])
+    found = Queries(
+        {"rank": ranks(scores, truth.text_to_video).astype(np.float64)},
+        {"rank": best_ranks(scores, truth.text_to_video)},
+    )
+    return found.merged(precision_queries(scores, truth))
+
+
+def precision_queries(scores: Array, truth: Truth) -> Queries:
+    """`precision` and `precision50` of each query of `scores` [n, m]; nothing without labels.
+
+    A video without a class is neither found nor, with NaN, a query.
+    """
+    if truth.labels is None:
+        return Queries()
+    text, video = truth.labels
+    known = np.unique(truth.text_to_video)
+    of_text = ranked((row[known] for row in scores), (video[known] == label for label in text))
+    of_video = ranked(columns(scores, known), (text == label for label in video[known]))
+    back = {name: np.full(len(video), np.nan) for name in of_video}
+    for name, values in of_video.items():
+        back[name][known] = values
+    del of_text["rank"], back["rank"]
+    return Queries(of_text, back)
+
+
+def queries_among_others(scores: Array, labels: IntArray) -> Queries:
+    """Rank and precisions of items [n] as queries among the others in `scores` [n, n].
+
+    `rank` is that of the best right one, NaN for an item that is alone in its class.
+    """
+    sides = (scores, columns(scores, np.arange(len(labels))))
+    text, video = (
+        ranked(
+            (np.delete(row, i) for i, row in enumerate(rows)),
+            (np.delete(labels, i) == label for i, label in enumerate(labels)),
+        )
+        for rows in sides
+    )
+    return Queries(text, video)
+
+
+def columns(scores: Array, videos: IntArray) -> Iterator[Array]:
+    """Yield the scores [n] of each of `videos`."""
+    for start in range(0, len(videos), COLUMNS):
+        yield from np.ascontiguousarray(scores[:, videos[start : start + COLUMNS]].T)
+
+
+def ranked(rows: Iterable[Array], relevant: Iterable[BoolArray]) -> dict[str, FloatArray]:
+    """Return `rank` of the best right item, `precision` and `precision50` of each query."""
+    found = []
+    for row, right in zip(rows, relevant, strict=True):
+        positions = hit_positions(row, right)
+        best = positions[0] if len(positions) else np.nan
+        found.append((best, average_precision(positions), average_precision(positions, FEW_BEST)))
+    values = np.array(found, np.float64).T
+    return dict(zip(("rank", "precision", "precision50"), values, strict=True))
+
+
+def retrieval(scores: Array, truth: Truth) -> dict[str, float]:
+    """The metrics of `scores` [n, m] by name: R@1/5/10, median ranks, by label mAP."""
+    return once(retrieved(scores, truth))
+
+
+def check_measurable(argument: str, limits: Mapping[str, float], truth: Truth, where: str) -> None:
+    """Raise CimError for a limit of a ranking where nothing is ranked; `where` names the data."""
+    for metric in limits:
+        if not truth.ranks and metric not in UNRANKED_LIMITS:
+            raise ArgumentError(
+                "{} {}: {} holds items of one modality and no label that two of them share, so "
+                "nothing is right for any; expected labels, or a limit of {}",
+                Argument(argument),
+                metric,
+                where,
+                " or ".join(UNRANKED_LIMITS),
+            )
