@@ -46,7 +46,8 @@ def command(out: Output, /, budget: tuple[str, ...], **options: Any) -> None:
     is saved, each choice compiled and checked on half of the queries of --data. Steps that do not
     hold on the other half and on all are taken back. The file is for compile --settings; verify
     measures what is said of all queries. Metrics: logit_rmse,
-    top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
+    top1_agreement_loss, and the losses of retrieval in the worse direction, shares as fractions:
+    r1_loss, and so for r5, r10, median_rank, mean_rank, map, map_r, map50, ndcg10, cosine_gap.
     """
     found = api.tune(budget=parse_limits("budget", budget), say=out.say, **options)
     out.result(found.to_json(), tuned_text(found))

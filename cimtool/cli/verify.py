@@ -47,7 +47,8 @@ def command(
     """Measure the drift of each stage, and check the bits of every implementation.
 
     Ends with status 1 where a bit differs or a metric is over its --max-drift: logit_rmse,
-    top1_agreement_loss, r1_loss, r5_loss, r10_loss (fractions, the worse of both directions).
+    top1_agreement_loss, and the losses of retrieval in the worse direction, shares as fractions:
+    r1_loss, and so for r5, r10, median_rank, mean_rank, map, map_r, map50, ndcg10, cosine_gap.
     """
     limits = parse_limits("max_drift", max_drift)
     noise = take_noise(options, options["seed"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cimtool.evaluation.run import Evaluation
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import RANK_METRICS, RECALLS, WAY_NAMES
+from cimtool.reference.queries import RANKINGS_BY_KEY, WAY_NAMES, led
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
 
@@ -15,25 +15,14 @@ def evaluation_table(found: Evaluation) -> Table:
         columns.append(Column(f"{one.name} ({one.kind}, {one.head})", str))
         columns += [Column("less the first", str)] * (number > 0)
     known = found.scores[0].metrics
-    rows = [(label, *_cells(found, name)) for name, label in _labels().items() if name in known]
-    return make_table("Retrieval", columns, rows, footnotes=sentences(found))
-
-
-def _labels() -> dict[str, str]:
-    """The label of every metric that there may be, by its name."""
-    metrics = {
-        **{f"r{k}": f"R@{k}, %" for k in RECALLS},
-        "median_rank": "median rank",
-        "mean_rank": "mean rank",
-        "map": "mAP, %",
-        "map50": "mAP@50, %",
-    }
     labels = {
-        f"{name}_{way}": f"{said}: {label}"
+        key: metric.label if metric.of_means else f"{said}: {metric.label}{', %' * metric.share}"
         for way, said in WAY_NAMES.items()
-        for name, label in metrics.items()
+        for metric in led(found.by_class)
+        if (key := metric.keys.get(way)) is not None
     }
-    return {**labels, "cosine_gap": "cosine gap"}
+    rows = [(label, *_cells(found, name)) for name, label in labels.items() if name in known]
+    return make_table("Retrieval", columns, rows, footnotes=sentences(found))
 
 
 def _cells(found: Evaluation, name: str) -> list[Content]:
@@ -53,7 +42,8 @@ def _cell(value: Change, name: str, sign: str) -> Cell:
 
 
 def _number(value: float, name: str, sign: str) -> str:
-    digits, scale = (4, 1) if name == "cosine_gap" else (1, 1 if name in RANK_METRICS else 100)
+    metric = RANKINGS_BY_KEY[name]
+    digits, scale = 4 if metric.of_means else 1, 100 if metric.share else 1
     return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
 
 
@@ -69,6 +59,8 @@ def sentences(found: Evaluation) -> list[str]:
         if found.leave_one_out
         else "right is what belongs to a query by text_to_video"
     )
+    if found.by_class and not found.leave_one_out:
+        right += ", for mAP and nDCG what has its label"
     texts, videos = found.queries.values()
     said = [
         f"{found.data}: {texts:,} texts and {videos:,} videos are queries; {right}.",

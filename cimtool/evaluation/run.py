@@ -17,11 +17,10 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.metrics import common_mean, settle
 from cimtool.reference.queries import (
-    LOSS_METRICS,
-    RANK_METRICS,
+    RANKINGS_BY_KEY,
     Queries,
     Uncertainty,
-    ranking_metrics,
+    metrics,
     uncertainties,
 )
 from cimtool.reference.truth import Truth, retrieved, truth_among_others
@@ -40,7 +39,7 @@ class Score:
     """The metrics of one subject by name, their intervals, its warnings.
 
     `differences` are its metrics less the first subject's on the same resamples; empty for the
-    first. Shares are fractions; the names are those of `ranking_metrics`.
+    first. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`.
     """
 
     name: str
@@ -57,7 +56,8 @@ class Evaluation:
     """Scores of one or several subjects on the same data, in the order given.
 
     `queries` counts items with a right item, by way. With `leave_one_out` all other items of the
-    same label are right; otherwise those of `text_to_video`.
+    same label are right; otherwise those of `text_to_video`, and with `by_class` for metrics of
+    classes those of the same label.
     """
 
     data: str
@@ -65,6 +65,7 @@ class Evaluation:
     videos: int
     queries: Mapping[str, int]
     leave_one_out: bool
+    by_class: bool
     resamples: int
     seed: int
     scores: tuple[Score, ...]
@@ -109,7 +110,7 @@ def evaluate_subjects(
         found.append(queries)
         notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
     say("resampling queries")
-    measured = [partial(ranking_metrics, queries) for queries in found]
+    measured = [partial(metrics, queries) for queries in found]
     samples = uncertainties(
         measured, measured[0], truth.text_to_video, truth.videos, seed, resamples
     )
@@ -120,10 +121,11 @@ def evaluate_subjects(
     counts = found[0].counts
     notes += data.notes
     notes += few_queries(*counts.values())
-    notes += unused_labels(data, "precision" in found[0].text)
+    by_class = truth.labels is not None
+    notes += unused_labels(data, by_class)
     texts, videos = len(data.text), len(data.video)
     ends = (tuple(scores), tuple(notes))
-    return Evaluation(data.file, texts, videos, counts, alone, resamples, seed, *ends)
+    return Evaluation(data.file, texts, videos, counts, alone, by_class, resamples, seed, *ends)
 
 
 def check_truth(data: Embeddings, leave_one_out: bool) -> None:
@@ -214,8 +216,8 @@ def _differences(found: Uncertainty) -> dict[str, Change]:
     """Each metric less the first subject's; losses count what is worse, of ranks the higher."""
     return {
         name: loss
-        if name in RANK_METRICS
+        if RANKINGS_BY_KEY[name].lower_is_better
         else Change(0.0 - loss.value, 0.0 - loss.high, 0.0 - loss.low)
         for name, loss in found.losses.items()
-        if name in LOSS_METRICS
+        if name in RANKINGS_BY_KEY
     }

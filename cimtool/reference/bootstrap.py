@@ -38,6 +38,11 @@ class Change:
     high: float
 
     @property
+    def interval(self) -> Interval:
+        """The interval alone."""
+        return Interval(self.low, self.high)
+
+    @property
     def is_real(self) -> bool:
         """True where the interval leaves out 0."""
         return self.low > 0 or self.high < 0

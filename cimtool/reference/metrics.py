@@ -91,6 +91,19 @@ def average_precision(positions: IntArray, top: int | None = None) -> float:
     return float(precision[positions <= top].sum() / min(len(positions), top))
 
 
+def discounted_gain(positions: IntArray, top: int) -> float:
+    """Return the normalised discounted cumulative gain of the `top` best of a query (nDCG).
+
+    Its right items rank at `positions`, best first, and gain 1 each, over log2 of 1 + the position;
+    1 is what the best order has. NaN where nothing is right.
+    """
+    if not len(positions):
+        return math.nan
+    discounts = 1 / np.log2(np.arange(2, top + 2))
+    gain = discounts[positions[positions <= top].astype(np.int64) - 1].sum()
+    return float(gain / discounts[: len(positions)].sum())
+
+
 def mean_average_precision(
     scores: Array, query_labels: Array, gallery_labels: Array, top: int | None = None
 ) -> float:

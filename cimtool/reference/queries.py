@@ -14,8 +14,6 @@ from itertools import chain
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.errors import Argument, ArgumentError
-from cimtool.base.named import unknown
 from cimtool.reference.bootstrap import (
     RESAMPLES,
     Change,
@@ -30,11 +28,6 @@ from cimtool.reference.metrics import ReferenceScores
 WAY_NAMES = {"text_to_video": "text to video", "video_to_text": "video to text"}
 WAYS = tuple(WAY_NAMES)
 RECALLS = (1, 5, 10)
-UNRANKED_LIMITS = ("logit_rmse", "top1_agreement_loss")
-"""Limits of differences from the reference, which need nothing that is right."""
-
-LIMITS = (*UNRANKED_LIMITS, "r1_loss", "r5_loss", "r10_loss")
-
 Metrics = dict[str, FloatArray]
 """Metrics by name, each a value a resample [B]."""
 
@@ -99,7 +92,7 @@ def compared(scores: Array, reference: ReferenceScores) -> Queries:
     return Queries(text, {"same_best": best[1]})
 
 
-MEANS = ("bias", "spread", "spearman", "own_spread", "cosine_gap")
+MEANS = ("bias", "spread", "spearman", "own_spread")
 """Metrics that are the mean of an array of their name over the texts."""
 
 RMSES = {
@@ -114,16 +107,94 @@ RMSES = {
 WORSE_WAYS = {"top1_agreement": "same_best", "float_top1": "float_best"}
 """Metrics that are the lower of the means over texts and over videos."""
 
-RECALL_METRICS = tuple(f"r{k}_{way}" for way in WAYS for k in RECALLS)
-RANK_METRICS = tuple(f"{kind}_rank_{way}" for way in WAYS for kind in ("median", "mean"))
-PRECISION_METRICS = tuple(f"{kind}_{way}" for way in WAYS for kind in ("map", "map50"))
 
-LOSS_METRICS = (*RECALL_METRICS, *RANK_METRICS, *PRECISION_METRICS, "cosine_gap")
-"""Metrics that the reference has as well, so that a row can lose some of them."""
+def _mean(draws: QueryCounts, values: FloatArray) -> FloatArray:
+    return draws.mean(values)
+
+
+def _median(draws: QueryCounts, values: FloatArray) -> FloatArray:
+    return draws.median(values)
+
+
+def _within(k: int) -> Callable[[QueryCounts, FloatArray], FloatArray]:
+    """The share of queries whose rank is at most k."""
+    return lambda draws, rank: draws.mean(np.where(np.isnan(rank), np.nan, rank <= k))
+
+
+@dataclass(frozen=True)
+class RankingMetric:
+    """A metric of rankings: the name, label, array of each query it is of, and how it is made.
+
+    With `by_class` right are the items of the query's class where classes are known. `share`
+    metrics are read in percent. One `of_means` is of the texts' means alone, no ranking.
+    """
+
+    name: str
+    label: str
+    of: str
+    value: Callable[[QueryCounts, FloatArray], FloatArray]
+    help: str
+    by_class: bool = False
+    lower_is_better: bool = False
+    share: bool = True
+    of_means: bool = False
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The names of its values by way."""
+        if self.of_means:
+            return {WAYS[0]: self.name}
+        return {way: f"{self.name}_{way}" for way in WAYS}
+
+    @property
+    def loss(self) -> str:
+        """The name of its loss in the worse way."""
+        return f"{self.name}_loss"
+
+
+OF_BEST = "of the best right item"
+
+RANKINGS = (
+    *(
+        RankingMetric(f"r{k}", f"R@{k}", "rank", _within(k), f"a right item is among the {k} best")
+        for k in RECALLS
+    ),
+    RankingMetric(
+        "median_rank", "median rank", "rank", _median, OF_BEST, lower_is_better=True, share=False
+    ),
+    RankingMetric(
+        "mean_rank", "mean rank", "rank", _mean, OF_BEST, lower_is_better=True, share=False
+    ),
+    RankingMetric("map", "mAP", "precision", _mean, "over the whole ranking", by_class=True),
+    RankingMetric(
+        "map_r", "mAP@R", "precision_r", _mean, "over the best R of R right items", by_class=True
+    ),
+    RankingMetric("map50", "mAP@50", "precision50", _mean, "over the 50 best", by_class=True),
+    RankingMetric("ndcg10", "nDCG@10", "ndcg10", _mean, "over the 10 best", by_class=True),
+    RankingMetric(
+        "cosine_gap",
+        "cosine gap",
+        "cosine_gap",
+        _mean,
+        "of right pairs less that of wrong ones",
+        share=False,
+        of_means=True,
+    ),
+)
+"""The metrics of rankings that every table, limit and budget has, those of pairs first."""
+
+RANKINGS_BY_KEY = {key: metric for metric in RANKINGS for key in metric.keys.values()}
+"""The metric of each value's name."""
+
+
+def led(by_class: bool) -> tuple[RankingMetric, ...]:
+    """All metrics of rankings, those of classes first where classes are known."""
+    return tuple(sorted(RANKINGS, key=lambda one: one.by_class != by_class))
+
 
 HIGHER_IS_BETTER = {
-    *(*RECALL_METRICS, *PRECISION_METRICS, *WORSE_WAYS),
-    *("spread", "spearman", "own_spread", "cosine_gap"),
+    *(key for key, metric in RANKINGS_BY_KEY.items() if not metric.lower_is_better),
+    *(*WORSE_WAYS, "spread", "spearman", "own_spread"),
 }
 """Metrics of which the worst are the lowest."""
 
@@ -131,18 +202,14 @@ HIGHER_IS_BETTER = {
 def metrics(queries: Queries, samples: Samples) -> Metrics:
     """Every metric that the queries allow, in each resample; the names are those of a report.
 
-    `r1_text_to_video`, ... `median_rank_*`, `map_*`, `max_abs` (the largest difference), and those
-    of MEANS and WORSE_WAYS, and RMSEs.
+    Those of RANKINGS by their keys (`r1_text_to_video`, ...), `max_abs` (the largest difference),
+    and those of MEANS and WORSE_WAYS, and RMSEs.
     """
     found: Metrics = {}
     for way, values, draws in _ways(queries, samples):
-        if "rank" in values:
-            rank = values["rank"]
-            for k in RECALLS:
-                found[f"r{k}_{way}"] = draws.mean(np.where(np.isnan(rank), np.nan, rank <= k))
-            found[f"median_rank_{way}"] = draws.median(rank)
-        if "precision" in values:
-            found[f"map_{way}"] = draws.mean(values["precision"])
+        for metric in RANKINGS:
+            if metric.of in values and way in metric.keys:
+                found[metric.keys[way]] = metric.value(draws, values[metric.of])
     own, text = queries.text, samples.text
     found |= {name: text.mean(own[name]) for name in MEANS if name in own}
     found |= {name: np.sqrt(text.mean(own[of])) for name, of in RMSES.items() if of in own}
@@ -151,16 +218,6 @@ def metrics(queries: Queries, samples: Samples) -> Metrics:
             found[name] = np.minimum(text.mean(own[of]), samples.video.mean(queries.video[of]))
     if "largest" in own:
         found["max_abs"] = text.largest(own["largest"])
-    return found
-
-
-def ranking_metrics(queries: Queries, samples: Samples) -> Metrics:
-    """Those of `metrics`, and what only an evaluation asks: `mean_rank_*` and `map50_*`."""
-    found = metrics(queries, samples)
-    for way, values, draws in _ways(queries, samples):
-        found[f"mean_rank_{way}"] = draws.mean(values["rank"])
-        if "precision50" in values:
-            found[f"map50_{way}"] = draws.mean(values["precision50"])
     return found
 
 
@@ -187,50 +244,6 @@ def relative_errors(values: Mapping[str, float]) -> dict[str, float]:
             none = math.inf if error > 0 else 0.0
             found[name] = error / spread if spread > 0 else none
     return found
-
-
-def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that a limit can be put on, by their names in LIMITS, from two rows' metrics.
-
-    Losses are fractions, the worse of both directions; negative where the scores do better. Those
-    of recalls are missing where nothing is ranked.
-    """
-    lost = {
-        f"r{k}_loss": max(reference[f"r{k}_{way}"] - own[f"r{k}_{way}"] for way in WAYS)
-        for k in RECALLS
-        if f"r{k}_{WAYS[0]}" in own
-    }
-    agreement = own["top1_agreement"]
-    return {"logit_rmse": own["logit_rmse"], "top1_agreement_loss": 1 - agreement, **lost}
-
-
-@dataclass(frozen=True)
-class DriftLimit:
-    """A metric of the compiled model, the most it may be, and what it is."""
-
-    metric: str
-    limit: float
-    value: float
-
-    @property
-    def kept(self) -> bool:
-        """True where the value is at most the limit; NaN is not."""
-        return self.value <= self.limit
-
-    def sentence(self) -> str:
-        """The metric and its limit, for a message."""
-        return f"{self.metric} is {self.value:.6g}; the limit is {self.limit:g}"
-
-
-def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
-    """Raise CimError for an unknown metric, with the nearest, and for a limit that is no number."""
-    for metric, limit in limits.items():
-        if metric not in LIMITS:
-            raise ArgumentError("{} {}", Argument(argument), unknown("metric", metric, LIMITS))
-        if not isinstance(limit, int | float) or not math.isfinite(limit):
-            raise ArgumentError(
-                "{} {}: {!r} is no finite number; expected one", Argument(argument), metric, limit
-            )
 
 
 @dataclass(frozen=True)
@@ -280,20 +293,36 @@ def _changes(blocks: Sequence[Metrics]) -> dict[str, Change]:
 
 
 def _worse_ways(lost: Mapping[str, Change]) -> dict[str, Change]:
-    """The loss of each recall in the direction that loses most, by its name in LIMITS.
+    """The loss of each metric of RANKINGS in the way that loses most, by its name in LIMITS.
 
-    The interval is that direction's: the larger of two in every resample would be biased upwards.
+    The interval is that way's: the larger of two in every resample would be biased upwards.
     """
     found = {}
-    for k in RECALLS:
-        ways = [lost[f"r{k}_{way}"] for way in WAYS if f"r{k}_{way}" in lost]
+    for metric in RANKINGS:
+        ways = [lost[key] for key in metric.keys.values() if key in lost]
         if ways:
-            found[f"r{k}_loss"] = max(ways, key=lambda one: one.value)
+            found[metric.loss] = max(ways, key=lambda one: _or_least(one.value))
     return found
 
 
+def worse_losses(own: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
+    """The loss of each metric of RANKINGS that both rows have, in the way that loses most."""
+    values = ({name: np.array(one) for name, one in row.items()} for row in (reference, own))
+    lost = {name: float(value) for name, value in losses(*values).items()}
+    changes = {name: Change(value, math.nan, math.nan) for name, value in lost.items()}
+    return {name: one.value for name, one in _worse_ways(changes).items()}
+
+
+def _or_least(value: float) -> float:
+    """A value to compare by, NaN below all others: no query is no loss."""
+    return -math.inf if math.isnan(value) else value
+
+
 def losses(reference: Mapping[str, Array], own: Mapping[str, Array]) -> Metrics:
-    """The loss of each metric that both have: positive is worse, of ranks too."""
-    both = [name for name in LOSS_METRICS if name in reference and name in own]
-    signs = {name: -1 if name in RANK_METRICS else 1 for name in both}
-    return {name: signs[name] * (reference[name] - own[name]) for name in both}
+    """The loss of each metric of RANKINGS that both have: positive is worse, of ranks too."""
+    both = {
+        key: -1 if metric.lower_is_better else 1
+        for key, metric in RANKINGS_BY_KEY.items()
+        if key in reference and key in own
+    }
+    return {key: sign * (reference[key] - own[key]) for key, sign in both.items()}

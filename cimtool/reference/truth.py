@@ -7,25 +7,30 @@ n x m. Matrices are [n, m], texts down and videos across.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
-from cimtool.base.errors import Argument, ArgumentError
 from cimtool.reference.metrics import (
     average_precision,
     best_ranks,
     class_cosine_gaps,
     cosine_gaps,
+    discounted_gain,
     hit_positions,
     ranks,
 )
-from cimtool.reference.queries import UNRANKED_LIMITS, Queries, once
+from cimtool.reference.queries import Queries, once
 
-FEW_BEST = 50
-"""The best items that mAP@50 looks at."""
+BY_CLASS: dict[str, Callable[[IntArray], float]] = {
+    "precision": average_precision,
+    "precision_r": lambda positions: average_precision(positions, len(positions)),
+    "precision50": lambda positions: average_precision(positions, 50),
+    "ndcg10": lambda positions: discounted_gain(positions, 10),
+}
+"""Measures of a query from the positions of all of its right items, best first, by name."""
 
 COLUMNS = 128
 """Videos whose scores are copied at a time, to lie side by side in memory."""
@@ -112,38 +117,56 @@ def truth_among_others(items: int, labels: IntArray | None) -> Truth:
 def retrieved(scores: Array, truth: Truth) -> Queries:
     """Rank every query of `scores` [n, m]; nothing where nothing is right.
 
-    `rank` is that of the best right item, NaN for a query that has none; by label `precision` and
-    `precision50` as well.
+    `rank` is that of the best right item of the pair, NaN for a query that has none, and those of
+    BY_CLASS are of all right items: those of the class where classes are known.
     """
     if truth.leave_one_out:
         return Queries() if truth.labels is None else queries_among_others(scores, truth.labels[0])
-    found = Queries(
-        {"rank": ranks(scores, truth.text_to_video).astype(np.float64)},
-        {"rank": best_ranks(scores, truth.text_to_video)},
+    pairs = _ranked_pairs(scores, truth)
+    return (
+        pairs
+        if truth.labels is None
+        else pairs.merged(_ranked_classes(scores, *truth.labels, truth))
     )
-    return found.merged(precision_queries(scores, truth))
 
 
-def precision_queries(scores: Array, truth: Truth) -> Queries:
-    """`precision` and `precision50` of each query of `scores` [n, m]; nothing without labels.
+def _ranked_pairs(scores: Array, truth: Truth) -> Queries:
+    """Rank by `text_to_video`; most queries have one right item, whose rank says it all."""
+    right = truth.text_to_video
+    text = _of_one(ranks(scores, right).astype(np.float64))
+    video = _of_one(best_ranks(scores, right))
+    several = np.flatnonzero(np.bincount(right, minlength=truth.videos) > 1)
+    found = ranked(columns(scores, several), (right == one for one in several))
+    for name, values in found.items():
+        video[name][several] = values
+    return Queries(text, video)
 
-    A video without a class is neither found nor, with NaN, a query.
-    """
-    if truth.labels is None:
-        return Queries()
-    text, video = truth.labels
+
+def _of_one(rank: FloatArray) -> dict[str, FloatArray]:
+    """What `ranked` returns where the ranks [n] are those of the only right items."""
+    known = ~np.isnan(rank)
+    found = {"rank": rank}
+    for name, measure in BY_CLASS.items():
+        by_rank, at = np.unique(rank[known], return_inverse=True)
+        values = np.array([measure(np.array([one])) for one in by_rank])
+        found[name] = np.full(len(rank), np.nan)
+        found[name][known] = values[at.reshape(-1)]
+    return found
+
+
+def _ranked_classes(scores: Array, text: IntArray, video: IntArray, truth: Truth) -> Queries:
+    """Those of BY_CLASS for each query; a video without a text is neither found nor a query."""
     known = np.unique(truth.text_to_video)
     of_text = ranked((row[known] for row in scores), (video[known] == label for label in text))
     of_video = ranked(columns(scores, known), (text == label for label in video[known]))
-    back = {name: np.full(len(video), np.nan) for name in of_video}
-    for name, values in of_video.items():
-        back[name][known] = values
-    del of_text["rank"], back["rank"]
-    return Queries(of_text, back)
+    back = {name: np.full(len(video), np.nan) for name in BY_CLASS}
+    for name, values in back.items():
+        values[known] = of_video[name]
+    return Queries({name: of_text[name] for name in BY_CLASS}, back)
 
 
 def queries_among_others(scores: Array, labels: IntArray) -> Queries:
-    """Rank and precisions of items [n] as queries among the others in `scores` [n, n].
+    """Rank items [n] as queries among the others in `scores` [n, n].
 
     `rank` is that of the best right one, NaN for an item that is alone in its class.
     """
@@ -165,30 +188,16 @@ def columns(scores: Array, videos: IntArray) -> Iterator[Array]:
 
 
 def ranked(rows: Iterable[Array], relevant: Iterable[BoolArray]) -> dict[str, FloatArray]:
-    """Return `rank` of the best right item, `precision` and `precision50` of each query."""
+    """Return `rank` of the best right item, and those of BY_CLASS, of each query."""
     found = []
     for row, right in zip(rows, relevant, strict=True):
         positions = hit_positions(row, right)
         best = positions[0] if len(positions) else np.nan
-        found.append((best, average_precision(positions), average_precision(positions, FEW_BEST)))
-    values = np.array(found, np.float64).T
-    return dict(zip(("rank", "precision", "precision50"), values, strict=True))
+        found.append((best, *(measure(positions) for measure in BY_CLASS.values())))
+    values = np.array(found, np.float64).reshape(len(found), 1 + len(BY_CLASS)).T
+    return dict(zip(("rank", *BY_CLASS), values, strict=True))
 
 
 def retrieval(scores: Array, truth: Truth) -> dict[str, float]:
-    """The metrics of `scores` [n, m] by name: R@1/5/10, median ranks, by label mAP."""
+    """The metrics of `scores` [n, m] by name."""
     return once(retrieved(scores, truth))
-
-
-def check_measurable(argument: str, limits: Mapping[str, float], truth: Truth, where: str) -> None:
-    """Raise CimError for a limit of a ranking where nothing is ranked; `where` names the data."""
-    for metric in limits:
-        if not truth.ranks and metric not in UNRANKED_LIMITS:
-            raise ArgumentError(
-                "{} {}: {} holds items of one modality and no label that two of them share, so "
-                "nothing is right for any; expected labels, or a limit of {}",
-                Argument(argument),
-                metric,
-                where,
-                " or ".join(UNRANKED_LIMITS),
-            )

@@ -32,10 +32,12 @@ from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
-from cimtool.reference.queries import LIMITS, WAYS, Queries, Selection
+from cimtool.reference.limits import LIMITS
+from cimtool.reference.queries import WAYS, Queries, Selection
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps.references import SAMPLES, SweepReferences
+from cimtool.verification.stages import encode, real_means
 
 WORST_OF_DIES = dict.fromkeys(LIMITS, 100 - WORST) | {f"r1_{way}": WORST for way in WAYS}
 """The percentile over dies of each metric that is the worst twentieth."""
@@ -57,12 +59,14 @@ class DieRequest:
 class Outcome:
     """The figures of a point, plain values by name, or the sentence that says why it has none.
 
-    `dies` are, for each time, medians and worst twentieths over dies. `warnings` are the `notes`
-    that every reader should see: few levels of cells, or no dies where they were asked for.
+    `intervals` are those of the metrics over resamples of the queries; `dies` are, for each time,
+    medians and worst twentieths over dies. `warnings` are the `notes` that every reader should see:
+    few levels of cells, or no dies where they were asked for.
     """
 
     error: str | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     cost: Mapping[str, Any] = field(default_factory=dict)
     dies: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
@@ -76,7 +80,8 @@ class Outcome:
     def from_json(cls, values: Mapping[str, Any]) -> Outcome:
         """Read what `to_json` returned; KeyError or TypeError for anything else."""
         lists = {name: tuple(values[name]) for name in ("dies", "notes", "warnings")}
-        return cls(values["error"], values["metrics"], values["cost"], **lists)
+        own = (values[name] for name in ("error", "metrics", "intervals", "cost"))
+        return cls(*own, **lists)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,26 +122,30 @@ class PointEvaluator:
 
     def evaluate(self, build: Configuration) -> Outcome:
         """Compile and measure one point; an error becomes its outcome, so that others go on."""
-        (found,) = self.evaluate_on(build, (None,))
-        return found
+        try:
+            queries, found = self._evaluated(build)
+            return replace(found, intervals=self.references.intervals(queries))
+        except Exception as error:  # the outermost frame of a point: others must not end with it
+            return _failed(error)
 
     def evaluate_on(
         self, build: Configuration, selections: Sequence[Selection | None]
     ) -> tuple[Outcome, ...]:
-        """Compile and score one point once: an outcome a selection of queries, None being all."""
-        try:
-            return self._evaluated(build, selections)
-        except CimError as error:
-            failed = Outcome(str(error))
-        except MemoryError as error:
-            failed = Outcome(f"not enough memory: {error}")
-        except Exception as error:  # the outermost frame of a point: others must not end with it
-            failed = Outcome(f"a fault in cimtool itself ({type(error).__name__}: {error})")
-        return (failed,) * len(selections)
+        """Compile and score one point once: metrics of each selection of queries, None being all.
 
-    def _evaluated(
-        self, build: Configuration, selections: Sequence[Selection | None]
-    ) -> tuple[Outcome, ...]:
+        Without intervals.
+        """
+        try:
+            queries, found = self._evaluated(build)
+        except Exception as error:  # as above
+            return (_failed(error),) * len(selections)
+        return tuple(
+            replace(found, metrics=self.references.metrics(queries, chosen))
+            for chosen in selections
+        )
+
+    def _evaluated(self, build: Configuration) -> tuple[Queries, Outcome]:
+        """Measurements of all queries, and the outcome of all of them."""
         settings, said = build.settings, list[str]()
         check_patterns(
             settings, [*self.layers, *score_layers(self.model.head, settings.score_mapping)]
@@ -158,17 +167,8 @@ class PointEvaluator:
         no_dies: list[str] = []
         dies = self._on_dies(self.dies, program, build, no_dies.append) if self.dies else ()
         notes, warnings = (*few_levels, *said, *no_dies), (*few_levels, *no_dies)
-        return tuple(
-            Outcome(
-                None,
-                self.references.metrics(queries, chosen),
-                cost_of(found),
-                dies,
-                notes,
-                warnings,
-            )
-            for chosen in selections
-        )
+        metrics, cost = self.references.metrics(queries), cost_of(found)
+        return queries, Outcome(None, metrics, {}, cost, dies, notes, warnings)
 
     def compiled(self, settings: Settings, note: Callable[[str], None]) -> Program:
         """The program of the last pass, as `compile` makes it."""
@@ -200,10 +200,12 @@ class PointEvaluator:
 
     def _measured(self, program: Program) -> Queries:
         """Measure all evaluation pairs query by query; CimError where a score is not finite."""
-        scores = Simulator(program).scores(self.data.text, self.data.video)
+        simulator = Simulator(program)
+        features = encode(simulator, self.data)
+        scores = simulator.score(features["text"], features["video"])
         if not np.isfinite(scores).all():
             raise CimError("a score is not finite; the model is out of float64's range")
-        return self.references.measured(scores)
+        return self.references.measured(scores, *real_means(program, features))
 
     def _on_dies(
         self, request: DieRequest, program: Program, build: Configuration, note: Say
@@ -239,6 +241,15 @@ class PointEvaluator:
                 median, last = (float(np.percentile(values, at)) for at in (MEDIAN, worst))
                 found[name] = {"median": median, "worst": last}
             yield found
+
+
+def _failed(error: Exception) -> Outcome:
+    """The outcome of a point that an error ended."""
+    if isinstance(error, CimError):
+        return Outcome(str(error))
+    if isinstance(error, MemoryError):
+        return Outcome(f"not enough memory: {error}")
+    return Outcome(f"a fault in cimtool itself ({type(error).__name__}: {error})")
 
 
 def read_evaluation(

@@ -81,12 +81,25 @@ def budget_lines(found: Sweep, choice: Choice) -> list[str]:
         within += ", the median die too"
     if choice.index is None or choice.cost is None:
         return [f"{within}: none is named, for no cost can be compared over all of them"]
+    best = found.outcomes[choice.index]
     price = cost_text(found.outcomes[choice.index].cost, choice.cost)
     lines = [
         f"cheapest of {within}: point {choice.index} ({values_text(found, choice.index)}), by "
         f"{COSTS[choice.cost]}: {price}"
     ]
+    lines += [
+        f"its {_metric_text(best, name)}; the limit is {m:g}" for name, m in choice.budget.items()
+    ]
     return [*lines, f"next: {choice.command}"] if choice.command else lines
+
+
+def _metric_text(outcome: Outcome, name: str) -> str:
+    """A metric of a point with its interval: `r1_loss is 0.004 (-0.002 to 0.011)`."""
+    said = f"{name} is {outcome.metrics[name]:.4g}"
+    if name not in outcome.intervals:
+        return said
+    low, high = outcome.intervals[name]
+    return f"{said} ({low:.4g} to {high:.4g})"
 
 
 def values_text(found: Sweep, index: int) -> str:

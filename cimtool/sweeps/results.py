@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from cimtool import __version__
 from cimtool.base.errors import ArgumentError
+from cimtool.reference.limits import LIMITS
 from cimtool.sweeps.choice import COSTS, Choice, front
 from cimtool.sweeps.evaluator import DieRequest, Outcome
 from cimtool.sweeps.folder import FORMAT_VERSION
@@ -104,7 +105,11 @@ LAST = ("error", "notes")
 
 
 def _flat(outcome: Outcome) -> dict[str, Any]:
-    row: dict[str, Any] = {"state": outcome.to_json()["state"], **outcome.metrics, **outcome.cost}
+    row: dict[str, Any] = {"state": outcome.to_json()["state"], **outcome.metrics}
+    for name in LIMITS:
+        if name in outcome.intervals:
+            row |= dict(zip((f"{name}_low", f"{name}_high"), outcome.intervals[name], strict=True))
+    row |= outcome.cost
     for values in outcome.dies:
         time = str(values["time"]).replace(" ", "")
         for name, found in values.items():

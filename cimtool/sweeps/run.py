@@ -22,9 +22,8 @@ from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelOptions, ModelSource, Projectors
 from cimtool.passes.gallery import score_layers
-from cimtool.reference.queries import check_metrics
+from cimtool.reference.limits import check_measurable, check_metrics
 from cimtool.reference.surrogate import Polynomial
-from cimtool.reference.truth import check_measurable
 from cimtool.sweeps.choice import cheapest
 from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command
 from cimtool.sweeps.evaluator import DieRequest, Outcome, PointEvaluator, read_evaluation

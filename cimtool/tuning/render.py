@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cimtool.report.formats import four_digits
 from cimtool.report.page import render_text
-from cimtool.report.table import Column, Table, make_table
+from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.report.terminal import table_text
 from cimtool.tuning.run import Tuned
 from cimtool.tuning.search import Attempt
@@ -37,10 +39,19 @@ def step_table(found: Tuned) -> Table:
         ("chosen, all queries", "", chosen, found.on_all),
     )
     rows = [
-        (tried, verdict, cost[found.cost], *(values.get(name) for name in metrics))
+        (tried, verdict, cost[found.cost], *(_cell(found, values, name) for name in metrics))
         for tried, verdict, cost, values in points
     ]
     return make_table("Steps", columns, rows, absent="")
+
+
+def _cell(found: Tuned, values: Mapping[str, float], name: str) -> Content:
+    """A metric; of all queries with its interval."""
+    value = values.get(name)
+    if value is None or values is not found.on_all or name not in found.intervals:
+        return value
+    low, high = map(four_digits, found.intervals[name])
+    return Cell(four_digits(value), value, f"[{low}, {high}]")
 
 
 def _moves(step: Attempt) -> str:

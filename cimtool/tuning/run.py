@@ -27,9 +27,9 @@ from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource, Projectors
-from cimtool.reference.queries import Selection, check_metrics
+from cimtool.reference.limits import check_measurable, check_metrics
+from cimtool.reference.queries import Selection
 from cimtool.reference.surrogate import Polynomial
-from cimtool.reference.truth import check_measurable
 from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text, with_layers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
@@ -51,8 +51,8 @@ class Tuned:
     """The bits of each layer that tuning chose, the attempts, and metrics before and after.
 
     `start` and `chosen` are metrics of the queries that the bits were chosen on, `held_out` those
-    of the chosen bits on the other half, and `on_all` on all queries, as `verify` measures them.
-    The last `taken_back` kept steps were undone for these two.
+    of the chosen bits on the other half, and `on_all` on all queries, as `verify` measures them,
+    with `intervals`. The last `taken_back` kept steps were undone for these two.
     """
 
     model: str
@@ -69,6 +69,7 @@ class Tuned:
     chosen_cost: Mapping[CostName, float]
     held_out: Mapping[str, float]
     on_all: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
     written: Path
 
     def to_json(self) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def tune(
     name = f"{model.name}@{highest.target.name}.settings.toml"
     file = Path(output) if output else Path("exports") / name
     check_output(file, ".toml")
-    costs, measured = _measurement(model, rows, evaluated, highest, say)
+    costs, measured, intervals = _measurement(model, rows, evaluated, highest, say)
     check_cost(costs, cost)
     start = costs.bits
     _require_start(budget, measured(start), evaluated)
@@ -144,6 +145,7 @@ def tune(
         chosen_cost=costs.cost(bits),
         held_out=found.held_out.metrics,
         on_all=found.on_all.metrics,
+        intervals=intervals(bits),
         written=written,
     )
 
@@ -163,8 +165,15 @@ class HalvesMeasured:
 
 def _measurement(
     model: Model, rows: Embeddings, data: Embeddings, highest: Configuration, say: Say
-) -> tuple[LayerCosts, Callable[[Bits], HalvesMeasured]]:
-    """Costs of the layers, and the measurement of bits; each choice is compiled and scored once."""
+) -> tuple[
+    LayerCosts,
+    Callable[[Bits], HalvesMeasured],
+    Callable[[Bits], Mapping[str, tuple[float, float]]],
+]:
+    """Costs of the layers, the measurement of bits, and their intervals over all queries.
+
+    Each choice is compiled and scored once, and once more for its intervals.
+    """
     selections = (*halves(data), None)
     known = references(model, data, say)
     evaluator = PointEvaluator.of(model, rows, data, known, None, highest.settings, say)
@@ -175,7 +184,11 @@ def _measurement(
     def measured(bits: tuple[tuple[Width, int], ...]) -> HalvesMeasured:
         return HalvesMeasured(*evaluator.evaluate_on(costs.configured(dict(bits)), selections))
 
-    return costs, lambda bits: measured(tuple(bits.items()))
+    return (
+        costs,
+        lambda bits: measured(tuple(bits.items())),
+        lambda bits: evaluator.evaluate(costs.configured(bits)).intervals,
+    )
 
 
 PLACES = {"chosen_on": "a half of", "held_out": "a half of", "on_all": "all of"}

@@ -41,26 +41,28 @@ def measured_on(report: Report) -> str:
 
 
 def survival_sentence(report: Report) -> str:
-    """The loss of R@1 of the compiled model, and of dies where any were drawn."""
-    loss = report.headline.r1_loss
+    """The loss of R@1 or mAP of the compiled model, and of dies where any were drawn."""
+    label, loss = report.headline.lead
     if loss is None:
-        return "The loss of R@1 is not known"
+        return f"The loss of {label} is not known"
     points = _points(loss)
     if report.drift.noisy:
-        return f"{_of_dies(report)}; noise-free {points}"
+        return f"{_of_dies(report, label)}; noise-free {points}"
     if loss.low > 0:
-        return f"It loses R@1, more than other queries could explain: {points}"
+        return f"It loses {label}, more than other queries could explain: {points}"
     if loss.high < 0:
-        return f"It gains R@1 on the reference: a loss of {points}"
-    return f"No sure loss of R@1: {points}, within what other queries would change"
+        return f"It gains {label} on the reference: a loss of {points}"
+    return f"No sure loss of {label}: {points}, within what other queries would change"
 
 
-def _of_dies(report: Report) -> str:
-    """The loss of R@1 of the median die at the time that costs it most."""
+def _of_dies(report: Report, label: str) -> str:
+    """The loss of R@1 or mAP of the median die at the time that costs it most."""
+    name = "r1_loss" if label == "R@1" else "map_loss"
     medians = (one.median for one in report.drift.noisy)
-    worst = max(medians, key=lambda row: row.losses["r1_loss"].value)
-    loss = worst.losses["r1_loss"]
-    does = "loses R@1 more than other queries could explain" if loss.low > 0 else "may lose R@1"
+    worst = max(medians, key=lambda row: row.losses[name].value)
+    loss = worst.losses[name]
+    sure = "more than other queries could explain"
+    does = f"loses {label} {sure}" if loss.low > 0 else f"may lose {label}"
     return f"On a chip ({worst.stage}) it {does}: {_points(loss)}"
 
 
@@ -201,7 +203,7 @@ def domain_sentences(report: Report) -> tuple[str, ...]:
 def limit_sentences(report: Report) -> tuple[str, ...]:
     """Each limit and whether it is kept."""
     return tuple(
-        f"{'kept' if one.kept else 'EXCEEDED'}: {one.metric} {one.value:.6g}, limit {one.limit:g}"
+        f"{'kept' if one.kept else 'EXCEEDED'}: {one.metric} {one.text}, limit {one.limit:g}"
         for one in report.checks.limits
     )
 

@@ -95,10 +95,13 @@ class DriftTable:
         assert reference is not None, "the table has no scores yet"
         return reference.scores
 
-    def add_reference(self, stage: str) -> None:
-        """Append the reference's own row; one that cannot be computed has no metrics."""
+    def add_reference(self, stage: str, text_mu: Array, video_mu: Array) -> None:
+        """Append the reference's own row; one that cannot be computed has no metrics.
+
+        It is the score of the trained means, and has their cosine gap.
+        """
         if self._reference is not None:
-            self.against = retrieved(self.scores, self.truth)
+            self.against = self._ranked(self.scores, text_mu, video_mu)
         self._append(stage, self.against)
 
     def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
@@ -134,7 +137,7 @@ class DriftTable:
 
     def measured(self, scores: FloatArray, text_mu: Array, video_mu: Array) -> Queries:
         """Measure scores of `on_grid` query by query; the step is from the last row added."""
-        found = retrieved(scores, self.truth)
+        found = self._ranked(scores, text_mu, video_mu)
         found.text["own_spread"] = spreads(scores)
         reference = self._reference or self._float
         if reference is not None:
@@ -147,7 +150,11 @@ class DriftTable:
             found.text["monte_carlo_squares"] = self._monte_carlo.squares(scores)
         if self._before is not None:
             found.text["step_squares"] = self._before.squares(scores)
-        gaps = self._cosine_gaps(text_mu, video_mu)
+        return found
+
+    def _ranked(self, scores: FloatArray, text_mu: Array, video_mu: Array) -> Queries:
+        """Retrieval of scores, and the cosine gap of the means."""
+        found, gaps = retrieved(scores, self.truth), self._cosine_gaps(text_mu, video_mu)
         if gaps is not None:
             found.text["cosine_gap"] = gaps
         return found

@@ -43,7 +43,7 @@ class Headline:
     has none) and `top1_agreement` are against the float score. `equal_samples` is the K at which
     Monte Carlo would err as much, None where it is not known or nothing is off. `cause` is the
     dearest step, None where no step changes any score; it is the float score where the surrogate
-    costs most.
+    costs most. `class_loss` is that of mAP, where classes are known.
     """
 
     compiled_rmse: float
@@ -56,7 +56,13 @@ class Headline:
     cause_before: str | None
     cause_rmse: float
     r1_loss: Change | None
+    class_loss: Change | None
     sentences: tuple[str, ...]
+
+    @property
+    def lead(self) -> tuple[str, Change | None]:
+        """The metric of retrieval that is told first, and its loss."""
+        return ("R@1", self.r1_loss) if self.class_loss is None else ("mAP", self.class_loss)
 
 
 def make_headline(
@@ -66,6 +72,7 @@ def make_headline(
     score: str,
     faults: Sequence[str],
     surrogate: str,
+    by_class: bool = False,
 ) -> Headline:
     """Read the table: its last row is the compiled model's, `reference` names its reference's row.
 
@@ -91,6 +98,7 @@ def make_headline(
         cause_before=before if step else None,
         cause_rmse=step,
         r1_loss=compiled.losses.get("r1_loss"),
+        class_loss=compiled.losses.get("map_loss") if by_class else None,
         sentences=(),
     )
     return replace(found, sentences=tuple(_sentences(found, compiled, trained, scatter, score)))
@@ -155,8 +163,9 @@ def _sentences(
             f"{scatter.top1_agreement:.1%}), which {equal_text(found.equal_samples)}."
         )
     yield _of_steps(found, trained.stage)
-    if found.r1_loss is not None:
-        yield _of_recall(found.r1_loss)
+    for label, loss in (("mAP", found.class_loss), ("R@1", found.r1_loss)):
+        if loss is not None:
+            yield _of_loss(label, loss)
 
 
 def equal_text(samples: float) -> str:
@@ -204,15 +213,15 @@ def _of_steps(found: Headline, surrogate: str) -> str:
     )
 
 
-def _of_recall(loss: Change) -> str:
-    """Points of R@1, the worse of both directions, and whether they could be chance."""
+def _of_loss(label: str, loss: Change) -> str:
+    """Points of a metric, the worse of both directions, and whether they could be chance."""
     points = points_text(loss)
     if loss.low > 0:
-        return f"R@1 LOSES more than other queries could explain: {points}."
+        return f"{label} LOSES more than other queries could explain: {points}."
     if loss.high < 0:
         gain = points_text(Change(-loss.value, -loss.high, -loss.low))
-        return f"R@1 GAINS more than other queries could explain: {gain}."
-    return f"The loss of R@1 is within what other queries would change: {points}."
+        return f"{label} GAINS more than other queries could explain: {gain}."
+    return f"The loss of {label} is within what other queries would change: {points}."
 
 
 def points_text(loss: Change) -> str:
@@ -269,13 +278,15 @@ class DriftFindings:
 
     `score` says what is compared, `logit` or `score` (where the head predicts none); `surrogate` is
     the stage of its float score, the trained program before any pass; `scatter` is
-    Monte Carlo's own, None where a and b are not known.
+    Monte Carlo's own, None where a and b are not known. With `by_class` classes say what is right,
+    and metrics of classes come first.
     """
 
     score: str
     surrogate: str
     reference: str
     scatter: Scatter | None
+    by_class: bool
     headline: Headline
     rows: tuple[StageRow, ...]
     noisy: tuple[Noisy, ...]
@@ -318,8 +329,9 @@ def find_drift(
 ) -> DriftFindings:
     """Read the `rows` of stages; `faults` are those of the surrogate."""
     score, surrogate = head.measure, head.surrogate
-    first = make_headline(rows, runs.reference, runs.scatter, score, faults, surrogate)
     reference, truth = runs.table.scores, runs.table.truth
+    by_class = truth.labels is not None
+    first = make_headline(rows, runs.reference, runs.scatter, score, faults, surrogate, by_class)
     names, queries = [row.stage for row in rows], runs.table.queries
     shown = dict.fromkeys((names.index(runs.reference), names.index(surrogate), len(rows) - 1))
     ranked = [(names[i], queries[i]) for i in shown if truth.ranks]
@@ -329,6 +341,7 @@ def find_drift(
         surrogate=surrogate,
         reference=runs.reference,
         scatter=runs.scatter,
+        by_class=by_class,
         headline=with_dies(first, noisy, rows[-1], score),
         rows=rows,
         noisy=noisy,

@@ -115,4 +115,6 @@ def unused_labels(data: Embeddings, used: bool) -> list[str]:
     """A sentence where labels are known and not `used`."""
     if data.labels is None or used:
         return []
-    return ["mAP is left out: texts of one video have different labels"]
+    return [
+        "labels are not used: texts of one video have different ones, so mAP and nDCG go by pairs"
+    ]

@@ -17,9 +17,9 @@ from cimtool.costs.estimate import Estimate
 from cimtool.costs.render import estimate_json
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import TrainedRows
-from cimtool.reference.queries import DriftLimit, limit_metrics, once
+from cimtool.reference.limits import DriftLimit, limit_changes
 from cimtool.verification.bits import BitCount, bit_failures
-from cimtool.verification.drift import DriftTable
+from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings, Headline
 from cimtool.verification.saturation import Saturation
 from cimtool.verification.sensitivity import Causes
@@ -104,15 +104,18 @@ class Checks:
 
 
 def make_checks(
-    bits: tuple[BitCount, ...], table: DriftTable, limits: Mapping[str, float]
+    bits: tuple[BitCount, ...], compiled: StageRow, limits: Mapping[str, float]
 ) -> Checks:
-    """Hold the last row of a table against limits.
+    """Hold the row of the compiled model against limits.
 
     Losses are from the reference's row, the float score's where no other reference is known.
     """
-    metrics = limit_metrics(once(table.queries[-1]), once(table.against))
-    held = tuple(DriftLimit(metric, limit, metrics[metric]) for metric, limit in limits.items())
-    return Checks(bits, metrics, held)
+    found = limit_changes(compiled.metrics, compiled.intervals, compiled.losses)
+    held = tuple(
+        DriftLimit(metric, limit, found[metric].value, found[metric].interval)
+        for metric, limit in limits.items()
+    )
+    return Checks(bits, {name: one.value for name, one in found.items()}, held)
 
 
 @dataclass(frozen=True)

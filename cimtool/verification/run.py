@@ -14,8 +14,7 @@ from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import stage_of
-from cimtool.reference.queries import check_metrics
-from cimtool.reference.truth import check_measurable
+from cimtool.reference.limits import check_measurable, check_metrics
 from cimtool.simulation.die_program import Conditions
 from cimtool.verification.bits import count_bits
 from cimtool.verification.headline import find_drift, surrogate_faults
@@ -92,7 +91,7 @@ def make_report(
     return Report(
         verified_bundle(bundle, data, seed),
         drift,
-        make_checks(bits, runs.table, limits),
+        make_checks(bits, rows[-1], limits),
         Saturation(runs.domains, stored_values(lowered, runs.simulator, data)),
         causes,
         bundle.estimate(references.samples, len(data.video)),

@@ -71,8 +71,9 @@ def run_stages(
         scores, statistics, some = _score_with_statistics(trained, features)
     known = reference_scores(references, model, trained, features, data, say)
     truth = data.truth
-    table = _table(truth, references, known, head)
-    table.add(head.surrogate, scores, *real_means(stages[0].program, features))
+    means = real_means(stages[0].program, features)
+    table = _table(truth, references, known, head, means)
+    table.add(head.surrogate, scores, *means)
     found: tuple[Domain, ...] = ()
     simulator = trained
     for stage in stages[1:]:
@@ -92,17 +93,21 @@ def run_stages(
 
 
 def _table(
-    truth: Truth, references: References, known: TeacherScores | None, head: Head
+    truth: Truth,
+    references: References,
+    known: TeacherScores | None,
+    head: Head,
+    means: tuple[Array, Array],
 ) -> DriftTable:
     """The table with the rows of the references that the head has."""
     if known is None:
         table = DriftTable(truth, None)
         names = (references.name, references.monte_carlo_name) if head.is_sampled else ()
         for name in dict.fromkeys(names):
-            table.add_reference(name)
+            table.add_reference(name, *means)
         return table
     table = DriftTable(truth, known.monte_carlo if known.exact is None else known.exact)
-    table.add_reference(references.name)
+    table.add_reference(references.name, *means)
     if known.exact is not None:
         table.add_monte_carlo(references.monte_carlo_name, known.monte_carlo)
     return table

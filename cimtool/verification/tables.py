@@ -8,8 +8,16 @@ from collections.abc import Sequence
 from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import RECALLS, WAY_NAMES, WAYS
-from cimtool.report.formats import NOT_KNOWN, fine_percent, number, percent, percent_range, whole
+from cimtool.reference.queries import WAY_NAMES, led
+from cimtool.report.formats import (
+    NOT_KNOWN,
+    fine_percent,
+    four_digits,
+    number,
+    percent,
+    percent_range,
+    whole,
+)
 from cimtool.report.table import Cell, Column, Content, ItemColumns, Table, item_table, make_table
 from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings
@@ -23,19 +31,30 @@ ARROWS = {"text_to_video": "t>v", "video_to_text": "v>t"}
 
 
 def survival_table(drift: DriftFindings) -> Table:
-    """R@1 both ways and the loss, with intervals."""
-    ways = [
-        Column(f"R@1\n{name}", percent, "queries whose right item is the best, and 95% interval")
-        for name in WAY_NAMES.values()
-    ]
+    """R@1 both ways and the loss, with intervals; after mAP where classes are known."""
+    names = ("map", "r1") if drift.by_class else ("r1",)
+    shown = [one for one in led(drift.by_class) if one.name in names]
     loss = "what the reference has more on the same queries, in the worse way; real where not 0"
-    columns = (Column("stage"), *ways, Column("R@1 loss,\npoints", percent, loss))
+    columns = [Column("stage")]
+    for metric in shown:
+        first = metric is shown[0]
+        columns += [
+            Column(
+                f"{metric.label}\n{name}", percent, f"{metric.help}; 95% interval", essential=first
+            )
+            for name in WAY_NAMES.values()
+        ]
+        columns.append(Column(f"{metric.label} loss,\npoints", percent, loss, essential=first))
     rows = []
     for row in drift.survivors:
-        lost = None if row.stage == drift.reference else row.losses.get("r1_loss")
-        shares = [row.with_interval(f"r1_{way}") for way in WAYS]
-        rows.append((row.stage, *map(_percent_cell, (*shares, lost))))
-    title, styles = "R@1 in percent, with 95% intervals", _styles(drift.survivors, drift)
+        cells: list[Content] = [row.stage]
+        for metric in shown:
+            lost = None if row.stage == drift.reference else row.losses.get(metric.loss)
+            shares = [row.with_interval(key) for key in metric.keys.values()]
+            cells += map(_percent_cell, (*shares, lost))
+        rows.append(cells)
+    labels = " and ".join(metric.label for metric in shown)
+    title, styles = f"{labels} in percent, with 95% intervals", _styles(drift.survivors, drift)
     return make_table(title, columns, rows, styles, sortable=False)
 
 
@@ -106,24 +125,34 @@ def _rmse(row: StageRow, drift: DriftFindings) -> Content:
     return Cell(f"±{number(scatter.standard_error)}", math.nan)
 
 
+ESSENTIAL = ("r1", "r10", "map")
+"""Metrics that a narrow table of retrieval keeps."""
+
+
 def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
     """Retrieval of every stage, with `intervals` where they are known."""
     columns = {}
     for way, arrow in ARROWS.items():
-        for k in RECALLS:
-            columns[f"r{k}_{way}"] = Column(f"{arrow}\nR@{k}", percent, essential=k != 5)
-        columns[f"median_rank_{way}"] = Column(f"{arrow}\nrank", "{:g}".format, essential=False)
-    columns |= {f"map_{way}": Column(f"{arrow}\nmAP", percent) for way, arrow in ARROWS.items()}
-    columns["cosine_gap"] = Column("cosine\ngap", number, essential=False)
+        for metric in led(drift.by_class):
+            if way in metric.keys:
+                heading = f"{arrow}\n{metric.label}" if not metric.of_means else "cosine\ngap"
+                form = percent if metric.share else four_digits
+                columns[metric.keys[way]] = Column(
+                    heading, form, metric.help, essential=metric.name in ESSENTIAL
+                )
     columns = {name: one for name, one in columns.items() if name in drift.final.metrics}
 
     def content(row: StageRow, name: str) -> Content:
-        if intervals and columns[name].form is percent:
-            return _percent_cell(row.with_interval(name))
-        return row.get(name)
+        found = row.with_interval(name)
+        if not intervals or found is None:
+            return row.get(name)
+        if columns[name].form is percent:
+            return _percent_cell(found)
+        low, high = map(four_digits, (found.low, found.high))
+        return Cell(four_digits(found.value), found.value, f"[{low}, {high}]")
 
     rows = [(row.stage, *(content(row, name) for name in columns)) for row in drift.shown]
-    title = "Retrieval in percent (rank: the median), t>v text to video, v>t video to text"
+    title = "Retrieval, shares in percent, t>v text to video, v>t video to text"
     headings = (Column("stage"), *columns.values())
     return make_table(title, headings, rows, _styles(drift.shown, drift))
 

@@ -17,7 +17,8 @@ from cimtool.evaluation.run import Score, check_truth, rank_queries
 from cimtool.evaluation.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.reference.bootstrap import Samples
-from cimtool.reference.queries import ranking_metrics
+from cimtool.reference.queries import RANKINGS, metrics
+from cimtool.reference.truth import BY_CLASS
 from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.report import Report
 
@@ -50,11 +51,11 @@ def report(small_bundle: Path, labelled: dict[str, Any], tmp_path_factory: Any) 
 def same_as(row: Any, score: Score) -> None:
     """The metrics and the intervals are those of a row of the drift table, to the last bit."""
     for way in WAYS:
-        for name in ("r1", "r5", "r10", "median_rank", "map"):
-            assert score.metrics[f"{name}_{way}"] == row.get(f"{name}_{way}")
+        for metric in RANKINGS[:-1]:
+            assert score.metrics[f"{metric.name}_{way}"] == row.get(f"{metric.name}_{way}")
     assert score.metrics["cosine_gap"] == row.get("cosine_gap")
     shared = set(row.intervals) & set(score.intervals)
-    assert len(shared) == 11
+    assert len(shared) == 19
     assert {name: row.intervals[name] for name in shared} == {
         name: score.intervals[name] for name in shared
     }
@@ -246,7 +247,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 def test_pairs_are_ranked_as_a_loop_ranks_them() -> None:
     data = embeddings_of({"text": TEXT, "video": VIDEO, "text_to_video": RIGHT})
     found = rank_queries(SCORES, TEXT, VIDEO, data.truth)
-    assert set(found.text) == {"rank", "cosine_gap"}
+    assert set(found.text) == {"rank", *BY_CLASS, "cosine_gap"}
     for i, row in enumerate(SCORES):
         assert found.text["rank"][i] == rank_of(row, {int(RIGHT[i])})
         others = [cosine(TEXT[i], v) for j, v in enumerate(VIDEO) if j != RIGHT[i]]
@@ -256,6 +257,8 @@ def test_pairs_are_ranked_as_a_loop_ranks_them() -> None:
         right = set(np.flatnonzero(j == RIGHT).tolist())
         expected = rank_of(SCORES[:, j], right) if right else np.nan
         np.testing.assert_equal(found.video["rank"][j], expected)
+        expected = precision_of(SCORES[:, j], right) if right else np.nan
+        assert found.video["precision"][j] == pytest.approx(expected, nan_ok=True)
     assert np.isnan(found.video["rank"]).any()  # a video without texts is no query
 
 
@@ -278,10 +281,12 @@ def test_labels_of_pairs_give_precisions_over_the_labelled_videos() -> None:
     ]
 
 
-def test_labels_that_disagree_give_no_precision() -> None:
+def test_labels_that_disagree_leave_the_pairs() -> None:
     values = {"text": TEXT, "video": VIDEO, "text_to_video": RIGHT, "labels": np.arange(12)}
     found = rank_queries(SCORES, TEXT, VIDEO, embeddings_of(values).truth)
-    assert "precision" not in found.text
+    del values["labels"]
+    pairs = rank_queries(SCORES, TEXT, VIDEO, embeddings_of(values).truth)
+    assert found.text["precision"].tolist() == pairs.text["precision"].tolist()
 
 
 def test_an_item_does_not_find_itself() -> None:
@@ -313,7 +318,7 @@ def test_mean_ranks_and_the_best_fifty_are_metrics() -> None:
     square = SCORES[:, :1] + np.arange(12.0)
     data = embeddings_of({"rows": TEXT, "labels": labels})
     found = rank_queries(square, TEXT, TEXT, data.truth)
-    values = ranking_metrics(found, Samples.once(12, 12))
+    values = metrics(found, Samples.once(12, 12))
     assert values["mean_rank_video_to_text"][0] == found.video["rank"].mean()
     assert values["map50_text_to_video"][0] == found.text["precision50"].mean()
 

@@ -8,18 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cimtool.base.errors import CimError
 from cimtool.reference.bootstrap import QueryCounts, Samples
+from cimtool.reference.limits import limit_metrics
 from cimtool.reference.metrics import ReferenceScores, ranks
 from cimtool.reference.queries import (
-    LIMITS,
     WAYS,
-    DriftLimit,
     Queries,
     Selection,
-    check_metrics,
     compared,
-    limit_metrics,
+    led,
     metrics,
     once,
     relative_errors,
@@ -101,22 +98,6 @@ def test_drift_from_a_constant_reference_has_no_scale():
     assert found.spearman == 0
 
 
-def test_limit_metrics_are_the_worse_of_both_directions():
-    reference = np.eye(4)
-    scores = reference.copy()
-    scores[:, 0] = 2.0  # all texts now choose video 0, whose texts are all as good
-    right = np.arange(4)
-    own = retrieved(scores, pairs(scores, right)).merged(
-        compared(scores, ReferenceScores(reference))
-    )
-    found = limit_metrics(once(own), once(retrieved(reference, pairs(reference, right))))
-    assert tuple(found) == LIMITS
-    assert found["logit_rmse"] == pytest.approx(math.sqrt((1 + 3 * 4) / 16))
-    assert found["r1_loss"] == 0.75
-    assert found["top1_agreement_loss"] == 0.75
-    assert (found["r5_loss"], found["r10_loss"]) == (0, 0)
-
-
 def noisy_rows(n=60, m=40, noise=0.3):
     rng = np.random.default_rng(1)
     right = np.arange(n) % m
@@ -152,6 +133,10 @@ def test_the_metrics_of_a_resample_are_those_of_the_queries_written_out():
         "r1_text_to_video": np.mean(rank <= 1),
         "r5_text_to_video": np.mean(rank <= 5),
         "median_rank_text_to_video": np.median(rank),
+        "mean_rank_text_to_video": np.mean(rank),
+        "map_text_to_video": np.mean(1 / rank),
+        "map_r_text_to_video": np.mean(rank <= 1),
+        "ndcg10_text_to_video": np.mean(np.where(rank <= 10, 1 / np.log2(1 + rank), 0)),
     }
     for name, value in expected.items():
         assert found[name] == pytest.approx([value]), name
@@ -239,24 +224,8 @@ def test_nothing_measured_has_no_metrics():
     assert once(Queries()) == {}
 
 
-@pytest.mark.parametrize(
-    ("limits", "message"),
-    [
-        ({"r1_los": 0.1}, 'budget metric "r1_los" is not known: .*did you mean "r1_loss"'),
-        ({"r1_loss": math.nan}, "budget r1_loss: nan is no finite number"),
-        ({"r1_loss": "0.1"}, r"budget r1_loss: '0\.1' is no finite number"),
-    ],
-)
-def test_a_limit_is_a_number_of_a_known_metric(limits: dict[str, float], message: str) -> None:
-    with pytest.raises(CimError, match=message) as found:
-        check_metrics("budget", limits)
-    assert found.value.exit_status == 2
-
-
-def test_a_limit_is_kept_up_to_its_value() -> None:
-    values = {"r1_loss": 0.01, "r5_loss": 0.011, "logit_rmse": math.nan}
-    limits = {"r1_loss": 0.01, "r5_loss": 0.01, "logit_rmse": 1}
-    at, over, broken = (DriftLimit(name, limit, values[name]) for name, limit in limits.items())
-    assert (at.kept, over.kept, broken.kept) == (True, False, False)
-    assert over.sentence() == "r5_loss is 0.011; the limit is 0.01"
-    assert at == DriftLimit("r1_loss", 0.01, 0.01)
+def test_metrics_of_classes_lead_where_classes_are_known():
+    first, *_, last = led(by_class=True)
+    assert (first.name, last.name) == ("map", "cosine_gap")
+    assert led(by_class=False)[0].name == "r1"
+    assert sorted(one.name for one in led(True)) == sorted(one.name for one in led(False))

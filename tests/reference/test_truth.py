@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.reference.metrics import top1_agreement
 from cimtool.reference.truth import (
-    check_measurable,
     retrieved,
     truth_among_others,
     truth_of,
@@ -54,11 +51,3 @@ def test_what_an_item_scores_with_itself_counts_for_nothing() -> None:
     assert top1_agreement(high, low, leave_one_out=True) == 1
     assert top1_agreement(high, low) == 0
     assert retrieved(scores, truth_among_others(6, None)).text == {}
-
-
-def test_a_limit_of_a_ranking_needs_something_right() -> None:
-    truth = truth_among_others(6, None)
-    check_measurable("budget", {"logit_rmse": 1, "top1_agreement_loss": 1}, truth, "r.npz")
-    with pytest.raises(CimError, match=r"^budget r1_loss: r\.npz holds items of one modality and"):
-        check_measurable("budget", {"r1_loss": 0.1}, truth, "r.npz")
-    check_measurable("budget", {"r1_loss": 0.1}, truth_among_others(6, LABELS), "r.npz")

@@ -26,6 +26,7 @@ from cimtool.sweeps.render import sweep_text
 from cimtool.sweeps.results import Sweep
 from cimtool.sweeps.run import PointsFailed, die_request
 from cimtool.training.demo_data import DemoFiles
+from cimtool.verification.stages import encode, real_means
 
 RunSweep = Callable[..., Sweep]
 GRID = {"weight_bits": [4, 8], "adc_bits": [4, 8]}
@@ -54,14 +55,16 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
         files.projectors, files.poly, calibration=files.calibration,
         target="isaac-rram-128", weight_bits=4, adc_bits=8,
     )  # fmt: skip
-    with np.load(files.eval) as held:
-        scores = Simulator(compiled.stages[-1].program).scores(held["text"], held["video"])
+    data, program = embeddings_in(files.eval), compiled.stages[-1].program
+    scores = Simulator(program).scores(data.text, data.video)
+    means = real_means(program, encode(Simulator(program), data))
     content = (folder_of(swept) / REFERENCES).read_bytes()
-    truth = embeddings_in(files.eval).truth
-    references = SweepReferences.from_bytes(swept.reference, truth, content)
+    references = SweepReferences.from_bytes(swept.reference, data.truth, content)
     assert references is not None
     assert swept.points[1].named == {"weight_bits": 4, "adc_bits": 8}
-    assert swept.outcomes[1].metrics == references.metrics(references.measured(scores))
+    assert swept.outcomes[1].metrics == references.metrics(references.measured(scores, *means))
+    low, high = swept.outcomes[1].intervals["r1_loss"]
+    assert low <= swept.outcomes[1].metrics["r1_loss"] <= high
     assert set(compiled.notes) == set(swept.outcomes[1].notes)
     plan = api.cost(
         compiled.write(folder_of(swept).parent / "bundle").folder, gallery=scores.shape[1]
@@ -86,10 +89,12 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
     )  # fmt: skip
     programmed = api.program(made.folder, files.eval, output=tmp_path / "programmed").bundle
     content = (tmp_path / "s" / REFERENCES).read_bytes()
-    references = SweepReferences.from_bytes("exact", embeddings_in(files.eval).truth, content)
+    data = embeddings_in(files.eval)
+    references = SweepReferences.from_bytes("exact", data.truth, content)
     assert references is not None
     scores = api.simulate(programmed.folder, files.eval)["scores"]
-    assert memory.metrics == references.metrics(references.measured(scores))
+    means = real_means(programmed.program, encode(Simulator(programmed.program), data))
+    assert memory.metrics == references.metrics(references.measured(scores, *means))
     assert memory.metrics != digital.metrics
     assert memory.cost["arrays"] == api.cost(programmed.folder).floorplan.arrays
     assert memory.cost["arrays"] > digital.cost["arrays"]

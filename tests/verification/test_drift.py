@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cimtool.reference.truth import precision_queries, truth_among_others, truth_of
+from cimtool.reference.truth import retrieved, truth_among_others, truth_of
 from cimtool.verification.drift import DriftTable
 
 RIGHT = np.arange(3)
@@ -13,7 +13,7 @@ MU = np.eye(3)
 
 def table(reference: np.ndarray | None) -> DriftTable:
     found = DriftTable(truth_of(RIGHT, None, 3), reference)
-    found.add_reference("exact")
+    found.add_reference("exact", MU, MU)
     return found
 
 
@@ -101,7 +101,7 @@ def test_a_video_has_the_label_of_its_texts() -> None:
     assert truth.labels[1][[0, 2]].tolist() == [5, 7]
     # Unlabelled videos stand in no ranking, however high they score.
     scores = np.array([[0.0, 9, 1, 9], [1.0, 9, 0, 9], [0.0, 9, 1, 9]])
-    found = precision_queries(scores, truth)
+    found = retrieved(scores, truth)
     assert found.text["precision"].tolist() == [1, 1, 1]
     np.testing.assert_array_equal(found.video["precision"], [1, np.nan, 1, np.nan])
 
@@ -109,7 +109,8 @@ def test_a_video_has_the_label_of_its_texts() -> None:
 def test_texts_of_one_video_that_disagree_leave_no_labels() -> None:
     truth = truth_of(np.array([0, 0]), np.array([1, 2]), 1)
     assert truth.labels is None
-    assert precision_queries(np.ones((2, 1)), truth).text == {}
+    found = retrieved(np.ones((2, 1)), truth)
+    assert found.text["precision"].tolist() == [1, 1]  # of the pairs
 
 
 def test_an_item_alone_is_not_its_own_best() -> None:
@@ -118,7 +119,7 @@ def test_an_item_alone_is_not_its_own_best() -> None:
     other = np.array([[9.0, 1, 2, 0], [1, 9, 0, 2], [2, 0, 9, 1], [0, 2, 1, 9]])
     truth = truth_among_others(4, np.array([0, 0, 1, 1]))
     found = DriftTable(truth, scores)
-    found.add_reference("exact")
+    found.add_reference("exact", np.eye(4), np.eye(4))
     found.add("polynomial", other, np.eye(4), np.eye(4))
     exact, row = found.finished(0)
     assert (exact.get("r1_text_to_video"), row.get("r1_text_to_video")) == (1, 0)

@@ -17,7 +17,7 @@ from cimtool.base.errors import CheckFailed, CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
-from cimtool.reference.queries import LIMITS
+from cimtool.reference.limits import LIMITS, UNRANKED_LIMITS
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher import TeacherSigmoid
@@ -27,6 +27,7 @@ from cimtool.verification.references import References
 from cimtool.verification.render import html, terminal_text
 from cimtool.verification.report import VerificationFailed
 from cimtool.verification.run import verify_bundle
+from cimtool.verification.tables import survival_table
 
 from .conftest import (
     POLYNOMIAL,
@@ -325,13 +326,15 @@ def test_labels_give_a_mean_precision(bundle: Bundle) -> None:
     rows = pairs(12, seed=8)
     labelled = embeddings_of(rows | {"labels": np.arange(12) % 3})
     report = verify_bundle(bundle, labelled)
+    assert report.headline.class_loss == report.drift.final.losses["map_loss"]
+    assert survival_table(report.drift).columns[1].heading.startswith("mAP")
     maps = [row.get("map_text_to_video") for row in report.drift.rows[1:]]
     assert all(0.3 < share <= 1 for share in maps if share is not None)
     assert maps[-1] is not None
     clash = {**rows, "text_to_video": np.zeros(12, np.int64), "labels": np.arange(12)}
     report = verify_bundle(bundle, embeddings_of(clash))
-    assert "map_text_to_video" not in report.drift.final.metrics
-    assert any("mAP is left out" in note for note in report.notes)
+    assert not report.drift.by_class
+    assert any("mAP and nDCG go by pairs" in note for note in report.notes)
 
 
 def test_one_text_and_one_video_are_refused(bundle: Bundle) -> None:
@@ -386,7 +389,7 @@ def test_items_without_labels_have_errors_and_no_ranks(bundle: Bundle, tmp_path:
     data = embeddings_of({"rows": pairs(30, seed=4)["text"]}, "r.npz")
     report = verify_bundle(bundle, data, limits={"logit_rmse": 9.0}, folder=tmp_path)
     assert report.drift.final.metrics["logit_rmse"] > 0
-    assert set(report.checks.metrics) == {"logit_rmse", "top1_agreement_loss"}
+    assert tuple(report.checks.metrics) == UNRANKED_LIMITS
     assert any("so nothing is ranked" in note for note in report.notes)
     with pytest.raises(CimError, match=r"max_drift r1_loss: r\.npz holds items of one modality"):
         verify_bundle(bundle, data, limits={"r1_loss": 0.5})

@@ -1,0 +1,97 @@
+"""Metrics that a limit or a budget can be put on, and limits held."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cimtool.base.errors import Argument, ArgumentError
+from cimtool.base.named import unknown
+from cimtool.reference.bootstrap import Change, Interval
+from cimtool.reference.queries import RANKINGS, worse_losses
+from cimtool.reference.truth import Truth
+
+UNRANKED_LIMITS = ("logit_rmse", "top1_agreement_loss")
+"""Metrics of differences from the reference, which need nothing that is right."""
+
+LIMITS = (*UNRANKED_LIMITS, *(metric.loss for metric in RANKINGS))
+
+
+def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of LIMITS by name, from the metrics of two rows.
+
+    Losses are the worse of both directions, shares as fractions; negative where the scores do
+    better. Those of rankings are missing where nothing is ranked.
+    """
+    agreement = 1 - own["top1_agreement"]
+    values = (own["logit_rmse"], agreement)
+    return dict(zip(UNRANKED_LIMITS, values, strict=True)) | worse_losses(own, reference)
+
+
+def limit_changes(
+    metrics: Mapping[str, float],
+    intervals: Mapping[str, Interval],
+    losses: Mapping[str, Change],
+) -> dict[str, Change]:
+    """The same of one row with its uncertainty: each metric with its interval."""
+    found = {}
+    if "logit_rmse" in metrics:
+        error, agreement = intervals["logit_rmse"], intervals["top1_agreement"]
+        low, high = 1 - agreement.high, 1 - agreement.low
+        found = {
+            "logit_rmse": Change(metrics["logit_rmse"], error.low, error.high),
+            "top1_agreement_loss": Change(1 - metrics["top1_agreement"], low, high),
+        }
+    return found | {one.loss: losses[one.loss] for one in RANKINGS if one.loss in losses}
+
+
+@dataclass(frozen=True)
+class DriftLimit:
+    """A metric of the compiled model, the most it may be, what it is, and its interval if known."""
+
+    metric: str
+    limit: float
+    value: float
+    interval: Interval | None = None
+
+    @property
+    def kept(self) -> bool:
+        """True where the value is at most the limit; NaN is not."""
+        return self.value <= self.limit
+
+    @property
+    def text(self) -> str:
+        """The value and its interval."""
+        if self.interval is None:
+            return f"{self.value:.6g}"
+        return f"{self.value:.6g} ({self.interval.low:.4g} to {self.interval.high:.4g})"
+
+    def sentence(self) -> str:
+        """The metric and its limit, for a message."""
+        return f"{self.metric} is {self.text}; the limit is {self.limit:g}"
+
+
+def check_metrics(argument: str, limits: Mapping[str, float]) -> None:
+    """Raise CimError for an unknown metric, with the nearest, and for a limit that is no number."""
+    for metric, limit in limits.items():
+        if metric not in LIMITS:
+            raise ArgumentError("{} {}", Argument(argument), unknown("metric", metric, LIMITS))
+        if not isinstance(limit, int | float) or not math.isfinite(limit):
+            raise ArgumentError(
+                "{} {}: {!r} is no finite number; expected one", Argument(argument), metric, limit
+            )
+
+
+def check_measurable(argument: str, limits: Mapping[str, float], truth: Truth, where: str) -> None:
+    """Raise CimError for a limit of a ranking where nothing is ranked; `where` names the data."""
+    for metric in limits:
+        if not truth.ranks and metric not in UNRANKED_LIMITS:
+            raise ArgumentError(
+                "{} {}: {} holds items of one modality and no label that two of them share, so "
+                "nothing is right for any; expected labels, or a limit of {}",
+                Argument(argument),
+                metric,
+                where,
+                " or ".join(UNRANKED_LIMITS),
+            )
