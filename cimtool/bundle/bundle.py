@@ -53,7 +53,8 @@ GALLERY = "gallery.safetensors"
 """Features of a hybrid score's items, for the exact scores of a shortlist."""
 
 SHORTLIST = "shortlist.onnx"
-ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", "float.onnx")
+FLOAT_FILE = "float.onnx"
+ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", FLOAT_FILE)
 WHOLE = (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, CALIBRATION, *ONNX_FILES)
 """The files that every bundle has."""
 

@@ -23,6 +23,9 @@ _LEVELS = {
 ENCODE_BLOCK = 64
 """Rows at a time: the column sums of a row group (cycles x rows x slices x N) stay in the cache."""
 
+FLOAT_PAIRS = 1 << 22
+"""Pairs that `float.onnx` scores at a time, in double: some 200 MB."""
+
 
 class Session:
     """One ONNX file loaded on the CPU, at one optimisation level and thread count."""
@@ -60,6 +63,19 @@ class Session:
         """`logit` [n, m] float32 of all pairs by `score.onnx`."""
         gallery = {f"video_{name}": value for name, value in video.items()}
         return self._of_pairs("logit", text, len(video["mu"]), gallery)
+
+    def score_rows(self, text: Array, video: Array) -> Array:
+        """`logit` [n, m] float32 of all pairs of embeddings by `float.onnx`.
+
+        In blocks of texts against all videos, which are encoded again for each: blocks are large.
+        """
+        height = max(1, FLOAT_PAIRS // max(len(video), 1))
+        starts = range(0, len(text), height)
+        blocks = [
+            self.run({"text": text[start : start + height], "video": video})["logit"]
+            for start in starts
+        ]
+        return np.concatenate(blocks)
 
     def distances(self, text: Mapping[str, Array], items: int) -> Array:
         """`ed` int64 [n, items] of all texts by `shortlist.onnx`."""

@@ -131,13 +131,31 @@ class DriftTable:
             if self._reference is None:
                 self.against = queries
 
+    def add_beside(self, stage: str, scores: Array) -> None:
+        """Append a row that is no step: the next row is not compared with it.
+
+        Its scores are no stage's and come without means. One that is not finite has no metrics.
+        """
+        finite = bool(np.isfinite(scores).all())
+        self._append(stage, self._compared(on_grid(scores)) if finite else Queries())
+
     def _append(self, stage: str, queries: Queries) -> None:
         self.stages.append(stage)
         self.queries.append(queries)
 
     def measured(self, scores: FloatArray, text_mu: Array, video_mu: Array) -> Queries:
         """Measure scores of `on_grid` query by query; the step is from the last row added."""
-        found = self._ranked(scores, text_mu, video_mu)
+        found = self._compared(scores)
+        if self._before is not None:
+            found.text["step_squares"] = self._before.squares(scores)
+        gaps = self._cosine_gaps(text_mu, video_mu)
+        if gaps is not None:
+            found.text["cosine_gap"] = gaps
+        return found
+
+    def _compared(self, scores: FloatArray) -> Queries:
+        """Retrieval of scores of `on_grid`, and their differences from the references."""
+        found = retrieved(scores, self.truth)
         found.text["own_spread"] = spreads(scores)
         reference = self._reference or self._float
         if reference is not None:
@@ -148,8 +166,6 @@ class DriftTable:
             found.text["float_best"], found.video["float_best"] = best
         if self._monte_carlo is not None:
             found.text["monte_carlo_squares"] = self._monte_carlo.squares(scores)
-        if self._before is not None:
-            found.text["step_squares"] = self._before.squares(scores)
         return found
 
     def _ranked(self, scores: FloatArray, text_mu: Array, video_mu: Array) -> Queries:

@@ -106,10 +106,16 @@ def make_headline(
 
 def _dearest(rows: Sequence[StageRow], start: int, reference: str | None) -> tuple[str, StageRow]:
     """The step that adds most and what stands before it; the surrogate's own from a `reference`."""
-    steps = [(before.stage, row) for before, row in pairwise(rows[start:])]
+    steps = [(before.stage, row) for before, row in pairwise(steps_of(rows[start:]))]
     if reference is not None:
         steps.insert(0, (reference, rows[start]))
     return max(steps, key=lambda step: step[1].get("step_rmse") or 0.0)
+
+
+def steps_of(rows: Sequence[StageRow]) -> tuple[StageRow, ...]:
+    """The rows that are stages of the compiler: the first one, and those compared with another."""
+    first, *others = rows
+    return (first, *(row for row in others if "step_rmse" in row.metrics))
 
 
 def _equal_samples(compiled: StageRow, scatter: Scatter | None) -> float | None:
@@ -303,7 +309,7 @@ class DriftFindings:
     def compiled_rows(self) -> tuple[StageRow, ...]:
         """The rows of the stages, from the float score on."""
         names = [row.stage for row in self.rows]
-        return self.rows[names.index(self.surrogate) :]
+        return steps_of(self.rows[names.index(self.surrogate) :])
 
     @property
     def survivors(self) -> tuple[StageRow, ...]:

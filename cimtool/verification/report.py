@@ -23,6 +23,7 @@ from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings, Headline
 from cimtool.verification.saturation import Saturation
 from cimtool.verification.sensitivity import Causes
+from cimtool.verification.stages import FiniteCount
 
 FORMAT_VERSION = 4
 DIGITS = 6
@@ -91,20 +92,25 @@ def verified_bundle(bundle: Bundle, data: Embeddings, seed: int) -> VerifiedBund
 
 @dataclass(frozen=True)
 class Checks:
-    """The values that differ between implementations, and limits on `metrics`."""
+    """The values that differ between implementations, those not finite, and limits on `metrics`."""
 
     bits: tuple[BitCount, ...]
+    float_file: FiniteCount
     metrics: Mapping[str, float]
     limits: tuple[DriftLimit, ...]
 
     @property
     def failures(self) -> tuple[str, ...]:
         """One sentence for each check that did not hold."""
-        return (*bit_failures(self.bits), *(one.sentence() for one in self.limits if not one.kept))
+        over = (one.sentence() for one in self.limits if not one.kept)
+        return (*bit_failures(self.bits), *self.float_file.failures, *over)
 
 
 def make_checks(
-    bits: tuple[BitCount, ...], compiled: StageRow, limits: Mapping[str, float]
+    bits: tuple[BitCount, ...],
+    float_file: FiniteCount,
+    compiled: StageRow,
+    limits: Mapping[str, float],
 ) -> Checks:
     """Hold the row of the compiled model against limits.
 
@@ -115,7 +121,7 @@ def make_checks(
         DriftLimit(metric, limit, found[metric].value, found[metric].interval)
         for metric, limit in limits.items()
     )
-    return Checks(bits, {name: one.value for name, one in found.items()}, held)
+    return Checks(bits, float_file, {name: one.value for name, one in found.items()}, held)
 
 
 @dataclass(frozen=True)

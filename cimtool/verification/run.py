@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.bundle import FLOAT_FILE, Bundle
 from cimtool.bundle.dies import NoiseOptions, conditions_of
 from cimtool.bundle.matcher import check_gallery
 from cimtool.loading.calibration_rows import require_unseen
@@ -77,7 +77,8 @@ def make_report(
     check_gallery(bundle, data)
 
     head, seed = bundle.model.head, references.seed
-    runs = run_stages(bundle.stages, bundle.model, data, references, say)
+    float_file = bundle.folder / FLOAT_FILE
+    runs = run_stages(bundle.stages, bundle.model, data, references, float_file, say)
     bits = count_bits(bundle, data, runs, say)
     dies = tuple(measure_dies(bundle, time, trials, data, runs.table, seed, say) for time in times)
     say("resampling queries")
@@ -91,7 +92,7 @@ def make_report(
     return Report(
         verified_bundle(bundle, data, seed),
         drift,
-        make_checks(bits, rows[-1], limits),
+        make_checks(bits, runs.finite, rows[-1], limits),
         Saturation(runs.domains, stored_values(lowered, runs.simulator, data)),
         causes,
         bundle.estimate(references.samples, len(data.video)),

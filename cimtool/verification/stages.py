@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
+from cimtool.emit.runtime import Session
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
@@ -35,6 +37,22 @@ JITTER_PAIRS = 10_000
 """Pairs on which it is tried."""
 
 
+@dataclass(frozen=True)
+class FiniteCount:
+    """How many `logits` a file computes on the data, and how many of them are finite."""
+
+    file: str
+    logits: int
+    finite: int
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A sentence where some are not."""
+        if self.finite == self.logits:
+            return ()
+        return (f"{self.file}: {self.logits - self.finite} of {self.logits} logits are not finite",)
+
+
 @dataclass(frozen=True, eq=False)
 class StageRuns:
     """Results of all stages: the rows so far, and the compiled program's features and scores.
@@ -51,6 +69,7 @@ class StageRuns:
     domains: tuple[Domain, ...]
     statistics: Mapping[str, Span]  # ranges of ed and vd, as the trained program sees them
     jitter: float  # of the float score, where a statistic is JITTER of its range off
+    finite: FiniteCount
 
 
 def run_stages(
@@ -58,11 +77,13 @@ def run_stages(
     model: ModelCard,
     data: Embeddings,
     references: References,
+    float_file: Path,
     say: Say,
 ) -> StageRuns:
     """Run every stage, the first being the trained program, and fill the drift table.
 
-    Raises CimError where a stage's scores are not finite.
+    The trained program's `float_file` is run beside them. Raises CimError where a stage's scores
+    are not finite.
     """
     trained = Simulator(stages[0].program)
     features = trained_features(trained, data)
@@ -74,6 +95,11 @@ def run_stages(
     means = real_means(stages[0].program, features)
     table = _table(truth, references, known, head, means)
     table.add(head.surrogate, scores, *means)
+    say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
+    logits = Session(float_file).score_rows(data.text, data.video)
+    table.add_beside(float_file.name, logits)
+    finite = FiniteCount(float_file.name, logits.size, int(np.isfinite(logits).sum()))
+    del logits
     found: tuple[Domain, ...] = ()
     simulator = trained
     for stage in stages[1:]:
@@ -89,7 +115,7 @@ def run_stages(
     name = head.surrogate if known is None else references.name
     scatter, jitter = None if known is None else known.scatter, head.jitter(some, JITTER)
     results = (simulator, features, scores, found)
-    return StageRuns(name, scatter, table, *results, statistics, jitter)
+    return StageRuns(name, scatter, table, *results, statistics, jitter, finite)
 
 
 def _table(

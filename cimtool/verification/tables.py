@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from cimtool.bundle.bundle import FLOAT_FILE
 from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
 from cimtool.reference.bootstrap import Change
@@ -119,7 +120,7 @@ def _rmse(row: StageRow, drift: DriftFindings) -> Content:
     if "logit_rmse" in row.metrics:
         return row.metrics["logit_rmse"]
     if not row.metrics:
-        return Cell(NOT_KNOWN, math.nan)
+        return Cell("not finite" if row.stage == FLOAT_FILE else NOT_KNOWN, math.nan)
     if row.stage != drift.reference or scatter is None or scatter.rmse:
         return None
     return Cell(f"±{number(scatter.standard_error)}", math.nan)

@@ -14,6 +14,7 @@ from cimtool import api
 from cimtool.api import Compilation
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.emit import runtime
 from cimtool.emit.onnx import file_bytes, onnx_files, onnx_model
 from cimtool.emit.row_group import BYTE_ROWS
 from cimtool.emit.runtime import OptimizationLevel, Session
@@ -208,9 +209,15 @@ def test_reference_evaluator_agrees(
 
 
 def test_float_model_is_the_real_program(
-    files: dict[str, bytes], calibrated: Program, rows: dict[str, Array]
+    files: dict[str, bytes],
+    calibrated: Program,
+    rows: dict[str, Array],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    logit = Session(files["float.onnx"]).run(rows)["logit"]
+    session = Session(files["float.onnx"])
+    logit = session.run(rows)["logit"]
+    monkeypatch.setattr(runtime, "FLOAT_PAIRS", 3 * len(rows["video"]))
+    assert np.array_equal(session.score_rows(rows["text"], rows["video"]), logit)
     expected = Simulator(calibrated).scores(rows["text"], rows["video"])
     assert np.abs(logit - expected).max() < 2e-5 * max(1.0, float(np.abs(expected).max()))
 

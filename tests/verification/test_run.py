@@ -13,9 +13,11 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from cimtool import api
 from cimtool.api import read_data
+from cimtool.base.arrays import Array
 from cimtool.base.errors import CheckFailed, CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
+from cimtool.emit.runtime import Session
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.reference.limits import LIMITS, UNRANKED_LIMITS
 from cimtool.reference.surrogate import Polynomial
@@ -44,6 +46,7 @@ STAGES = (
     "exact",
     "Monte Carlo (K=10)",
     "polynomial",
+    "float.onnx",
     "folded",
     "lowered",
     "quantized",
@@ -67,6 +70,10 @@ def test_one_row_a_stage_and_no_bit_differs(bundle: Bundle, data: Embeddings) ->
     assert by_name["folded"].get("step_rmse") == pytest.approx(0, abs=1e-5)
     assert 0.01 < (by_name["quantized"].get("step_rmse") or 0) < 0.3
     assert by_name["ONNX Runtime"].get("step_rmse") == 0
+    # The file of real numbers is near the float score, and no step to the next row.
+    assert by_name["float.onnx"].get("step_rmse") is None
+    assert 0 < (by_name["float.onnx"].get("float_rmse") or 0) < 1e-4
+    assert "float.onnx" not in [row.stage for row in report.drift.compiled_rows]
     # This polynomial is made up, and costs more than rounding; sampling would not tell.
     assert report.headline.cause == "polynomial"
     assert report.headline.compiled_rmse < (report.headline.surrogate_rmse or 0)
@@ -395,3 +402,23 @@ def test_items_without_labels_have_errors_and_no_ranks(bundle: Bundle, tmp_path:
         verify_bundle(bundle, data, limits={"r1_loss": 0.5})
     noisy = verify_bundle(bundle, data, noise=NoiseOptions(trials=2, model="neurram"))
     assert "The loss of R@1 is not known" in html(noisy)
+
+
+def test_a_float_file_that_is_not_finite_fails(
+    bundle: Bundle, data: Embeddings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def score_rows(self: Session, text: Array, video: Array) -> Array:
+        logits = np.zeros((len(text), len(video)), np.float32)
+        logits[0, :3] = (np.inf, np.nan, -np.inf)
+        return logits
+
+    monkeypatch.setattr(Session, "score_rows", score_rows)
+    with pytest.raises(
+        VerificationFailed, match=r"^float\.onnx: 3 of 1600 logits are not finite$"
+    ) as found:
+        verify_bundle(bundle, data, folder=tmp_path)
+    report = found.value.report
+    row = next(row for row in report.drift.rows if row.stage == "float.onnx")
+    assert row.metrics == {}
+    assert "not finite" in terminal_text(report)
+    assert report.drift.final.metrics["float_rmse"] < 1
