@@ -25,14 +25,14 @@ from cimtool.api import prepare
 from cimtool.base.arrays import Array, IntArray
 from cimtool.reference.exact import exact
 from cimtool.reference.montecarlo import monte_carlo
-from cimtool.reference.queries import truth_of
 from cimtool.reference.statistics import Gaussians
+from cimtool.reference.truth import truth_of
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.teacher_file import Teacher
 from cimtool.training.trainer import BEST
 from cimtool.verification.drift import DriftTable, StageRow
-from cimtool.verification.headline import points_text
+from cimtool.verification.faults import points_text
 
 TARGET = "isaac-rram-128"
 SAMPLES = 10
@@ -185,7 +185,7 @@ def measured(case: Case) -> Iterator[dict[str, Any]]:
     table = DriftTable(
         truth_of(pairs.right, None, len(pairs.image)), exact(texts, videos, model.a, model.b).logit
     )
-    table.add_reference("exact")
+    table.add_reference("exact", texts.mu, videos.mu)
     sampled = monte_carlo(texts, videos, model.a, model.b, SAMPLES)
     table.add_monte_carlo(f"Monte Carlo K={SAMPLES}", sampled.logit)
     for name, title in (STAGES | {built.stages[-1].name: "compiled"}).items():

@@ -27,7 +27,7 @@ from cimtool.emit.runtime import Session
 from cimtool.loading.checkpoint import read_torch
 from cimtool.loading.embeddings import Embeddings, read_embeddings
 from cimtool.loading.source import ModelSource
-from cimtool.reference.queries import retrieval
+from cimtool.reference.truth import retrieval, truth_of
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.models.cross_attention import CrossAttentionModel
 from cimtool.training.towers import all_cosines, cosine_gap
@@ -72,7 +72,7 @@ def figures(scores: Array, right: Array) -> dict[str, float]:
     """Gap and R@1 both ways of scores [n, m]; a video's best text counts, ties against it."""
     own = scores[np.arange(len(right)), right]
     wrong = right[:, None] != np.arange(scores.shape[1])
-    found = retrieval(scores, right)
+    found = retrieval(scores, truth_of(right, None, scores.shape[1]))
     return {
         "gap": float(own.mean() - scores[wrong].mean()),
         "R@1 t>v %": 100 * found["r1_text_to_video"],

@@ -27,7 +27,8 @@ from cimtool.base.arrays import Array
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.deployment.compilation import Compilation
 from cimtool.hardware.noise.spec import load_noise
-from cimtool.reference.queries import WAYS, metrics, retrieval, retrieved, uncertainties
+from cimtool.reference.queries import WAYS, metrics, uncertainties
+from cimtool.reference.truth import retrieval, retrieved, truth_of
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.hardware.fine_tune import OPTIMISATION
@@ -40,7 +41,7 @@ DIE_SEED = 1000
 
 def recalls(logits: Array, right: Array) -> tuple[float, float]:
     """R@10 in per cent, from texts and from videos, whose best text counts."""
-    found = retrieval(logits, right)
+    found = retrieval(logits, truth_of(right, None, logits.shape[1]))
     return 100 * found["r10_text_to_video"], 100 * found["r10_video_to_text"]
 
 
@@ -60,8 +61,9 @@ def figures_of(case: Case, name: str, logits: Array, wanted: Array) -> dict[str,
 
 def gains(plain: Array, tuned: Array, right: Array) -> str:
     """Gain of fine-tuning in R@10, paired by query, with the intervals of a report."""
-    before, after = (partial(metrics, retrieved(logits, right)) for logits in (plain, tuned))
-    (found,) = uncertainties([after], before, right, plain.shape[1], seed=0)
+    truth = truth_of(right, None, plain.shape[1])
+    before, after = (partial(metrics, retrieved(logits, truth)) for logits in (plain, tuned))
+    (found,) = uncertainties([after], before, right, truth.videos, seed=0)
     parts = []
     for way in WAYS:
         lost = found.losses[f"r10_{way}"]

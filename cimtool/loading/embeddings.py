@@ -70,7 +70,7 @@ class Embeddings:
 
     @property
     def truth(self) -> Truth:
-        """What is right for each query; CimError where that is not known."""
+        """The right items of each query; CimError where they are not known."""
         if self.alone:
             return truth_among_others(len(self.text), self.labels)
         return truth_of(self.right, self.labels, len(self.video))

@@ -160,6 +160,15 @@ def common_mean(text: Array, video: Array) -> FloatArray:
     return mean
 
 
+def cosines(text: Array, video: Array) -> FloatArray:
+    """Return the cosine of each row of `text` [n, d] with each of `video` [m, d], [n, m].
+
+    A row of zeros has cosine 0 with all.
+    """
+    found: FloatArray = _unit_rows(text) @ _unit_rows(video).T
+    return found
+
+
 def _unit_rows(rows: Array) -> FloatArray:
     rows = rows.astype(np.float64)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -193,7 +202,7 @@ class ReferenceScores:
         return self._best_of(self.scores, 1), self._best_of(self.scores, 0)
 
     def _best_of(self, scores: Array, axis: int) -> BoolArray:
-        """Where a query's best items are, [n, m]."""
+        """True for the best items of each query, [n, m]."""
         if not self.leave_one_out:
             best: BoolArray = scores == scores.max(axis=axis, keepdims=True)
             return best

@@ -1,4 +1,4 @@
-"""What is right for each query, and the ranking of every query of a score matrix.
+"""The right items of each query, and the ranking of every query of a score matrix.
 
 Right is the item of a pair, or all items of a class; among items of one modality an item does not
 find itself. By label, queries are looked at one by one, so that nothing but the scores grows with
@@ -38,7 +38,7 @@ COLUMNS = 128
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What is right for each of the texts [n] and of the `videos`.
+    """The right items of each of the texts [n] and of the `videos`.
 
     `text_to_video` [n] is the right video of each text; `labels` are the classes of texts [n] and
     videos [m], None where not known. A video that is right for no text has no class, whatever
@@ -143,7 +143,7 @@ def _ranked_pairs(scores: Array, truth: Truth) -> Queries:
 
 
 def _of_one(rank: FloatArray) -> dict[str, FloatArray]:
-    """What `ranked` returns where the ranks [n] are those of the only right items."""
+    """The same as `ranked` returns, where the ranks [n] are those of the only right items."""
     known = ~np.isnan(rank)
     found = {"rank": rank}
     for name, measure in BY_CLASS.items():

@@ -80,8 +80,8 @@ class Outcome:
     def from_json(cls, values: Mapping[str, Any]) -> Outcome:
         """Read what `to_json` returned; KeyError or TypeError for anything else."""
         lists = {name: tuple(values[name]) for name in ("dies", "notes", "warnings")}
-        own = (values[name] for name in ("error", "metrics", "intervals", "cost"))
-        return cls(*own, **lists)
+        intervals = {name: (low, high) for name, (low, high) in values["intervals"].items()}
+        return cls(values["error"], values["metrics"], intervals, values["cost"], **lists)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,10 @@ from cimtool.hardware.target import Target
 from cimtool.reference.bootstrap import Change, interval, resamples
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
-from cimtool.reference.queries import WAYS, queries_among_others, retrieved
+from cimtool.reference.queries import WAYS
 from cimtool.reference.statistics import Gaussians, centred
 from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.reference.truth import queries_among_others, retrieved, truth_of
 from cimtool.training.items import Items
 from cimtool.training.score_cost import ScoreCost, distance_cost, polynomial_cost
 from cimtool.training.score_energy import QueryCost, costs_in_memory
@@ -279,7 +280,7 @@ def _hits(scores: FloatArray, items: Items) -> tuple[FloatArray, FloatArray]:
         assert items.labels is not None
         found = queries_among_others(settled, items.labels)
     else:
-        found = retrieved(settled, items.right)
+        found = retrieved(settled, truth_of(items.right, None, len(items.video)))
     text, video = (
         np.where(np.isnan(rank), np.nan, rank == 1)
         for rank in (found.text["rank"], found.video["rank"])

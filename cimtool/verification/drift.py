@@ -139,6 +139,11 @@ class DriftTable:
         finite = bool(np.isfinite(scores).all())
         self._append(stage, self._compared(on_grid(scores)) if finite else Queries())
 
+    def add_baseline(self, stage: str, scores: Array) -> None:
+        """Append a row of retrieval alone; nothing where nothing is ranked."""
+        if self.truth.ranks:
+            self._append(stage, retrieved(on_grid(scores), self.truth))
+
     def _append(self, stage: str, queries: Queries) -> None:
         self.stages.append(stage)
         self.queries.append(queries)
@@ -190,6 +195,16 @@ class DriftTable:
         """The rows with the intervals of their metrics."""
         found = self.uncertainties([partial(metrics, one) for one in self.queries], seed)
         return tuple(map(row_of, self.stages, self.queries, found))
+
+    def compared_with(self, stage: str, other: str, seed: int) -> tuple[Uncertainty, Uncertainty]:
+        """The uncertainty of a stage's row and of another's; losses are from the other's."""
+        queries = (self.queries[self.stages.index(name)] for name in (stage, other))
+        own, reference = (partial(metrics, one) for one in queries)
+        truth = self.truth
+        first, second = uncertainties(
+            [own, reference], reference, truth.text_to_video, truth.videos, seed
+        )
+        return first, second
 
     def uncertainties(self, rows: Sequence[Measured], seed: int) -> list[Uncertainty]:
         """The uncertainty of rows measured on this table's pairs.

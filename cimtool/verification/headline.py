@@ -10,9 +10,9 @@ from itertools import pairwise
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.montecarlo import DEFAULT_SAMPLES
-from cimtool.report.formats import percent
+from cimtool.verification.baselines import RAW, BaselineLoss
 from cimtool.verification.drift import StageRow
+from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, points_text
 from cimtool.verification.margins import (
     Margin,
     PairSample,
@@ -25,15 +25,6 @@ from cimtool.verification.noisy import Noisy
 from cimtool.verification.references import Scatter
 from cimtool.verification.stages import StageRuns
 
-BROKEN_SURROGATE = 2.0
-"""Multiple of Monte Carlo's error at which a surrogate is broken.
-
-With DEFAULT_SAMPLES: the error of thousands of samples would be no measure of a surrogate.
-"""
-
-BROKEN_RECALL = 0.01
-"""One that loses so much of R@1, and more than other queries could explain, is broken as well."""
-
 
 @dataclass(frozen=True)
 class Headline:
@@ -43,7 +34,8 @@ class Headline:
     has none) and `top1_agreement` are against the float score. `equal_samples` is the K at which
     Monte Carlo would err as much, None where it is not known or nothing is off. `cause` is the
     dearest step, None where no step changes any score; it is the float score where the surrogate
-    costs most. `class_loss` is that of mAP, where classes are known.
+    costs most or is broken, without `cause_before` where it cannot be compared. `class_loss` is
+    that of mAP, where classes are known.
     """
 
     compiled_rmse: float
@@ -73,11 +65,13 @@ def make_headline(
     faults: Sequence[str],
     surrogate: str,
     by_class: bool = False,
+    first: Sequence[str] = (),
 ) -> Headline:
     """Read the table: its last row is the compiled model's, `reference` names its reference's row.
 
     `surrogate` names that of the float score; `faults` are as in `surrogate_faults`. One that has
-    any is the cause whatever the later rows are: it is what has to change first.
+    any is the cause whatever the later rows are: it is what has to change first. The sentences
+    `first` are told before all others.
     """
     start = next(i for i, row in enumerate(rows) if row.stage == surrogate)
     trained, compiled = rows[start], rows[-1]
@@ -94,14 +88,15 @@ def make_headline(
         equal_samples=_equal_samples(compiled, scatter),
         surrogate_rmse=trained.get("logit_rmse"),
         surrogate_broken=bool(faults),
-        cause=worst.stage if step else None,
+        cause=worst.stage if step or faults else None,
         cause_before=before if step else None,
         cause_rmse=step,
         r1_loss=compiled.losses.get("r1_loss"),
         class_loss=compiled.losses.get("map_loss") if by_class else None,
         sentences=(),
     )
-    return replace(found, sentences=tuple(_sentences(found, compiled, trained, scatter, score)))
+    said = _sentences(found, compiled, trained, scatter, score)
+    return replace(found, sentences=(*first, *said))
 
 
 def _dearest(rows: Sequence[StageRow], start: int, reference: str | None) -> tuple[str, StageRow]:
@@ -206,6 +201,11 @@ def _of_scatter(found: Headline, scatter: Scatter, trained: StageRow) -> Iterato
 def _of_steps(found: Headline, surrogate: str) -> str:
     if found.cause is None:
         return "No step changes any score."
+    if found.cause == surrogate and found.cause_before is None:
+        return (
+            f"The surrogate is BROKEN, before all that the compiler did, which adds "
+            f"{found.compiled_rmse:.4g}."
+        )
     if found.cause == surrogate:
         what = "is BROKEN" if found.surrogate_broken else "itself costs most"
         return (
@@ -230,54 +230,6 @@ def _of_loss(label: str, loss: Change) -> str:
     return f"The loss of {label} is within what other queries would change: {points}."
 
 
-def points_text(loss: Change) -> str:
-    """A loss in points with its interval."""
-    return f"{percent(loss.value)} points ({percent(loss.low)} to {percent(loss.high)})"
-
-
-def surrogate_faults(
-    surrogate: StageRow, scatter: Scatter | None, score: str, jitter: float
-) -> tuple[str, ...]:
-    """Faults of the surrogate itself, before any hardware, a sentence each.
-
-    It is further off than sampling explains; or it loses R@1; or `jitter`, the change of its score
-    where ed or vd is 0.1% of its range off, is more than the scores differ within a query.
-    """
-    if scatter is None or "logit_rmse" not in surrogate.metrics:
-        return ()
-    rmse, spread = surrogate.metrics["logit_rmse"], surrogate.metrics["spread"]
-    exact = scatter.rmse is not None
-    # Monte Carlo's mean square error falls as 1/K.
-    usual = math.sqrt(max(scatter.samples / DEFAULT_SAMPLES, 1.0))
-    error = usual * (scatter.standard_error if scatter.rmse is None else scatter.rmse)
-    name = "exact" if exact else "Monte Carlo"
-    faults = []
-    if rmse > BROKEN_SURROGATE * error:
-        times = "which has no scatter"
-        if error > 0:
-            measure = "own error" if exact else "standard error"
-            samples = min(scatter.samples, DEFAULT_SAMPLES)
-            times = f"{rmse / error:.1f} times Monte Carlo's {measure} at K={samples}"
-        faults.append(
-            f"the {surrogate.stage} itself is {rmse:.4g} ({score} RMSE) from the "
-            f"{name} score, {times}: lost before any hardware"
-        )
-    lost = surrogate.losses.get("r1_loss")
-    if exact and lost is not None and lost.low > 0 and lost.value >= BROKEN_RECALL:
-        faults.append(
-            f"the {surrogate.stage} itself loses {points_text(lost)} of R@1: lost before any "
-            "hardware"
-        )
-    if exact and jitter > spread > 0:
-        faults.append(
-            f"the {surrogate.stage}'s terms are large and cancel: where ed or vd is 0.1% of its "
-            f"range off, its {score} changes by {jitter:.4g}, more than the scores of a query "
-            f"differ ({spread:.4g}); no hardware computes it well, fit another one "
-            "(`cimtool fit`)"
-        )
-    return tuple(faults)
-
-
 @dataclass(frozen=True)
 class DriftFindings:
     """Drift from the reference; `rows` end with the ONNX files, `noisy` are dies at one time each.
@@ -295,6 +247,7 @@ class DriftFindings:
     by_class: bool
     headline: Headline
     rows: tuple[StageRow, ...]
+    baselines: tuple[BaselineLoss, ...]
     noisy: tuple[Noisy, ...]
     margins: tuple[Margin, ...]
     curves: tuple[RecallCurve, ...]
@@ -313,8 +266,9 @@ class DriftFindings:
 
     @property
     def survivors(self) -> tuple[StageRow, ...]:
-        """The rows that tell survival: reference, surrogate, compiled model, dies."""
-        start = [row for row in self.rows if row.stage in (self.reference, self.surrogate)]
+        """The rows that tell survival: reference, raw embeddings, surrogate, compiled, dies."""
+        told = (self.reference, RAW, self.surrogate)
+        start = [row for row in self.rows if row.stage in told]
         compiled = replace(self.final, stage="compiled model")
         return (*start, compiled, *self.shown[len(self.rows) :])
 
@@ -329,6 +283,7 @@ def find_drift(
     runs: StageRuns,
     rows: tuple[StageRow, ...],
     faults: Sequence[str],
+    baselines: tuple[BaselineLoss, ...],
     noisy: tuple[Noisy, ...],
     data: Embeddings,
     seed: int,
@@ -337,7 +292,11 @@ def find_drift(
     score, surrogate = head.measure, head.surrogate
     reference, truth = runs.table.scores, runs.table.truth
     by_class = truth.labels is not None
-    first = make_headline(rows, runs.reference, runs.scatter, score, faults, surrogate, by_class)
+    said = [*baseline_sentences(baselines)]
+    said += [NOT_CHECKED] * (head.is_sampled and runs.scatter is None)
+    first = make_headline(
+        rows, runs.reference, runs.scatter, score, faults, surrogate, by_class, said
+    )
     names, queries = [row.stage for row in rows], runs.table.queries
     shown = dict.fromkeys((names.index(runs.reference), names.index(surrogate), len(rows) - 1))
     ranked = [(names[i], queries[i]) for i in shown if truth.ranks]
@@ -350,6 +309,7 @@ def find_drift(
         by_class=by_class,
         headline=with_dies(first, noisy, rows[-1], score),
         rows=rows,
+        baselines=baselines,
         noisy=noisy,
         margins=margins(reference, runs.scores, truth) if known else (),
         curves=recall_curves(ranked, truth.rivals),

@@ -16,8 +16,10 @@ from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import stage_of
 from cimtool.reference.limits import check_measurable, check_metrics
 from cimtool.simulation.die_program import Conditions
+from cimtool.verification.baselines import DISTANCE, RAW, baseline_losses
 from cimtool.verification.bits import count_bits
-from cimtool.verification.headline import find_drift, surrogate_faults
+from cimtool.verification.faults import surrogate_faults
+from cimtool.verification.headline import find_drift
 from cimtool.verification.noisy import measure_dies
 from cimtool.verification.notes import notes_of
 from cimtool.verification.references import References
@@ -84,8 +86,10 @@ def make_report(
     say("resampling queries")
     rows = runs.table.finished(seed)
     surrogate = next(row for row in rows if row.stage == head.surrogate)
-    faults = surrogate_faults(surrogate, runs.scatter, head.measure, runs.jitter)
-    drift = find_drift(head, runs, rows, faults, dies, data, seed)
+    against = ((RAW, rows[-1].stage), (DISTANCE, head.surrogate))
+    baselines = baseline_losses(runs.table, against, seed)
+    faults = surrogate_faults(surrogate, runs.scatter, head.measure, runs.jitter, baselines)
+    drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
     causes = find_causes(bundle, data, runs, drift, say)
     say("counting saturation")
     lowered = stage_of(bundle.stages, LowerPass).program

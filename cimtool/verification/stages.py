@@ -10,15 +10,16 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
-from cimtool.emit.runtime import Session
 from cimtool.ir.heads import Head, Span
 from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage
+from cimtool.reference.metrics import cosines
 from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator
+from cimtool.verification.baselines import DISTANCE, RAW
 from cimtool.verification.drift import DriftTable
 from cimtool.verification.references import (
     References,
@@ -39,7 +40,7 @@ JITTER_PAIRS = 10_000
 
 @dataclass(frozen=True)
 class FiniteCount:
-    """How many `logits` a file computes on the data, and how many of them are finite."""
+    """The number of `logits` that a file computes on the data, and of those that are finite."""
 
     file: str
     logits: int
@@ -85,15 +86,22 @@ def run_stages(
     The trained program's `float_file` is run beside them. Raises CimError where a stage's scores
     are not finite.
     """
+    from cimtool.emit.runtime import Session  # not for those who read features alone
+
     trained = Simulator(stages[0].program)
     features = trained_features(trained, data)
     head = model.head
     with within_float64(data):
-        scores, statistics, some = _score_with_statistics(trained, features)
+        scores, statistics, some, ed = _score_with_statistics(trained, features, head)
     known = reference_scores(references, model, trained, features, data, say)
     truth = data.truth
     means = real_means(stages[0].program, features)
     table = _table(truth, references, known, head, means)
+    if data.text.shape[1] == data.video.shape[1]:
+        table.add_baseline(RAW, cosines(data.text, data.video))
+    if ed is not None:
+        table.add_baseline(DISTANCE, -ed)
+        del ed
     table.add(head.surrogate, scores, *means)
     say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
     logits = Session(float_file).score_rows(data.text, data.video)
@@ -145,22 +153,29 @@ def encode(simulator: Simulator, data: Embeddings) -> dict[str, Features]:
 
 
 def _score_with_statistics(
-    trained: Simulator, features: dict[str, Features]
-) -> tuple[FloatArray, dict[str, Span], dict[str, FloatArray]]:
-    """Scores [n, m] of the trained program; ranges of its statistics, and those of some pairs."""
+    trained: Simulator, features: dict[str, Features], head: Head
+) -> tuple[FloatArray, dict[str, Span], dict[str, FloatArray], FloatArray | None]:
+    """Scores [n, m] of the trained program; ranges of its statistics, and those of some pairs.
+
+    Of a polynomial's statistics ed [n, m] as well.
+    """
     logit, statistics = trained.program.score.outputs["logit"], trained.program.score.statistics
+    distances: list[FloatArray] = []
     parts: list[FloatArray] = []
     ends: dict[str, list[Span]] = {name: [] for name in statistics}
     some: dict[str, list[FloatArray]] = {name: [] for name in statistics}
     wanted = (logit, *statistics)
     for _, values in trained.iter_score(features["text"], features["video"], wanted):
         parts.append(values[logit])
+        if head.takes_polynomial:
+            distances.append(values["ed"])
         apart = -(-values[logit].size // JITTER_PAIRS)
         for name in statistics:
             ends[name].append((float(values[name].min()), float(values[name].max())))
             some[name].append(values[name].reshape(-1)[::apart])
     spans = {name: (min(lo for lo, _ in v), max(hi for _, hi in v)) for name, v in ends.items()}
-    return np.concatenate(parts), spans, {name: np.concatenate(v) for name, v in some.items()}
+    ed = np.concatenate(distances) if distances else None
+    return np.concatenate(parts), spans, {name: np.concatenate(v) for name, v in some.items()}, ed
 
 
 def real_means(program: Program, features: Mapping[str, Features]) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""What is right for a query, and that nothing finds itself."""
+"""Right items of a query; nothing finds itself."""
 
 from __future__ import annotations
 

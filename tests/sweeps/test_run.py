@@ -65,7 +65,8 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
     assert swept.outcomes[1].metrics == references.metrics(references.measured(scores, *means))
     low, high = swept.outcomes[1].intervals["r1_loss"]
     assert low <= swept.outcomes[1].metrics["r1_loss"] <= high
-    assert set(compiled.notes) == set(swept.outcomes[1].notes)
+    notes = [note for note in compiled.notes if not note.startswith("warning: ")]  # the model's own
+    assert set(notes) == set(swept.outcomes[1].notes)
     plan = api.cost(
         compiled.write(folder_of(swept).parent / "bundle").folder, gallery=scores.shape[1]
     )
@@ -345,13 +346,14 @@ def alone(files: DemoFiles, labelled: bool) -> dict[str, Any]:
 def test_items_of_one_modality_do_not_find_themselves(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    grid = {"weight_bits": [2, 8]}
-    found = sweep_small(tmp_path / "s", grid, data=alone(small_trunk, labelled=True))
-    coarse, fine = (one.metrics for one in found.outcomes)
-    # Found by itself, every item would be first whatever its bits.
-    assert coarse["r1_loss"] > 0.1
-    assert coarse["r1_text_to_video"] < fine["r1_text_to_video"] < 1
-    assert coarse["top1_agreement_loss"] > fine["top1_agreement_loss"] > 0
+    files, data = small_trunk, alone(small_trunk, labelled=True)
+    found = sweep_small(tmp_path / "s", {"weight_bits": [8]}, data=data)
+    (score,) = api.evaluate(data, files.projectors, poly=files.poly, resamples=2).scores
+    for way in ("text_to_video", "video_to_text"):
+        for name in ("r1", "map"):
+            key = f"{name}_{way}"
+            assert found.baselines["polynomial"][key] == score.metrics[key]
+    assert found.outcomes[0].metrics["map_loss"] < 0.1
 
 
 def test_items_without_labels_have_no_retrieval(

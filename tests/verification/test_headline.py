@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from cimtool.reference.bootstrap import Change
+from cimtool.verification.baselines import DISTANCE, RAW, BaselineLoss
 from cimtool.verification.drift import StageRow
-from cimtool.verification.headline import equal_text, make_headline, surrogate_faults
+from cimtool.verification.faults import baseline_sentences, surrogate_faults
+from cimtool.verification.headline import equal_text, make_headline
 from cimtool.verification.references import Scatter
 
 MONTE_CARLO = "Monte Carlo (K=10)"
@@ -229,3 +231,35 @@ def test_points_have_no_scatter() -> None:
     (said,) = faults(0.2, still)
     assert "from the Monte Carlo score, which has no scatter: lost" in said
     assert faults(0.0, still) == ()
+
+
+def lost(baseline: str, value: float, low: float, high: float) -> BaselineLoss:
+    change = Change(value, low, high)
+    return BaselineLoss(baseline, "polynomial", "R@1", change, 0.9, 0.9 - value)
+
+
+def test_a_surrogate_that_loses_against_the_plain_distance_is_a_fault_without_a_and_b() -> None:
+    first = rows(0.0, 0, 0)[0]
+    first = replace(first, metrics={"own_spread": 1.5})  # the reference of itself
+    (fault,) = surrogate_faults(first, None, "logit", 0.0, [lost(DISTANCE, 0.2, 0.1, 0.3)])
+    assert "loses 20.0 points (10.0 to 30.0) of R@1 against -ed" in fault
+    for mild in (lost(DISTANCE, 0.2, -0.01, 0.3), lost(DISTANCE, 0.005, 0.001, 0.01)):
+        assert surrogate_faults(first, None, "logit", 0.0, [mild]) == ()
+    (cancels,) = surrogate_faults(first, None, "logit", 1.6)
+    assert "terms are large and cancel" in cancels
+    assert surrogate_faults(first, None, "logit", 1.4) == ()
+    table = rows(0.0, 0.3, 0.1)
+    found = make_headline([first, *table[1:]], "polynomial", None, "logit", [fault], "polynomial")
+    assert (found.cause, found.cause_before, found.surrogate_broken) == ("polynomial", None, True)
+    assert any("BROKEN, before all that the compiler did" in one for one in found.sentences)
+
+
+def test_raw_embeddings_that_retrieve_as_well_are_said() -> None:
+    said = [*baseline_sentences([lost(RAW, 0.3, 0.2, 0.4), lost(DISTANCE, 0.3, 0.2, 0.4)])]
+    assert said == [
+        "Raw embeddings retrieve BETTER: R@1 90.0% by their cosine, 60.0% compiled, a loss of "
+        "30.0 points (20.0 to 40.0)."
+    ]
+    (same,) = baseline_sentences([lost(RAW, 0.01, -0.02, 0.04)])
+    assert "as well, as far as these queries tell" in same
+    assert not [*baseline_sentences([lost(RAW, -0.1, -0.2, -0.01)])]

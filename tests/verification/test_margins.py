@@ -48,7 +48,7 @@ def test_the_best_of_several_right_texts_counts() -> None:
 
 def test_a_video_that_all_texts_share_has_no_wrong_text() -> None:
     scores = np.array([[1.0, 0.0], [2.0, 3.0]])
-    found = margins(scores, scores, pairs(np.array([0, 0])))
+    found = margins(scores, scores, truth_of(np.array([0, 0]), None, 2))
     assert [one.way for one in found] == ["text_to_video"]
 
 

@@ -20,14 +20,16 @@ from cimtool.bundle.dies import NoiseOptions
 from cimtool.emit.runtime import Session
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.reference.limits import LIMITS, UNRANKED_LIMITS
+from cimtool.reference.queries import RANKINGS
 from cimtool.reference.surrogate import Polynomial
 from cimtool.training.items import gaussian_items
 from cimtool.training.teacher import TeacherSigmoid
 from cimtool.training.teacher_file import make_teacher
+from cimtool.verification.faults import NOT_CHECKED
 from cimtool.verification.notes import all_equal
 from cimtool.verification.references import References
 from cimtool.verification.render import html, terminal_text
-from cimtool.verification.report import VerificationFailed
+from cimtool.verification.report import Report, VerificationFailed
 from cimtool.verification.run import verify_bundle
 from cimtool.verification.tables import survival_table
 
@@ -45,6 +47,8 @@ from .conftest import (
 STAGES = (
     "exact",
     "Monte Carlo (K=10)",
+    "raw embeddings",
+    "-ed",
     "polynomial",
     "float.onnx",
     "folded",
@@ -158,8 +162,9 @@ def test_a_polynomial_of_p_is_compared_with_p(make_bundle: MakeBundle, data: Emb
     straight = replace(POLYNOMIAL, coeff=(-0.002, 0.0, 0.0, 0.0, 0.0), bias=0.3, fit_logit=False)
     report = verify_bundle(make_bundle("probability", straight), data)
     assert report.drift.score == "score"
-    assert report.drift.rows[2].metrics["max_abs"] < 2
-    assert report.drift.rows[2].metrics["spread"] < 0.5
+    surrogate = report.drift.compiled_rows[0]
+    assert surrogate.metrics["max_abs"] < 2
+    assert surrogate.metrics["spread"] < 0.5
     assert report.drift.scatter is not None
     assert report.drift.scatter.standard_error < 0.25
 
@@ -207,7 +212,7 @@ def test_a_fit_on_raw_features_is_blamed_on_the_surrogate(make_bundle: MakeBundl
     assert (report.headline.cause, report.headline.cause_before) == ("polynomial", "exact")
     assert any("The surrogate is BROKEN" in sentence for sentence in report.headline.sentences)
     assert any("terms are large and cancel" in note for note in report.notes)
-    assert report.drift.rows[2].losses["r1_loss"].is_real
+    assert report.drift.compiled_rows[0].losses["r1_loss"].is_real
     assert report.causes.advice[0].startswith("fit another polynomial")
 
 
@@ -219,7 +224,7 @@ def test_a_fit_to_clipped_labels_costs_in_its_own_row_alone(
     report = verify_bundle(make_bundle("flat", flat), data)
     by_name = {row.stage: row for row in report.drift.rows}
     surrogate = by_name["polynomial"].metrics
-    later = [row.get("step_rmse") or 0.0 for row in report.drift.rows[3:]]
+    later = [row.get("step_rmse") or 0.0 for row in report.drift.compiled_rows[1:]]
     assert max(later) < 0.01 * surrogate["logit_rmse"]
     assert report.headline.cause == "polynomial"
     assert report.headline.surrogate_broken
@@ -288,7 +293,7 @@ def test_a_limit_that_is_exceeded_fails_after_the_report_is_written(
     bundle: Bundle, data: Embeddings, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        VerificationFailed, match=r"^logit_rmse is 0\.\d+; the limit is 1e-06$"
+        VerificationFailed, match=r"^logit_rmse is 0\.\d+ \(0\.\d+ to 0\.\d+\); the limit is 1e-06$"
     ) as e:
         verify_bundle(bundle, data, limits={"logit_rmse": 1e-6, "r1_loss": 1}, folder=tmp_path)
     assert (e.value.exit_status, isinstance(e.value, CheckFailed)) == (1, True)
@@ -422,3 +427,37 @@ def test_a_float_file_that_is_not_finite_fails(
     assert row.metrics == {}
     assert "not finite" in terminal_text(report)
     assert report.drift.final.metrics["float_rmse"] < 1
+
+
+def test_baselines_have_retrieval_alone(bundle: Bundle, data: Embeddings) -> None:
+    report = verify_bundle(bundle, data)
+    raw, distance = (row for row in report.drift.rows if row.stage in ("raw embeddings", "-ed"))
+    (score,) = api.evaluate({"text": data.text, "video": data.video}).scores
+    for row in (raw, distance):
+        assert "r1_text_to_video" in row.metrics
+        assert "logit_rmse" not in row.metrics
+        assert row.losses["r1_loss"].low <= row.losses["r1_loss"].high
+    for metric in RANKINGS[:-1]:
+        for key in metric.keys.values():
+            assert raw.metrics[key] == score.metrics[key]
+    # What projectors at random make of pairs that are nearly equal is worse than these are.
+    first = report.headline.sentences[0]
+    assert first.startswith("Raw embeddings retrieve ")
+    assert "raw embeddings" in [row.stage for row in report.drift.survivors]
+
+
+def test_a_broken_surrogate_is_told_without_a_and_b(
+    make_bundle: MakeBundle, data: Embeddings, unknown_report: Report
+) -> None:
+    # Of two terms the larger ed, the better the score: the worst item of each query is first.
+    broken = make_bundle("reversed", Polynomial(2, (0.1, 0.0, 0.0, 0.0, 0.0), 0.05))
+    report = verify_bundle(broken, data)
+    assert report.drift.scatter is None
+    assert report.headline.surrogate_broken
+    assert (report.headline.cause, report.headline.cause_before) == ("polynomial", None)
+    assert any("against -ed, the plain distance" in note for note in report.notes)
+    assert NOT_CHECKED in report.headline.sentences[:2]
+    assert "mends the surrogate" in report.causes.advice[0]
+    assert "BROKEN" in html(report)
+    assert NOT_CHECKED in unknown_report.headline.sentences[:2]
+    assert not unknown_report.headline.surrogate_broken

@@ -27,7 +27,7 @@ def test_pairs_outside_the_domain_are_counted(bundle: Bundle) -> None:
     data = embeddings_of(wide)
     simulator = lowered(bundle)
     features = encode(simulator, data)
-    ed, vd = domains(simulator, "lowered", features, data.text_to_video, LIMITED)
+    ed, vd = domains(simulator, "lowered", features, data.truth, LIMITED)
     parts = [v["ed"] for _, v in simulator.iter_score(*features.values(), ["ed"])]
     values = np.concatenate(parts)
     outside = (values < ed.lo) | (values > ed.hi)
@@ -41,9 +41,7 @@ def test_pairs_outside_the_domain_are_counted(bundle: Bundle) -> None:
 def test_the_compiled_program_has_the_same_domain(bundle: Bundle, data: Embeddings) -> None:
     found = []
     for simulator in (lowered(bundle), Simulator(bundle.program)):
-        found.append(
-            domains(simulator, "any", encode(simulator, data), data.text_to_video, LIMITED)
-        )
+        found.append(domains(simulator, "any", encode(simulator, data), data.truth, LIMITED))
     for real, integer in zip(*found, strict=True):
         span = real.hi - real.lo
         for end in ("lo", "hi"):
@@ -88,5 +86,5 @@ def test_a_statistic_that_the_polynomial_does_not_use_has_no_domain(
 ) -> None:
     simulator = lowered(make_bundle("ed-only", Polynomial(1, (-0.1, 0.0), 0.0, a=0.1, b=0.0)))
     features = encode(simulator, data)
-    found = domains(simulator, "lowered", features, data.text_to_video, LIMITED)
+    found = domains(simulator, "lowered", features, data.truth, LIMITED)
     assert [domain.statistic for domain in found] == ["ed"]

@@ -22,15 +22,17 @@ def cells(table: Table, title: str) -> list[Cell]:
 def test_survivors_are_the_rows_that_matter(report: Report, noisy_report: Report) -> None:
     assert [row.stage for row in report.drift.survivors] == [
         "exact",
+        "raw embeddings",
         "polynomial",
         "compiled model",
     ]
     assert report.drift.survivors[-1].metrics == report.drift.final.metrics
-    assert len(noisy_report.drift.survivors) == 3 + 2 * len(noisy_report.drift.noisy)
+    assert len(noisy_report.drift.survivors) == 4 + 2 * len(noisy_report.drift.noisy)
 
 
 def test_the_surrogate_is_named_once_where_it_is_the_reference(unknown_report: Report) -> None:
-    assert [row.stage for row in unknown_report.drift.survivors] == ["polynomial", "compiled model"]
+    stages = [row.stage for row in unknown_report.drift.survivors]
+    assert stages == ["raw embeddings", "polynomial", "compiled model"]
 
 
 def test_survival_has_intervals_and_no_loss_of_the_reference(report: Report) -> None:

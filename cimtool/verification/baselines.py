@@ -1,0 +1,50 @@
+"""Baselines: rankings that cost no projector or no score, beside the model's.
+
+Raw embeddings are ranked by their cosine, where texts and videos are equally wide; `-ed`, the plain
+negative expected distance, is what a polynomial of ed and vd has to improve on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cimtool.reference.bootstrap import Change
+from cimtool.reference.queries import WAYS
+from cimtool.verification.drift import DriftTable
+
+RAW = "raw embeddings"
+DISTANCE = "-ed"
+
+
+@dataclass(frozen=True)
+class BaselineLoss:
+    """The loss of a stage against a baseline, of R@1, or of mAP where classes are known.
+
+    The worse way, on the same queries; negative where the stage does better. `of_baseline` and
+    `of_stage` are the metric in that way.
+    """
+
+    baseline: str
+    stage: str
+    metric: str
+    loss: Change
+    of_baseline: float
+    of_stage: float
+
+
+def baseline_losses(
+    table: DriftTable, pairs: Sequence[tuple[str, str]], seed: int
+) -> tuple[BaselineLoss, ...]:
+    """The loss of the stage of each pair (baseline, stage); of a baseline that is missing none."""
+    name, label = ("r1", "R@1") if table.truth.labels is None else ("map", "mAP")
+    found = []
+    for baseline, stage in pairs:
+        if baseline not in table.stages:
+            continue
+        own, other = table.compared_with(stage, baseline, seed)
+        loss = own.losses[f"{name}_loss"]
+        way = next(key for key in (f"{name}_{w}" for w in WAYS) if own.losses[key] is loss)
+        values = (other.metrics[way], own.metrics[way])
+        found.append(BaselineLoss(baseline, stage, label, loss, *values))
+    return tuple(found)
