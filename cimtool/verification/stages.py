@@ -167,7 +167,7 @@ def _score_with_statistics(
     wanted = (logit, *statistics)
     for _, values in trained.iter_score(features["text"], features["video"], wanted):
         parts.append(values[logit])
-        if head.takes_polynomial:
+        if head.takes_polynomial and "ed" in values:
             distances.append(values["ed"])
         apart = -(-values[logit].size // JITTER_PAIRS)
         for name in statistics:
