@@ -114,19 +114,23 @@ def test_a_report_speaks_of_the_head(reports: dict[str, Report], head: str) -> N
     assert sum(count.differing for count in report.checks.bits) == 0
     names = [row.stage for row in report.drift.rows]
     if head == "csd":
-        assert names[:4] == ["exact", "Monte Carlo (K=10)", "csd", "folded"]
+        first = ["exact", "Monte Carlo (K=10)", "raw embeddings", "csd", "float.onnx", "folded"]
+        assert names[:6] == first
         assert (report.drift.score, report.drift.reference) == ("logit", "exact")
         assert report.drift.scatter is not None
-        assert "logit_rmse" in report.drift.rows[2].metrics
+        assert "logit_rmse" in report.drift.rows[3].metrics
     else:
         surrogate = {"cosine": "cosine", "euclidean": "euclidean score"}[head]
-        assert names[:2] == [surrogate, "folded"], "rows that cannot be known are left out"
+        first = ["raw embeddings", surrogate, "float.onnx", "folded"]
+        assert names[:4] == first, "rows that cannot be known are left out"
         assert (report.drift.score, report.drift.reference, report.drift.scatter) == (
             "score",
             surrogate,
             None,
         )
-        assert f"(score RMSE) from the float {surrogate}" in report.headline.sentences[0]
+        baseline, drift = report.headline.sentences[:2]
+        assert baseline.startswith("Raw embeddings retrieve as well")
+        assert f"(score RMSE) from the float {surrogate}" in drift
         assert report.notes[0] == (
             f'head "{head}" has no sampled score, exact or Monte Carlo, so drift is measured '
             f"against the float {surrogate}"

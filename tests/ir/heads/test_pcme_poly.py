@@ -38,6 +38,6 @@ def test_a_polynomial_in_ed_alone_takes_one_product_and_stores_no_variance(
     products = [node for node in found.program.score.nodes if isinstance(node.op, MatMul)]
     assert [node.name for node in products] == ["mu.mu"]
     assert list(found.program.text.outputs) == ["mu", "ed_self"]
-    assert head.statistics == ("ed",)
+    assert tuple(found.program.score.statistics) == ("ed",)
     assert not head.constant_over({"ed": (1.0, 2.0)})
     assert head.jitter({"ed": np.linspace(1.0, 2.0, 5)}, 0.1) > 0
