@@ -18,8 +18,13 @@ from cimtool.reference.statistics import Gaussians, centred
 from cimtool.reference.surrogate import Polynomial, exponents
 from cimtool.reference.truth import queries_among_others, retrieved, truth_of
 from cimtool.training.items import Items
-from cimtool.training.score_cost import ScoreCost, distance_cost, polynomial_cost
-from cimtool.training.score_energy import QueryCost, costs_in_memory
+from cimtool.training.score_cost import (
+    QueryCost,
+    ScoreCost,
+    costs_in_memory,
+    distance_cost,
+    polynomial_cost,
+)
 from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
 

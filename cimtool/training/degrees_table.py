@@ -10,7 +10,7 @@ from cimtool.reference.queries import WAY_NAMES
 from cimtool.report.formats import ENERGIES, four_digits, percent, percent_range, whole
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.training.degrees import TOLERATED, Candidate, Comparison, Form
-from cimtool.training.score_energy import QueryCost
+from cimtool.training.score_cost import QueryCost
 
 
 def comparison_values(found: Comparison) -> dict[str, Any]:

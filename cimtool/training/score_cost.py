@@ -1,27 +1,45 @@
-"""The integer operations of one pair's score, by its head: those of a compiled stand-in."""
+"""Costs of a score by its head: operations of one pair, and energy in the memory of a target.
+
+Both are of a compiled stand-in, whose projectors cost nothing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
+from cimtool.base.arrays import Array
 from cimtool.base.progress import silent
+from cimtool.costs.estimate import estimate
 from cimtool.costs.operations import Operations, digital
+from cimtool.costs.totals import Cost, Quantity
 from cimtool.hardware.settings import resolve
-from cimtool.hardware.target import load_target
+from cimtool.hardware.target import Target, load_target
 from cimtool.ir.arithmetic import MatMul, Mvm
 from cimtool.ir.heads import Head, TowerBuilder, assemble
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.heads.pcme_poly import PcmePoly
-from cimtool.ir.program import Graph
+from cimtool.ir.program import MODALITIES, Graph, Program
 from cimtool.passes.base import Job
+from cimtool.passes.converters import FitConvertersPass
+from cimtool.passes.gallery import program_gallery
 from cimtool.passes.pipeline import passes_for, run_passes
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.reference.statistics import Gaussians
 from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.simulation.simulator import Simulator
+from cimtool.training.items import Items
 
 D, ROWS = 4, 16
 """Dimensions and calibration rows of the stand-in: what is counted does not depend on them."""
+
+GALLERY = 64
+"""Items that are programmed; each takes cells of its own, so that energies are those of one."""
+
+LEAST_VARIANCE = 1e-30
 
 
 @dataclass(frozen=True)
@@ -55,8 +73,7 @@ def _counted(head: Head) -> ScoreCost:
     text, video = (_tower(rng) for _ in range(2))
     rows = rng.normal(size=(2, ROWS, 1)).astype(np.float32)
     job = Job(resolve(load_target("ideal"), None, {}), rows[0], rows[1], silent)
-    passes = [step for step in passes_for(job.settings) if step.name != "converters fitted"]
-    graph = run_passes(passes, assemble(text, video, head), job, silent)[-1].program.score
+    graph = _compiled(assemble(text, video, head), job).score
     pairs = [node for node in graph.nodes if {"n", "m"} <= set(graph.types[node.name].shape)]
     products = sum(isinstance(node.op, MatMul) for node in pairs)
     work = Operations()
@@ -65,7 +82,75 @@ def _counted(head: Head) -> ScoreCost:
     return ScoreCost(products, work.multiplications - products * D)
 
 
+def _compiled(program: Program, job: Job) -> Program:
+    """The program of integers on arrays; no converter is fitted, as nothing runs."""
+    passes = [one for one in passes_for(job.settings) if not isinstance(one, FitConvertersPass)]
+    return run_passes(passes, program, job, silent)[-1].program
+
+
 def _tower(rng: np.random.Generator) -> Graph:
     builder = TowerBuilder(1)
     mu, logvar = (Mvm(rng.normal(size=(1, D)), rng.normal(size=D)) for _ in range(2))
     return builder.tower(builder.add("mu", mu, "x"), builder.add("logvar", logvar, "x"))
+
+
+@dataclass(frozen=True)
+class QueryCost:
+    """The score of one query against `items` items in the memory of a target."""
+
+    target: str
+    items: int
+    cost: Cost
+
+    @property
+    def of_an_item(self) -> Quantity:
+        """The energy of one item, in pJ."""
+        energy = self.cost.energy_pj
+        return energy if energy.value is None else replace(energy, value=energy.value / self.items)
+
+
+def costs_in_memory(items: Items, target: Target) -> tuple[QueryCost, QueryCost]:
+    """The cost of a query by a score in ed alone, and by one in ed and vd."""
+    heads = {"ed": Csd(0.1, 0.0), "vd": PcmePoly(Polynomial(1, (-0.1, 0.005), 0.0))}
+    found = score_in_memory(heads, items.text, items.video, target)
+    return found["ed"], found["vd"]
+
+
+def score_in_memory(
+    heads: Mapping[str, Head], text: Gaussians, video: Gaussians, target: Target
+) -> dict[str, QueryCost]:
+    """The cost of a query by each head, of items that are compiled as they are.
+
+    Projectors that hand means and log-variances on stand for the model's. Raises CimError where
+    the target's arrays do not hold the gallery.
+    """
+    settings = resolve(target, None, {"score_mapping": "in-memory"})
+    rows = {name: _rows(one) for name, one in zip(MODALITIES, (text, video), strict=True)}
+    job = Job(settings, rows["text"], rows["video"], silent)
+    tower, found = _given(text.d), {}
+    for name, head in heads.items():
+        program = _compiled(assemble(tower, tower, head), job)
+        stored = Simulator(program).encode("video", rows["video"])
+        held = replace(program, score=program_gallery(program.score, stored, settings))
+        items = len(rows["video"])
+        taken = estimate(
+            held, settings, target, samples=DEFAULT_SAMPLES, dimension=text.d, gallery=items
+        )
+        assert taken.score is not None
+        found[name] = QueryCost(target.name, items, taken.score)
+    return found
+
+
+def _rows(items: Gaussians) -> Array:
+    """Means and log-variances side by side, [items, 2 d] float32."""
+    some = items[:GALLERY]
+    logvar = np.log(np.maximum(some.s, LEAST_VARIANCE))
+    return np.concatenate([some.mu, logvar], axis=1).astype(np.float32)
+
+
+def _given(d: int) -> Graph:
+    """A projector that takes mu and logvar from its input."""
+    builder, one, none = TowerBuilder(2 * d), np.eye(d), np.zeros((d, d))
+    mu = builder.add("mu", Mvm(np.concatenate([one, none]), np.zeros(d)), "x")
+    logvar = builder.add("logvar", Mvm(np.concatenate([none, one]), np.zeros(d)), "x")
+    return builder.tower(mu, logvar)
