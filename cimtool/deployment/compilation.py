@@ -25,7 +25,7 @@ from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import as_inputs
-from cimtool.loading.calibration_rows import calibration_digests
+from cimtool.loading.digests import digests_of
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.model import Model
 from cimtool.loading.score import statistics_note
@@ -157,7 +157,7 @@ def prepare(
         stages,
         tuple(notes),
         inputs=tuple((Path(name).name, digest) for name, digest in files),
-        calibration=calibration_digests(*rows),
+        calibration=digests_of(*rows),
         queries=queries,
     )
 

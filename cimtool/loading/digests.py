@@ -7,11 +7,12 @@ unit norm where its layout expects that).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, BoolArray
 
 Digests = npt.NDArray[np.uint64]
 
@@ -23,3 +24,14 @@ def row_digests(rows: Array) -> Digests:
     whole = np.ascontiguousarray(rows, "<f4")
     digests = b"".join(hashlib.sha256(row.data).digest()[:DIGEST_BYTES] for row in whole)
     return np.frombuffer(digests, "<u8").astype(np.uint64)
+
+
+def digests_of(text: Array, video: Array) -> dict[str, Digests]:
+    """Digests of rows [n, width] by modality, sorted, each once."""
+    return {"text": np.unique(row_digests(text)), "video": np.unique(row_digests(video))}
+
+
+def known_rows(known: Mapping[str, Digests], text: Array, video: Array) -> dict[str, BoolArray]:
+    """Masks [n] by modality of the rows whose digests are known."""
+    rows = {"text": text, "video": video}
+    return {name: np.isin(row_digests(own), known[name]) for name, own in rows.items()}

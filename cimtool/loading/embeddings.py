@@ -132,12 +132,12 @@ def embeddings_of(values: Mapping[str, Any], where: str = "embeddings") -> Embed
     come as `rows` alone, with labels or without. Raises CimError starting with `where`.
     """
     with naming(where):
+        unread = tuple(name for name in values if name not in KEYS)
         if _is_alone(values):
-            return _alone(values, where)
+            return _alone(values, where, unread)
         keys = [require_one(values, names) for names in (TEXT, VIDEO)]
         text, video = (finite_rows(values[key], key) for key in keys)
         truth = right_videos(values, len(text), len(video))
-        unread = tuple(name for name in values if name not in KEYS)
         labels = _classes(values, len(text))
         return Embeddings(text, video, truth, labels, where, unread=unread)
 
@@ -146,7 +146,7 @@ def _is_alone(values: Mapping[str, Any]) -> bool:
     return ALONE in values and not any(name in values for name in (*TEXT, *VIDEO))
 
 
-def _alone(values: Mapping[str, Any], file: str) -> Embeddings:
+def _alone(values: Mapping[str, Any], file: str, unread: tuple[str, ...]) -> Embeddings:
     """Items of one modality, each the right one of itself."""
     if (key := one_of(values, TRUTH)) is not None:
         raise CimError(
@@ -154,7 +154,6 @@ def _alone(values: Mapping[str, Any], file: str) -> Embeddings:
         )
     rows = finite_rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
-    unread = tuple(name for name in values if name not in KEYS)
     return Embeddings(rows, rows, itself, _classes(values, len(rows)), file, True, unread)
 
 

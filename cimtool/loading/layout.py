@@ -22,9 +22,6 @@ from cimtool.loading.weights import Weights
 ACTIVATION = "activation"
 """The plain value, beside the weights or in a layer map, that names the activation."""
 
-ASSUMED = "relu"
-"""The activation of a layout that has one, where nothing says which."""
-
 
 class Layout(Named):
     """Base of the layouts; a subclass in `cimtool/loading/layouts/` is found by itself."""
@@ -33,6 +30,8 @@ class Layout(Named):
     """The marks by which the layout is recognised, for the error where none fits."""
     layers: ClassVar[tuple[str, ...]]
     """The layers that a layer map can name."""
+    assumed: ClassVar[str | None] = None
+    """The activation where nothing says one; None for a layout that takes none unsaid."""
     any_names: ClassVar[bool] = False
     """True where layers may have any names, so that other layouts come first."""
     unit_rows: ClassVar[bool] = False
@@ -62,9 +61,20 @@ class Layout(Named):
         return ()
 
     @classmethod
+    def activation(cls, weights: Weights) -> Op | None:
+        """The activation that a plain value names, else the assumed one; None for `none`."""
+        return read_activation(weights, ACTIVATION, cls.assumed or "none")
+
+    @classmethod
     def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """Remarks on what neither the weights nor plain values say, and was assumed."""
-        return ()
+        """Remarks on what neither checkpoint nor map says, and no weight shows."""
+        if cls.assumed is None or ACTIVATION in weights.values:
+            return ()
+        return (
+            f"{weights.file} does not say its {ACTIVATION}, which no weight shows: layout "
+            f"{cls.name} takes {cls.assumed}. Say it beside the weights or in a layer map "
+            f'({ACTIVATION} = "{cls.assumed}"), or export a model with another one to ONNX',
+        )
 
 
 def linear(
@@ -115,12 +125,10 @@ def _eps(weights: Weights, layer: str) -> float:
     return weights.named.eps
 
 
-def relu() -> Clip:
-    """`max(x, 0)`."""
-    return Clip(scalar(0.0), scalar(np.inf))
+RELU = Clip(scalar(0.0), scalar(np.inf))
+"""`max(x, 0)`."""
 
-
-ACTIVATIONS: dict[Any, Op | None] = {"none": None, "relu": relu(), "tanh": Tanh()}
+ACTIVATIONS: dict[Any, Op | None] = {"none": None, "relu": RELU, "tanh": Tanh()}
 LEAKY_RELU = "leaky-relu"
 NEGATIVE_SLOPE = 0.01
 
@@ -147,14 +155,3 @@ def _slope(weights: Weights) -> float:
             "between 0 and 1"
         )
     return float(slope)
-
-
-def assumed_activation(weights: Weights, layout: str) -> tuple[str, ...]:
-    """The remark that an activation was assumed, where neither checkpoint nor map says it."""
-    if ACTIVATION in weights.values:
-        return ()
-    return (
-        f"{weights.file} does not say its {ACTIVATION}, which no weight shows: layout {layout} "
-        f'takes {ASSUMED}. Say it beside the weights or in a layer map ({ACTIVATION} = "{ASSUMED}")'
-        ", or export a model with another one to ONNX",
-    )

@@ -17,7 +17,7 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, L2Normalize, LayerNorm, LeakyRelu, Sigmoid, Tanh
-from cimtool.loading.layout import relu
+from cimtool.loading.layout import RELU
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.onnx_translation import Norms, Rows, Translation, Value
 
@@ -138,7 +138,7 @@ def layer_normalization(t: Translation) -> Value:
 def leaky_relu(t: Translation) -> Value:
     """`x` above 0, `alpha x` below."""
     alpha = t.number("alpha", 0.01, least=0.0)
-    return t.add(LeakyRelu(alpha) if alpha else relu(), t.rows())
+    return t.add(LeakyRelu(alpha) if alpha else RELU, t.rows())
 
 
 def clip(t: Translation) -> Value:
@@ -293,7 +293,7 @@ RULES: dict[str, Rule] = {
     "MatMul": matmul,
     "Mul": multiply,
     "ReduceL2": reduce_l2,
-    "Relu": _elementwise(relu()),
+    "Relu": _elementwise(RELU),
     "Reshape": reshape,
     "Sigmoid": _elementwise(Sigmoid()),
     "Sub": partial(add, sign=-1.0),

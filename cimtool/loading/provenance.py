@@ -15,7 +15,7 @@ import numpy as np
 from cimtool.base.arrays import Array, BoolArray
 from cimtool.base.errors import CimError
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.digests import Digests, row_digests
+from cimtool.loading.digests import Digests, digests_of, known_rows
 
 KEY = "provenance"
 """Key of a checkpoint's provenance."""
@@ -44,7 +44,7 @@ class Provenance:
     @classmethod
     def of(cls, text: Array, video: Array) -> Provenance:
         """The provenance of a model that was trained on rows [n, width] from scratch."""
-        return cls({"text": np.unique(row_digests(text)), "video": np.unique(row_digests(video))})
+        return cls(digests_of(text, video))
 
     def after(self, start: Provenance | None, sha256: str) -> Provenance:
         """The same for a model that started from the checkpoint with this digest."""
@@ -55,20 +55,13 @@ class Provenance:
 
     def known_pairs(self, text: Array, video: Array) -> BoolArray:
         """Mask [n] of pairs, aligned rows, of which both rows were trained on."""
-        both = (
-            np.isin(row_digests(rows), self.rows[name])
-            for name, rows in zip(MODALITIES, (text, video), strict=True)
-        )
-        found: BoolArray = np.logical_and(*both)
+        found: BoolArray = np.logical_and(*known_rows(self.rows, text, video).values())
         return found
 
     def trained_rows(self, text: Array, video: Array) -> TrainedRows:
         """Count the rows, as the model takes them, that were trained on."""
-        counts = (
-            int(np.isin(row_digests(rows), self.rows[name]).sum())
-            for name, rows in zip(MODALITIES, (text, video), strict=True)
-        )
-        return TrainedRows(*counts)
+        masks = known_rows(self.rows, text, video)
+        return TrainedRows(*(int(mask.sum()) for mask in masks.values()))
 
     def values(self) -> dict[str, Any]:
         """Plain values and tensors for a checkpoint; torch has no unsigned ones, so int64."""

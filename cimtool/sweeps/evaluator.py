@@ -23,7 +23,8 @@ from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.noise.times import time_text
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.ir.program import Program
-from cimtool.loading.calibration_rows import calibration_digests, require_unseen
+from cimtool.loading.calibration_rows import require_unseen
+from cimtool.loading.digests import digests_of
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data, require_rivals
 from cimtool.loading.model import Model, ModelCard
 from cimtool.loading.source import ModelSource
@@ -166,7 +167,8 @@ class PointEvaluator:
         )
         no_dies: list[str] = []
         dies = self._on_dies(self.dies, program, build, no_dies.append) if self.dies else ()
-        notes, warnings = (*few_levels, *said, *no_dies), (*few_levels, *no_dies)
+        of_model = (f"warning: {text}" for text in self.model.warnings)
+        notes, warnings = (*of_model, *few_levels, *said, *no_dies), (*few_levels, *no_dies)
         metrics, cost = self.references.metrics(queries), cost_of(found)
         return queries, Outcome(None, metrics, {}, cost, dies, notes, warnings)
 
@@ -267,7 +269,7 @@ def read_evaluation(
     calibrating, evaluated = read_data(calibration, model), read_data(data, model)
     require_rivals(evaluated)
     if not seen_rows:
-        known = calibration_digests(*calibration_rows(calibrating, []))
+        known = digests_of(*calibration_rows(calibrating, []))
         require_unseen(known, evaluated, model.name)
     return model, calibrating, evaluated
 

@@ -10,8 +10,8 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import CALIBRATION, read_bundle
-from cimtool.loading.calibration_rows import calibration_digests, require_unseen
-from cimtool.loading.digests import row_digests
+from cimtool.loading.calibration_rows import require_unseen
+from cimtool.loading.digests import digests_of, row_digests
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
 from cimtool.training.demo_data import DemoFiles
 
@@ -26,14 +26,14 @@ def drawn(rows: int, seed: int) -> np.ndarray:
 
 def test_digests_are_sorted_and_each_is_kept_once() -> None:
     rows = drawn(9, 0)
-    found = calibration_digests(np.concatenate([rows, rows[:3]]), rows[::-1])
+    found = digests_of(np.concatenate([rows, rows[:3]]), rows[::-1])
     np.testing.assert_array_equal(found["text"], np.sort(row_digests(rows)))
     np.testing.assert_array_equal(found["video"], found["text"])
 
 
 def test_seen_rows_are_counted_by_modality() -> None:
     seen, fresh = drawn(4, 1), drawn(6, 2)
-    known = calibration_digests(seen, seen)
+    known = digests_of(seen, seen)
     require_unseen(known, data(fresh, fresh), "model")
     mixed = np.concatenate([fresh, seen[1:3], seen[1:2]])
     with pytest.raises(CimError) as caught:
@@ -48,7 +48,7 @@ def test_seen_rows_are_counted_by_modality() -> None:
 
 def test_a_row_of_the_other_modality_is_unseen() -> None:
     text, video = drawn(4, 3), drawn(4, 4)
-    require_unseen(calibration_digests(text, video), data(video, text), "model")
+    require_unseen(digests_of(text, video), data(video, text), "model")
 
 
 def test_a_bundle_keeps_the_rows_it_was_calibrated_on(

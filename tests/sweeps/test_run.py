@@ -65,8 +65,7 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
     assert swept.outcomes[1].metrics == references.metrics(references.measured(scores, *means))
     low, high = swept.outcomes[1].intervals["r1_loss"]
     assert low <= swept.outcomes[1].metrics["r1_loss"] <= high
-    notes = [note for note in compiled.notes if not note.startswith("warning: ")]  # the model's own
-    assert set(notes) == set(swept.outcomes[1].notes)
+    assert set(compiled.notes) == set(swept.outcomes[1].notes)
     plan = api.cost(
         compiled.write(folder_of(swept).parent / "bundle").folder, gallery=scores.shape[1]
     )

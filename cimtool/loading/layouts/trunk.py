@@ -14,23 +14,11 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm
-from cimtool.loading.layout import (
-    ACTIVATION,
-    ASSUMED,
-    Layout,
-    assumed_activation,
-    linear,
-    read_activation,
-    read_batch_norm,
-    relu,
-)
+from cimtool.loading.layout import RELU, Layout, linear, read_batch_norm
 from cimtool.loading.weights import Weights
 
 _MU = re.compile(r"(^|[._])(mu|mean)([._]|$)")
 _LOGVAR = re.compile(r"(^|[._])(log_?var|log_?variance|log_?sigma2|sigma|var)([._]|$)")
-
-
-RELU = relu()
 
 
 def trunk_tower(
@@ -56,6 +44,7 @@ class Trunk(Layout, name="trunk"):
 
     description = "two Linear each with a BatchNorm1d, then the heads mu and logvar"
     layers = ("fc1", "bn1", "fc2", "bn2", "mu", "logvar")
+    assumed = "relu"
 
     @classmethod
     def recognises(cls, weights: Weights) -> bool:
@@ -77,13 +66,7 @@ class Trunk(Layout, name="trunk"):
         bn1 = read_batch_norm(weights, roles["bn1"], hidden)
         bn2 = read_batch_norm(weights, roles["bn2"], last)
         weights.refuse_others([roles[role] for role in cls.layers], cls.name)
-        activation = read_activation(weights, ACTIVATION, ASSUMED)
-        return trunk_tower(fc1, bn1, fc2, bn2, mu, logvar, activation)
-
-    @classmethod
-    def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """The activation, where nothing says it."""
-        return assumed_activation(weights, cls.name)
+        return trunk_tower(fc1, bn1, fc2, bn2, mu, logvar, cls.activation(weights))
 
 
 def _have_bias(weights: Weights, *layers: str) -> bool:

@@ -7,21 +7,10 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import L2Normalize
-from cimtool.loading.layout import (
-    ACTIVATION,
-    ASSUMED,
-    Layout,
-    assumed_activation,
-    linear,
-    read_activation,
-    relu,
-)
+from cimtool.loading.layout import RELU, Layout, linear
 from cimtool.loading.weights import Weights
 
 LOGVAR_RANGE = (-5.0, 2.0)
-
-
-RELU = relu()
 
 
 def two_branch_tower(
@@ -48,6 +37,7 @@ class TwoBranch(Layout, name="two-branch"):
     description = "layers mu_proj.0, mu_proj.3, logvar_proj.0, logvar_proj.3"
     layers = ("mu_proj.0", "mu_proj.3", "logvar_proj.0", "logvar_proj.3")
     unit_rows = True
+    assumed = "relu"
 
     @classmethod
     def tower(cls, weights: Weights) -> Graph:
@@ -60,13 +50,7 @@ class TwoBranch(Layout, name="two-branch"):
             width, hidden = inner.weight.shape
             branches.append((inner, linear(weights, second, hidden, width)))
         weights.refuse_others(names, cls.name)
-        activation = read_activation(weights, ACTIVATION, ASSUMED)
-        return two_branch_tower(branches[0], branches[1], activation)
-
-    @classmethod
-    def assumptions(cls, weights: Weights) -> tuple[str, ...]:
-        """The activation, where nothing says it."""
-        return assumed_activation(weights, cls.name)
+        return two_branch_tower(branches[0], branches[1], cls.activation(weights))
 
     @classmethod
     def statistics(cls, width: int) -> tuple[float, float]:
