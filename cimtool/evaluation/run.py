@@ -15,6 +15,7 @@ from cimtool.base.progress import Say
 from cimtool.evaluation.subjects import Subject
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change, Interval
+from cimtool.reference.classes import any_alike, memberships
 from cimtool.reference.metrics import common_mean, settle
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
@@ -146,13 +147,13 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
             f"{data.file}: labels is missing, the class of each item; expected it, for an item "
             "does not find itself"
         )
-    classes = len(np.unique(data.labels))
-    if classes == 1:
+    numbers = memberships(data.labels)[1]
+    if (every := np.bincount(numbers) == len(data.labels)).any():
+        of_all = int(every.argmax()) if data.labels.ndim == 2 else data.labels[0]
         raise CimError(
-            f"{data.file}: the label of every item is {data.labels[0]}; expected two classes or "
-            "more"
+            f"{data.file}: the label of every item is {of_all}; expected two classes or more"
         )
-    if classes == len(data.labels):
+    if not any_alike(data.labels):
         raise CimError(
             f"{data.file}: no two items share a label; expected classes of several items, for an "
             "item does not find itself"

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import CimError, kind_of, naming
 from cimtool.base.named import one_of, require_one
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import read_npy, read_npz
+from cimtool.reference.classes import Classes
 from cimtool.reference.truth import Truth, truth_among_others, truth_of
 
 TEXT = ("text",)
@@ -41,15 +42,16 @@ class Embeddings:
     """Rows of both modalities, float32: text [N, in], video [M, in].
 
     `text_to_video` [N] is the row of the right video of each text, None where it is not known;
-    `labels` [N] is the class of each text where classes are known. `file` is where they come from,
-    for messages. With `alone` the rows are items of one modality: text and video are the same.
-    `unread` are the names of further arrays, such as a third modality, that nothing is read from.
+    `labels` is the class [N] of each text, or [N, C] true for each of its classes, where they are
+    known. `file` is where they come from, for messages. With `alone` the rows are items of one
+    modality: text and video are the same. `unread` are the names of further arrays, such as a third
+    modality, that nothing is read from.
     """
 
     text: Array
     video: Array
     text_to_video: IntArray | None
-    labels: IntArray | None = None
+    labels: Classes | None = None
     file: str = "embeddings"
     alone: bool = False
     unread: tuple[str, ...] = ()
@@ -204,15 +206,43 @@ def require_right(right: IntArray | None, texts: int, videos: int) -> IntArray:
     return right
 
 
-def _classes(values: Mapping[str, Any], texts: int) -> IntArray | None:
-    """Class numbers [texts]; names of classes are numbered in alphabetical order."""
+def _classes(values: Mapping[str, Any], texts: int) -> Classes | None:
+    """Class numbers [texts], or [texts, C] true for each class that a text has.
+
+    Names of classes are numbered in alphabetical order.
+    """
     key = one_of(values, LABELS)
     if key is None:
         return None
     array = np.asarray(values[key])
+    if array.ndim == 2 and array.dtype.kind in "biuf":
+        return _several_classes(array, key, texts)
     if array.dtype.kind in "US":
         array = np.unique(array, return_inverse=True)[1].reshape(array.shape)
     return _integers(array, key, texts)
+
+
+def _several_classes(array: Array, key: str, texts: int) -> BoolArray:
+    """Classes of which a text may have several: true where a row of 0 and 1 has 1, [texts, C]."""
+    count = array.shape[1]
+    if len(array) != texts or count < 2:
+        raise CimError(
+            f"{key} has shape {list(array.shape)}; expected [{texts}], a class per text, or "
+            f"[{texts}, C] of 0 and 1 for C classes, of which a text may have several"
+        )
+    wrong = (array != 0) & (array != 1)
+    if wrong.any():
+        row = int(np.argmax(wrong.any(axis=1)))
+        raise CimError(
+            f"row {row} of {key} holds {array[row][wrong[row]][0]}; expected 0 or 1 for each of "
+            f"{count} classes"
+        )
+    if not array.any():
+        raise CimError(
+            f"{key} has shape {list(array.shape)} and no 1; expected 1 for each class of a text"
+        )
+    found: BoolArray = array != 0
+    return found
 
 
 def _integers(value: Any, key: str, texts: int) -> IntArray:

@@ -39,6 +39,7 @@ from cimtool.loading.polynomial import (
 from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
+from cimtool.reference.classes import Classes
 from cimtool.reference.surrogate import Polynomial, exponents
 
 MANIFEST = "manifest.json"
@@ -211,14 +212,22 @@ def describe_polynomial(polynomial: Polynomial) -> Facts:
 
 def describe_embeddings(embeddings: Embeddings) -> Facts:
     """Shapes, norms, the videos that belong to texts, and the classes where known."""
-    labels = embeddings.labels
     return {
         "kind": "embeddings",
         "text": {"shape": list(embeddings.text.shape), **_rows(embeddings.text)},
         "video": {"shape": list(embeddings.video.shape), **_rows(embeddings.video)},
         "pairs": _pairs(embeddings),
-        "classes": None if labels is None else len(np.unique(labels)),
+        **_classes(embeddings.labels),
     }
+
+
+def _classes(labels: Classes | None) -> Facts:
+    """The number of classes, and of those of a text on average where it may have several."""
+    if labels is None:
+        return {"classes": None}
+    if labels.ndim == 1:
+        return {"classes": len(np.unique(labels))}
+    return {"classes": labels.shape[1], "classes of a text": float(labels.sum(axis=1).mean())}
 
 
 def _pairs(embeddings: Embeddings) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.base.errors import CimError
+from cimtool.reference.classes import Classes, alike, alike_counts, alike_sums
 from cimtool.reference.statistics import blocks
 
 TIE_GRID = 2.0**-30
@@ -105,20 +106,20 @@ def discounted_gain(positions: IntArray, top: int) -> float:
 
 
 def mean_average_precision(
-    scores: Array, query_labels: Array, gallery_labels: Array, top: int | None = None
+    scores: Array, query_labels: Classes, gallery_labels: Classes, top: int | None = None
 ) -> float:
     """Return the mean over queries of the average precision of `scores` [queries, gallery].
 
-    Right is what has the query's label; over the whole ranking, or over the `top` best and then
-    divided by min(relevant, top). Ties count against the right items. Queries whose label the
-    gallery lacks are left out; raises CimError where it lacks all of them.
+    Right is what has a class in common with the query; over the whole ranking, or over the `top`
+    best and then divided by min(relevant, top). Ties count against the right items. Queries whose
+    label the gallery lacks are left out; raises CimError where it lacks all of them.
     """
-    if not np.isin(query_labels, gallery_labels).any():
-        raise CimError("no label of the queries occurs in the gallery; mAP has nothing to find")
     found = [
-        average_precision(hit_positions(row, gallery_labels == label), top)
+        average_precision(hit_positions(row, alike(label, gallery_labels)), top)
         for row, label in zip(scores, query_labels, strict=True)
     ]
+    if np.isnan(found).all():
+        raise CimError("no label of the queries occurs in the gallery; mAP has nothing to find")
     return float(np.nanmean(found))
 
 
@@ -136,18 +137,15 @@ def cosine_gaps(text: Array, video: Array, text_to_video: IntArray) -> FloatArra
     return gaps
 
 
-def class_cosine_gaps(text: Array, video: Array, labels: IntArray) -> FloatArray:
+def class_cosine_gaps(text: Array, video: Array, labels: Classes) -> FloatArray:
     """Return of each item [n] its mean cosine with others of its class less that with the rest.
 
     `text` and `video` [n, d] are the same items as queries and as found; none meets itself. NaN for
     an item that is alone in its class, or whose class is all there is.
     """
     t, v = _unit_rows(text), _unit_rows(video)
-    classes = np.unique(labels, return_inverse=True)[1].reshape(-1)
-    sums = np.zeros((classes.max() + 1, v.shape[1]))
-    np.add.at(sums, classes, v)
-    near = np.einsum("nd,nd->n", t, sums[classes])
-    others = np.bincount(classes)[classes] - 1
+    near = np.einsum("nd,nd->n", t, alike_sums(labels, v))
+    others = alike_counts(labels)
     rest = len(labels) - 1 - others
     right = (near - (t * v).sum(axis=1)) / np.where(others > 0, others, np.nan)
     gaps: FloatArray = right - (t @ v.sum(axis=0) - near) / np.where(rest > 0, rest, np.nan)

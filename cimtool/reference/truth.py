@@ -1,8 +1,8 @@
 """The right items of each query, and the ranking of every query of a score matrix.
 
-Right is the item of a pair, or all items of a class; among items of one modality an item does not
-find itself. By label, queries are looked at one by one, so that nothing but the scores grows with
-n x m. Matrices are [n, m], texts down and videos across.
+Right is the item of a pair, or all items with a class in common; among items of one modality an
+item does not find itself. By label, queries are looked at one by one, so that nothing but the
+scores grows with n x m. Matrices are [n, m], texts down and videos across.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.reference.classes import Classes, alike, alike_counts, alike_pairs, any_alike
 from cimtool.reference.metrics import (
     average_precision,
     best_ranks,
@@ -41,14 +42,15 @@ class Truth:
     """The right items of each of the texts [n] and of the `videos`.
 
     `text_to_video` [n] is the right video of each text; `labels` are the classes of texts [n] and
-    videos [m], None where not known. A video that is right for no text has no class, whatever
-    `labels` hold of it. With `leave_one_out` row i of both is one item, which does not find itself:
-    right are the others of its class, and nothing is where classes are not known.
+    videos [m], or of several an item, [n, C] and [m, C]; None where not known. A video that is
+    right for no text has no class, whatever `labels` hold of it. With `leave_one_out` row i of both
+    is one item, which does not find itself: right are the others of its class, and nothing is where
+    classes are not known.
     """
 
     text_to_video: IntArray
     videos: int
-    labels: tuple[IntArray, IntArray] | None = None
+    labels: tuple[Classes, Classes] | None = None
     leave_one_out: bool = False
 
     @property
@@ -65,8 +67,7 @@ class Truth:
         if self.labels is None:
             return np.zeros((len(own), self.videos), bool)
         text, video = self.labels
-        same: BoolArray = (text[rows, None] == video) & ~self.itself(rows)
-        return same
+        return alike_pairs(text[rows], video) & ~self.itself(rows)
 
     def itself(self, rows: slice = slice(None)) -> BoolArray:
         """Tell which videos are the very items of the texts of `rows`, left out, [rows, m]."""
@@ -86,8 +87,7 @@ class Truth:
             )
         if self.labels is None:
             return (np.zeros(texts, np.int64),) * 2
-        _, classes, counts = np.unique(self.labels[0], return_inverse=True, return_counts=True)
-        return (texts - counts[classes.reshape(-1)],) * 2
+        return (texts - 1 - alike_counts(self.labels[0]),) * 2
 
     def cosine_gaps(self, text: Array, video: Array) -> FloatArray | None:
         """The cosine gap of each text from means [n, d] and [m, d]; None where nothing is wrong."""
@@ -96,20 +96,20 @@ class Truth:
         return cosine_gaps(text, video, self.text_to_video) if self.videos > 1 else None
 
 
-def truth_of(text_to_video: IntArray, labels: IntArray | None, videos: int) -> Truth:
-    """Give each video the label of its texts; no labels at all where two of its texts disagree."""
+def truth_of(text_to_video: IntArray, labels: Classes | None, videos: int) -> Truth:
+    """Give each video the classes of its texts; no labels at all where two of its texts differ."""
     if labels is None:
         return Truth(text_to_video, videos)
-    of_video = np.zeros(videos, np.int64)
+    of_video = np.zeros((videos, *labels.shape[1:]), labels.dtype)
     of_video[text_to_video] = labels
     if not np.array_equal(of_video[text_to_video], labels):
         return Truth(text_to_video, videos)
     return Truth(text_to_video, videos, (labels, of_video))
 
 
-def truth_among_others(items: int, labels: IntArray | None) -> Truth:
+def truth_among_others(items: int, labels: Classes | None) -> Truth:
     """Right for each of `items` are the others of its class; labels that no two share are none."""
-    if labels is not None and len(np.unique(labels)) == len(labels):
+    if labels is not None and not any_alike(labels):
         labels = None
     return Truth(np.arange(items), items, None if labels is None else (labels, labels), True)
 
@@ -154,18 +154,19 @@ def _of_one(rank: FloatArray) -> dict[str, FloatArray]:
     return found
 
 
-def _ranked_classes(scores: Array, text: IntArray, video: IntArray, truth: Truth) -> Queries:
+def _ranked_classes(scores: Array, text: Classes, video: Classes, truth: Truth) -> Queries:
     """Those of BY_CLASS for each query; a video without a text is neither found nor a query."""
     known = np.unique(truth.text_to_video)
-    of_text = ranked((row[known] for row in scores), (video[known] == label for label in text))
-    of_video = ranked(columns(scores, known), (text == label for label in video[known]))
+    shown = video[known]
+    of_text = ranked((row[known] for row in scores), (alike(label, shown) for label in text))
+    of_video = ranked(columns(scores, known), (alike(label, text) for label in shown))
     back = {name: np.full(len(video), np.nan) for name in BY_CLASS}
     for name, values in back.items():
         values[known] = of_video[name]
     return Queries({name: of_text[name] for name in BY_CLASS}, back)
 
 
-def queries_among_others(scores: Array, labels: IntArray) -> Queries:
+def queries_among_others(scores: Array, labels: Classes) -> Queries:
     """Rank items [n] as queries among the others in `scores` [n, n].
 
     `rank` is that of the best right one, NaN for an item that is alone in its class.
@@ -174,7 +175,7 @@ def queries_among_others(scores: Array, labels: IntArray) -> Queries:
     text, video = (
         ranked(
             (np.delete(row, i) for i, row in enumerate(rows)),
-            (np.delete(labels, i) == label for i, label in enumerate(labels)),
+            (np.delete(alike(label, labels), i) for i, label in enumerate(labels)),
         )
         for rows in sides
     )

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import FloatArray
+from cimtool.reference.classes import Classes
 from cimtool.reference.metrics import mean_average_precision
 from cimtool.reference.queries import RECALLS, WAYS
 from cimtool.reference.truth import queries_among_others, retrieval, truth_of
@@ -171,14 +172,14 @@ def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict
     if not by_class or pairs.labels is None:
         return recalls
     text, right = pairs.labels.numpy(), pairs.right.numpy()
-    video = np.empty(len(pairs.video), text.dtype)
+    video = np.empty((len(pairs.video), *text.shape[1:]), text.dtype)
     video[right] = text
     both = (scores, text, video), (scores.T, video, text)
     maps = {f"map_{way}": mean_average_precision(*one) for way, one in zip(WAYS, both, strict=True)}
     return maps | recalls
 
 
-def _among_others(scores: FloatArray, labels: IntArray) -> dict[str, float]:
+def _among_others(scores: FloatArray, labels: Classes) -> dict[str, float]:
     """mAP and recalls of items [n] in `scores` [n, n], each left out where it is the query."""
     maps: dict[str, float] = {}
     recalls: dict[str, float] = {}

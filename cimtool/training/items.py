@@ -25,6 +25,7 @@ from cimtool.loading.embeddings import (
 )
 from cimtool.loading.npy import read_npz
 from cimtool.loading.source import ModelSource
+from cimtool.reference.classes import Classes, memberships
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
 from cimtool.training.teacher import Rows, mixed_pairs
@@ -39,7 +40,7 @@ class Items:
 
     `scale_ed` and `scale_vd` are what the model's layout divides the statistics by; `file` is
     where the items come from, for messages. With `alone` texts and videos are the same items;
-    `labels` [n] are their classes, None where unknown.
+    `labels` are the classes of each, [n] or [n, C], None where unknown.
     """
 
     text: Gaussians
@@ -48,7 +49,7 @@ class Items:
     scale_ed: float = 1.0
     scale_vd: float = 1.0
     file: str = "gaussians"
-    labels: IntArray | None = None
+    labels: Classes | None = None
     alone: bool = False
 
     def drawn(self, pairs: int, matched: float, seed: int) -> Rows:
@@ -68,7 +69,10 @@ class Items:
             return np.equal(self.right[text], video)
         if self.labels is None:
             return np.zeros(len(text), bool)
-        return np.equal(self.labels[text], self.labels[video]) & np.not_equal(text, video)
+        own, others = self.labels[text], self.labels[video]
+        same = (own == others) if own.ndim == 1 else np.any(own & others, axis=1)
+        found: BoolArray = np.logical_and(same, np.not_equal(text, video))
+        return found
 
     def _of_a_class(self, rows: Rows, matched: float, seed: int) -> Rows:
         """Put two items of one class in the place of a share `matched` of the pairs."""
@@ -78,8 +82,10 @@ class Items:
                 "labels [n], or {matched} 0",
                 self.file,
             )
-        order = np.argsort(self.labels, kind="stable")
-        _, first, size = np.unique(self.labels[order], return_index=True, return_counts=True)
+        items, numbers = memberships(self.labels)
+        order = items[np.argsort(numbers, kind="stable")]
+        size = np.bincount(numbers)
+        first = np.cumsum(size) - size
         of = np.repeat(np.arange(len(size)), size)
         places = np.flatnonzero(size[of] > 1)
         if not len(places):

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import sha256
 from cimtool.base.named import nearest
@@ -302,14 +303,22 @@ def _require_one_class(rows: Embeddings) -> None:
         return
     first = np.full(len(rows.video), -1)
     first[rows.right[::-1]] = np.arange(len(rows.right))[::-1]
-    other = rows.labels != rows.labels[first[rows.right]]
+    other = (rows.labels != rows.labels[first[rows.right]]).reshape(len(rows.text), -1).any(axis=1)
     if other.any():
         text = int(np.argmax(other))
         video = int(rows.right[text])
+        held, own = (_said(rows.labels[one]) for one in (first[video], text))
         raise CimError(
             f"{rows.file}: texts {first[video]} and {text} belong to video {video}, and their "
-            f"labels are {rows.labels[first[video]]} and {rows.labels[text]}; expected one class"
+            f"labels are {held} and {own}; expected one class, or the same ones"
         )
+
+
+def _said(labels: Array) -> str:
+    """The class of a text, or the numbers of those that it has."""
+    if not labels.ndim:
+        return str(labels)
+    return " ".join(map(str, np.flatnonzero(labels))) or "none"
 
 
 def _model_kind(name: str | None, start: Start | None) -> type[ProjectorModel]:

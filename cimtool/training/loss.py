@@ -24,8 +24,9 @@ HELD_OUTSIDE = "outside held out"
 class Batch:
     """The pairs of a step: rows of both modalities, float32 [n, in], row i beside row i.
 
-    `items` [n] are the videos' numbers where some texts share a video, else None; `labels` [n] are
-    the pairs' classes, 0 to classes - 1, where they are known.
+    `items` [n] are the videos' numbers where some texts share a video, else None; `labels` are the
+    pairs' classes where they are known: [n], 0 to classes - 1, or [n, classes], true for each class
+    that a pair has.
     """
 
     text: Tensor
@@ -38,6 +39,14 @@ class Batch:
         items = None if self.items is None else self.items.to(device)
         labels = None if self.labels is None else self.labels.to(device)
         return Batch(self.text.to(device), self.video.to(device), items, labels)
+
+
+def alike(labels: Tensor) -> Tensor:
+    """Tell which of all pairs of items have a class in common, [n, n], by labels [n] or [n, C]."""
+    if labels.ndim == 1:
+        return labels[:, None] == labels[None, :]
+    having = labels.float()
+    return having @ having.T > 0
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from cimtool.base.errors import ArgumentError, CimError
 from cimtool.loading.digests import row_digests
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import Provenance
+from cimtool.reference.classes import Classes, any_alike
 from cimtool.training.loss import Batch
 
 RowsT = TypeVar("RowsT", Tensor, IntArray)
@@ -24,8 +25,8 @@ RowsT = TypeVar("RowsT", Tensor, IntArray)
 class Pairs:
     """Texts [n, in] with their videos [m, in], float32: video `right[i]` belongs to text i.
 
-    `labels` [n], 0 to classes - 1, are the classes of texts and so of pairs; None where unknown.
-    With `alone` texts and videos are the same items.
+    `labels` [n], 0 to classes - 1, are the classes of texts and so of pairs, or [n, classes] true
+    for each that a text has; None where unknown. With `alone` texts and videos are the same items.
     """
 
     text: Tensor
@@ -35,15 +36,18 @@ class Pairs:
     alone: bool = False
 
     @classmethod
-    def of(cls, rows: Embeddings, texts: IntArray) -> Pairs:
+    def of(cls, rows: Embeddings, texts: IntArray, others: Embeddings | None = None) -> Pairs:
         """Take some of the texts of embeddings with their videos; CimError where truth is unknown.
 
-        Classes are numbered over all texts of the embeddings.
+        Classes are numbered over all texts of the embeddings, and of `others` where there are any.
         """
         labels = None
         if rows.labels is not None:
-            classes = np.unique(rows.labels, return_inverse=True)[1]
-            labels = torch.from_numpy(classes[texts])
+            classes: Classes = rows.labels[texts]
+            if classes.ndim == 1:
+                all_ = [one.labels for one in (rows, others) if one and one.labels is not None]
+                classes = np.searchsorted(np.unique(np.concatenate(all_)), classes)
+            labels = torch.from_numpy(classes)
         videos, right = np.unique(rows.right[texts], return_inverse=True)
         return cls(
             torch.from_numpy(rows.text[texts]),
@@ -64,7 +68,19 @@ class Pairs:
     @property
     def classes(self) -> int:
         """Number of classes; 0 where they are not known."""
-        return 0 if self.labels is None else int(self.labels.max()) + 1
+        if self.labels is None:
+            return 0
+        return self.labels.shape[1] if self.labels.ndim == 2 else int(self.labels.max()) + 1
+
+    @property
+    def groups(self) -> Tensor:
+        """The class [n] in whose groups each pair is drawn: the rarest of its own, -1 for none."""
+        if self.labels is None:
+            raise CimError("class-stratified batches need labels, and there are none")
+        if self.labels.ndim == 1:
+            return self.labels
+        sizes = torch.where(self.labels, self.labels.sum(0), len(self) + 1)
+        return torch.where(self.labels.any(1), sizes.argmin(1), -1)
 
     def among(self, kept: BoolArray) -> Pairs:
         """These texts, a mask [n], with their videos; classes keep their numbers."""
@@ -107,11 +123,10 @@ def _grouped(order: Tensor, pairs: Pairs, per_class: int) -> Tensor:
 
     A batch has as many groups of each class where the number of classes divides that of its groups.
     """
-    if pairs.labels is None:
-        raise CimError("class-stratified batches need labels, and there are none")
+    classes = pairs.groups[order]
     groups, turns = [], []
     for label in range(pairs.classes):
-        mine = order[pairs.labels[order] == label]
+        mine = order[classes == label]
         whole = len(mine) // per_class * per_class
         groups.append(mine[:whole].reshape(-1, per_class))
         turns.append(torch.arange(len(groups[-1])))
@@ -138,8 +153,8 @@ def check_batches(pairs: Pairs, size: int, per_class: int) -> None:
             per_class,
             2 * per_class,
         )
-    labels = torch.zeros(0, dtype=torch.int64) if pairs.labels is None else pairs.labels
-    counts = torch.bincount(labels)
+    classes = torch.zeros(0, dtype=torch.int64) if pairs.labels is None else pairs.groups
+    counts = torch.bincount(classes[classes >= 0])
     groups = int((counts // per_class).sum())
     if groups * per_class < size:
         raise CimError(
@@ -182,10 +197,25 @@ def with_validation(rows: Embeddings, validation: Embeddings) -> tuple[Pairs, Pa
             f"{rows.file}: all {len(rows.text)} pairs are also in {validation.file}, which "
             "validates; expected others to train on"
         )
-    pairs = Pairs.of(rows, kept)
-    held = Pairs.of(validation, np.arange(len(validation.text)))
+    _require_same_classes(rows, validation)
+    pairs = Pairs.of(rows, kept, validation)
+    held = Pairs.of(validation, np.arange(len(validation.text)), rows)
     _require_wrong_ones(held, validation.file)
     return pairs, held
+
+
+def _require_same_classes(rows: Embeddings, validation: Embeddings) -> None:
+    """Raise CimError where labels of two files have other forms, or numbers of classes."""
+    if rows.labels is None or validation.labels is None:
+        return
+    shapes = [
+        ", ".join(("N", *map(str, one.shape[1:]))) for one in (validation.labels, rows.labels)
+    ]
+    if shapes[0] != shapes[1]:
+        raise CimError(
+            f"{validation.file}: labels have shape [{shapes[0]}]; expected [{shapes[1]}] as in "
+            f"{rows.file}"
+        )
 
 
 def unseen(held: Pairs, known: Provenance, where: str, model: str) -> Pairs:
@@ -237,7 +267,7 @@ def held_texts(
 def _require_wrong_ones(pairs: Pairs, where: str) -> None:
     if len(pairs) < 2 or len(pairs.video) < 2:
         raise CimError(f"{where}: {len(pairs)} pairs validate; expected at least 2 videos to rank")
-    if pairs.alone and pairs.labels is not None and int(pairs.labels.bincount().max()) < 2:
+    if pairs.alone and pairs.labels is not None and not any_alike(pairs.labels.numpy()):
         raise CimError(
             f"{where}: no two of the {len(pairs)} items that validate share a class; expected some "
             "to find each other"

@@ -258,7 +258,8 @@ def _task(job: TrainingJob, towers: TwoTower) -> Task:
         dimension = towers.text_tower(job.pairs.text[:1]).mu.shape[1]
     projectors = nn.ModuleList([towers.text_proj, towers.video_proj])
     weights = tuple(one for one in projectors.parameters() if one.ndim == 2)
-    task = Task(dimension, job.pairs.classes, weights=weights, decoder=towers.decoder)
+    classes = max(job.pairs.classes, job.held.classes)
+    task = Task(dimension, classes, weights=weights, decoder=towers.decoder)
     if job.surrogate is None:
         return task
     divisors = job.layout.statistics(dimension)

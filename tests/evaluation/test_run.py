@@ -338,3 +338,23 @@ def test_data_that_do_not_say_what_is_right(
     arrays = {k: np.arange(3) if n is None else np.ones((n, 2)) for k, n in values.items()}
     with pytest.raises(CimError, match=sentence):
         check_truth(embeddings_of(arrays), alone)
+
+
+@pytest.mark.parametrize(
+    ("sets", "sentence"),
+    [
+        ([[1, 1], [0, 1], [0, 1]], "the label of every item is 1; expected two classes or more"),
+        ([[1, 1, 0], [0, 0, 1], [0, 0, 0]], "no two items share a label"),
+    ],
+)
+def test_several_classes_that_leave_nothing_to_find(sets: list[list[int]], sentence: str) -> None:
+    with pytest.raises(CimError, match=sentence):
+        check_truth(embeddings_of({"rows": np.ones((3, 2)), "labels": np.array(sets)}), True)
+
+
+def test_several_classes_of_which_each_item_has_one_are_labels() -> None:
+    data = classes()
+    sets = data["labels"][:, None] == np.arange(4)
+    first = cimtool.evaluate(data, resamples=20).scores[0]
+    second = cimtool.evaluate({**data, "labels": sets}, resamples=20).scores[0]
+    assert first == second

@@ -72,6 +72,18 @@ def test_many_texts_to_one_image_with_named_classes() -> None:
     assert found.labels.tolist() == [1, 0, 1, 2]
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.bool_, np.float32])
+def test_a_text_may_have_several_classes(kind: type) -> None:
+    sets = np.array([[1, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 1]])
+    found = embeddings_of({"text": TEXT, "video": VIDEO, "labels": sets.astype(kind)})
+    assert found.labels is not None
+    assert found.labels.dtype == bool
+    np.testing.assert_array_equal(found.labels, sets)
+    alone = embeddings_of({"rows": TEXT, "labels": sets.astype(kind)})
+    right = [(0, 3), (1, 3), (3, 0), (3, 1)]
+    assert [*map(tuple, np.argwhere(alone.truth.right_pairs()))] == right
+
+
 def changed(row: int, value: float) -> np.ndarray:
     rows = TEXT.astype(np.float64)
     rows[row, 1] = value
@@ -93,7 +105,20 @@ def changed(row: int, value: float) -> np.ndarray:
         ({"text_to_video": np.array([0, -1, 4, 0])}, "row 1 of text_to_video is -1"),
         ({"text_to_video": np.arange(3)}, r"text_to_video has shape \[3\]; expected \[4\]"),
         ({"text_to_video": np.zeros(4)}, "text_to_video is of float64; expected integers"),
-        ({"labels": np.zeros((4, 2), int)}, r"labels has shape \[4, 2\]"),
+        ({"labels": np.zeros((4, 2), int)}, r"labels has shape \[4, 2\] and no 1; expected 1 for"),
+        (
+            {"labels": np.eye(4)[:, :1]},
+            r"labels has shape \[4, 1\]; expected \[4\], a class per text",
+        ),
+        (
+            {"labels": np.eye(3)},
+            r"shape \[3, 3\]; expected \[4\], a class per text, or \[4, C\] of 0",
+        ),
+        ({"labels": 2 * np.eye(4, dtype=int)}, "row 0 of labels holds 2; expected 0 or 1 for each"),
+        (
+            {"labels": np.eye(4) * np.nan},
+            "row 0 of labels holds nan; expected 0 or 1 for each of 4",
+        ),
         ({"labels": np.arange(5)}, r"labels has shape \[5\]; expected \[4\], one per text"),
     ],
 )

@@ -16,10 +16,13 @@ RNG = np.random.default_rng(0)
 N, M = 40, 31
 RIGHT = RNG.integers(0, M - 1, size=N)
 CLASSES = RNG.integers(0, 4, size=M)
+SEVERAL = np.random.default_rng(1).random((M, 6)) < 0.2
 TRUTHS = {
     "pairs": truth_of(RIGHT, None, M),
     "classes": truth_of(RIGHT, CLASSES[RIGHT], M),
     "others": truth_among_others(N, RNG.integers(0, 5, size=N)),
+    "several classes": truth_of(RIGHT, SEVERAL[RIGHT], M),
+    "others of several classes": truth_among_others(N, RNG.random((N, 5)) < 0.25),
 }
 LAST_DIGIT = 1e-15
 """Sums of the same terms in another order differ in the sixteenth digit."""
@@ -30,7 +33,8 @@ def relevant(truth: Truth) -> np.ndarray:
     if truth.labels is None or truth.leave_one_out:
         return truth.right_pairs()
     text, video = truth.labels
-    return (text[:, None] == video) & np.isin(np.arange(truth.videos), truth.text_to_video)
+    same = text @ video.T if text.ndim == 2 else text[:, None] == video
+    return same & np.isin(np.arange(truth.videos), truth.text_to_video)
 
 
 def candidates(truth: Truth) -> np.ndarray:

@@ -54,7 +54,7 @@ def test_blocks_of_rows_are_put_together(
     assert parts.video.s.shape == whole.video.s.shape
 
 
-def alone(labels: list[int] | None) -> Items:
+def alone(labels: list[int] | np.ndarray | None) -> Items:
     """Items of one modality, as a model gives them."""
     side = gaussian_items(arrays(6, 6)).text
     known = None if labels is None else np.array(labels)
@@ -75,6 +75,18 @@ def test_right_pairs_of_one_modality_are_two_items_of_a_class() -> None:
     assert 1 - items.matched(half).mean() == pytest.approx(0.5 * wrong, abs=0.03)
     again = items.drawn(4000, 0.5, seed=0)
     np.testing.assert_array_equal(again, half)
+
+
+def test_two_items_with_a_class_in_common_are_a_right_pair() -> None:
+    sets = [[1, 1, 0], [1, 0, 0], [0, 1, 1], [0, 0, 0], [0, 0, 1], [0, 0, 0]]
+    items = alone(np.array(sets, bool))
+    text, video = items.drawn(600, 1.0, seed=0)
+    drawn = set(zip(text.tolist(), video.tolist(), strict=True))
+    assert drawn == {(0, 1), (1, 0), (0, 2), (2, 0), (2, 4), (4, 2)}
+    assert items.matched((text, video)).all()
+    every = np.divmod(np.arange(36), 6)
+    right = {(i, j) for i, j, one in zip(*every, items.matched(every), strict=True) if one}
+    assert right == drawn
 
 
 def test_a_teacher_of_a_model_of_one_modality(tmp_path: Path) -> None:

@@ -182,6 +182,15 @@ def test_texts_of_one_video_are_of_one_class() -> None:
         job(rows)
 
 
+def test_texts_of_one_video_have_the_same_classes() -> None:
+    sets = (np.arange(80) // 4)[:, None] % 5 == np.arange(5)
+    rows = ROWS | {"text_to_video": np.arange(80) // 2, "labels": sets}
+    job(rows)
+    sets[5, 3:] = True
+    with pytest.raises(CimError, match="their labels are 1 and 1 3 4; expected one class, or"):
+        job(rows)
+
+
 def test_a_batch_of_one_class_has_no_wrong_pairs() -> None:
     items = {"rows": TEXT, "labels": np.arange(80) % 2}
     wanted = {"model": "autoencoder", "loss": "triplet"}

@@ -71,6 +71,19 @@ def test_each_class_has_its_turn_as_long_as_it_lasts() -> None:
         assert sum(map(len, batches)) <= 27 * 4
 
 
+def test_an_item_of_several_classes_is_drawn_with_its_rarest() -> None:
+    sets = np.array([[1, 1, 0], [1, 0, 0], [1, 0, 1], [0, 0, 0], [1, 1, 0], [0, 0, 1]])
+    items = embeddings_of({"rows": np.zeros((6, 2), np.float32), "labels": sets})
+    pairs = Pairs.of(items, np.arange(6))
+    assert pairs.classes == 3
+    assert pairs.groups.tolist() == [1, 0, 2, -1, 1, 2]
+    check_batches(pairs, 4, 2)
+    (batch,) = draw_batches(pairs, 4, 2)
+    assert set(batch.tolist()) == {0, 4, 2, 5}
+    with pytest.raises(CimError, match="the classes give 2 groups of 2 pairs; expected at least 3"):
+        check_batches(pairs, 6, 2)
+
+
 def test_pairs_that_fill_no_batch() -> None:
     pairs = Pairs.of(rows([0, 0, 1, 1, 1, 2]), np.arange(6))
     with pytest.raises(CimError, match="batch is 7, and 6 pairs train"):

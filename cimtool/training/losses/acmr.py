@@ -3,8 +3,9 @@
     L_emb = alpha L_imi + beta L_imd + regularisation L_reg        minimised, less L_adv
 
 L_imi draws items of one class together across modalities and parts those of others, L_imd is the
-cross entropy of a label classifier, L_reg the Frobenius norms of the weights. A modality classifier
-minimises L_adv; through a reversed gradient the projectors maximise it, so one step serves both.
+cross entropy of a label classifier (where an item may have several classes, of a yes or no for
+each, added up), L_reg the Frobenius norms of the weights. A modality classifier minimises L_adv;
+through a reversed gradient the projectors maximise it, so one step serves both.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cimtool.base.errors import CimError
-from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
+from cimtool.training.loss import Batch, Loss, Objective, Task, Terms, alike
 from cimtool.training.options import Count, NotNegative, Optimisation, Positive
 from cimtool.training.towers import Encoded, all_pairs_ed
 
@@ -42,14 +43,14 @@ class _AcmrObjective(Objective):
         if labels is None:
             raise CimError('loss "acmr" needs labels; the pairs have none')
         points = torch.cat([text.mu, video.mu])
-        classes, known = self.label(points), labels.repeat(2)
+        classes, known = self.label(points), torch.cat([labels, labels])
         progress = min(1.0, self.steps.item() / options.ramp)
         strength = options.reversal * rising_strength(progress)
         modalities = self.modality(reverse_gradient(points, strength)).squeeze(1)
         is_video = torch.arange(len(points), device=points.device) >= len(text.mu)
         drawn = invariance(text.mu, video.mu, labels, options.margin, options.wrong)
         # Means over both modalities; L_imd and L_adv are sums of a mean each.
-        told = 2.0 * functional.cross_entropy(classes, known)
+        told = 2.0 * classification(classes, known)
         told_apart = 2.0 * functional.binary_cross_entropy_with_logits(
             modalities, is_video.to(modalities.dtype)
         )
@@ -63,13 +64,33 @@ class _AcmrObjective(Objective):
             "adversarial": told_apart,
         }
         watched = {
-            "label accuracy": (classes.argmax(1) == known).float().mean(),
+            "label accuracy": _told(classes, known).float().mean(),
             "modality accuracy": ((modalities > 0) == is_video).float().mean(),
         }
         return Terms(terms, watched)
 
     def scores(self, text: Encoded, video: Encoded) -> Tensor:
         return -_squared(text.mu, video.mu)
+
+
+def classification(classes: Tensor, known: Tensor) -> Tensor:
+    """Return the mean over items of minus the log-likelihood of their classes by logits [n, C].
+
+    `known` is the one class [n] of each, by a softmax, or [n, C] true for each class that it has,
+    by as many sigmoids.
+    """
+    if known.ndim == 1:
+        return functional.cross_entropy(classes, known)
+    found = functional.binary_cross_entropy_with_logits(
+        classes, known.to(classes.dtype), reduction="none"
+    )
+    return found.sum(1).mean()
+
+
+def _told(classes: Tensor, known: Tensor) -> Tensor:
+    """Tell of which items [n] the class of the largest logit is one of their own."""
+    best = classes.argmax(1)
+    return best == known if known.ndim == 1 else known.gather(1, best[:, None]).squeeze(1)
 
 
 def reverse_gradient(x: Tensor, strength: float) -> Tensor:
@@ -89,19 +110,19 @@ def rising_strength(progress: float) -> float:
 
 
 def invariance(text: Tensor, video: Tensor, labels: Tensor, margin: float, wrong: float) -> Tensor:
-    """Return L_imi of points [n, d] with labels [n]: a mean over an anchor's triplets, both ways.
+    """Return L_imi of points [n, d] with labels: a mean over an anchor's triplets, both ways.
 
     The sum over triplets (i, j, k) of `l2(i, j) + wrong max(0, margin - l2(i, k))` has terms of i
     and j and terms of i and k alone, so its mean needs n x n distances and no triplet.
     """
     distances = _squared(text, video).clamp(min=TINY).sqrt()
-    same = (labels[:, None] == labels[None, :]).to(distances.dtype)
+    same = alike(labels).to(distances.dtype)
     other = 1.0 - same
     near = functional.relu(margin - distances)
     total = torch.zeros(())
     for way in (1, 0):
-        right = (same * distances).sum(way) / same.sum(way)
-        # An anchor whose batch has no other class has no triplet.
+        # An item without a class has no right one; if the batch has no other class, no wrong one.
+        right = (same * distances).sum(way) / same.sum(way).clamp(min=1.0)
         parted = (other * near).sum(way) / other.sum(way).clamp(min=1.0)
         total = total + (right + wrong * parted).mean()
     return total

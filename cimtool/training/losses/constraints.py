@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cimtool.base.errors import CimError
-from cimtool.training.loss import Batch, Loss, Objective, Terms
+from cimtool.training.loss import Batch, Loss, Objective, Terms, alike
 from cimtool.training.options import (
     Count,
     Flag,
@@ -62,9 +62,12 @@ def distances(points: Tensor) -> Tensor:
 
 
 def same_class(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which of all pairs [n, n] are two items of one class, and which of two classes."""
-    same = labels[:, None] == labels[None, :]
-    return same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device), ~same
+    """Return which of all pairs [n, n] are two items of one class, and which of two classes.
+
+    Of items with several classes, by labels [n, C], those with one in common are of one class.
+    """
+    same, itself = alike(labels), torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    return same & ~itself, ~same & ~itself
 
 
 class Constraints(Objective):
@@ -77,7 +80,7 @@ class Constraints(Objective):
     options: Siamese | Triplet
 
     def constrained(self, distances: Tensor, labels: Tensor) -> Terms:
-        """Return the terms of distances [n, n] of items with labels [n]."""
+        """Return the terms of distances [n, n] of items with labels [n] or [n, C]."""
         raise NotImplementedError
 
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
@@ -86,7 +89,8 @@ class Constraints(Objective):
             raise CimError("constraints between items need labels; the pairs have none")
         sides = [text] if video is text else [text, video]
         points = torch.cat([drawn(side) for side in sides])
-        terms = self.constrained(distances(points), batch.labels.repeat(len(sides)))
+        labels = torch.cat([batch.labels] * len(sides))
+        terms = self.constrained(distances(points), labels)
         others = {}
         if self.task.decoder is not None:
             error = squared_error(self.task.decoder(points), batch.text)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import cimtool
 from cimtool.base.errors import CimError
@@ -79,6 +80,37 @@ def test_the_terms_are_the_written_formulas() -> None:
     of_text, of_video = (made.modality(side).squeeze(1).sigmoid() for side in (text, video))
     wanted = -(of_video.log() + (1 - of_text).log()).mean()
     assert terms["adversarial"].item() == pytest.approx(wanted.item())
+
+
+def test_the_terms_of_items_with_several_classes() -> None:
+    text, video = points(2)
+    sets = torch.rand(N, CLASSES, generator=torch.Generator().manual_seed(1)) < 0.4
+    sets[0] = False
+    made = objective(Acmr(beta=0.5))
+    terms = made(Encoded(text), Encoded(video), batch(sets))
+    logs = [functional.logsigmoid(made.label(side)) for side in (text, video)]
+    lacks = [functional.logsigmoid(-made.label(side)) for side in (text, video)]
+    sums = [torch.where(sets, *both).sum(1) for both in zip(logs, lacks, strict=True)]
+    assert terms.loss["discrimination"].item() == pytest.approx(
+        -0.5 * (sums[0] + sums[1]).mean().item()
+    )
+    told = [sets[range(N), made.label(side).argmax(1)] for side in (text, video)]
+    assert terms.watched["label accuracy"].item() == pytest.approx(
+        torch.cat(told).double().mean().item()
+    )
+    terms.total.backward()
+    assert all(torch.isfinite(one.grad).all() for one in made.parameters())
+
+
+def test_invariance_of_classes_in_both_forms() -> None:
+    text, video = points(1)
+    sets = LABELS[:, None] == torch.arange(CLASSES)
+    one, other = (invariance(text, video, labels, 2.0, 0.7) for labels in (LABELS, sets))
+    assert one.item() == pytest.approx(other.item(), rel=1e-12)
+    sets[:, 0] |= LABELS == 1  # all but class 2 now have class 0 in common
+    merged = torch.where(LABELS == 2, 2, 0)
+    one, other = (invariance(text, video, labels, 2.0, 0.7) for labels in (merged, sets))
+    assert one.item() == pytest.approx(other.item(), rel=1e-12)
 
 
 def adversarial_slopes(made: Objective, projector: nn.Module, video: torch.Tensor) -> list:
@@ -179,8 +211,8 @@ SMALL = {"model.text_hidden": "12", "model.video_hidden": "12", "model.width": 6
 
 def train(rows: dict[str, np.ndarray], folder: Path, **options: object) -> cimtool.Run:
     return cimtool.train(
-        rows, folder, model="tanh-projectors", loss="acmr", batch=16, held_out=0.3,
-        **{"epochs": 6, "learning_rate": 1e-2, "options": SMALL, **options},
+        rows, folder, model="tanh-projectors", loss="acmr", batch=16,
+        **{"epochs": 6, "learning_rate": 1e-2, "options": SMALL, "held_out": 0.3, **options},
     )  # fmt: skip
 
 
@@ -196,6 +228,27 @@ def test_it_trains_by_map_and_compiles_alone(rows: dict[str, np.ndarray], tmp_pa
     matcher = cimtool.load(bundle.folder)
     scores = matcher.score(matcher.encode_text(rows["text"]), matcher.encode_video(rows["video"]))
     assert scores.shape == (90, 90)
+
+
+def test_it_trains_on_several_classes_an_item(rows: dict[str, np.ndarray], tmp_path: Path) -> None:
+    sets = rows["labels"][:, None] == np.arange(4)
+    sets[:, 3] = np.arange(90) % 7 == 0
+    run = train({**rows, "labels": sets}, tmp_path / "run")
+    assert run.best.means["mAP"] > run.history[0].means["mAP"] + 0.1
+    assert run.best.held["loss"] > 0
+
+
+def test_validation_rows_have_their_classes_numbered_with_those_that_train(
+    rows: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    labels = rows["labels"]
+    train_, held = ({k: v[part] for k, v in rows.items()} for part in (labels < 2, labels > 0))
+    held["text"] = held["text"] + 1
+    run = train(train_, tmp_path / "run", held_out=None, validation=held, epochs=1)
+    assert run.best.held["loss"] > 0
+    sets = {**held, "labels": held["labels"][:, None] == np.arange(3)}
+    with pytest.raises(CimError, match=r"labels have shape \[N, 3\]; expected \[N\] as in"):
+        train(train_, tmp_path / "other", held_out=None, validation=sets)
 
 
 def test_cut_off_it_comes_to_the_same_bytes(rows: dict[str, np.ndarray], tmp_path: Path) -> None:

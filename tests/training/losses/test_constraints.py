@@ -80,6 +80,21 @@ def test_an_item_is_no_pair_with_itself() -> None:
     assert other.nonzero().tolist() == [[0, 1], [1, 0], [1, 2], [2, 1]]
 
 
+def test_items_of_several_classes_are_the_same_where_one_is_in_common() -> None:
+    same, other = same_class(torch.tensor([[1, 1, 0], [0, 1, 1], [0, 0, 0], [1, 0, 0]]).bool())
+    assert same.nonzero().tolist() == [[0, 1], [0, 3], [1, 0], [3, 0]]
+    assert other.nonzero().tolist() == [
+        [0, 2],
+        [1, 2],
+        [1, 3],
+        [2, 0],
+        [2, 1],
+        [2, 3],
+        [3, 1],
+        [3, 2],
+    ]
+
+
 def test_one_encoder_gives_each_item_once_and_two_towers_give_two() -> None:
     made = Seen(Siamese(reconstruction=1.0, kl=1.0), Task(3, classes=3))
     text, video = (Encoded(gaussians().mu), Encoded(gaussians().logvar))
