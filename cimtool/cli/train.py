@@ -32,6 +32,7 @@ TRAINING = (
     "model",
     "loss",
     "weight_decay",
+    "optimizer",
     "device",
     "options",
     "resume",
@@ -82,11 +83,10 @@ def _given(options: dict[str, Any]) -> list[Argument]:
 @click.option("--epochs", type=int, metavar="N", help="Training epochs [default: the loss's].")
 @click.option("--batch", type=int, metavar="N", help="Pairs of a batch [default: the loss's].")
 @click.option(
-    "--learning-rate", type=float, metavar="X", help="Learning rate of AdamW [default: the loss's]."
+    "--learning-rate", type=float, metavar="X", help="Learning rate [default: the loss's]."
 )
-@click.option(
-    "--weight-decay", type=float, metavar="X", help="Weight decay of AdamW [default: the loss's]."
-)
+@click.option("--weight-decay", type=float, metavar="X", help="Weight decay [default: the loss's].")
+@click.option("--optimizer", metavar="NAME", help="adamw, or sgd (adamw).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
 @click.option("--device", metavar="NAME", help="Train on cpu, cuda or cuda:N (cpu).")
 @click.option(

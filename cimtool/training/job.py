@@ -168,6 +168,7 @@ class TrainingOptions(TypedDict, total=False):
     batch: int | None
     learning_rate: float | None
     weight_decay: float | None
+    optimizer: str | None
     held_out: float | None
     seed: int
     device: str | None

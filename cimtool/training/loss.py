@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -97,6 +97,13 @@ class Objective(nn.Module):
         """Return the score of all pairs, [n, m], by which the deployed model ranks; higher is
         nearer."""
         raise NotImplementedError
+
+    def resting(self, towers: nn.Module) -> Iterable[Tensor]:
+        """The tensors, of the towers and its own, that do not move in the step of the last batch.
+
+        None of them where all are trained at once.
+        """
+        return ()
 
     def watched(self, text: Encoded, video: Encoded) -> Mapping[str, Tensor]:
         """Return named figures (scalars) of all held-out pairs, watched beside their recalls."""

@@ -110,6 +110,11 @@ NotNegative = Annotated[Number, within(lambda value: value >= 0, "0 or more")]
 BelowOne = Annotated[Number, within(lambda value: 0 <= value < 1, "0 or more, and below 1")]
 Share = Annotated[Number, within(lambda value: 0 < value < 1, "a share between 0 and 1")]
 Count = Annotated[int, _reader(_integer, "an integer of 64 bits"), _ABOVE_0]
+CountOrNone = Annotated[
+    int,
+    _reader(_integer, "an integer of 64 bits"),
+    within(lambda value: value >= 0, "0 or more"),
+]
 
 
 def by_kind(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -123,16 +128,23 @@ def by_kind(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return parts
 
 
+OPTIMIZERS = ("adamw", "sgd")
+"""AdamW, and stochastic gradient descent without momentum."""
+
+
 @dataclass(frozen=True)
 class Optimisation:
-    """AdamW's settings; CimError for one that is out of range. `batch` counts pairs."""
+    """An optimizer and its settings; CimError for one out of range. `batch` counts pairs."""
 
     epochs: int = 10
     batch: int = 64
     learning_rate: float = 1e-4
     weight_decay: float = 1e-4
+    optimizer: str = OPTIMIZERS[0]
 
     def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise unknown(Argument("optimizer"), self.optimizer, OPTIMIZERS)
         check_count("epochs", self.epochs, 1)
         check_count("batch", self.batch, 2)
         if not 0 < self.learning_rate < float("inf"):

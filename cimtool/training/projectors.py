@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -150,6 +150,10 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         """The objective's."""
         terms: Terms = self.objective(*self.towers(batch.text, batch.video), batch)
         return terms
+
+    def resting(self) -> Iterable[Tensor]:
+        """The objective's."""
+        return self.objective.resting(self.towers)
 
     @cached_property
     def raw(self) -> dict[str, float] | None:

@@ -1,4 +1,4 @@
-"""The training loop: epochs of AdamW, validation, the best epoch, and a folder to go on from."""
+"""The training loop: epochs of steps, validation, the best epoch, and a folder to go on from."""
 
 from __future__ import annotations
 
@@ -186,6 +186,11 @@ BatchT = TypeVar("BatchT")
 
 CPU = torch.device("cpu")
 
+OPTIMIZERS: Mapping[str, type[torch.optim.AdamW] | type[torch.optim.SGD]] = {
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
+
 
 class Diverged(CheckFailed):
     """The loss, or what the model gives, is no longer finite."""
@@ -227,6 +232,10 @@ class Trainable(ABC, Generic[BatchT, EpochT]):
     @abstractmethod
     def terms(self, batch: BatchT) -> Terms:
         """The loss of a batch."""
+
+    def resting(self) -> Iterable[Tensor]:
+        """The tensors that do not move in the step of the last `terms`, whose turn it is not."""
+        return ()
 
     @abstractmethod
     def validated(self, number: int, means: Means) -> EpochT:
@@ -277,13 +286,14 @@ class Trainer(Generic[BatchT, EpochT]):
     device: torch.device = CPU
 
     def __post_init__(self) -> None:
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = OPTIMIZERS[self.optimisation.optimizer](
             list(self.trainable.parameters()),
             lr=self.optimisation.learning_rate,
             weight_decay=self.optimisation.weight_decay,
         )
         self.schedule = self.trainable.schedule(self.optimizer)
         self.history: list[EpochT] = []
+        self.stepped = False
 
     def run(self, saved: SavedRun[EpochT] | None = None) -> Run[EpochT]:
         """Train until the last epoch, from the start or after the last epoch of `saved`.
@@ -319,7 +329,10 @@ class Trainer(Generic[BatchT, EpochT]):
                 raise self._diverged(f"the loss is {loss.item()}")
             self.optimizer.zero_grad()
             torch.autograd.backward(loss)
+            for tensor in self.trainable.resting():
+                tensor.grad = None
             self.optimizer.step()
+            self.stepped = True
             if self.schedule is not None:
                 self.schedule.step()
             count += 1
@@ -331,7 +344,7 @@ class Trainer(Generic[BatchT, EpochT]):
         return Means(total / count, *means)
 
     def _diverged(self, what: str) -> Diverged:
-        if not self.optimizer.state:  # nothing is known of a parameter before the first step
+        if not self.stepped:
             return Diverged(f"{what} before the first step; expected other data, start or options")
         return Diverged(f"training diverged: {what}; try a smaller learning rate")
 
@@ -371,6 +384,7 @@ class Trainer(Generic[BatchT, EpochT]):
             if self.device.type == "cuda":
                 torch.cuda.set_rng_state(saved.state["device_generator"], self.device)
         self.history += saved.history
+        self.stepped = len(self.history) > 1
 
     def _write_history(self, stopped: str | None) -> None:
         texts = {

@@ -46,6 +46,11 @@ def test_a_value_of_another_type_is_refused(value: object) -> None:
         TrunkModel(hidden=value)
 
 
+def test_an_optimizer_is_one_of_those_that_are_known() -> None:
+    with pytest.raises(CimError, match=r'optimizer "sdg" is not known: adamw, sgd; did you mean'):
+        Optimisation(optimizer="sdg")
+
+
 @pytest.mark.parametrize("value", [1, 2.5, "3", True, None])
 def test_counts_are_integers(value: object) -> None:
     with pytest.raises(CimError, match=r"batch is .*; expected an integer of at least 2"):

@@ -20,7 +20,7 @@ from cimtool.base.files import PARTIAL
 from cimtool.base.progress import silent
 from cimtool.training.history import Epoch, Means
 from cimtool.training.loss import Terms
-from cimtool.training.options import Optimisation
+from cimtool.training.options import OPTIMIZERS, Optimisation
 from cimtool.training.projectors import ProjectorRun
 from cimtool.training.trainer import Diverged, Run, SavedRun, Trainable, Trainer
 
@@ -139,6 +139,21 @@ def test_a_schedule_is_stepped_with_the_optimizer(tmp_path: Path) -> None:
     assert one.optimizer.param_groups[0]["lr"] == pytest.approx(0.1 / 2**3)
 
 
+def test_plain_descent_and_what_rests(tmp_path: Path) -> None:
+    class BiasRests(Line):
+        def resting(self) -> Iterator[Tensor]:
+            yield self.line.bias
+
+    line = BiasRests()
+    batch = X[:4]
+    line.batches = lambda: iter([batch])  # type: ignore[method-assign]
+    slope = (2 * (-3 * batch - 1) * batch).mean().item()
+    one = Trainer(line, Optimisation(1, 4, 0.1, 0.0, "sgd"), tmp_path, silent)
+    one.epoch()
+    assert line.line.bias.item() == 0.0
+    assert line.line.weight.item() == pytest.approx(-0.1 * slope)
+
+
 def test_a_run_goes_on_from_its_state(tmp_path: Path) -> None:
     torch.manual_seed(0)
     state = torch.get_rng_state()
@@ -165,9 +180,12 @@ def test_what_cannot_be_measured_any_more_stops_and_keeps_the_best(tmp_path: Pat
     assert "keeps epoch 1, the best before" in (tmp_path / "training.html").read_text()
 
 
-def test_before_the_first_step_the_learning_rate_is_not_to_blame(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_before_the_first_step_the_learning_rate_is_not_to_blame(
+    tmp_path: Path, optimizer: str
+) -> None:
     line = Line()
-    one = trainer(line, tmp_path)
+    one = Trainer(line, Optimisation(3, 4, 0.1, optimizer=optimizer), tmp_path, silent)
     nn.init.constant_(line.line.bias, float("inf"))
     with pytest.raises(Diverged, match=r"^the loss is inf before the first step; expected other"):
         one.epoch()

@@ -189,6 +189,7 @@ def test_one_class_and_no_labels_are_refused() -> None:
         ({"margin": 0.0}, r"loss\.margin is 0; expected more than 0"),
         ({"ramp": 0}, r"loss\.ramp is 0; expected more than 0"),
         ({"reversal": -1.0}, r"loss\.reversal is -1; expected 0 or more"),
+        ({"turns": -1}, r"loss\.turns is -1; expected 0 or more"),
     ],
 )
 def test_hyperparameters_out_of_range(options: dict[str, float], message: str) -> None:
@@ -257,6 +258,30 @@ def test_cut_off_it_comes_to_the_same_bytes(rows: dict[str, np.ndarray], tmp_pat
     resumed = train(rows, tmp_path / "cut", epochs=3, resume=True)
     first, second = (one.folder.joinpath("last.pth").read_bytes() for one in (whole, resumed))
     assert first == second
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_in_turns_projectors_move_for_some_steps_then_the_modality_classifier(turns: int) -> None:
+    made = objective(Acmr(turns=turns))
+    towers = nn.ModuleList([nn.Linear(D, D).double() for _ in range(2)])
+    everything = {*towers.parameters(), *made.parameters()}
+    others = everything - {*made.modality.parameters()}
+    text, video = points(7)
+    moved = []
+    for _ in range(6):
+        made(Encoded(towers[0](text)), Encoded(towers[1](video)), batch())
+        moved.append(everything - {*made.resting(towers)})
+    judged = {*made.modality.parameters()}
+    one_round = [others] * turns + [judged]
+    assert moved == (one_round * 2 if turns else [everything] * 6)
+
+
+def test_it_trains_in_turns_by_plain_descent(rows: dict[str, np.ndarray], tmp_path: Path) -> None:
+    given = {"optimizer": "sgd", "learning_rate": 0.1, "epochs": 4}
+    run = train(rows, tmp_path / "run", options={**SMALL, "loss.turns": 2}, **given)
+    assert run.best.means["mAP"] > run.history[0].means["mAP"] + 0.1
+    saved = torch.load(run.folder / "model.pth", weights_only=True)
+    assert (saved["config"]["optimizer"], saved["config"]["loss.turns"]) == ("sgd", 2)
 
 
 @pytest.mark.parametrize(
