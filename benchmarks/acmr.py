@@ -106,9 +106,8 @@ def main() -> None:
         line = ", ".join(f"{name} {i:.4f} {t:.4f}" for name, (i, t) in found[-1].items())
         print(f"seed {seed}: {line}", flush=True)
     means = {name: np.mean([one[name] for one in found], axis=0).tolist() for name in found[0]}
-    print(
-        f"\n| {'trained' if options.ways else 'scored'} by | mAP image to text | mAP text to image |\n|---|---|---|"
-    )
+    by = "trained by" if options.ways else "scored by"
+    print(f"\n| {by} | mAP image to text | mAP text to image |\n|---|---|---|")
     for name, (image_to_text, text_to_image) in means.items():
         print(f"| {name} | {image_to_text:.4f} | {text_to_image:.4f} |")
     if options.json:

@@ -138,7 +138,8 @@ def evaluate(
     A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
     `head`) are of projectors, `head` also of the embeddings (cosine or euclidean). With
     `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
-    label, the item itself left out. Differences are to the first of several.
+    label, the item itself left out. Differences are to the first of several; the raw embeddings are
+    the last where texts and videos are equally wide.
     """
     from cimtool.evaluation.run import check_sampling, evaluate_subjects
     from cimtool.evaluation.subjects import sources_of, subjects_of
@@ -161,13 +162,14 @@ def train(
     """Train projectors into the folder `output`: `model.pth`, `last.pth`, the history and its page.
 
     Validates after each epoch on `validation`, or on a share `held_out` (0.1) of the videos, and
-    keeps the best. `model` (trunk, or that of `start`) and `loss` (info-nce-poly with `poly` or one
-    in `start`, else info-nce) are names; `options` their fields by `model.<field>` and
-    `loss.<field>`. `device` is `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own. With
-    `resume` it goes on after the last epoch that `last.pth` has, or starts where there is none, and
-    comes to the same bytes as a run that was never cut off; the caller's random state is left as it
-    was. Raises Diverged (a CheckFailed) where the loss stops being finite, with the epochs before
-    it kept, and CimError for a folder with another run.
+    keeps the best; a share `test` is set aside first, as `test.npz`. `model` (trunk, or that of
+    `start`) and `loss` (info-nce-poly with `poly` or one in `start`, else info-nce) are names;
+    `options` their fields by `model.<field>` and `loss.<field>`. `optimizer` is adamw or sgd,
+    `device` `cpu`, `cuda` or `cuda:N`. What else is None is the loss's own. With `resume` it goes
+    on after the last epoch that `last.pth` has, or starts where there is none, and comes to the
+    same bytes as a run that was never cut off; the caller's random state is left as it was. Raises
+    Diverged (a CheckFailed) where the loss stops being finite, with the epochs before it kept, and
+    CimError for a folder with another run.
     """
     from cimtool.training.job import TrainingOptions
     from cimtool.training.projectors import train_projectors

@@ -64,7 +64,7 @@ def main(folder: Path, demo: Path) -> None:
 
     # 4. What that did on pairs that neither trained nor chose, both models ranked by the score that
     # is deployed. Differences are paired, on the same queries, with their intervals.
-    before, after = cimtool.evaluate(unseen, start, trained, poly=folder / "poly.json").scores
+    before, after, *_ = cimtool.evaluate(unseen, start, trained, poly=folder / "poly.json").scores
     assert not any("was trained on" in said for said in (*before.warnings, *after.warnings))
     for way in WAYS:
         change, was = after.differences[f"r1_{way}"], before.metrics[f"r1_{way}"]

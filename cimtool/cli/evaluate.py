@@ -48,8 +48,8 @@ def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any)
     """Measure retrieval of embeddings, trained models and bundles.
 
     WHAT is a checkpoint (or two ONNX files, text first), computed in float, or a bundle, computed
-    on the bit-accurate simulator; without any the embeddings themselves are compared. Several are
-    put side by side, with their differences to the first.
+    on the bit-accurate simulator. Several are put side by side, with their differences to the
+    first, and the embeddings themselves last, where texts and videos are equally wide.
     """
     found = api.evaluate(data, *_paired(what), say=out.say, **options)
     table = evaluation_table(found)

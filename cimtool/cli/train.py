@@ -24,11 +24,12 @@ from cimtool.cli.output import Output
 from cimtool.cli.values import parse_options
 from cimtool.training.history import EpochT
 from cimtool.training.page import compiled_headline, retrieval_headline
-from cimtool.training.trainer import BEST, Run
+from cimtool.training.trainer import BEST, TEST, Run
 
 TRAINING = (
     "validation",
     "held_out",
+    "test",
     "model",
     "loss",
     "weight_decay",
@@ -73,6 +74,9 @@ def _given(options: dict[str, Any]) -> list[Argument]:
     "--held-out", type=float, metavar="X", help="Share of --data, without --validation (0.1)."
 )
 @click.option(
+    "--test", type=float, metavar="X", help="Share of --data that the run sets aside, as test.npz."
+)
+@click.option(
     "--model", metavar="NAME", help="trunk, two-branch, ... [default: --start's, or trunk]."
 )
 @click.option(
@@ -111,6 +115,7 @@ def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
 
     They learn from a polynomial's logits, from -a ed, or by another --loss.
     DIR/model.pth is the best epoch on held-out pairs, by R@10 or, for a loss with labels, by mAP;
+    DIR/test.npz has the pairs of --test, which the run does not see;
     last.pth is what --resume goes on from; training.html has the curves. Exit status 1 where the
     loss diverges: the best is kept. With --hardware the checkpoint of --start learns to give its
     own logits again once it is compiled, with the roundings of that target and those settings in
@@ -134,6 +139,11 @@ def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
         "written": list(run.files),
     }
     said = [*run.warnings, retrieval_headline(run.history, run.raw), *run.remarks]
+    if (aside := run.folder / TEST) in run.files:
+        projectors, rows = (shlex.quote(str(file)) for file in (run.folder / BEST, aside))
+        head = " --head csd" if run.lacks_polynomial else ""
+        command = f"cimtool evaluate {projectors}{head} --data {rows}"
+        said.append(f"Beside raw embeddings, on rows that no part of this run saw: {command}")
     out.result(values, _text(run, said, next_))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,19 +83,24 @@ def subjects_of(
     seen_rows: bool,
     say: Say,
 ) -> tuple[Subject, ...]:
-    """Open what is evaluated, each on its own rows of data; without any the raw embeddings.
+    """Open what is evaluated, each on its own rows of data, and last the raw embeddings.
 
-    These are compared by `head`, by the first that can where it is None. Raises CimError, one
-    sentence, for whatever is missing or does not fit.
+    Alone these are compared by `head`, by the first that can where it is None; beside others by
+    that one, and left out where they cannot be compared. Raises CimError, one sentence, for
+    whatever is missing or does not fit.
     """
+    rows = embeddings_in(data)
     if not sources:
-        return (raw_subject(embeddings_in(data), head or raw_heads()[0]),)
-    return tuple(
-        bundle_subject(source, data, seen_rows)
+        return (raw_subject(rows, head or raw_heads()[0]),)
+    found = [
+        bundle_subject(source, rows, seen_rows)
         if isinstance(source, Path)
-        else trained_subject(source, data, say)
+        else trained_subject(source, rows, say)
         for source in sources
-    )
+    ]
+    with suppress(CimError):  # of unequal widths, or with a row that has no cosine
+        found.append(raw_subject(rows, raw_heads()[0]))
+    return tuple(found)
 
 
 def raw_subject(data: Embeddings, head: str) -> Subject:

@@ -70,6 +70,23 @@ class Embeddings:
         with naming(self.file):
             return require_right(self.text_to_video, len(self.text), len(self.video))
 
+    def among(self, kept: BoolArray) -> Embeddings:
+        """These texts, a mask [N], with the videos of theirs; CimError where these are unknown."""
+        videos, right = np.unique(self.right[kept], return_inverse=True)
+        labels = None if self.labels is None else self.labels[kept]
+        text, video = self.text[kept], self.video[videos]
+        return replace(self, text=text, video=video, text_to_video=right, labels=labels)
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays by the names under which a file holds them."""
+        if self.alone:
+            found = {ALONE: self.text}
+        else:
+            found = {TEXT[0]: self.text, VIDEO[0]: self.video}
+            if self.text_to_video is not None:
+                found[TRUTH[0]] = self.text_to_video
+        return found if self.labels is None else {**found, LABELS[0]: self.labels}
+
     @property
     def truth(self) -> Truth:
         """The right items of each query; CimError where they are not known."""

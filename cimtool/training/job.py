@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import ArgumentError, CimError, naming
+from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256
 from cimtool.base.named import nearest
 from cimtool.ir.heads import Head
@@ -39,6 +39,7 @@ from cimtool.training.pairs import (
     Pairs,
     Split,
     check_batches,
+    set_aside,
     split,
     unseen,
     with_validation,
@@ -90,7 +91,7 @@ class Start:
             return None
         share, seed = self.config.get("held_out"), self.config.get("split_seed")
         if isinstance(share, float) and isinstance(seed, int):
-            return Split(share, seed)
+            return Split(share, seed, self.config.get("test") or 0.0)
         raise ArgumentError(
             "{}: was trained on all of {data}, so none of it can be held out; expected "
             "{validation}",
@@ -170,6 +171,7 @@ class TrainingOptions(TypedDict, total=False):
     weight_decay: float | None
     optimizer: str | None
     held_out: float | None
+    test: float | None
     seed: int
     device: str | None
     options: Mapping[str, Any] | None
@@ -179,7 +181,8 @@ class TrainingOptions(TypedDict, total=False):
 class TrainingJob:
     """A model, a loss and their data; the plain `settings` decide every byte of the result.
 
-    `files` names what `settings` holds a digest of: data, validation, poly and start.
+    `test` are rows, as they were given, that are set aside: nothing in the run sees them. `files`
+    names what `settings` holds a digest of: data, validation, poly and start.
     """
 
     model: ProjectorModel
@@ -194,6 +197,7 @@ class TrainingJob:
     settings: Mapping[str, Any]
     files: Mapping[str, str | None]
     remarks: tuple[str, ...] = ()
+    test: Embeddings | None = None
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -233,7 +237,8 @@ def make_job(
         )
     optimisation = loss.optimisation.given(wanted)
     unit = Layout.named(model_kind.layout, "layout").unit_rows
-    rows = _rows(data, unit)
+    given_rows = embeddings_in(data)
+    rows = _rows(given_rows, unit)
     held_rows = None if validation is None else _rows(validation, unit)
     for one in (rows, held_rows):
         if one is not None:
@@ -245,7 +250,23 @@ def make_job(
             "needs"
         )
     digest = _digest(rows)
-    pairs, validating, part = _parts(rows, held_rows, share, seed, start, digest)
+    test = None
+    remarks = []
+    if held_rows is None:
+        part = _split(share, wanted.get("test"), seed, start, digest)
+        rest = rows
+        if part.test:
+            drawn, others = set_aside(rows, part.test, part.seed)
+            test, rest = given_rows.among(drawn), rows.among(others)
+            if equal := len(drawn) - int(drawn.sum() + others.sum()):
+                remarks.append(
+                    f"{equal} pairs that share a row with one that was set aside were left out."
+                )
+        pairs, validating = split(rest, part.share / (1 - part.test), part.seed)
+    else:
+        part = None
+        _require_other(held_rows, share, wanted.get("test"), start)
+        pairs, validating = with_validation(rows, held_rows)
     held = validating
     if start is not None and start.provenance is not None:
         where = rows.file if held_rows is None else held_rows.file
@@ -264,13 +285,13 @@ def make_job(
         "device": device_name,
         "held_out": None if part is None else part.share,
         "split_seed": None if part is None else part.seed,
+        "test": None if part is None else part.test or None,
         "data": digest,
         "validation": None if held_rows is None else _digest(held_rows),
         **{name: sha256(paths[name]) if name in paths else None for name in given},
     }
     files = {"data": rows.file, "validation": None if held_rows is None else held_rows.file}
     files |= {name: str(paths[name]) if name in paths else None for name in given}
-    remarks = []
     if held_rows is not None and (left_out := len(rows.text) - len(pairs)):
         also = f"that are also in {held_rows.file}"
         remarks.append(f"{left_out} pairs {also} were left out of training.")
@@ -281,7 +302,7 @@ def make_job(
         )
     return TrainingJob(
         model, loss, optimisation, seed, device, pairs, held, start, surrogate, settings,
-        files, tuple(remarks),
+        files, tuple(remarks), test,
     )  # fmt: skip
 
 
@@ -363,37 +384,51 @@ def _rows(data: EmbeddingsLike, unit: bool) -> Embeddings:
     return with_unit_rows(rows) if unit else rows
 
 
-def _parts(
-    rows: Embeddings,
-    held: Embeddings | None,
-    share: float | None,
-    seed: int,
-    start: Start | None,
-    digest: str,
-) -> tuple[Pairs, Pairs, Split | None]:
-    """Pairs that train and that validate: those held out, where no other rows are given.
+def _require_other(
+    held: Embeddings, share: float | None, test: float | None, start: Start | None
+) -> None:
+    """Raise CimError where rows to validate on are given beside a share, or trained `start`."""
+    for name, value in (("held_out", share), ("test", test)):
+        if value is not None:
+            raise ArgumentError(
+                "{} and {validation} are both given; expected one of them", Argument(name)
+            )
+    if start is not None and start.trained_on(_digest(held)):
+        raise CimError(f"{held.file}: {start.file} was trained on it; expected unseen pairs")
+
+
+def _split(
+    share: float | None, test: float | None, seed: int, start: Start | None, digest: str
+) -> Split:
+    """The shares that validate and that are set aside, where no other rows validate.
 
     What the run that made `start` held out of the same data is held out again: of any other part
     that run has seen most pairs.
     """
-    if held is not None:
-        if share is not None:
-            raise ArgumentError("{held_out} and {validation} are both given; expected one of them")
-        if start is not None and start.trained_on(_digest(held)):
-            raise CimError(f"{held.file}: {start.file} was trained on it; expected unseen pairs")
-        return *with_validation(rows, held), None
-    part = Split(HELD_OUT if share is None else share, seed)
-    if start is not None and (before := start.split(digest)) is not None:
-        if share not in (None, before.share):
+    before = None if start is None else start.split(digest)
+    if start is not None and before is not None:
+        for name, asked, known in (("held_out", share, before.share), ("test", test, before.test)):
+            if asked not in (None, known):
+                raise ArgumentError(
+                    "{} is {:g}, and {} held out {:g} of the same data and was trained on the "
+                    "rest; expected the same, or none",
+                    Argument(name),
+                    asked,
+                    start.file,
+                    known,
+                )
+        return before
+    part = Split(HELD_OUT if share is None else share, seed, 0.0 if test is None else test)
+    for name, value in (("held_out", share), ("test", test)):
+        if value is not None and not 0 < value < 1:
             raise ArgumentError(
-                "{held_out} is {:g}, and {} held out {:g} of the same data and was trained on the "
-                "rest; expected the same, or none",
-                share,
-                start.file,
-                before.share,
+                "{} is {:g}; expected a share between 0 and 1", Argument(name), value
             )
-        part = before
-    return *split(rows, part.share, part.seed), part
+    if part.share + part.test >= 1:
+        raise ArgumentError(
+            "{held_out} {:g} and {test} {:g} leave no pair to train on", part.share, part.test
+        )
+    return part
 
 
 def _surrogate(poly: Path | None, loss: Loss, start: Start | None) -> Surrogate | None:

@@ -169,10 +169,14 @@ HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class Split:
-    """A part that is held out: its share of the videos, and the seed that they are drawn by."""
+    """Parts that do not train: the shares of the videos that validate and that are set aside.
+
+    Both are drawn by the seed; those set aside, of share `test`, are for figures after the run.
+    """
 
     share: float
     seed: int
+    test: float = 0.0
 
 
 def with_validation(rows: Embeddings, validation: Embeddings) -> tuple[Pairs, Pairs]:
@@ -216,6 +220,25 @@ def _require_same_classes(rows: Embeddings, validation: Embeddings) -> None:
             f"{validation.file}: labels have shape [{shapes[0]}]; expected [{shapes[1]}] as in "
             f"{rows.file}"
         )
+
+
+def set_aside(rows: Embeddings, share: float, seed: int) -> tuple[BoolArray, BoolArray]:
+    """Draw a share of the videos with all their texts, for a test: a mask of texts, and the rest.
+
+    A text that equals one of these, or whose video does, is in neither. Raises CimError where too
+    few are drawn to rank, or none is left.
+    """
+    videos = np.unique(rows.right)
+    count = round(share * len(videos))
+    drawn = held_texts(rows.right, videos, count, np.random.default_rng((seed, 2)))
+    where = f"{rows.file}: of {len(videos)} videos the share of {share:g} that is set aside"
+    _require_wrong_ones(Pairs.of(rows, np.flatnonzero(drawn)), where, "are tests")
+    seen = drawn.copy()
+    for digests in (row_digests(rows.text), row_digests(rows.video)[rows.right]):
+        seen |= np.isin(digests, digests[drawn])
+    if seen.all():
+        raise ArgumentError("{}: {test} {:g} leaves no pair to train on", rows.file, share)
+    return drawn, ~seen
 
 
 def unseen(held: Pairs, known: Provenance, where: str, model: str) -> Pairs:
@@ -264,11 +287,11 @@ def held_texts(
     return np.isin(right, rng.permutation(videos)[:count])
 
 
-def _require_wrong_ones(pairs: Pairs, where: str) -> None:
+def _require_wrong_ones(pairs: Pairs, where: str, do: str = "validate") -> None:
     if len(pairs) < 2 or len(pairs.video) < 2:
-        raise CimError(f"{where}: {len(pairs)} pairs validate; expected at least 2 videos to rank")
+        raise CimError(f"{where}: {len(pairs)} pairs {do}; expected at least 2 videos to rank")
     if pairs.alone and pairs.labels is not None and not any_alike(pairs.labels.numpy()):
         raise CimError(
-            f"{where}: no two of the {len(pairs)} items that validate share a class; expected some "
+            f"{where}: no two of the {len(pairs)} items that {do} share a class; expected some "
             "to find each other"
         )

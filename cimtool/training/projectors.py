@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,6 +35,7 @@ from cimtool.training.towers import (
     cosine_gap,
 )
 from cimtool.training.trainer import (
+    TEST,
     Diverged,
     Run,
     Trainable,
@@ -132,6 +134,15 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def modules(self) -> Mapping[str, nn.Module]:
         """Towers and objective."""
         return {"towers": self.towers, "objective": self.objective}
+
+    @cached_property
+    def files(self) -> Mapping[str, bytes]:
+        """The rows that were set aside, where some were."""
+        if self.job.test is None:
+            return {}
+        buffer = io.BytesIO()
+        np.savez(buffer, **self.job.test.arrays())
+        return {TEST: buffer.getvalue()}
 
     def parameters(self) -> Iterator[Tensor]:
         """Those of the towers, and what the objective has of its own."""

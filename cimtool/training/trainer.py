@@ -26,6 +26,7 @@ from cimtool.training.loss import Terms
 from cimtool.training.options import Optimisation
 
 BEST, LAST, HISTORY, PAGE = "model.pth", "last.pth", "history.json", "training.html"
+TEST = "test.npz"
 RESUME = "resume"
 """Key of `last.pth` that holds the state of the run beside the checkpoint."""
 
@@ -215,6 +216,11 @@ class Trainable(ABC, Generic[BatchT, EpochT]):
         """The modules that are kept for a run to go on from, by name; none where none can."""
         return {}
 
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """Further files of the run by name, written with its start."""
+        return {}
+
     @abstractmethod
     def parameters(self) -> Iterable[Tensor]:
         """The tensors that are optimised."""
@@ -314,7 +320,8 @@ class Trainer(Generic[BatchT, EpochT]):
         # Once more, for the settings may ask for other epochs than those of the run that was cut
         # off.
         self._write_history(None)
-        names = [name for name in (BEST, LAST, HISTORY, PAGE) if (self.folder / name).exists()]
+        written = (BEST, LAST, *self.trainable.files, HISTORY, PAGE)
+        names = [name for name in written if (self.folder / name).exists()]
         return Run(self.folder, tuple(self.folder / name for name in names), tuple(self.history))
 
     def epoch(self) -> Means:
@@ -356,7 +363,10 @@ class Trainer(Generic[BatchT, EpochT]):
         self.say(f"{epoch.line(self.optimisation.epochs)}{took}")
         checkpoint = self.trainable.checkpoint(epoch)
         if best_epoch(self.history) is epoch:
-            replace_files(self.folder, {BEST: checkpoint_bytes(checkpoint)}, "the checkpoint")
+            content = {BEST: checkpoint_bytes(checkpoint)}
+            if not epoch.number:
+                content |= self.trainable.files
+            replace_files(self.folder, content, "the checkpoint")
         self._write_history(None)
         if not self.trainable.modules:
             return

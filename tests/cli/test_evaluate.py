@@ -30,7 +30,8 @@ def test_one_object_of_a_bundle_beside_its_model(
         "--data", small_trunk.eval, "--resamples", 20, "--json",
     )  # fmt: skip
     found = ran.json
-    assert [one["kind"] for one in found["scores"]] == ["float", "compiled"]
+    kinds = ["float", "compiled", "embeddings"]
+    assert [one["kind"] for one in found["scores"]] == kinds
     figure = found["scores"][1]["figures"]["r1_text_to_video"]
     assert set(figure) == {"value", "low", "high", "difference"}
     assert set(figure["difference"]) == {"value", "low", "high"}

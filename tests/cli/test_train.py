@@ -43,6 +43,21 @@ def test_it_trains_and_says_what_comes_next(
     assert values["written"][0] == str(tmp_path / "on" / "model.pth")
 
 
+def test_rows_are_set_aside_and_stand_beside_the_raw_ones(
+    small_trunk: DemoFiles, tmp_path: Path, capsys: Printed
+) -> None:
+    folder = tmp_path / "run"
+    assert train(small_trunk.calibration, folder, "--epochs", "1", "--test", "0.2") == 0
+    printed = capsys.readouterr().out
+    (line,) = (line for line in printed.splitlines() if "no part of this run saw" in line)
+    command = line.partition(": cimtool ")[2]
+    assert command == f"evaluate {folder / 'model.pth'} --head csd --data {folder / 'test.npz'}"
+    assert run([*command.split(), "--resamples", "2"]) == 0
+    table = capsys.readouterr().out
+    assert "embeddings (embeddings, cosine)" in table
+    assert "was trained on" not in table
+
+
 def test_a_loss_that_diverges_is_a_failed_check(
     small_trunk: DemoFiles, tmp_path: Path, capsys: Printed
 ) -> None:

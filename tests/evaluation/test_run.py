@@ -65,7 +65,7 @@ def test_metrics_are_those_of_verify(
     small_bundle: Path, small_trunk: DemoFiles, labelled: dict[str, Any], report: Report
 ) -> None:
     found = cimtool.evaluate(labelled, small_trunk.projectors, small_bundle, poly=small_trunk.poly)
-    trained, compiled = found.scores
+    trained, compiled, *_ = found.scores
     assert (trained.kind, compiled.kind, compiled.name) == (
         "float",
         "compiled",
@@ -80,7 +80,7 @@ def test_differences_are_paired_with_the_first(small_trunk: DemoFiles, small_bun
     found = cimtool.evaluate(
         small_trunk.eval, small_bundle, small_bundle, small_trunk.projectors, poly=small_trunk.poly
     )
-    first, same, other = found.scores
+    first, same, other, *_ = found.scores
     assert [one.name for one in found.scores[:2]] == [
         "small@isaac-rram-128 (1)", "small@isaac-rram-128 (2)",
     ]  # fmt: skip
@@ -149,7 +149,7 @@ def test_a_gallery_in_the_memory(small_trunk: DemoFiles, tmp_path: Path, mapping
     )  # fmt: skip
     held = cimtool.program(bundle.folder, small_trunk.eval).bundle.folder
     report = cimtool.verify(held, small_trunk.eval, report=tmp_path / "report")
-    (score,) = cimtool.evaluate(small_trunk.eval, held).scores
+    score, *_ = cimtool.evaluate(small_trunk.eval, held).scores
     for way in WAYS:
         assert score.metrics[f"r1_{way}"] == report.drift.final.get(f"r1_{way}")
     assert score.metrics["cosine_gap"] == report.drift.final.get("cosine_gap")

@@ -26,10 +26,23 @@ def test_a_checkpoint_that_changes_nothing_scores_as_the_embeddings_do(tmp_path:
     content = {"text_proj": same, "video_proj": same, "activation": "none", "head": "cosine"}
     torch.save(content, tmp_path / "same.pth")
     found = cimtool.evaluate(rows(), tmp_path / "same.pth", resamples=2)
-    (score,) = found.scores
+    score, beside = found.scores
     (raw,) = cimtool.evaluate(rows(), resamples=2).scores
     assert (score.name, score.kind, score.head) == ("same", "float", "cosine")
     assert score.metrics == pytest.approx(raw.metrics)
+    assert (beside.name, beside.head, beside.metrics) == ("embeddings", "cosine", raw.metrics)
+    assert all(abs(change.value) < 1e-6 for change in beside.differences.values())
+
+
+def test_embeddings_of_unequal_widths_are_no_baseline(tmp_path: Path) -> None:
+    towers = {"text_proj": torch.nn.Linear(8, 3), "video_proj": torch.nn.Linear(5, 3)}
+    content = {
+        name: {f"0.{k}": v for k, v in one.state_dict().items()} for name, one in towers.items()
+    }
+    torch.save({**content, "activation": "none", "head": "cosine"}, tmp_path / "narrow.pth")
+    narrow = {"text": rows()["text"], "video": rows()["video"][:, :5]}
+    (score,) = cimtool.evaluate(narrow, tmp_path / "narrow.pth", resamples=2).scores
+    assert score.kind == "float"
 
 
 @pytest.mark.parametrize(

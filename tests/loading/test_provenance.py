@@ -145,5 +145,5 @@ def test_a_bundle_and_its_report_know_them(files: dict[str, Path], tmp_path: Pat
     assert report.subject.data.trained == TrainedRows(96, 96)
     page = (bundle.folder / "report.md").read_text()
     assert "the model was trained on 96 of the texts and 96 of the videos" in page
-    (score,) = cimtool.evaluate(files["one"], bundle.folder, resamples=10).scores
+    score, *_ = cimtool.evaluate(files["one"], bundle.folder, resamples=10).scores
     assert "b was trained on 96 of the 120 text rows" in score.warnings[0]

@@ -79,6 +79,9 @@ def test_a_start_says_model_and_widths(start: Path) -> None:
         ({"device": "tpu"}, 'device is "tpu"; expected cpu, cuda or cuda:N'),
         ({"device": "cuda:99"}, 'device is "cuda:99"; this machine has'),
         ({"held_out": 0.0}, "held_out is 0; expected a share between 0 and 1"),
+        ({"test": 1.0}, "test is 1; expected a share between 0 and 1"),
+        ({"test": 0.6, "held_out": 0.5}, "held_out 0.5 and test 0.6 leave no pair to train on"),
+        ({"optimizer": "adam"}, 'optimizer "adam" is not known: adamw, sgd'),
     ],
 )
 def test_bad_settings(wanted: dict[str, Any], message: str) -> None:
@@ -98,8 +101,10 @@ def test_a_polynomial_that_the_loss_has_no_use_for(poly: Path) -> None:
 
 
 def test_validation_and_held_out() -> None:
-    with pytest.raises(CimError, match="held_out and validation are both given"):
-        make_job(ROWS, ROWS, TrainingOptions(held_out=0.1, batch=16))
+    for name in ("held_out", "test"):
+        wanted: Any = {name: 0.1, "batch": 16}
+        with pytest.raises(CimError, match=f"{name} and validation are both given"):
+            make_job(ROWS, ROWS, wanted)
     other = {name: rows + 1 for name, rows in ROWS.items()}
     assert len(make_job(ROWS, other, TrainingOptions(batch=16)).held) == 80
 
@@ -123,6 +128,21 @@ def test_the_part_that_a_start_held_out_stays_held_out(tmp_path: Path) -> None:
     assert torch.equal(
         job(other, start=tmp_path / "on.pth", seed=1).held.text, job(seed=1).held.text
     )
+
+
+def test_of_one_file_parts_train_validate_and_are_set_aside(tmp_path: Path) -> None:
+    found = job(test=0.1)
+    assert found.test is not None
+    parts = [found.pairs.text.numpy(), found.held.text.numpy(), found.test.text]
+    assert [len(part) for part in parts] == [64, 8, 8]
+    assert len(np.unique(np.concatenate(parts), axis=0)) == 80
+    assert found.provenance.trained_rows(found.test.text, found.test.video).texts == 0
+    on = job(start=trained(tmp_path / "on.pth", found.settings), seed=1)
+    assert on.test is not None
+    assert np.array_equal(on.test.text, found.test.text)
+    assert torch.equal(on.held.text, found.held.text)
+    with pytest.raises(CimError, match=r"test is 0.2, and .*on.pth held out 0.1 of the same data"):
+        job(start=tmp_path / "on.pth", test=0.2)
 
 
 def test_a_start_that_was_trained_on_all_of_the_data(tmp_path: Path) -> None:

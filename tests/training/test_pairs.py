@@ -8,7 +8,14 @@ import torch
 
 from cimtool.base.errors import CimError
 from cimtool.loading.embeddings import Embeddings, embeddings_of
-from cimtool.training.pairs import Pairs, check_batches, draw_batches, split, with_validation
+from cimtool.training.pairs import (
+    Pairs,
+    check_batches,
+    draw_batches,
+    set_aside,
+    split,
+    with_validation,
+)
 
 
 def rows(labels: list[int] | None = None) -> Embeddings:
@@ -117,6 +124,23 @@ def test_the_seed_decides() -> None:
     whole = shared_rows(200, 50)
     first, again, other = (split(whole, 0.2, seed)[1].text.tolist() for seed in (3, 3, 4))
     assert first == again != other
+
+
+def test_what_is_set_aside_shares_no_row_with_the_rest() -> None:
+    whole = shared_rows(200, 50)
+    whole.text[::7] = whole.text[0]
+    drawn, others = set_aside(whole, 0.2, seed=3)
+    assert not (drawn & others).any()
+    kept, aside = whole.among(others), whole.among(drawn)
+    assert len(aside.video) == round(0.2 * len(np.unique(whole.right)))
+    for name in ("text", "video"):
+        both = {tuple(x) for x in getattr(kept, name)} & {tuple(x) for x in getattr(aside, name)}
+        assert not both
+    assert (drawn | others).sum() < 200
+    again = embeddings_of(aside.arrays())
+    assert np.array_equal(again.video[again.right], whole.video[whole.right[drawn]])
+    with pytest.raises(CimError, match=r"share of 0.01 that is set aside: 0 pairs are tests"):
+        set_aside(whole, 0.01, 0)
 
 
 def test_bad_shares() -> None:

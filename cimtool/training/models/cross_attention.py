@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from pydantic import ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from cimtool.base.errors import CimError
 from cimtool.training.model import ProjectorModel
-from cimtool.training.options import Count, Flag
+from cimtool.training.options import Count, Flag, refused
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import Encoded, TwoTower, all_cosines, cosine_gap
 
@@ -38,21 +39,28 @@ class AttentionBlock(nn.Module):
 
 
 class CrossAttentionTowers(TwoTower):
-    """One block for both modalities; with `paired` the context in `forward` is the partner."""
+    """One block for both modalities; with `paired` the context in `forward` is the partner.
 
-    def __init__(self, block: AttentionBlock, paired: bool) -> None:
+    With `updated` a text attends to what the block made of its video.
+    """
+
+    def __init__(self, block: AttentionBlock, paired: bool, updated: bool = False) -> None:
         super().__init__(block, block)
-        self.paired = paired
+        self.paired, self.updated = paired, updated
 
     def forward(self, text: Tensor, video: Tensor) -> tuple[Encoded, Encoded]:
         """Return points of aligned rows [n, in]; the deployed towers see their own rows alone."""
         if not self.paired:
             return super().forward(text, video)
-        return Encoded(self.text_proj(text, video)), Encoded(self.video_proj(video, text))
+        seen = self.video_proj(video, text)
+        return Encoded(self.text_proj(text, seen if self.updated else video)), Encoded(seen)
 
 
 class CrossAttentionModel(ProjectorModel, name="cross-attention"):
-    """A block of `heads` heads; `paired` trains it on partners as contexts, which leaks."""
+    """A block of `heads` heads; `paired` trains it on partners as contexts, which leaks.
+
+    With `updated` too a text attends to the video that has attended to it, one after the other.
+    """
 
     layout: ClassVar[str] = "cross-attention"
     head: ClassVar[str] = "cosine"
@@ -60,6 +68,14 @@ class CrossAttentionModel(ProjectorModel, name="cross-attention"):
 
     heads: Count = 4
     paired: Flag = False
+    updated: Flag = False
+
+    @field_validator("updated")
+    @classmethod
+    def _with_paired(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and not info.data.get("paired"):
+            raise refused("is true, and model.paired is not; expected both")
+        return value
 
     def deployed(self) -> Mapping[str, Any]:
         """The flag for partners as contexts, of which the layout warns."""
@@ -70,7 +86,8 @@ class CrossAttentionModel(ProjectorModel, name="cross-attention"):
         self.require_one_width(text, video)
         if text % self.heads:
             raise CimError(f"model.heads is {self.heads}; expected a divisor of {text}, the width")
-        return CrossAttentionTowers(AttentionBlock(text, self.heads), self.paired)
+        block = AttentionBlock(text, self.heads)
+        return CrossAttentionTowers(block, self.paired, self.updated)
 
     def remarks(self, towers: TwoTower, held: Pairs) -> tuple[str, ...]:
         """The cosine gap as deployed, and with partners as contexts, where that was trained."""

@@ -53,6 +53,19 @@ def test_paired_towers_train_on_partners_and_deploy_on_their_own_rows() -> None:
     torch.testing.assert_close(alone[1].mu, towers.video_tower(video).mu)
 
 
+def test_a_text_may_attend_to_the_video_that_attended_to_it() -> None:
+    text, video = rows()
+    towers = built(paired=True)
+    torch.manual_seed(0)
+    updated = CrossAttentionModel(paired="true", updated="true").build(WIDTH, WIDTH)
+    of_text, of_video = updated(text, video)
+    torch.testing.assert_close(of_video.mu, towers.video_proj(video, text))
+    torch.testing.assert_close(of_text.mu, towers.text_proj(text, of_video.mu))
+    torch.testing.assert_close(updated.text_tower(text).mu, towers.text_tower(text).mu)
+    with pytest.raises(CimError, match=r"model.updated is true, and model.paired is not; expected"):
+        CrossAttentionModel(updated=True)
+
+
 def test_one_block_serves_both_and_is_trained(tmp_path: Path) -> None:
     towers = built()
     assert towers.text_proj is towers.video_proj
