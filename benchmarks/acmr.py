@@ -47,11 +47,11 @@ def both_ways(scores: Any, labels: Any) -> tuple[float, float]:
 def trained(folder: Path, place: Path, seed: int, epochs: int, **given: Any) -> Path:
     """The checkpoint of a training on the rows of `folder`."""
     options = {"model.width": 32, **given.pop("options", {})}
-    run = cimtool.train(
+    cimtool.train(
         folder / "train.npz", place / "run", model="tanh-projectors", loss="acmr", held_out=0.2,
         epochs=epochs, seed=seed, options=options, **given,
     )  # fmt: skip
-    return run.folder / "model.pth"
+    return place / "run" / "model.pth"
 
 
 def of_ways(folder: Path, seed: int, epochs: int) -> dict[str, tuple[float, float]]:

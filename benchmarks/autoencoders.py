@@ -1,11 +1,13 @@
 """R@1 and mAP of autoencoders on scikit-learn's digits, float and compiled, a mean of some seeds.
 
     python benchmarks/autoencoders.py [--seeds 3] [--epochs 30] [--json FILE]
+    python benchmarks/autoencoders.py --widths 2,4,8,16,32 [--seeds 3] [--epochs 30] [--json FILE]
 
 For both models and both losses, each head and three targets: the share of 797 test items whose
 nearest other item is of their class, and how many values ONNX Runtime and the simulator differ in.
 The best epoch is chosen on a tenth of the 1,000 training items. The polynomial of pcme-poly is
-fitted to exact labels of the model's own Gaussians.
+fitted to exact labels of the model's own Gaussians. With `--widths` a training for each width of
+the code, model and loss, in float alone.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,13 @@ MODELS = {
     "autoencoder": ("euclidean",),
     "variational-autoencoder": ("csd", "pcme-poly", "euclidean"),
 }
-LOSSES = ("siamese", "triplet")
+LOSSES: Mapping[str, Mapping[str, Any]] = {
+    "reconstruction": {},
+    "siamese": {},
+    "triplet": {},
+    "triplet, semi-hard": {"loss.mining": "semi-hard"},
+}
+"""Options of the losses by what they are called; the name of a loss comes before the comma."""
 TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
 TRAINED = 1000
 
@@ -58,6 +67,42 @@ def differing(folder: Path, rows: np.ndarray) -> int:
     return sum(count.differing for count in counts)
 
 
+def trained(
+    train: Rows, place: Path, model: str, loss: str, epochs: int, seed: int, **options: Any
+) -> Path:
+    """The checkpoint of a training into the folder `place`."""
+    cimtool.train(
+        train,
+        place,
+        model=model,
+        loss=loss.partition(",")[0],
+        epochs=epochs,
+        seed=seed,
+        options={**LOSSES[loss], **options},
+    )
+    return place / "model.pth"
+
+
+def of_widths(
+    train: Rows, test: Rows, seed: int, epochs: int, widths: Sequence[int]
+) -> dict[str, Any]:
+    """R@1 and mAP in float by model, loss and width of the code."""
+    found: dict[str, Any] = {}
+    for model, (head, *_) in MODELS.items():
+        for loss in LOSSES:
+            name = f"{model}, {loss}, {head}"
+            found[name] = {}
+            for width in widths:
+                with tempfile.TemporaryDirectory() as scratch:
+                    shape = {"model.width": width}
+                    file = trained(train, Path(scratch) / "run", model, loss, epochs, seed, **shape)
+                    known = cimtool.evaluate(test, file, resamples=2).scores[0].metrics
+                for figure in ("r1", "map"):
+                    title = {"r1": "R@1", "map": "mAP"}[figure]
+                    found[name][f"{title}, {width}"] = known[f"{figure}_text_to_video"]
+    return found
+
+
 def figures(train: Rows, test: Rows, seed: int, epochs: int) -> dict[str, Any]:
     """R@1 by model, loss, head and target, and the values that differ."""
     found: dict[str, Any] = {}
@@ -65,8 +110,7 @@ def figures(train: Rows, test: Rows, seed: int, epochs: int) -> dict[str, Any]:
         for model, heads in MODELS.items():
             for loss in LOSSES:
                 place = Path(scratch) / f"{model}-{loss}"
-                run = cimtool.train(train, place, model=model, loss=loss, epochs=epochs, seed=seed)
-                projectors = run.folder / "model.pth"
+                projectors = trained(train, place, model, loss, epochs, seed)
                 for head in heads:
                     poly = fitted(projectors, train, place) if head == "pcme-poly" else None
                     bundles = [
@@ -99,22 +143,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--widths", default="", metavar="N,N", help="widths of the code, in float")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     options = parser.parse_args()
     train, test = digits()
+    widths = [int(width) for width in options.widths.split(",") if width]
     found = []
     for seed in range(options.seeds):
-        found.append(figures(train, test, seed, options.epochs))
+        more = (seed, options.epochs)
+        found.append(
+            of_widths(train, test, *more, widths) if widths else figures(train, test, *more)
+        )
         print(f"seed {seed} done", flush=True)
     pixels = cimtool.evaluate(test, head="euclidean", resamples=2).scores[0].metrics
     print(f"pixels: R@1 {pixels['r1_text_to_video']:.2%}, mAP {pixels['map_text_to_video']:.2%}")
-    shares = ("float", *TARGETS, "float mAP")
-    heads = ("model, loss, head", *shares, "differing")
+    shares = [name for name in next(iter(found[0].values())) if name != "differing"]
+    heads = ("model, loss, head", *shares, *(() if widths else ("differing",)))
     print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name in found[0]:
         rows = [one[name] for one in found]
         means = " | ".join(f"{np.mean([one[k] for one in rows]):.2%}" for k in shares)
-        print(f"| {name} | {means} | {sum(one['differing'] for one in rows)} |")
+        last = "" if widths else f" {sum(one['differing'] for one in rows)} |"
+        print(f"| {name} | {means} |{last}")
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
 

@@ -147,10 +147,11 @@ def main() -> None:
     found.add_argument("--data", type=Path, metavar="NPZ", help="pairs in place of the functions")
     options = found.parse_args()
     use_threads()
-    if options.data is None:
-        rows, held = embedded(options.rows, options.width)
-    else:
-        rows, held = parts(read_embeddings(options.data))
+    rows, held = (
+        embedded(options.rows, options.width)
+        if options.data is None
+        else parts(read_embeddings(options.data))
+    )
     table = [
         measured(rows, held, loss, int(size), float(tau), options)
         for loss in ("info-nce", "pairwise-bce")

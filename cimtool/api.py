@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from cimtool.hardware.target import Target
     from cimtool.loading.embeddings import EmbeddingsLike, File
     from cimtool.loading.source import Projectors
-    from cimtool.training.history import CompiledEpoch
+    from cimtool.training.hardware.fine_tune import FineTuningRun
     from cimtool.training.job import TrainingOptions
     from cimtool.training.projectors import ProjectorRun
-    from cimtool.training.trainer import Run
     from cimtool.verification.compare import Comparison
     from cimtool.verification.references import ReferenceKind
     from cimtool.verification.report import Report
@@ -195,7 +194,7 @@ def fine_tune(
     settings: File | None = None,
     say: Say = silent,
     **options: Any,
-) -> Run[CompiledEpoch]:
+) -> FineTuningRun:
     """Fine-tune a checkpoint for a target into the folder `output`: `model.pth`, history and page.
 
     It learns to give its own float logits again once it is compiled, on rows of `data`; all else,

@@ -58,11 +58,15 @@ def command(out: Output, /, output: Path, **options: Any) -> None:
         "divisors": {"ed": made.scale_ed, "vd": made.scale_vd},
         "ranges": {name: [x.min(), x.max()] for name, x in ranges.items()},
         "standard_error": noise,
+        "model": made.model,
+        "trained": None if made.trained is None else vars(made.trained),
         "written": [output],
     }
     how = "exact labels" if made.kind == "exact" else f"Monte Carlo labels, K = {made.K}"
     lines = [f"{len(made):,} pairs, {matched:.1%} of them right ones; {how}", ""]
     lines += [f"{name:5} {x.min():.6g} to {x.max():.6g}" for name, x in ranges.items()]
+    if made.trained is not None:
+        lines.append(f"the model was trained on {made.trained} that pairs are drawn from")
     if made.kind == "mc":
         lines.append(f"standard error of a label: {noise:.3g} (root mean square)")
     next_ = f"next: cimtool fit {shlex.quote(str(output))}"

@@ -166,9 +166,14 @@ def _fine_tune(
         **common,
         **own,
     )
-    values = {"epochs": [epoch.to_json() for epoch in found.history], "written": list(found.files)}
+    values = {
+        "epochs": [epoch.to_json() for epoch in found.history],
+        "remarks": list(found.remarks),
+        "written": list(found.files),
+    }
     next_ = "compile --projectors {} with the same --poly, --calibration, target and settings"
-    out.result(values, _text(found, [compiled_headline(found.history)], next_))
+    said = [compiled_headline(found.history), *found.remarks]
+    out.result(values, _text(found, said, next_))
 
 
 def _text(run: Run[EpochT], said: Sequence[str], next_: str) -> str:

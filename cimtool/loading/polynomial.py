@@ -21,6 +21,8 @@ COEFFICIENTS = ("coeff", "coef_", "c")
 INTERCEPTS = ("bias", "intercept_")
 TEACHER = ("a", "b", "K")
 SCALES = ("scale_ed", "scale_vd")
+FITTED_TO = "fitted_to"
+"""The SHA-256 of the projectors whose pairs a polynomial was fitted to."""
 KEYS = ("degree", *COEFFICIENTS, *INTERCEPTS, *SCALES, "fit_logit", *TEACHER, "teacher_meta")
 
 
@@ -38,6 +40,12 @@ def polynomial_values(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CimError(f"{path}: expected a dictionary with degree, coeff and bias")
     return values
+
+
+def fitted_to(path: Path) -> str | None:
+    """The projectors that a file's polynomial was fitted to; None where the file says none."""
+    found = polynomial_values(path).get(FITTED_TO)
+    return found if isinstance(found, str) else None
 
 
 def _read_json(path: Path) -> Any:

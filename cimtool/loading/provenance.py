@@ -29,6 +29,17 @@ class TrainedRows:
     videos: int
 
 
+@dataclass(frozen=True)
+class TrainedShares:
+    """Shares of the rows of some data that a model, or an ancestor of it, was trained on."""
+
+    text: float
+    video: float
+
+    def __str__(self) -> str:
+        return f"{self.text:.1%} of the text rows and {self.video:.1%} of the video rows"
+
+
 @dataclass(frozen=True, eq=False)
 class Provenance:
     """Digests, sorted, of all rows that a model or an ancestor was trained on, by modality.
@@ -62,6 +73,11 @@ class Provenance:
         """Count the rows, as the model takes them, that were trained on."""
         masks = known_rows(self.rows, text, video)
         return TrainedRows(*(int(mask.sum()) for mask in masks.values()))
+
+    def trained_shares(self, text: Array, video: Array) -> TrainedShares:
+        """The same as shares."""
+        found = self.trained_rows(text, video)
+        return TrainedShares(found.texts / len(text), found.videos / len(video))
 
     def values(self) -> dict[str, Any]:
         """Plain values and tensors for a checkpoint; torch has no unsigned ones, so int64."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypedDict
@@ -15,7 +15,7 @@ from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import NO_MAP, read_layer_map
 from cimtool.loading.model import Model, build_model, build_onnx_model
 from cimtool.loading.modules import model_from_modules
-from cimtool.loading.polynomial import read_polynomial
+from cimtool.loading.polynomial import fitted_to, read_polynomial
 from cimtool.loading.score import DEFAULT_HEAD, ScoreOptions
 from cimtool.reference.surrogate import Polynomial
 
@@ -91,15 +91,24 @@ class ModelSource:
         given = self.projectors if isinstance(self.projectors, tuple) else (self.projectors,)
         return tuple(file for file in given if isinstance(file, Path))
 
+    def digest_of(self, model: Model) -> str | None:
+        """The SHA-256 of the projectors of a model that was read from here; None of modules."""
+        read = dict(model.files)
+        return " ".join(read[str(file)] for file in self.files) or None
+
     def __str__(self) -> str:
         return " and ".join(map(str, self.files)) or "torch modules"
 
     def load(self, say: Say = silent) -> Model:
         """Read the model; CimError naming file and key of what is missing, broken or unfit."""
         poly = self.poly
-        if poly is not None and not isinstance(poly, Polynomial):
-            poly = read_polynomial(Path(poly))
-        return self._read(ScoreOptions(self.head, poly, self.a, self.b), say)
+        if poly is None or isinstance(poly, Polynomial):
+            return self._read(ScoreOptions(self.head, poly, self.a, self.b), say)
+        file = Path(poly)
+        model = self._read(ScoreOptions(self.head, read_polynomial(file), self.a, self.b), say)
+        known = model.provenance
+        own = (self.digest_of(model), *(() if known is None else known.ancestors))
+        return replace(model, warnings=(*model.warnings, *foreign_fit(file, str(self), own)))
 
     def load_projectors(self, say: Say = silent) -> Model:
         """Read the projectors and no polynomial: STAND_IN is scored, so that mu and s are kept."""
@@ -119,6 +128,20 @@ class ModelSource:
                 return model_from_modules(*modules, score, layer_map)
         read = [*self.files, *(p for p in (self.poly, self.layer_map) if isinstance(p, Path))]
         return replace(model, files=tuple((str(path), sha256(path)) for path in read))
+
+
+def foreign_fit(poly: Path, model: str, digests: Collection[str | None]) -> tuple[str, ...]:
+    """The warning where a polynomial was fitted to another model, by the SHA-256 of the own ones.
+
+    These are the model's and its ancestors'. A file that does not say is not suspected.
+    """
+    fitted = fitted_to(poly)
+    if fitted is None or fitted in digests:
+        return ()
+    return (
+        f"{poly} was fitted to another model ({fitted[:8]}), neither {model} nor one that it "
+        "started from: its pairs may lie where the polynomial means nothing",
+    )
 
 
 def _projectors(given: object) -> Projectors:

@@ -144,7 +144,7 @@ def fit_teacher(
         values=values,
         matched=matched,
         errors=_errors(held, values, matched),
-        notes=(*_notes(teacher), *notes),
+        notes=(*_notes(teacher, items), *notes),
     )
 
 
@@ -233,8 +233,11 @@ def _offset(labels: Labels) -> float:
     return float(np.mean((p - 0.5) * np.square(labels.standard_error)))
 
 
-def _notes(teacher: Teacher) -> tuple[str, ...]:
+def _notes(teacher: Teacher, items: Items | None) -> tuple[str, ...]:
     notes = []
+    models = {teacher.model, None if items is None else items.model}
+    if None not in models and len(models) > 1:
+        notes.append(f"warning: {teacher.file} has pairs of another model than R@1 is measured of")
     if teacher.clipped:
         share = teacher.clipped / (teacher.clipped + len(teacher))
         notes.append(

@@ -116,9 +116,10 @@ def write_fit(fit: Fit, poly: Path, report: Path | None = None, pt_keys: PtKeys 
     figures = json.dumps(fit_values(fit), indent=2) + "\n"
     texts = dict(zip(report_names(poly), (fit_page(fit), figures), strict=True))
     replace_texts(report or poly.parent, texts, "the report")
-    content = polynomial_text(fit.polynomial, fit.domain).encode()
+    model = fit.teacher.model
+    content = polynomial_text(fit.polynomial, fit.domain, model).encode()
     if poly.suffix == ".pt":
-        content = polynomial_pt(fit.polynomial, fit.domain, pt_keys)
+        content = polynomial_pt(fit.polynomial, fit.domain, pt_keys, model)
     replace_files(poly.parent, {poly.name: content}, "the polynomial")
 
 
@@ -139,7 +140,8 @@ def fit_values(fit: Fit) -> dict[str, Any]:
         "divisors": {"ed": fit.scale_ed, "vd": fit.scale_vd},
         "teacher": {
             "labels": teacher.kind,
-            **{name: getattr(teacher, name) for name in ("a", "b", "K", "seed")},
+            **{name: getattr(teacher, name) for name in ("a", "b", "K", "seed", "model")},
+            "trained": None if teacher.trained is None else vars(teacher.trained),
         },
         "notes": list(fit.notes),
     }
@@ -187,6 +189,7 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
         ("labels", f"{made}; {of}" if of else made),
         ("scatter of the labels", scatter_text(fit)),
         ("pairs", f"{fit.fitted:,} fitted, {len(fit.held):,} held out"),
+        *([("training rows", f"{teacher.trained} of the teacher")] if teacher.trained else []),
         ("ridge", f"alpha = {fit.alpha:g} on standardised features"),
         ("condition number", f"{fit.condition:.2g}"),
     ]

@@ -24,6 +24,7 @@ from cimtool.loading.embeddings import (
     right_videos,
 )
 from cimtool.loading.npy import read_npz
+from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource
 from cimtool.reference.classes import Classes, memberships
 from cimtool.reference.statistics import Gaussians
@@ -40,7 +41,8 @@ class Items:
 
     `scale_ed` and `scale_vd` are what the model's layout divides the statistics by; `file` is
     where the items come from, for messages. With `alone` texts and videos are the same items;
-    `labels` are the classes of each, [n] or [n, C], None where unknown.
+    `labels` are the classes of each, [n] or [n, C], None where unknown. `model` is the SHA-256 of
+    the projectors, and `trained` are the shares of the rows that trained them; None where unknown.
     """
 
     text: Gaussians
@@ -51,6 +53,8 @@ class Items:
     file: str = "gaussians"
     labels: Classes | None = None
     alone: bool = False
+    model: str | None = None
+    trained: TrainedShares | None = None
 
     def drawn(self, pairs: int, matched: float, seed: int) -> Rows:
         """Draw text and video rows of so many pairs, a share `matched` of them right ones.
@@ -112,7 +116,12 @@ def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
     say(f"encoding {len(rows.text)} texts and {len(rows.video)} videos")
     simulator = Simulator(model.program)
     text, video = _encoded(simulator, "text", rows.text), _encoded(simulator, "video", rows.video)
-    return Items(text, video, right, *model.divisors, rows.file, rows.labels, rows.alone)
+    known = model.provenance
+    shares = None if known is None else known.trained_shares(rows.text, rows.video)
+    which = source.digest_of(model)
+    return Items(
+        text, video, right, *model.divisors, rows.file, rows.labels, rows.alone, which, shares
+    )
 
 
 def _encoded(simulator: Simulator, modality: str, rows: Array) -> Gaussians:

@@ -29,6 +29,7 @@ from cimtool.loading.embeddings import (
 from cimtool.loading.layouts import Layout, recognise
 from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import INNER_POLYNOMIAL
+from cimtool.loading.source import foreign_fit
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.simulation.torch_device import device_of
 from cimtool.training.losses import Loss
@@ -275,6 +276,9 @@ def make_job(
         check_batches(pairs, optimisation.batch, loss.group)
     model = _model(model_kind, start, pairs, options["model"])
     surrogate = _surrogate(poly, loss, start)
+    if poly is not None:
+        digests = () if start is None else _digests_of(start, paths["start"])
+        remarks += foreign_fit(poly, "the start of this run", digests)
     settings = {
         "model": model.name,
         **{f"model.{name}": value for name, value in model.model_dump().items()},
@@ -442,6 +446,12 @@ def _surrogate(poly: Path | None, loss: Loss, start: Start | None) -> Surrogate 
     raise ArgumentError(
         'loss "{}" needs a polynomial; expected {poly} FILE, as `cimtool fit` writes it', loss.name
     )
+
+
+def _digests_of(start: Start, file: Path) -> tuple[str, ...]:
+    """The SHA-256 of a start and of those that it started from."""
+    known = start.provenance
+    return (sha256(file), *(() if known is None else known.ancestors))
 
 
 def _digest(rows: Embeddings) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
+from cimtool.loading.polynomial import FITTED_TO
 from cimtool.reference.surrogate import Polynomial, Range, exponents
 
 PtKeys = Literal["coeff", "c"]
@@ -17,16 +18,26 @@ PT_KEYS: tuple[PtKeys, ...] = get_args(PtKeys)
 SUFFIXES = (".json", ".pt")
 
 
-def polynomial_text(polynomial: Polynomial, domain: Mapping[str, Range] | None = None) -> str:
-    """The JSON of a polynomial's file; `domain` is (low, high) of ed and vd where it was fitted."""
+def polynomial_text(
+    polynomial: Polynomial, domain: Mapping[str, Range] | None = None, model: str | None = None
+) -> str:
+    """The JSON of a polynomial's file; `domain` is (low, high) of ed and vd where it was fitted.
+
+    `model` is the SHA-256 of the projectors whose pairs it was fitted to.
+    """
     values = asdict(polynomial)
     if domain is not None:
         values["domain"] = dict(domain)
+    if model is not None:
+        values[FITTED_TO] = model
     return json.dumps(values, indent=2) + "\n"
 
 
 def polynomial_pt(
-    polynomial: Polynomial, domain: Mapping[str, Range] | None = None, keys: PtKeys = "coeff"
+    polynomial: Polynomial,
+    domain: Mapping[str, Range] | None = None,
+    keys: PtKeys = "coeff",
+    model: str | None = None,
 ) -> bytes:
     """A `.pt` that `torch.load(weights_only=True)` reads: a dictionary of tensors and numbers.
 
@@ -47,6 +58,8 @@ def polynomial_pt(
     }
     if domain is not None:
         values["domain"] = {name: list(ends) for name, ends in domain.items()}
+    if model is not None:
+        values[FITTED_TO] = model
     buffer = io.BytesIO()
     torch.save(values, buffer)
     return buffer.getvalue()

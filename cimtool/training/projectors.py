@@ -141,7 +141,8 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         if self.job.test is None:
             return {}
         buffer = io.BytesIO()
-        np.savez(buffer, **self.job.test.arrays())
+        arrays: dict[str, Any] = {**self.job.test.arrays()}
+        np.savez(buffer, **arrays)
         return {TEST: buffer.getvalue()}
 
     def parameters(self) -> Iterator[Tensor]:

@@ -18,6 +18,7 @@ from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import require_suffix
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.npy import read_npz
+from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.items import Items, gaussian_items, model_items
@@ -49,7 +50,8 @@ class Teacher:
     are the rows of each pair, `matched` [n] says where they belong together. `clipped` more pairs
     of the file have a label that only bounds the true one, and are left out. `probabilities` says
     that the file's labels were taken for such, as all of them lie in [0, 1]. `dimension` is the
-    extent d of mu and s.
+    extent d of mu and s. `model` is the SHA-256 of the projectors that the pairs are of, `trained`
+    the shares of the rows drawn from that these were trained on.
     """
 
     labels: Labels
@@ -66,6 +68,8 @@ class Teacher:
     clipped: int = 0
     probabilities: bool = False
     dimension: int | None = None
+    model: str | None = None
+    trained: TrainedShares | None = None
     file: str = "the teacher"
 
     def __len__(self) -> int:
@@ -118,6 +122,8 @@ def make_teacher(
         *rows,
         items.matched(rows),
         dimension=text.d,
+        model=items.model,
+        trained=items.trained,
     )
 
 
@@ -179,6 +185,9 @@ def write_teacher(teacher: Teacher, file: Path) -> None:
     named = ("text", "video", "matched", *NUMBERS, "seed")
     arrays |= {name: getattr(teacher, name) for name in named}
     arrays |= {"K": teacher.K or 0, "dimension": teacher.dimension or 0}
+    arrays |= {} if teacher.model is None else {"model": teacher.model}
+    if (shares := teacher.trained) is not None:
+        arrays["trained"] = np.array([shares.text, shares.video])
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     replace_files(file.parent, {file.name: buffer.getvalue()}, "the teacher")
@@ -193,7 +202,7 @@ def read_teacher(path: Path) -> Teacher:
     another length.
     """
     require_suffix(path, "a teacher", (".npz",))
-    values = read_npz(path, (*COLUMNS, *NUMBERS, *INTEGERS, "labels"))
+    values = read_npz(path, (*COLUMNS, *NUMBERS, *INTEGERS, "labels", "model", "trained"))
     with naming(path):
         for name in ("ed", "vd", "y"):
             require_one(values, (name,))
@@ -223,8 +232,17 @@ def _teacher_of(values: Mapping[str, Array]) -> Teacher:
         matched=columns["matched"][kept] > 0 if "matched" in columns else None,
         clipped=len(columns["ed"]) - len(kept),
         probabilities=_are_probabilities(columns),
+        model=str(values["model"]) if "model" in values else None,
+        trained=_shares(values["trained"]) if "trained" in values else None,
         **numbers,
     )
+
+
+def _shares(value: Array) -> TrainedShares:
+    array = np.asarray(value)
+    if array.shape != (2,) or array.dtype.kind != "f" or not ((array >= 0) & (array <= 1)).all():
+        raise CimError(f"trained is {array.tolist()!r}; expected two shares, 0 to 1")
+    return TrainedShares(*array.tolist())
 
 
 def _column(value: Array, name: str) -> FloatArray:

@@ -13,10 +13,13 @@ import torch
 import cimtool
 from cimtool import cli
 from cimtool.base.errors import CimError
+from cimtool.base.files import sha256
 from cimtool.bundle.bundle import read_bundle
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.digests import row_digests
 from cimtool.loading.provenance import Provenance, TrainedRows, provenance_of, trained_on
+from cimtool.loading.source import ModelSource
+from cimtool.training.teacher_file import read_teacher
 
 SMALL: Any = {
     "batch": 16, "learning_rate": 3e-3, "epochs": 1,
@@ -147,3 +150,61 @@ def test_a_bundle_and_its_report_know_them(files: dict[str, Path], tmp_path: Pat
     assert "the model was trained on 96 of the texts and 96 of the videos" in page
     score, *_ = cimtool.evaluate(files["one"], bundle.folder, resamples=10).scores
     assert "b was trained on 96 of the 120 text rows" in score.warnings[0]
+
+
+def test_a_polynomial_knows_the_model_that_it_was_fitted_to(
+    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    teacher, poly = tmp_path / "teacher.npz", tmp_path / "poly.json"
+    arguments = ["--projectors", str(files["first"]), "--data", str(files["one"])]
+    assert cli.run(["teacher", *arguments, "--pairs", "400", "-o", str(teacher)]) == 0
+    said = "the model was trained on 80.0% of the text rows and 80.0% of the video rows"
+    assert said in capsys.readouterr().out
+    assert cli.run(["fit", str(teacher), "--degree", "1", "-o", str(poly)]) == 0
+    assert "training rows: 80.0% of the text rows and 80.0% of the video rows of the teacher" in (
+        capsys.readouterr().out
+    )
+    made = json.loads(poly.read_text())
+    assert made["fitted_to"] == sha256(files["first"])
+    for name in ("first", "second"):  # the second started from the first
+        assert not any("fitted" in x for x in ModelSource(files[name], poly).load().warnings)
+    other = cimtool.train(files["unseen"], tmp_path / "other", **SMALL).folder / "model.pth"
+    (*_, warning) = ModelSource(other, poly).load().warnings
+    expected = f"{poly} was fitted to another model ({made['fitted_to'][:8]}), neither {other} nor"
+    assert warning.startswith(expected)
+    bundle = cimtool.compile(
+        other, poly, calibration=files["one"], target="ideal", output=tmp_path / "b"
+    )
+    assert warning in read_bundle(bundle.folder).model.warnings
+    more = {**SMALL, "options": {}, "poly": poly}
+    on = cimtool.train(files["unseen"], tmp_path / "on", start=other, **more)
+    assert any("neither the start of this run nor one that it started" in x for x in on.remarks)
+    on = cimtool.train(files["unseen"], tmp_path / "same", start=files["first"], **more)
+    assert not any("was fitted to another" in x for x in on.remarks)
+    compared = cimtool.fit(teacher, degree=1, projectors=other, data=files["one"])
+    assert any("pairs of another model than R@1 is measured of" in x for x in compared.notes)
+
+
+def test_fine_tuning_says_how_many_of_its_judges_were_trained_on(
+    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [
+        *("train", "--hardware", "ideal", "--start", str(files["first"]), "--head", "csd"),
+        *("--data", str(files["one"]), "--calibration", str(files["unseen"])),
+        *("--batch", "16", "--epochs", "1", "--json", "-o"),
+    ]
+    assert cli.run([*arguments, str(tmp_path / "same"), "--seed", "0"]) == 0
+    # The seed of the start holds out rows that this held out too.
+    assert json.loads(capsys.readouterr().out)["remarks"] == []
+    assert cli.run([*arguments, str(tmp_path / "other"), "--seed", "1"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)["remarks"]
+    assert said.startswith(f"{files['first']} was trained on ")
+    assert said.endswith(" of the 12 pairs that choose the epoch; their error is not one of unseen "
+                         "rows.")  # fmt: skip
+
+
+def test_shares_of_a_teachers_file(tmp_path: Path) -> None:
+    file = tmp_path / "teacher.npz"
+    np.savez(file, ed=[1.0], vd=[1.0], y=[-2.0], trained=[0.5, 1.5])
+    with pytest.raises(CimError, match=r"trained is \[0.5, 1.5\]; expected two shares, 0 to 1"):
+        read_teacher(file)

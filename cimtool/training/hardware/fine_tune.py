@@ -52,6 +52,13 @@ MOST_HELD_OUT = 512
 """Videos that are held out to judge by, at most."""
 
 
+@dataclass(frozen=True)
+class FineTuningRun(Run[CompiledEpoch]):
+    """A run that has fine-tuned a model; `remarks` are on the rows that judged its epochs."""
+
+    remarks: tuple[str, ...]
+
+
 def fine_tune_model(
     source: ModelSource,
     configuration: Configuration,
@@ -63,7 +70,7 @@ def fine_tune_model(
     noise: NoiseOptions | None,
     flags: Mapping[str, Any],
     say: Say,
-) -> Run[CompiledEpoch]:
+) -> FineTuningRun:
     """Fine-tune the model of a checkpoint; `flags` are the settings by name, for the history."""
     check_new(output, resumable=False)
     check_seed(seed)
@@ -90,7 +97,8 @@ def fine_tune_model(
         conditions = Conditions(die_noise, die_noise.seconds(noise.time), seed=seed)
     compiler = Compiler(model.program, Job(configuration.settings, *ranges, silent), conditions)
     training = HardwareTraining(checkpoint, keys, compiler, rows, optimisation, seed, facts)
-    return Trainer(training, optimisation, output, say).run()
+    run = Trainer(training, optimisation, output, say).run()
+    return FineTuningRun(**vars(run), remarks=training.remarks)
 
 
 @dataclass(eq=False)
@@ -136,7 +144,26 @@ class HardwareTraining(Trainable[IntArray, CompiledEpoch]):
         own = Provenance.of(
             self.rows["text"][self.learn], self.rows["video"][np.unique(self.right[self.learn])]
         )
-        return own.after(provenance_of(self.start.content, str(file)), sha256(file))
+        return own.after(self._before, sha256(file))
+
+    @property
+    def _before(self) -> Provenance | None:
+        """The rows that the start was trained on, where it says."""
+        return provenance_of(self.start.content, self.start.file)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The number of held-out pairs that the start was trained on, if any."""
+        if (known := self._before) is None:
+            return ()
+        rows = self.rows["text"][self.held], self.rows["video"][self.right[self.held]]
+        seen = int(known.known_pairs(*rows).sum())
+        if not seen:
+            return ()
+        return (
+            f"{self.start.file} was trained on {seen} of the {len(self.held)} pairs that choose "
+            "the epoch; their error is not one of unseen rows.",
+        )
 
     def parameters(self) -> Iterator[Tensor]:
         """Weight and bias of each layer, text first."""
