@@ -28,8 +28,15 @@ from cimtool.cli.output import Output
 @click.option("--matched", type=float, default=0.9, show_default=True, help="Share of right pairs.")
 @click.option("--labels", type=OneOf(["mc", "exact"]), default="exact", show_default=True)
 @click.option("--samples", type=int, metavar="K", help="Monte Carlo samples a side (10).")
-@click.option("--a", type=float, default=0.1, show_default=True, help="a of sigmoid(b - a D).")
-@click.option("--b", type=float, default=0.0, show_default=True, help="b of sigmoid(b - a D).")
+@click.option(
+    "--a",
+    type=float,
+    metavar="X",
+    help="a of sigmoid(b - a D) [default: the model's, or 0.1].",
+)
+@click.option(
+    "--b", type=float, metavar="X", help="b of sigmoid(b - a D) [default: the model's, or 0]."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of pairs and samples.")
 @click.option(
     "-o", "--output", type=FILE, metavar="NPZ", default="teacher.npz", show_default=True,

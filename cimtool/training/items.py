@@ -42,7 +42,8 @@ class Items:
     `scale_ed` and `scale_vd` are what the model's layout divides the statistics by; `file` is
     where the items come from, for messages. With `alone` texts and videos are the same items;
     `labels` are the classes of each, [n] or [n, C], None where unknown. `model` is the SHA-256 of
-    the projectors, and `trained` are the shares of the rows that trained them; None where unknown.
+    the projectors, and `trained` are the shares of the rows that trained them; None where unknown,
+    as are `a` and `b`, which the model keeps of its sigmoid.
     """
 
     text: Gaussians
@@ -55,6 +56,8 @@ class Items:
     alone: bool = False
     model: str | None = None
     trained: TrainedShares | None = None
+    a: float | None = None
+    b: float | None = None
 
     def drawn(self, pairs: int, matched: float, seed: int) -> Rows:
         """Draw text and video rows of so many pairs, a share `matched` of them right ones.
@@ -118,9 +121,18 @@ def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
     text, video = _encoded(simulator, "text", rows.text), _encoded(simulator, "video", rows.video)
     known = model.provenance
     shares = None if known is None else known.trained_shares(rows.text, rows.video)
-    which = source.digest_of(model)
     return Items(
-        text, video, right, *model.divisors, rows.file, rows.labels, rows.alone, which, shares
+        text,
+        video,
+        right,
+        *model.divisors,
+        rows.file,
+        rows.labels,
+        rows.alone,
+        source.digest_of(model),
+        shares,
+        model.a,
+        model.b,
     )
 
 

@@ -20,7 +20,6 @@ from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource, Projectors
-from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.training.items import Items, gaussian_items, model_items
 from cimtool.training.options import check_count
 from cimtool.training.teacher import Labels, TeacherSigmoid, exact_labels, monte_carlo_labels
@@ -137,8 +136,8 @@ def teacher(
     matched: float = 0.9,
     labels: LabelKind = "exact",
     samples: int | None = None,
-    a: float = 0.1,
-    b: float = 0.0,
+    a: float | None = None,
+    b: float | None = None,
     seed: int = 0,
     output: File | None = None,
     say: Say = silent,
@@ -147,7 +146,8 @@ def teacher(
 
     Pairs are of `data` run through `projectors`, or of `gaussians`: arrays `text_mu`, `text_logvar`
     [n, d], `video_mu`, `video_logvar` [m, d] by name or in an `.npz`. Labels are exact, or Monte
-    Carlo ("mc") of `samples` a side (default: 10). Written to `output` where it is given. Raises
+    Carlo ("mc") of `samples` a side (default: 10). `a` and `b` are the sigmoid's (default: those
+    that the checkpoint keeps, or else 0.1 and 0). Written to `output` where it is given. Raises
     CimError for any mistake.
     """
     if (projectors is None) == (gaussians is None):
@@ -157,7 +157,9 @@ def teacher(
         raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
     if labels == "exact" and samples is not None:
         raise ArgumentError("{samples} is given; exact labels have none ({labels} mc)")
-    sigmoid = TeacherSigmoid(a, b, DEFAULT_SAMPLES if samples is None else samples)
+    said = {"a": a, "b": b, "K": samples}
+    known: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    TeacherSigmoid(**known)  # refused before rows are encoded
     check_pairs(pairs, matched, seed)
     if output is not None:
         check_output(Path(output), ".npz")
@@ -167,7 +169,9 @@ def teacher(
         raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
     else:
         items = gaussian_items(gaussians or {})
-    made = make_teacher(items, pairs, matched, labels, sigmoid, seed, say)
+    kept = {"a": items.a, "b": items.b}
+    known = {name: value for name, value in kept.items() if value is not None} | known
+    made = make_teacher(items, pairs, matched, labels, TeacherSigmoid(**known), seed, say)
     if output is not None:
         write_teacher(made, Path(output))
     return made
