@@ -125,6 +125,7 @@ def evaluate(
     data: EmbeddingsLike,
     *what: Projectors,
     poly: File | None = None,
+    samples: Sequence[int] = (),
     leave_one_out: bool = False,
     resamples: int = 1000,
     seed: int = 0,
@@ -137,15 +138,16 @@ def evaluate(
     A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
     `head`) are of projectors, `head` also of the embeddings (cosine or euclidean). With
     `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
-    label, the item itself left out. Differences are to the first of several; the raw embeddings are
-    the last where texts and videos are equally wide.
+    label, the item itself left out. Each of `samples` adds Monte Carlo with so many a side for
+    projectors whose a and b are known. Raw embeddings come last where both are equally wide.
+    Differences are to the first of several.
     """
     from cimtool.evaluation.run import check_sampling, evaluate_subjects
     from cimtool.evaluation.subjects import sources_of, subjects_of
 
-    check_sampling(resamples, seed)
+    check_sampling(resamples, seed, samples)
     sources = sources_of(what, {"poly": poly, **model})
-    subjects = subjects_of(data, sources, model.get("head"), allow_calibration_rows, say)
+    subjects = subjects_of(data, sources, model.get("head"), samples, allow_calibration_rows, say)
     return evaluate_subjects(subjects, leave_one_out, resamples, seed, say)
 
 

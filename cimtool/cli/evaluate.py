@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.cli.group import AtLeast, Command
+from cimtool.cli.group import AtLeast, Command, Integers
 from cimtool.cli.options import (
     FILE,
     Files,
@@ -27,6 +27,13 @@ ONNX = ".onnx"
 @click.argument("what", metavar="[WHAT]...", type=FILE, nargs=-1)
 @embeddings_option("--data", "Embeddings to evaluate on")
 @model_options("poly", "head", "layer_map", "a", "b")
+@click.option(
+    "--samples",
+    type=Integers(),
+    default=(),
+    metavar="K,K,...",
+    help="Add trained projectors by Monte Carlo, with K samples a side.",
+)
 @click.option(
     "--leave-one-out",
     is_flag=True,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cimtool import api
-from cimtool.cli.group import Command, OneOf
+from cimtool.cli.group import Command, Integers, OneOf
 from cimtool.cli.options import FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
 from cimtool.report.terminal import table_text
@@ -17,27 +17,11 @@ from cimtool.training.degrees_table import advice, degree_table
 from cimtool.training.fit_page import error_table, facts, fit_headline, fit_values, report_names
 
 
-class Degrees(click.ParamType[list[int] | int]):
-    """One degree, or several with commas between."""
-
-    name = "N,N,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int] | int:
-        """Return one integer or a list; BadParameter for a text that is neither."""
-        try:
-            found = [int(one) for one in str(value).split(",")]
-        except ValueError:
-            self.fail(f'"{value}" is not one degree, 4, or several, 1,2,3', param, ctx)
-        return found if len(found) > 1 else found[0]
-
-
 @click.command(cls=Command)
 @click.argument("teacher", metavar="TEACHER", type=FILE)
 @click.option(
     "--degree",
-    type=Degrees(),
+    type=Integers(),
     default="4",
     show_default=True,
     help="Degree, 1 to 6; of several, 1,2,3, the lowest that is enough is written.",
@@ -88,6 +72,8 @@ def command(
     table of the degrees, of csd and of -ed; with --projectors and --data R@1 is in it. Layout
     two-branch divides ed by d and vd by d^2: its teacher says so, or --scale-ed and --scale-vd do.
     """
+    degrees = options.pop("degree")
+    options["degree"] = degrees if len(degrees) > 1 else degrees[0]
     found = api.fit(teacher, output=output, report=report, say=out.say, **options)
     written = [output, *((report or output.parent) / name for name in report_names(output))]
     lines = [fit_headline(found), "", table_text(error_table(found)), ""]

@@ -141,6 +141,23 @@ class AtLeast(click.ParamType[int]):
         return number
 
 
+class Integers(click.ParamType[list[int]]):
+    """Integers with commas between."""
+
+    name = "N,N,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int]:
+        """Return a list of one integer or more; BadParameter for a text that is none."""
+        if not isinstance(value, str):  # a default
+            return list(value)
+        try:
+            return [int(one) for one in value.split(",")]
+        except ValueError:
+            self.fail(f'"{value}" is not one integer, 4, or several, 1,2,3', param, ctx)
+
+
 class OneOf(click.Choice[str]):
     """A choice of names; the error for another one has the nearest."""
 

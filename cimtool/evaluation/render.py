@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from cimtool.evaluation.run import Evaluation
+from cimtool.evaluation.run import Evaluation, Score
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAY_NAMES, led
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
+SIDE_BY_SIDE = 3
+"""Subjects that have columns of their own; more are rows, with the metric that leads."""
+
 
 def evaluation_table(found: Evaluation) -> Table:
-    """Each metric of each subject, and of each after the first what it is less the first's."""
+    """Metrics and intervals of each subject, and of those after the first the difference to it.
+
+    Up to three subjects are columns of all metrics; more are rows, with R@1 and R@10 (mAP and
+    nDCG@10 where classes are known).
+    """
+    return (_columns if len(found.scores) <= SIDE_BY_SIDE else _rows)(found)
+
+
+def _rows(found: Evaluation) -> Table:
+    first, second = ("map", "ndcg10") if found.by_class else ("r1", "r10")
+    columns = [Column("")]
+    for way, said in WAY_NAMES.items():
+        label, other = (RANKINGS_BY_KEY[f"{name}_{way}"].label for name in (first, second))
+        heading, less = f"{said}\n{label}", "less the\nfirst"
+        columns += [Column(heading, str, unit="%"), Column(less, str, essential=False)]
+        columns.append(Column(other, str, unit="%", essential=False))
+    rows: list[list[Content]] = []
+    for one in found.scores:
+        row: list[Content] = [f"{one.name} ({one.kind}, {one.head})"]
+        for way in WAY_NAMES:
+            leading, other = f"{first}_{way}", f"{second}_{way}"
+            row.append(_measured(one, leading))
+            row.append(_cell(one.differences[leading], leading, "+") if one.differences else None)
+            row.append(_number(one.metrics[other], other, ""))
+        rows.append(row)
+    return make_table("Retrieval", columns, rows, footnotes=sentences(found))
+
+
+def _columns(found: Evaluation) -> Table:
     columns = [Column("")]
     for number, one in enumerate(found.scores):
         columns.append(Column(f"{one.name} ({one.kind}, {one.head})", str))
@@ -28,10 +59,14 @@ def evaluation_table(found: Evaluation) -> Table:
 def _cells(found: Evaluation, name: str) -> list[Content]:
     cells: list[Content] = []
     for number, one in enumerate(found.scores):
-        interval = one.intervals[name]
-        cells.append(_cell(Change(one.metrics[name], interval.low, interval.high), name, ""))
+        cells.append(_measured(one, name))
         cells += [_cell(one.differences[name], name, "+") for _ in range(number > 0)]
     return cells
+
+
+def _measured(one: Score, name: str) -> Cell:
+    interval = one.intervals[name]
+    return _cell(Change(one.metrics[name], interval.low, interval.high), name, "")
 
 
 def _cell(value: Change, name: str, sign: str) -> Cell:

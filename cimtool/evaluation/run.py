@@ -13,10 +13,12 @@ from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say
 from cimtool.evaluation.subjects import Subject
+from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.classes import any_alike, memberships
 from cimtool.reference.metrics import common_mean, settle
+from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
     Queries,
@@ -29,7 +31,7 @@ from cimtool.report.formats import numbered
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import GAP_DECIMALS
 from cimtool.verification.notes import all_equal, few_queries, unused_labels
-from cimtool.verification.references import trained_features, within_float64
+from cimtool.verification.references import gaussians, trained_features, within_float64
 from cimtool.verification.stages import encode, real_means
 
 FORMAT_VERSION = 1
@@ -160,12 +162,15 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
         )
 
 
-def check_sampling(resamples: int, seed: int) -> None:
-    """Raise CimError for fewer than two resamples, or a seed out of range."""
+def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> None:
+    """Raise CimError for fewer than two resamples or samples a side, or a seed out of range."""
     if resamples < 2:
         raise ArgumentError("{resamples} is {}; expected at least 2", resamples)
     if not 0 <= seed < 2**63:
         raise ArgumentError("{seed} is {}; expected 0 to 2^63 - 1", seed)
+    for count in samples:
+        if count < 2:
+            raise ArgumentError("{samples} is {}; expected at least 2", count)
 
 
 def _queries(subject: Subject, name: str, truth: Truth, say: Say) -> tuple[Queries, list[str]]:
@@ -178,7 +183,7 @@ def _queries(subject: Subject, name: str, truth: Truth, say: Say) -> tuple[Queri
     means = _moved_back(subject, trained, *real_means(subject.program, features))
     say(f"{name}: scoring {len(data.text)} x {len(data.video)} pairs")
     with within_float64(data):
-        scores: FloatArray = simulator.score(features["text"], features["video"])
+        scores = _scores(subject, simulator, features)
     if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
         raise CimError(
             f"{name}: a score of {data.file} is not finite; the model is out of float64's range"
@@ -186,6 +191,17 @@ def _queries(subject: Subject, name: str, truth: Truth, say: Say) -> tuple[Queri
     settle(scores)
     say(f"{name}: ranking")
     return rank_queries(scores, *means, truth), all_equal(scores, "scores")
+
+
+def _scores(subject: Subject, simulator: Simulator, features: Mapping[str, Features]) -> FloatArray:
+    """The scores of all pairs [n, m]; those of Monte Carlo are logits."""
+    chosen, data = subject.sampling, subject.data
+    if chosen is None:
+        found: FloatArray = simulator.score(features["text"], features["video"])
+        return found
+    rows = {"text": data.text, "video": data.video}
+    text, video = (gaussians(simulator, m, features[m], rows[m]) for m in MODALITIES)
+    return monte_carlo(text, video, chosen.a, chosen.b, chosen.samples).logit
 
 
 def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:

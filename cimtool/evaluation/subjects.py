@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +33,21 @@ RAW = "embeddings"
 """The name of embeddings that nothing projects."""
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """Monte Carlo in place of a model's score: its sigmoid's `a` and `b`, and samples a side."""
+
+    a: float
+    b: float
+    samples: int
+
+
 @dataclass(frozen=True, eq=False)
 class Subject:
     """A program to be scored on rows as it takes them; `trained` is the same before any pass.
 
-    `kind` says what it is: embeddings, float, compiled. `warnings` are what a reader of its
-    metrics should know.
+    `kind` says what it is: embeddings, float, Monte Carlo, compiled. `warnings` are what a reader
+    of its metrics should know. With `sampling` its means and variances are scored by samples.
     """
 
     name: str
@@ -48,6 +57,7 @@ class Subject:
     program: Program
     data: Embeddings
     warnings: tuple[str, ...] = ()
+    sampling: Sampling | None = None
 
 
 def sources_of(
@@ -80,24 +90,32 @@ def subjects_of(
     data: EmbeddingsLike,
     sources: Sequence[ModelSource | Path],
     head: str | None,
+    samples: Sequence[int],
     seen_rows: bool,
     say: Say,
 ) -> tuple[Subject, ...]:
     """Open what is evaluated, each on its own rows of data, and last the raw embeddings.
 
-    Alone these are compared by `head`, by the first that can where it is None; beside others by
-    that one, and left out where they cannot be compared. Raises CimError, one sentence, for
-    whatever is missing or does not fit.
+    A model in float is followed by Monte Carlo with each of `samples` a side. Alone the raw
+    embeddings are compared by `head`, by the first that can where it is None; beside others by that
+    one, and left out where they cannot be compared. Raises CimError, one sentence, for whatever is
+    missing or does not fit.
     """
     rows = embeddings_in(data)
+    found: list[Subject] = []
+    for source in sources:
+        if isinstance(source, Path):
+            found.append(bundle_subject(source, rows, seen_rows))
+        else:
+            found += trained_subjects(source, rows, samples, say)
+    if samples and not any(subject.sampling for subject in found):
+        raise ArgumentError(
+            "{samples} is {}, and no subject has a score that samples estimate; expected trained "
+            "projectors with variances whose a and b are known",
+            ",".join(map(str, samples)),
+        )
     if not sources:
         return (raw_subject(rows, head or raw_heads()[0]),)
-    found = [
-        bundle_subject(source, rows, seen_rows)
-        if isinstance(source, Path)
-        else trained_subject(source, rows, say)
-        for source in sources
-    ]
     with suppress(CimError):  # of unequal widths, or with a row that has no cosine
         found.append(raw_subject(rows, raw_heads()[0]))
     return tuple(found)
@@ -136,13 +154,28 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
     return Subject(RAW, "embeddings", made, program, program, data)
 
 
-def trained_subject(source: ModelSource, data: EmbeddingsLike, say: Say) -> Subject:
-    """Trained projectors in float."""
+def trained_subjects(
+    source: ModelSource, data: EmbeddingsLike, samples: Sequence[int], say: Say
+) -> tuple[Subject, ...]:
+    """Trained projectors in float, and by Monte Carlo where their score has an a and a b."""
     model = source.load(say)
     rows = read_data(data, model)
     require_rivals(rows)
     warnings = (*trained_on(model.provenance, model.name, rows.text, rows.video), *model.warnings)
-    return Subject(model.name, "float", model.head, model.program, model.program, rows, warnings)
+    plain = Subject(model.name, "float", model.head, model.program, model.program, rows, warnings)
+    if not model.head.is_sampled or model.a is None or model.b is None:
+        return (plain,)
+    samplings = [Sampling(model.a, model.b, count) for count in samples]
+    return plain, *(
+        replace(
+            plain,
+            name=f"{plain.name}, K={one.samples}",
+            kind="Monte Carlo",
+            warnings=(),
+            sampling=one,
+        )
+        for one in samplings
+    )
 
 
 def bundle_subject(folder: Path, data: EmbeddingsLike, seen_rows: bool) -> Subject:

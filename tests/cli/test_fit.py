@@ -133,7 +133,7 @@ def test_teachers_that_cannot_be_fitted(
         (("--degree", 7), "t.npz: degree is 7; expected 1 to 6"),
         (("--degree", 0), "t.npz: degree is 0; expected 1 to 6"),
         (("--degree", "1,9"), "t.npz: degree is 9; expected 1 to 6"),
-        (("--degree", "1,x"), '"1,x" is not one degree, 4, or several, 1,2,3'),
+        (("--degree", "1,x"), '"1,x" is not one integer, 4, or several, 1,2,3'),
         (("--tolerance", -1), "--tolerance is -1; expected a finite number, 0 or more"),
         (("--data", "d.npz"), "--data is what --projectors are run on; expected both or neither"),
         (("--target", "ideal"), "--target prices the items of --data; expected them with it"),

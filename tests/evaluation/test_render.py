@@ -33,3 +33,19 @@ def test_the_table_has_a_line_a_figure_and_stars_what_is_real() -> None:
     assert by_label["text to video: R@10, %"][2].endswith("] *")
     assert by_label["text to video: mean rank"][2].startswith("+")
     assert any("60 texts and 60 videos are queries" in one for one in sentences(found))
+
+
+def test_more_than_three_subjects_are_rows_with_the_metric_that_leads() -> None:
+    near = raw_subject(embeddings_of(rows()), "cosine")
+    others = [replace(near, name=f"other {i}") for i in range(3)]
+    found = evaluate_subjects([near, *others], False, 200, 0, lambda text: None)
+    table = evaluation_table(found)
+    assert [column.title for column in table.columns] == [
+        "", "text to video R@1, %", "less the first", "R@10, %",
+        "video to text R@1, %", "less the first", "R@10, %",
+    ]  # fmt: skip
+    assert [row.cells[0].text for row in table.rows] == [
+        "embeddings (embeddings, cosine)", *(f"other {i} (embeddings, cosine)" for i in range(3))
+    ]  # fmt: skip
+    assert table.rows[1].cells[2].line == "+0.0 [+0.0, +0.0]"
+    assert table.rows[0].cells[1].text == f"{100 * found.scores[0].metrics['r1_text_to_video']:.1f}"

@@ -12,7 +12,13 @@ import torch
 
 import cimtool
 from cimtool.base.errors import CimError
+from cimtool.loading.embeddings import embeddings_in
+from cimtool.loading.source import ModelSource
+from cimtool.reference.montecarlo import monte_carlo
+from cimtool.reference.statistics import Gaussians
+from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
+from cimtool.verification.references import trained_features
 
 
 def rows(n: int = 60, seed: int = 0) -> dict[str, Any]:
@@ -28,6 +34,7 @@ def test_a_checkpoint_that_changes_nothing_scores_as_the_embeddings_do(tmp_path:
     found = cimtool.evaluate(rows(), tmp_path / "same.pth", resamples=2)
     score, beside = found.scores
     (raw,) = cimtool.evaluate(rows(), resamples=2).scores
+    assert (beside.kind, beside.metrics) == ("embeddings", raw.metrics)
     assert (score.name, score.kind, score.head) == ("same", "float", "cosine")
     assert score.metrics == pytest.approx(raw.metrics)
     assert (beside.name, beside.head, beside.metrics) == ("embeddings", "cosine", raw.metrics)
@@ -57,6 +64,7 @@ def test_embeddings_of_unequal_widths_are_no_baseline(tmp_path: Path) -> None:
         (rows(), {"poly": "p.json"}, "poly says the score of trained projectors, and raw"),
         (rows(), {"resamples": 1}, "resamples is 1; expected at least 2"),
         (rows(), {"seed": -1}, "seed is -1; expected 0 to"),
+        (rows(), {"samples": [10, 1]}, "samples is 1; expected at least 2"),
         ({"text": np.zeros((3, 2)), "video": np.ones((3, 2))}, {}, "row 0 of text is all zeros"),
     ],
 )
@@ -88,3 +96,45 @@ def test_a_folder_that_is_no_bundle(tmp_path: Path) -> None:
 def test_a_bundle_for_other_rows(small_bundle: Path) -> None:
     with pytest.raises(CimError, match="text rows have 8 numbers; projectors expects 24"):
         cimtool.evaluate(rows(), small_bundle)
+
+
+def test_monte_carlo_follows_the_model_whose_score_it_estimates(small_trunk: DemoFiles) -> None:
+    found = cimtool.evaluate(
+        small_trunk.eval, small_trunk.projectors, poly=small_trunk.poly, samples=[2, 40],
+        resamples=2,
+    )  # fmt: skip
+    assert [(one.name, one.kind) for one in found.scores] == [
+        ("projectors", "float"), ("projectors, K=2", "Monte Carlo"),
+        ("projectors, K=40", "Monte Carlo"), ("embeddings", "embeddings"),
+    ]  # fmt: skip
+    model = ModelSource(small_trunk.projectors, small_trunk.poly).load()
+    rows = embeddings_in(small_trunk.eval)
+    trained = Simulator(model.program)
+    items = trained_features(trained, rows)
+    text, video = (Gaussians(items[m]["mu"], items[m]["s"]) for m in ("text", "video"))
+    assert model.a is not None
+    assert model.b is not None
+    for score, samples in zip(found.scores[1:3], (2, 40), strict=True):
+        logit = monte_carlo(text, video, model.a, model.b, samples).logit
+        best = logit.argmax(axis=1) == np.arange(len(logit))
+        assert score.metrics["r1_text_to_video"] == best.mean()
+
+
+def test_samples_of_a_score_that_none_estimate(tmp_path: Path) -> None:
+    same = {"fc.weight": torch.eye(8), "fc.bias": torch.zeros(8)}
+    content = {"text_proj": same, "video_proj": same, "activation": "none", "head": "cosine"}
+    torch.save(content, tmp_path / "same.pth")
+    for what in (tmp_path / "same.pth", None):
+        given = () if what is None else (what,)
+        with pytest.raises(CimError, match="samples is 4, and no subject has a score that samples"):
+            cimtool.evaluate(rows(), *given, samples=[4])
+
+
+def test_rows_without_a_cosine_are_no_baseline(tmp_path: Path) -> None:
+    same = {"fc.weight": torch.eye(8), "fc.bias": torch.zeros(8)}
+    content = {"text_proj": same, "video_proj": same, "activation": "none", "head": "euclidean"}
+    torch.save(content, tmp_path / "same.pth")
+    data = rows()
+    data["video"][3] = 0
+    found = cimtool.evaluate(data, tmp_path / "same.pth", resamples=2)
+    assert [one.kind for one in found.scores] == ["float"]
