@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.reference.statistics import Gaussians
+from cimtool.training.demo_data import DemoFiles
 from cimtool.training.items import Items, gaussian_items
 from cimtool.training.teacher import TeacherSigmoid
 from cimtool.training.teacher_file import (
@@ -20,6 +23,7 @@ from cimtool.training.teacher_file import (
     Teacher,
     make_teacher,
     read_teacher,
+    teacher,
     write_teacher,
 )
 
@@ -50,6 +54,21 @@ def test_a_written_teacher_reads_back(items: Items, kind: LabelKind, tmp_path: P
     for name in ("text", "video", "matched"):
         np.testing.assert_array_equal(getattr(found, name), getattr(teacher, name))
     assert (found.clipped, len(found)) == (0, 60)
+
+
+def test_a_and_b_are_those_that_the_checkpoint_keeps(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    content = torch.load(small_trunk.projectors, weights_only=True)
+    torch.save({**content, "a": 0.3, "b": 4.0}, tmp_path / "kept.pth")
+    options: dict[str, Any] = {"pairs": 8, "matched": 0.5}
+    for file, given, expected in (
+        (tmp_path / "kept.pth", {}, (0.3, 4.0)),
+        (tmp_path / "kept.pth", {"b": 1.0}, (0.3, 1.0)),
+        (small_trunk.projectors, {}, (0.1, 0.0)),
+    ):
+        found = teacher(file, small_trunk.train, **options, **given)
+        assert (found.a, found.b) == expected
 
 
 def test_right_pairs_are_those_of_the_items(items: Items) -> None:
