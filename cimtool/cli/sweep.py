@@ -25,10 +25,11 @@ from cimtool.sweeps.run import PointsFailed
     metavar="KEY=V,V,V",
     multiple=True,
     required=True,
-    help="Values of a setting, of target, or of target.KEY; repeat for more keys.",
+    help="Values of a setting, of target, of target.KEY, of head, degree or samples; may repeat.",
 )
 @click.option("--target", metavar="NAME|FILE", help="The hardware, if it is not in the grid.")
 @click.option("--settings", type=FILE, metavar="FILE", help="Settings of all points (TOML).")
+@click.option("--teacher", type=FILE, metavar="FILE", help="Labels that --grid degree=... fits.")
 @click.option("--trials", type=AtLeast(1), metavar="N", help="Dies drawn for each point.")
 @click.option("--time", "times", metavar="TIME", multiple=True, help="Times after programming.")
 @click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Seed of the dies.")

@@ -24,7 +24,7 @@ from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
-from cimtool.ir.program import as_inputs
+from cimtool.ir.program import Program, as_inputs
 from cimtool.loading.digests import digests_of
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.model import Model
@@ -136,8 +136,9 @@ def prepare(
     configuration = Configuration.of(target, settings, flags)
     decided = configuration.settings
     model = source.load(say)
-    check_patterns(decided, [*layer_names(model), *score_layers(model.head, decided.score_mapping)])
-    check_score_bits(decided, layer_names(model))
+    layers = layer_names(model.program)
+    check_patterns(decided, [*layers, *score_layers(model.head, decided.score_mapping)])
+    check_score_bits(decided, layers)
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
     notes += data.notes
@@ -146,7 +147,7 @@ def prepare(
     stages = compile_program(model.program, job, say)
     if decided.score_mapping != "digital":
         check_mapped(model.head, stages[-1].program, decided.score_mapping)
-    notes += level_notes(configuration.target, decided, layer_names(model))
+    notes += level_notes(configuration.target, decided, layers)
     notes += _score_notes(model, stages)
     queries = _queries(decided, stages, data, notes)
     files = *model.files, *((str(file), sha256(file)) for file in files_of(calibration))
@@ -221,7 +222,7 @@ def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:
     return notes
 
 
-def layer_names(model: Model) -> list[str]:
-    """Names of all layers, as settings address them: `text.fc1`."""
-    projectors = (model.program.text, model.program.video)
+def layer_names(program: Program) -> list[str]:
+    """Names of all layers of a trained model, as settings address them: `text.fc1`."""
+    projectors = (program.text, program.video)
     return [f"{graph.name}.{name}" for graph in projectors for name in graph.operations(Mvm)]

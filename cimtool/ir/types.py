@@ -83,7 +83,7 @@ def integer(shape: Shape, lo: Any, hi: Any, scale: Any) -> Type:
 
 def _checked(bound: Any) -> Array:
     exact = np.asarray(bound, object)
-    if max((abs(int(value)) for value in exact.flat), default=0) >= INT_LIMIT:
+    if exact.size and max(int(exact.max()), -int(exact.min())) >= INT_LIMIT:
         raise RangeError
     return exact.astype(np.int64)
 

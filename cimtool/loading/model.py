@@ -68,11 +68,13 @@ class ModelCard:
 class Model(ModelCard):
     """A trained matcher: its card, and its program before any pass.
 
-    `divisors` are what the layout divides ed and vd by; `files` are the paths read, with the
-    SHA-256 of each. `provenance` is None where the model keeps none.
+    `towers` are its projectors, from which `program` is assembled; `divisors` are what the layout
+    divides ed and vd by; `files` are the paths read, with the SHA-256 of each. `provenance` is None
+    where the model keeps none.
     """
 
     program: Program
+    towers: tuple[Graph, Graph]
     divisors: tuple[float, float] = (1.0, 1.0)
     files: tuple[tuple[str, str], ...] = ()
     provenance: Provenance | None = None
@@ -137,6 +139,7 @@ def _model(
         dimension=dimension(text),
         warnings=(),
         program=assemble(text, video, head),
+        towers=towers,
         divisors=divisors,
     )
 

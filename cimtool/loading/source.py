@@ -99,9 +99,12 @@ class ModelSource:
     def __str__(self) -> str:
         return " and ".join(map(str, self.files)) or "torch modules"
 
-    def load(self, say: Say = silent) -> Model:
-        """Read the model; CimError naming file and key of what is missing, broken or unfit."""
-        poly = self.poly
+    def load(self, say: Say = silent, polynomial: Polynomial | None = None) -> Model:
+        """Read the model; CimError naming file and key of what is missing, broken or unfit.
+
+        A `polynomial` that is in no file yet stands in place of `poly`.
+        """
+        poly = polynomial or self.poly
         if poly is None or isinstance(poly, Polynomial):
             return self._read(ScoreOptions(self.head, poly, self.a, self.b), say)
         file = Path(poly)

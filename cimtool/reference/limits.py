@@ -22,11 +22,12 @@ def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> d
     """The metrics of LIMITS by name, from the metrics of two rows.
 
     Losses are the worse of both directions, shares as fractions; negative where the scores do
-    better. Those of rankings are missing where nothing is ranked.
+    better. Those of rankings are missing where nothing is ranked, that of logits for scores that
+    are none.
     """
-    agreement = 1 - own["top1_agreement"]
-    values = (own["logit_rmse"], agreement)
-    return dict(zip(UNRANKED_LIMITS, values, strict=True)) | worse_losses(own, reference)
+    agreement = {"top1_agreement_loss": 1 - own["top1_agreement"]}
+    rmse = {name: own[name] for name in ("logit_rmse",) if name in own}
+    return rmse | agreement | worse_losses(own, reference)
 
 
 def limit_changes(
@@ -37,12 +38,12 @@ def limit_changes(
     """The same of one row with its uncertainty: each metric with its interval."""
     found = {}
     if "logit_rmse" in metrics:
-        error, agreement = intervals["logit_rmse"], intervals["top1_agreement"]
+        error = intervals["logit_rmse"]
+        found["logit_rmse"] = Change(metrics["logit_rmse"], error.low, error.high)
+    if "top1_agreement" in metrics:
+        agreement = intervals["top1_agreement"]
         low, high = 1 - agreement.high, 1 - agreement.low
-        found = {
-            "logit_rmse": Change(metrics["logit_rmse"], error.low, error.high),
-            "top1_agreement_loss": Change(1 - metrics["top1_agreement"], low, high),
-        }
+        found["top1_agreement_loss"] = Change(1 - metrics["top1_agreement"], low, high)
     return found | {one.loss: losses[one.loss] for one in RANKINGS if one.loss in losses}
 
 

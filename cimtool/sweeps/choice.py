@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cimtool.sweeps.evaluator import Outcome
@@ -17,7 +18,16 @@ COSTS = {
 }
 """Costs of a point, the most telling first."""
 
-SHORT_COSTS = {ENERGY: "energy", "conversions": "conversions", "arrays": "arrays"}
+WORK = "score_multiplications"
+SCORE_COSTS = COSTS | {WORK: "multiplications of a score"}
+"""The same of points whose scores differ; multiplications are comparable whatever computes them."""
+
+SHORT_COSTS = {
+    ENERGY: "energy",
+    "conversions": "conversions",
+    "arrays": "arrays",
+    WORK: "multiplications",
+}
 """The same in a cell of a table."""
 
 DRIFT = "logit_rmse"
@@ -33,8 +43,8 @@ def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> 
     """
     done = [index for index, one in enumerate(outcomes) if one.error is None]
     known = [index for index in done if outcomes[index].cost[cost] is not None]
-    if not known:
-        return []
+    if not known or cost == WORK:
+        return [known] if known else []
     if cost != ENERGY:
         names = dict.fromkeys(units[index] for index in known)
         return [[index for index in known if units[index] == name] for name in names]
@@ -43,13 +53,20 @@ def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> 
     return [[index for index in known if missing[index] == fewest]]
 
 
+def drifting(outcomes: Sequence[Outcome], groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The groups without points that have no drift, and without groups of none."""
+    kept = ([index for index in group if DRIFT in outcomes[index].metrics] for group in groups)
+    return [group for group in kept if group]
+
+
 def front(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[int]:
     """Indices of the points that no comparable other beats in both drift and `cost`.
 
-    Cheapest first within each group; points that are the same in both are all there.
+    Cheapest first within each group; points that are the same in both are all there. A score that
+    is no logit has no drift to be held against one.
     """
     found: list[int] = []
-    for group in comparable(outcomes, cost, units):
+    for group in drifting(outcomes, comparable(outcomes, cost, units)):
         known = [(outcomes[i].cost[cost], outcomes[i].metrics[DRIFT], i) for i in group]
         least, at = math.inf, math.inf
         for price, drift, index in sorted(known):
@@ -112,28 +129,38 @@ class Choice:
 
 
 def cheapest(
-    outcomes: Sequence[Outcome], budget: Mapping[str, float], units: Sequence[str]
+    outcomes: Sequence[Outcome],
+    budget: Mapping[str, float],
+    units: Sequence[str],
+    sampled: Collection[int] = (),
 ) -> Choice:
-    """The cheapest point within `budget`.
+    """The cheapest point within `budget`, those that are `sampled` and not compiled left out.
 
     By energy where those of all such points are comparable, else by conversions where all convert,
-    else by arrays. Of points that cost the same, the one that drifts least.
+    else by arrays. Of points that cost the same, the one whose score multiplies least, and of these
+    the one that drifts least.
     """
-    within = [index for index, one in enumerate(outcomes) if keeps_budget(one, budget)]
+    kept = [index for index, one in enumerate(outcomes) if keeps_budget(one, budget)]
+    within = [index for index in kept if index not in sampled]
     few, own = [outcomes[index] for index in within], [units[index] for index in within]
     for cost in COSTS:
         # A cost of 0 tells nothing: arrays that add digitally convert nothing, at a price.
         if comparable(few, cost, own) == [[*range(len(few))]] and all(o.cost[cost] for o in few):
-            best = min(
-                within, key=lambda i: (outcomes[i].cost[cost], outcomes[i].metrics[DRIFT], i)
-            )
-            return Choice(budget, best, cost, len(within))
+            return Choice(budget, min(within, key=partial(_price, outcomes, cost)), cost, len(few))
     return Choice(budget, None, None, len(within))
 
 
+def _price(outcomes: Sequence[Outcome], cost: str, index: int) -> tuple[float, ...]:
+    one = outcomes[index]
+    return one.cost[cost], one.cost.get(WORK, 0), one.metrics.get(DRIFT, math.inf), index
+
+
 def keeps_budget(outcome: Outcome, budget: Mapping[str, float]) -> bool:
-    """Hold a point to the budget, and where dies were drawn their median at each time."""
-    if outcome.error is not None:
+    """Hold a point to the budget, and where dies were drawn their median at each time.
+
+    A metric that it does not have is no metric within its limit.
+    """
+    if outcome.error is not None or not budget.keys() <= outcome.metrics.keys():
         return False
     return all(
         outcome.metrics[name] <= most and all(one[name]["median"] <= most for one in outcome.dies)

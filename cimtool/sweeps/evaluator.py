@@ -1,7 +1,7 @@
 """One point of a sweep: compiled in memory, run on the evaluation rows, its cost counted.
 
-The evaluator holds all that points share, the folded program with it; a worker keeps its evaluator,
-so that points which calibrate alike calibrate once.
+The evaluator holds all that points share, the folded programs with it; a worker keeps its
+evaluator, so that points which calibrate alike calibrate once.
 """
 
 from __future__ import annotations
@@ -17,27 +17,32 @@ from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import MEDIAN, WORST
 from cimtool.costs.estimate import Estimate, estimate
+from cimtool.costs.render import score_multiplications
+from cimtool.costs.totals import Quantity
 from cimtool.deployment.compilation import calibration_rows, fit_rows, layer_names
 from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.noise.times import time_text
 from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
-from cimtool.ir.program import Program
+from cimtool.ir.heads import Head, assemble
+from cimtool.ir.program import Graph, Program
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.digests import digests_of
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data, require_rivals
 from cimtool.loading.model import Model, ModelCard
-from cimtool.loading.source import ModelSource
 from cimtool.passes.base import Job
 from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.reference.limits import LIMITS
+from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import WAYS, Queries, Selection
+from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
-from cimtool.sweeps.references import SAMPLES, SweepReferences
+from cimtool.sweeps.grid import COMPILED, Point, ScoreChoice
+from cimtool.sweeps.references import SAMPLES, SweepReferences, trained_gaussians
 from cimtool.verification.stages import encode, real_means
 
 WORST_OF_DIES = dict.fromkeys(LIMITS, 100 - WORST) | {f"r1_{way}": WORST for way in WAYS}
@@ -89,42 +94,51 @@ class Outcome:
 class PointEvaluator:
     """All that the points of a sweep share; calibrated programs are added as they are needed.
 
-    `text` and `video` are the calibration rows, `fit` those that fit a gallery's converters, and
-    `data` the evaluation rows.
+    `towers` are the projectors, `models` their cards under each score. `text` and `video` are the
+    calibration rows, `fit` those that fit a gallery's converters, and `data` the evaluation rows,
+    with `items`, their means and variances, where they are sampled.
     """
 
-    folded: Program
-    layers: tuple[str, ...]
-    model: ModelCard
+    towers: tuple[Graph, Graph]
+    models: Mapping[ScoreChoice, ModelCard]
     text: Array
     video: Array
     fit: Mapping[str, Array]
     data: Embeddings
     references: SweepReferences
     dies: DieRequest | None
+    items: tuple[Gaussians, Gaussians] | None = None
+    _folded: dict[ScoreChoice, Program] = field(default_factory=dict)
     _calibrated: dict[Hashable, Program] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
-        model: Model,
+        models: Mapping[ScoreChoice, Model],
         calibration: Embeddings,
         data: Embeddings,
         references: SweepReferences,
         dies: DieRequest | None,
-        settings: Settings,
-        say: Say,
     ) -> PointEvaluator:
-        """Fold once for all points; no setting has a part in that, so any `settings` will do."""
-        rows, layers = calibration_rows(calibration, []), tuple(layer_names(model))
-        (folded,) = run_passes((FoldPass(),), model.program, Job(settings, *rows, silent), say)
-        fit = fit_rows(calibration)
-        return cls(folded.program, layers, model.card, *rows, fit, data, references, dies)
+        """The evaluator of models that share their projectors."""
+        rows, fit = calibration_rows(calibration, []), fit_rows(calibration)
+        cards = {choice: model.card for choice, model in models.items()}
+        first, *_ = models.values()
+        sampled = [model for choice, model in models.items() if choice.samples is not None]
+        items = trained_gaussians(sampled[0], data) if sampled else None
+        return cls(first.towers, cards, *rows, fit, data, references, dies, items)
 
-    def evaluate(self, build: Configuration) -> Outcome:
-        """Compile and measure one point; an error becomes its outcome, so that others go on."""
+    def outcome(self, point: Point) -> Outcome:
+        """The outcome of a point whose values do not contradict each other."""
+        assert point.build is not None
+        return self.evaluate(point.build, point.score)
+
+    def evaluate(self, build: Configuration, score: ScoreChoice = COMPILED) -> Outcome:
+        """Compile and measure one build; an error becomes its outcome, so that others go on."""
         try:
-            queries, found = self._evaluated(build)
+            queries, found = (self._evaluated if score.samples is None else self._sampled)(
+                build, score
+            )
             return replace(found, intervals=self.references.intervals(queries))
         except Exception as error:  # the outermost frame of a point: others must not end with it
             return _failed(error)
@@ -137,7 +151,7 @@ class PointEvaluator:
         Without intervals.
         """
         try:
-            queries, found = self._evaluated(build)
+            queries, found = self._evaluated(build, COMPILED)
         except Exception as error:  # as above
             return (_failed(error),) * len(selections)
         return tuple(
@@ -145,42 +159,77 @@ class PointEvaluator:
             for chosen in selections
         )
 
-    def _evaluated(self, build: Configuration) -> tuple[Queries, Outcome]:
+    def _evaluated(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
         """Measurements of all queries, and the outcome of all of them."""
         settings, said = build.settings, list[str]()
-        check_patterns(
-            settings, [*self.layers, *score_layers(self.model.head, settings.score_mapping)]
-        )
-        check_score_bits(settings, self.layers)
-        few_levels = level_notes(build.target, settings, self.layers)
-        program = self.compiled(settings, said.append)
+        model = self.models[score]
+        layers = layer_names(assemble(*self.towers, model.head))
+        check_patterns(settings, [*layers, *score_layers(model.head, settings.score_mapping)])
+        check_score_bits(settings, layers)
+        few_levels = level_notes(build.target, settings, layers)
+        program = self.compiled(settings, said.append, score)
         if settings.score_mapping != "digital":
             program = self._with_gallery(program, settings)
-        queries = self._measured(program)
-        found = estimate(
+        queries = self._measured(program, model.head)
+        cost = cost_of(self._estimate(program, build, model, SAMPLES))
+        no_dies: list[str] = []
+        dies = self._on_dies(program, build, model.head, no_dies.append)
+        of_model = (f"warning: {text}" for text in model.warnings)
+        notes, warnings = (*of_model, *few_levels, *said, *no_dies), (*few_levels, *no_dies)
+        return queries, Outcome(
+            None, self.references.metrics(queries), {}, cost, dies, notes, warnings
+        )
+
+    def _sampled(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
+        """The same of Monte Carlo in float, a query being encoded as the target's settings say."""
+        model = self.models[score]
+        assert self.items is not None
+        assert score.samples is not None
+        assert model.a is not None
+        assert model.b is not None
+        found = monte_carlo(*self.items, model.a, model.b, score.samples)
+        queries = self.references.sampled_queries(found.logit)
+        program = self.compiled(build.settings, silent, score)
+        cost = sampled_cost(self._estimate(program, build, model, score.samples))
+        return queries, Outcome(None, self.references.metrics(queries), {}, cost)
+
+    def _estimate(
+        self, program: Program, build: Configuration, model: ModelCard, samples: int
+    ) -> Estimate:
+        return estimate(
             program,
-            settings,
+            build.settings,
             build.target,
-            samples=SAMPLES,
-            dimension=self.model.dimension,
+            samples=samples,
+            dimension=model.dimension,
             gallery=len(self.data.video),
         )
-        no_dies: list[str] = []
-        dies = self._on_dies(self.dies, program, build, no_dies.append) if self.dies else ()
-        of_model = (f"warning: {text}" for text in self.model.warnings)
-        notes, warnings = (*of_model, *few_levels, *said, *no_dies), (*few_levels, *no_dies)
-        metrics, cost = self.references.metrics(queries), cost_of(found)
-        return queries, Outcome(None, metrics, {}, cost, dies, notes, warnings)
 
-    def compiled(self, settings: Settings, note: Callable[[str], None]) -> Program:
+    def compiled(
+        self, settings: Settings, note: Callable[[str], None], score: ScoreChoice = COMPILED
+    ) -> Program:
         """The program of the last pass, as `compile` makes it."""
         job = Job(settings, self.text, self.video, note)
         _, calibrate, *rest = passes_for(settings)
-        key = calibration_key(settings)
-        if key not in self._calibrated:
-            (stage,) = run_passes((calibrate,), self.folded, job, silent)
-            self._calibrated[key] = stage.program
-        return run_passes(rest, self._calibrated[key], job, silent)[-1].program
+        key = score, calibration_key(settings)
+        calibrated = self._calibrated.get(key)
+        if calibrated is None:
+            (stage,) = run_passes((calibrate,), self._fold(score, settings), job, silent)
+            self._calibrated[key] = calibrated = stage.program
+        return run_passes(rest, calibrated, job, silent)[-1].program
+
+    def _fold(self, score: ScoreChoice, settings: Settings) -> Program:
+        """The folded program of a score, in which no setting has a part; the last one is kept."""
+        # Threads of a Dask worker share this: nothing that another removes is read again.
+        folded = self._folded.get(score)
+        if folded is None:
+            program = assemble(*self.towers, self.models[score].head)
+            job = Job(settings, self.text, self.video, silent)
+            (stage,) = run_passes((FoldPass(),), program, job, silent)
+            self._folded.clear()
+            self._calibrated.clear()
+            self._folded[score] = folded = stage.program
+        return folded
 
     def _with_gallery(self, program: Program, settings: Settings) -> Program:
         """The program with the evaluation videos in its arrays, as `cimtool program` puts them.
@@ -200,38 +249,45 @@ class PointEvaluator:
         tiled = program_gallery(program.score, video, settings)
         return replace(program, score=fit_gallery(tiled, queries["text"], matches))
 
-    def _measured(self, program: Program) -> Queries:
+    def _measured(self, program: Program, head: Head) -> Queries:
         """Measure all evaluation pairs query by query; CimError where a score is not finite."""
         simulator = Simulator(program)
         features = encode(simulator, self.data)
         scores = simulator.score(features["text"], features["video"])
         if not np.isfinite(scores).all():
             raise CimError("a score is not finite; the model is out of float64's range")
-        return self.references.measured(scores, *real_means(program, features))
+        return self.references.measured(scores, *real_means(program, features), head)
 
     def _on_dies(
-        self, request: DieRequest, program: Program, build: Configuration, note: Say
+        self, program: Program, build: Configuration, head: Head, note: Say
     ) -> tuple[Mapping[str, Any], ...]:
         """Metrics over dies at each time; a note and nothing for a target without noise."""
-        noise = build.target.noise
+        noise, request = build.target.noise, self.dies
+        if request is None:
+            return ()
         if noise is None:
             note(f'target "{build.target.name}" has no [noise], so no dies were drawn')
             return ()
         try:
-            return tuple(self._at_times(request, noise, program, build.settings))
+            return tuple(self._at_times(request, noise, program, build.settings, head))
         except CimError as error:
             note(f"no dies were drawn: {error}")
             return ()
 
     def _at_times(
-        self, request: DieRequest, noise: Noise, program: Program, settings: Settings
+        self,
+        request: DieRequest,
+        noise: Noise,
+        program: Program,
+        settings: Settings,
+        head: Head,
     ) -> Iterator[dict[str, Any]]:
         """Median and worst twentieth over dies of each metric by itself, a time at a time."""
         for time in request.times:
             conditions = Conditions(noise, noise.seconds(time), seed=request.seed)
             trials = [
                 self.references.metrics(
-                    self._measured(on_die(program, settings, conditions, index).program)
+                    self._measured(on_die(program, settings, conditions, index).program, head)
                 )
                 for index in range(request.trials)
             ]
@@ -255,23 +311,18 @@ def _failed(error: Exception) -> Outcome:
 
 
 def read_evaluation(
-    source: ModelSource,
-    calibration: EmbeddingsLike,
-    data: EmbeddingsLike,
-    seen_rows: bool,
-    say: Say,
-) -> tuple[Model, Embeddings, Embeddings]:
-    """Read a model, its calibration rows and the rows that it is evaluated on.
+    model: Model, calibration: EmbeddingsLike, data: EmbeddingsLike, seen_rows: bool
+) -> tuple[Embeddings, Embeddings]:
+    """Read the calibration rows of a model and the rows that it is evaluated on.
 
     Raises CimError for data that rank nothing or (unless `seen_rows`) hold calibration rows.
     """
-    model = source.load(say)
     calibrating, evaluated = read_data(calibration, model), read_data(data, model)
     require_rivals(evaluated)
     if not seen_rows:
         known = digests_of(*calibration_rows(calibrating, []))
         require_unseen(known, evaluated, model.name)
-    return model, calibrating, evaluated
+    return calibrating, evaluated
 
 
 def cost_of(found: Estimate) -> dict[str, Any]:
@@ -280,16 +331,46 @@ def cost_of(found: Estimate) -> dict[str, Any]:
     Energy in pJ and latency in ns are None where the target gives no figures, and lower bounds
     where parts are missing.
     """
-    query, plan = found.query, found.floorplan
+    query, plan, score = found.query, found.floorplan, found.score
     assert query is not None
+    assert score is not None
     return {
         "arrays": plan.arrays,
         "chips": plan.chips,
         "loads": plan.loads,
         "conversions": query.conversions,
-        "energy_pj": query.energy_pj.value,
-        "energy_missing": "; ".join(query.energy_pj.missing),
+        **_totals(query.energy_pj, query.latency_ns),
         "energy_coverage": query.coverage,
-        "latency_ns": query.latency_ns.value,
-        "latency_missing": "; ".join(query.latency_ns.missing),
+        "score_multiplications": score_multiplications(score),
+        "sigmoids": 0,
+        "random_normals": 0,
+        "gallery_bytes": found.gallery_bytes,
+    }
+
+
+def sampled_cost(found: Estimate) -> dict[str, Any]:
+    """The same of Monte Carlo with stored samples; None for what no array computes.
+
+    Energy and latency are of the query's encoding, and of the products of samples.
+    """
+    sampled = found.montecarlo
+    assert sampled is not None
+    way, text = sampled.stored, found.text
+    return {
+        **dict.fromkeys(("arrays", "chips", "loads", "conversions")),
+        **_totals(text.energy_pj + way.energy_pj, text.latency_ns + way.latency_ns),
+        "energy_coverage": None,
+        "score_multiplications": way.multiplications,
+        "sigmoids": way.sigmoids,
+        "random_normals": way.random_normals,
+        "gallery_bytes": way.gallery_bytes,
+    }
+
+
+def _totals(energy: Quantity, latency: Quantity) -> dict[str, Any]:
+    return {
+        "energy_pj": energy.value,
+        "energy_missing": "; ".join(energy.missing),
+        "latency_ns": latency.value,
+        "latency_missing": "; ".join(latency.missing),
     }

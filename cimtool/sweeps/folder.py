@@ -26,9 +26,10 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.reference.truth import Truth
 from cimtool.sweeps.evaluator import DieRequest, Outcome
+from cimtool.sweeps.grid import Point
 from cimtool.sweeps.references import SweepReferences
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 SWEEP = "sweep.json"
 POINTS = "points"
 REFERENCES = "references.safetensors"
@@ -47,7 +48,10 @@ Identity = Mapping[str, str | int]
 def sweep_identity(
     model: Model, calibration: Embeddings, data: Embeddings, reference: str
 ) -> dict[str, str | int]:
-    """All that the points of one folder have in common, by name: versions, digests of contents."""
+    """All that the points of one folder have in common, by name: versions, digests of contents.
+
+    `model` is under a head that does not hang on the grid, where its points may have several.
+    """
     constants = ConstantTable()
     program = program_text(model.program, constants)
     score = json.dumps([model.a, model.b, model.head.to_json()])
@@ -75,10 +79,15 @@ def _digest(*parts: bytes | Array) -> str:
     return digest.hexdigest()[:DIGEST_LETTERS]
 
 
-def point_digest(whose: Identity, build: Configuration, dies: DieRequest | None) -> str:
-    """The name of a point's file: a digest of everything that decides its outcome."""
+def point_digest(
+    whose: Identity, build: Configuration, score: Mapping[str, Any], dies: DieRequest | None
+) -> str:
+    """The name of a point's file: a digest of everything that decides its outcome.
+
+    `score` are the plain values of a head with its constants, or of samples.
+    """
     drawn = None if dies is None else asdict(dies)
-    values = [dict(whose), build.target.to_json(), build.settings.to_json(), drawn]
+    values = [dict(whose), build.target.to_json(), build.settings.to_json(), dict(score), drawn]
     return _digest(json.dumps(values, sort_keys=True).encode())
 
 
@@ -118,9 +127,14 @@ class SweepFolder:
                 found[digest] = Outcome.from_json(values)
         return {digest: outcome for digest, outcome in found.items() if outcome.error is None}
 
-    def keep(self, digest: str, build: Configuration, outcome: Outcome) -> None:
+    def keep(self, digest: str, point: Point, outcome: Outcome) -> None:
         """Write a point's file, all or nothing."""
-        made_of = {"target": build.target.name, "settings": build.settings.to_json()}
+        assert point.build is not None
+        made_of = {
+            "target": point.build.target.name,
+            "settings": point.build.settings.to_json(),
+            "score": asdict(point.score),
+        }
         text = json.dumps(made_of | outcome.to_json(), indent=1) + "\n"
         replace_texts(self.path / POINTS, {f"{digest}.json": text}, "the point")
 

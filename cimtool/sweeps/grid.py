@@ -1,7 +1,8 @@
 """The grid of a sweep: keys with their values, checked before anything runs, and its points.
 
-A key is a setting (`weight_bits`, `layers."text.*".adc_bits`), `target`, or a key of the target's
-file (`target.array.rows_active`; the last name is enough where only one key ends so).
+A key is a setting (`weight_bits`, `layers."text.*".adc_bits`), `target`, a key of the target's file
+(`target.array.rows_active`; the last name is enough where only one key ends so), or one of the
+score: `head`, `degree` of the polynomial, or `samples` of Monte Carlo beside the compiled points.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from cimtool.base.toml_files import FREE, check_value, dotted, leaves
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import LayerBits, Overrides, resolve
 from cimtool.hardware.target import Target, derived, load_target
+from cimtool.ir.heads import Head
+from cimtool.reference.surrogate import MAX_DEGREE
 
 Value = int | float | str | bool
 Key = tuple[str, ...]
@@ -31,6 +34,10 @@ Grid = Mapping[str, Sequence[Value]]
 
 TARGET = "target"
 LAYERS = "layers"
+HEAD, DEGREE, SAMPLES = "head", "degree", "samples"
+SCORE_KEYS = (HEAD, DEGREE, SAMPLES)
+"""Keys of the score, which no setting and no target has."""
+
 IDENTITY = (("name",), ("title",), ("base",))
 """Keys of a target that say which it is, not how it is."""
 
@@ -52,6 +59,22 @@ class GridKey:
 
 
 @dataclass(frozen=True)
+class ScoreChoice:
+    """The score of a point: a head and the degree of its polynomial, None as the files say.
+
+    With `samples` it is Monte Carlo of so many a side, in float, and nothing is compiled.
+    """
+
+    head: str | None = None
+    degree: int | None = None
+    samples: int | None = None
+
+
+COMPILED = ScoreChoice()
+"""The score as the files say it."""
+
+
+@dataclass(frozen=True)
 class Point:
     """One combination: its values in the grid's order, and the target and settings they make.
 
@@ -62,6 +85,7 @@ class Point:
     base: str
     build: Configuration | None
     refusal: str = ""
+    score: ScoreChoice = COMPILED
 
     @property
     def named(self) -> dict[str, Value]:
@@ -133,7 +157,7 @@ def _path(name: str) -> Key:
     parts = _parts(name)
     if parts[0] == TARGET and len(parts) > 1:
         return (TARGET, *_target_key(name, parts[1:]))
-    settings = [key for key in Overrides.model_fields if key != LAYERS]
+    single = [*(key for key in Overrides.model_fields if key != LAYERS), TARGET, *SCORE_KEYS]
     if parts[0] == LAYERS:
         if len(parts) != 3 or parts[2] not in LayerBits.model_fields:
             raise ArgumentError(
@@ -142,8 +166,8 @@ def _path(name: str) -> Key:
                 ", ".join(LayerBits.model_fields),
                 nearest(parts[-1], LayerBits.model_fields),
             )
-    elif len(parts) > 1 or parts[0] not in (*settings, TARGET):
-        raise ArgumentError("{grid} {}", unknown("key", name, [*settings, TARGET]))
+    elif len(parts) > 1 or parts[0] not in single:
+        raise ArgumentError("{grid} {}", unknown("key", name, single))
     return parts
 
 
@@ -193,6 +217,9 @@ def _check_value(path: Key, value: Value, name: str) -> None:
     if path == (TARGET,):
         load_target(str(value))
         return
+    if path[0] in SCORE_KEYS:
+        _check_score(path[0], value)
+        return
     table, key = (Target, path[1:]) if path[0] == TARGET else (Overrides, path)
     try:
         check_value(table, key, value)
@@ -200,11 +227,23 @@ def _check_value(path: Key, value: Value, name: str) -> None:
         raise ArgumentError("{grid} {}: {}", name, error) from None
 
 
+def _check_score(key: str, value: Value) -> None:
+    if key == HEAD:
+        Head.named(str(value), f"grid {HEAD}")
+        return
+    least, most = (1, MAX_DEGREE) if key == DEGREE else (2, math.inf)
+    if type(value) is not int or not least <= value <= most:
+        range_ = f"from 1 to {MAX_DEGREE}" if key == DEGREE else "of at least 2"
+        raise ArgumentError("{grid} {}: {}: must be an integer {}", key, value, range_)
+
+
 def points(keys: Sequence[GridKey], target: str | Target | None, file: Path | None) -> list[Point]:
     """All combinations of a grid, the last key's values changing fastest.
 
-    `target` is the one that all have where `target` is no key. Raises CimError where both or
-    neither is given, and for a mistake in the settings `file`.
+    `target` is the one that all have where `target` is no key. A head that takes no polynomial has
+    no degree. `samples` are no part of the combinations: each is one more point for each target,
+    with the settings of that and of the `file`. Raises CimError where both or neither target is
+    given, and for a mistake in the settings `file`.
     """
     swept = [value for key in keys if key.path == (TARGET,) for value in key.values]
     if bool(swept) == (target is not None):
@@ -218,16 +257,39 @@ def points(keys: Sequence[GridKey], target: str | Target | None, file: Path | No
         known = {str(name): load_target(str(name)) for name in swept or (target,)}
     for one in known.values():
         resolve(one, file, {})
-    found = []
-    for values in itertools.product(*(key.values for key in keys)):
-        pairs = tuple((key.path, value) for key, value in zip(keys, values, strict=True))
-        base = str(dict(pairs).get((TARGET,), next(iter(known))))
-        try:
-            build = _configuration(pairs, known[base], file)
-            found.append(Point(pairs, base, build))
-        except CimError as error:
-            found.append(Point(pairs, base, None, str(error)))
-    return found
+    combined = [key for key in keys if key.path != (SAMPLES,)]
+    products = itertools.product(*(key.values for key in combined))
+    named = ([(k.path, v) for k, v in zip(combined, values, strict=True)] for values in products)
+    sampled = (
+        (*[((TARGET,), target)] * bool(swept), (key.path, value))
+        for key in keys
+        if key.path == (SAMPLES,)
+        for target in known
+        for value in key.values
+    )
+    # Those that differ in a degree that their head has no use for are one point.
+    every = dict.fromkeys([*map(_without_idle_degree, named), *sampled])
+    return [_point(pairs, known, file) for pairs in every]
+
+
+Pairs = tuple[tuple[Key, Value], ...]
+
+
+def _without_idle_degree(pairs: Sequence[tuple[Key, Value]]) -> Pairs:
+    """The pairs, without a degree where their head takes no polynomial."""
+    head = dict(pairs).get((HEAD,))
+    idle = head is not None and not Head.named(str(head), HEAD).takes_polynomial
+    return tuple(pair for pair in pairs if not (idle and pair[0] == (DEGREE,)))
+
+
+def _point(pairs: Pairs, known: Mapping[str, Target], file: Path | None) -> Point:
+    base = str(dict(pairs).get((TARGET,), next(iter(known))))
+    chosen: dict[str, Any] = {key[0]: value for key, value in pairs if key[0] in SCORE_KEYS}
+    score = ScoreChoice(**chosen)
+    try:
+        return Point(pairs, base, _configuration(pairs, known[base], file), score=score)
+    except CimError as error:
+        return Point(pairs, base, None, str(error), score)
 
 
 def _configuration(
@@ -247,7 +309,7 @@ def target_changes(values: Sequence[tuple[Key, Value]]) -> dict[Key, Value]:
 
 def setting_flags(values: Sequence[tuple[Key, Value]]) -> dict[str, Any]:
     """A point's settings by their names; `layers` are nested tables."""
-    return nested({key: value for key, value in values if key[0] != TARGET})
+    return nested({key: value for key, value in values if key[0] not in (TARGET, *SCORE_KEYS)})
 
 
 def nested(values: Mapping[Key, Value]) -> dict[str, Any]:

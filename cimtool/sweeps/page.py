@@ -8,7 +8,7 @@ from pathlib import Path
 from cimtool.report.charts import Candidate, pareto
 from cimtool.report.formats import ENERGIES, unit_of
 from cimtool.report.page import render
-from cimtool.sweeps.choice import COSTS, DRIFT, ENERGY, comparable
+from cimtool.sweeps.choice import DRIFT, ENERGY, comparable, drifting
 from cimtool.sweeps.render import (
     budget_lines,
     cost_text,
@@ -40,14 +40,19 @@ def pareto_page(sweep: Sweep) -> str:
         files=[(Path(name).name, digest) for name, digest in sweep.files],
         budget=[] if sweep.chosen is None else budget_lines(sweep, sweep.chosen),
         figures=[
-            (_picture(sweep, cost, group), COSTS[cost], group, len(groups))
-            for cost in COSTS
-            for groups in [comparable(sweep.outcomes, cost, sweep.units) or [[]]]
+            (_picture(sweep, cost, group), title, group, len(groups))
+            for cost, title in sweep.costs.items()
+            for groups in [_groups(sweep, cost) or [[]]]
             for group in groups
         ],
         points=points_table(sweep),
         failures=failures(sweep),
     )
+
+
+def _groups(sweep: Sweep, cost: str) -> list[list[int]]:
+    """The points that are drawn together, in groups that may be compared."""
+    return drifting(sweep.outcomes, comparable(sweep.outcomes, cost, sweep.units))
 
 
 def _shared_settings(sweep: Sweep) -> list[str]:
@@ -62,7 +67,8 @@ def _shared_settings(sweep: Sweep) -> list[str]:
 
 def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
     best = set(sweep.fronts[cost])
-    title, size = COSTS[cost], 1.0
+    name = sweep.costs[cost]
+    title, size = name, 1.0
     if cost == ENERGY and shown:
         most = max(sweep.outcomes[index].cost[cost] for index in shown)
         size, unit = unit_of(most, ENERGIES)
@@ -77,7 +83,7 @@ def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
         )
         for index in shown
     ]
-    label = f"logit RMSE against {COSTS[cost]} of {len(shown)} points"
+    label = f"logit RMSE against {name} of {len(shown)} points"
     logs = (_is_wide([one.x for one in candidates]), _is_wide([one.y for one in candidates]))
     return pareto(candidates, title, "logit RMSE", label, *logs)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -11,6 +14,8 @@ from safetensors.numpy import load, save
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
+from cimtool.ir.heads import Head
+from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.reference.limits import limit_changes, limit_metrics
@@ -25,11 +30,13 @@ from cimtool.reference.queries import (
     once,
     uncertainties,
 )
+from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth, retrieved
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.references import (
     EXACT,
     References,
+    gaussians,
     reference_scores,
     trained_features,
     within_float64,
@@ -38,24 +45,28 @@ from cimtool.verification.stages import real_means
 
 SAMPLES = DEFAULT_SAMPLES
 MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
-KEPT = ("scores", "surrogate", "sampled", "gaps", "mean")
+KEPT = ("scores", "sampled", "gaps", "mean")
 DRIFTS = ("float_rmse", "centred_rmse", "bias", "spread")
 """Metrics of differences that a point has beside those of limits."""
+
+OF_LOGITS = ("logit_squares", "centred_squares", "bias", "largest")
+"""Differences from the exact score that a score which is no logit has none of."""
 
 
 @dataclass(frozen=True, eq=False)
 class SweepReferences:
     """Scores [n, m] of the evaluation pairs that no hardware has touched.
 
-    `scores` are the reference's, `name` says which it is; `surrogate` the float score's;
-    `sampled` those of Monte Carlo where the teacher is known. `gaps` [n] are the cosine gaps of the
-    trained means where any pair is wrong, and `mean` [d] is what these means share.
+    `scores` are the reference's, `name` says which it is; `floats` the float scores by the digest
+    of their heads; `sampled` those of Monte Carlo where the teacher is known. `gaps` [n] are the
+    cosine gaps of the trained means where any pair is wrong, and `mean` [d] is what these means
+    share.
     """
 
     name: str
     truth: Truth
     scores: FloatArray
-    surrogate: FloatArray
+    floats: Mapping[str, FloatArray]
     mean: FloatArray
     sampled: FloatArray | None = None
     gaps: FloatArray | None = None
@@ -70,16 +81,27 @@ class SweepReferences:
         """The reference's own retrieval, query by query."""
         return self._with_gaps(retrieved(self.scores, self.truth), self.gaps)
 
-    def measured(self, scores: Array, text_mu: Array, video_mu: Array) -> Queries:
-        """Retrieval of scores [n, m] and means, and the differences from the reference."""
+    def measured(self, scores: Array, text_mu: Array, video_mu: Array, head: Head) -> Queries:
+        """Retrieval of scores [n, m] by a head and means, and the differences from the reference.
+
+        A score that is no logit has none from the exact one, but for the order of items.
+        """
         offset = self.mean - common_mean(text_mu, video_mu)
         gaps = self.truth.cosine_gaps(text_mu + offset, video_mu + offset)
-        return self._measured(scores, gaps)
+        return self._measured(on_grid(scores), gaps, head)
 
-    def _measured(self, scores: Array, gaps: FloatArray | None) -> Queries:
-        scores = on_grid(scores)
+    def sampled_queries(self, scores: FloatArray) -> Queries:
+        """The same of scores that samples of the trained means and variances give."""
+        return self._measured(on_grid(scores), self.gaps, None)
+
+    def _measured(self, scores: Array, gaps: FloatArray | None, head: Head | None) -> Queries:
         found = retrieved(scores, self.truth).merged(compared(scores, self.against))
-        found.text["float_squares"] = ReferenceScores(self.surrogate).squares(scores)
+        if head is not None:
+            trained = ReferenceScores(self.floats[head_digest(head)])
+            found.text["float_squares"] = trained.squares(scores)
+            if self.name == EXACT and not head.is_sampled:
+                for name in OF_LOGITS:
+                    del found.text[name]
         return self._with_gaps(found, gaps)
 
     @staticmethod
@@ -108,16 +130,25 @@ class SweepReferences:
         known = {name: one.interval for name, one in limits.items()} | kept
         return {name: (one.low, one.high) for name, one in known.items() if one is not None}
 
-    def baselines(self, surrogate: str) -> dict[str, dict[str, float]]:
-        """The same metrics of the float score, called `surrogate`, and of Monte Carlo beside it."""
-        scores = {surrogate: self.surrogate}
+    def baselines(self, heads: Mapping[str, Head]) -> dict[str, dict[str, float]]:
+        """The same metrics of the float scores of named heads, and of Monte Carlo beside them."""
+        found = {
+            name: self._measured(self.floats[head_digest(head)], self.gaps, head)
+            for name, head in heads.items()
+        }
         if self.sampled is not None:
-            scores[MONTE_CARLO] = self.sampled
-        return {name: self.metrics(self._measured(one, self.gaps)) for name, one in scores.items()}
+            found[MONTE_CARLO] = self.sampled_queries(self.sampled)
+        return {name: self.metrics(queries) for name, queries in found.items()}
+
+    def knows(self, heads: Iterable[Head]) -> bool:
+        """True where the float scores of all these heads are there."""
+        return all(head_digest(head) in self.floats for head in heads)
 
     def to_bytes(self) -> bytes:
         """The content of the file that keeps them, the name left out."""
         arrays = {name: value for name in KEPT if (value := getattr(self, name)) is not None}
+        arrays["floats"] = np.stack(list(self.floats.values()))
+        arrays["heads"] = np.array([list(name.encode()) for name in self.floats], np.uint8)
         content: bytes = save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
         return content
 
@@ -125,9 +156,17 @@ class SweepReferences:
     def from_bytes(cls, name: str, truth: Truth, content: bytes) -> SweepReferences | None:
         """Read what `to_bytes` returned; None where it is something else."""
         try:
-            return cls(name, truth, **load(content))
-        except (SafetensorError, TypeError):
+            arrays = load(content)
+            heads = [bytes(letters).decode() for letters in arrays.pop("heads")]
+            floats = dict(zip(heads, arrays.pop("floats"), strict=True))
+            return cls(name, truth, floats=floats, **arrays)
+        except (SafetensorError, TypeError, KeyError):
             return None
+
+
+def head_digest(head: Head) -> str:
+    """The name of a head with its constants, of letters and digits."""
+    return hashlib.sha256(json.dumps(head.to_json(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def reference_name(model: Model) -> str:
@@ -136,18 +175,39 @@ def reference_name(model: Model) -> str:
     return EXACT if known else model.head.surrogate
 
 
-def references(model: Model, data: Embeddings, say: Say) -> SweepReferences:
-    """Score all pairs of the evaluation rows by the trained model and by the references."""
+def references(models: Iterable[Model], data: Embeddings, say: Say) -> SweepReferences:
+    """Score all pairs of the evaluation rows by a trained model under each head, and exactly.
+
+    The first of `models` has the exact score of all of them.
+    """
     pairs = f"{len(data.text)} x {len(data.video)} pairs"
-    say(f"the trained model: {pairs}")
+    floats: dict[str, FloatArray] = {}
+    found: SweepReferences | None = None
+    for model in models:
+        if head_digest(model.head) in floats:
+            continue
+        say(f"the trained model, {model.head.described}: {pairs}")
+        trained = Simulator(model.program)
+        features = trained_features(trained, data)
+        with within_float64(data):
+            scores = on_grid(trained.score(features["text"], features["video"]))
+        floats[head_digest(model.head)] = scores
+        if found is not None:
+            continue
+        known = reference_scores(References(samples=SAMPLES), model, trained, features, data, say)
+        means = real_means(model.program, features)
+        mean, gaps = common_mean(*means), data.truth.cosine_gaps(*means)
+        name, exact, sampled = model.head.surrogate, scores, None
+        if known is not None and known.exact is not None:
+            name, exact, sampled = EXACT, known.exact, known.monte_carlo
+        found = SweepReferences(name, data.truth, exact, floats, mean, sampled, gaps)
+    assert found is not None
+    return found
+
+
+def trained_gaussians(model: Model, data: Embeddings) -> tuple[Gaussians, Gaussians]:
+    """Means and variances of the evaluation rows by the trained model."""
     trained = Simulator(model.program)
     features = trained_features(trained, data)
-    with within_float64(data):
-        scores = on_grid(trained.score(features["text"], features["video"]))
-    known = reference_scores(References(samples=SAMPLES), model, trained, features, data, say)
-    means = real_means(model.program, features)
-    mean, gaps = common_mean(*means), data.truth.cosine_gaps(*means)
-    if known is None or known.exact is None:
-        name = model.head.surrogate
-        return SweepReferences(name, data.truth, scores, scores, mean, gaps=gaps)
-    return SweepReferences(EXACT, data.truth, known.exact, scores, mean, known.monte_carlo, gaps)
+    text, video = (gaussians(trained, m, features[m], getattr(data, m)) for m in MODALITIES)
+    return text, video

@@ -8,15 +8,25 @@ from dataclasses import replace
 from typing import Any
 
 from cimtool.costs.totals import Quantity
-from cimtool.report.formats import ENERGIES, TIMES, counted, coverage, four_digits, whole
+from cimtool.report.formats import (
+    ENERGIES,
+    SIZES,
+    TIMES,
+    counted,
+    coverage,
+    four_digits,
+    scaled,
+    whole,
+)
 from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 from cimtool.report.terminal import table_text
 from cimtool.sweeps.choice import (
-    COSTS,
     DRIFT,
     ENERGY,
+    SCORE_COSTS,
     SHORT_COSTS,
+    WORK,
     Choice,
     incomparable,
     same_scores,
@@ -36,7 +46,7 @@ def sweep_text(found: Sweep) -> str:
         found=found,
         table=table_text(points),
         notes=points.footnotes,
-        costs=COSTS.values(),
+        costs=found.costs.values(),
         failures=failures(found),
         budget=[] if found.chosen is None else budget_lines(found, found.chosen),
     )
@@ -58,6 +68,12 @@ def notes_of_points(found: Sweep) -> list[str]:
         notes.append(
             "energies in brackets cannot be compared with the others: their targets give no "
             "figures for more of the parts"
+        )
+    if found.sampled:
+        notes.append(
+            "points with samples are Monte Carlo of the trained model, in float, with samples of "
+            "the items stored: their energy and latency are of the query's encoding and of the "
+            "products of samples, without sigmoids and random numbers, which no array computes"
         )
     # Each warning once, with the points that have it.
     points_of: dict[str, list[str]] = {}
@@ -85,7 +101,7 @@ def budget_lines(found: Sweep, choice: Choice) -> list[str]:
     price = cost_text(found.outcomes[choice.index].cost, choice.cost)
     lines = [
         f"cheapest of {within}: point {choice.index} ({values_text(found, choice.index)}), by "
-        f"{COSTS[choice.cost]}: {price}"
+        f"{SCORE_COSTS[choice.cost]}: {price}"
     ]
     lines += [
         f"its {_metric_text(best, name)}; the limit is {m:g}" for name, m in choice.budget.items()
@@ -117,16 +133,17 @@ def points_table(found: Sweep) -> Table:
     """All points, those on a front in bold; failed ones say so."""
     done = [one for one in found.outcomes if one.error is None]
     times = list(dict.fromkeys(die["time"] for one in done for die in one.dies))
-    coverages = len({one.cost["energy_coverage"] for one in done}) > 1
+    coverages = len({one.cost["energy_coverage"] for one in done} - {None}) > 1
     same, fronts = twins(found.outcomes), _front_texts(found)
     apart = incomparable(found.outcomes, found.units)
     columns = _columns(found, times, coverages)
     rows = []
     for index, point, outcome in found.numbered():
-        values = (grid_text(value) if _is_word(value) else value for value in point.named.values())
+        named = (point.named.get(key.name) for key in found.grid)
+        values = (grid_text(value) if _is_word(value) else value for value in named)
         cells: list[Content] = [index, fronts[index], *values]
         if outcome.error is None:
-            cells += _figures(outcome, times, coverages, index in apart)
+            cells += _figures(found, outcome, times, coverages, index in apart)
         else:
             cells.append(Cell("failed", math.nan, style="bad"))
         rows.append([*cells, *[None] * (len(columns) - len(cells))])
@@ -165,15 +182,27 @@ def _columns(found: Sweep, times: Sequence[str], coverages: bool) -> list[Column
         *[Column("of it known", coverage, "operations of a query whose energy is known")]
         * coverages,
         Column("latency", whole, "of one query; > is a lower bound"),
+        *(Column(name, whole, help_) for name, help_ in _score_columns(found).values()),
     ]
 
 
-def _is_word(value: Value) -> bool:
+def _score_columns(found: Sweep) -> dict[str, tuple[str, str]]:
+    """Names of costs of a score where scores differ, with heading and help of each."""
+    if WORK not in found.costs:
+        return {}
+    columns = {WORK: ("multiplications", "of the score of one query, in arrays and digital")}
+    if found.sampled:
+        columns["sigmoids"] = ("sigmoids", "of the score of one query")
+        columns["random_normals"] = ("normals", "random numbers that one query draws")
+    return columns | {"gallery_bytes": ("gallery", "memory of the items' features or samples")}
+
+
+def _is_word(value: Value | None) -> bool:
     return isinstance(value, str | bool)
 
 
 def _figures(
-    outcome: Outcome, times: Sequence[str], coverages: bool, apart: bool
+    found: Sweep, outcome: Outcome, times: Sequence[str], coverages: bool, apart: bool
 ) -> Iterator[Content]:
     """The figures of a point; its energy is in brackets where it is `apart` from the others'."""
     cost, metrics = outcome.cost, outcome.metrics
@@ -185,6 +214,9 @@ def _figures(
     yield replace(energy, text=f"({energy.text})") if apart else energy
     yield from [cost["energy_coverage"]] * coverages
     yield _amount(cost, "latency_ns")
+    for name in _score_columns(found):
+        size = cost[name]
+        yield Cell(scaled(size, SIZES), size) if name == "gallery_bytes" else size
 
 
 def _front_texts(found: Sweep) -> list[str]:

@@ -13,10 +13,10 @@ from typing import Any, Literal
 from cimtool import __version__
 from cimtool.base.errors import ArgumentError
 from cimtool.reference.limits import LIMITS
-from cimtool.sweeps.choice import COSTS, Choice, front
+from cimtool.sweeps.choice import COSTS, SCORE_COSTS, Choice, front
 from cimtool.sweeps.evaluator import DieRequest, Outcome
 from cimtool.sweeps.folder import FORMAT_VERSION
-from cimtool.sweeps.grid import GridKey, Point
+from cimtool.sweeps.grid import SCORE_KEYS, GridKey, Point
 
 TableFormat = Literal["csv", "parquet"]
 JSON_FILE = "results.json"
@@ -55,9 +55,19 @@ class Sweep:
         return sum(outcome.error is not None for outcome in self.outcomes)
 
     @property
+    def sampled(self) -> set[int]:
+        """The points that are Monte Carlo, which nothing compiles."""
+        return {index for index, one in enumerate(self.points) if one.score.samples is not None}
+
+    @property
+    def costs(self) -> Mapping[str, str]:
+        """The costs that tell points apart, by name: multiplications too where scores differ."""
+        return SCORE_COSTS if any(key.path[0] in SCORE_KEYS for key in self.grid) else COSTS
+
+    @property
     def fronts(self) -> dict[str, list[int]]:
         """The points on each Pareto front, by the cost that drift is held against."""
-        return {cost: front(self.outcomes, cost, self.units) for cost in COSTS}
+        return {cost: front(self.outcomes, cost, self.units) for cost in self.costs}
 
     @property
     def units(self) -> list[str]:

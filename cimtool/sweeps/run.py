@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,7 +14,6 @@ from cimtool.base.named import nearest
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import check_trials
 from cimtool.deployment.compilation import layer_names
-from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.noise.times import parse_time
 from cimtool.hardware.target import Target
@@ -28,9 +27,10 @@ from cimtool.sweeps.choice import cheapest
 from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command
 from cimtool.sweeps.evaluator import DieRequest, Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.folder import SweepFolder, opened, point_digest, sweep_identity
-from cimtool.sweeps.grid import LAYERS, Grid, GridKey, points, read_grid
+from cimtool.sweeps.grid import LAYERS, Grid, GridKey, Point, ScoreChoice, points, read_grid
 from cimtool.sweeps.references import reference_name, references
 from cimtool.sweeps.results import TABLES, Sweep, TableFormat, check_format, sweep_files
+from cimtool.sweeps.scores import check_scores, fitted_in, scored_models
 from cimtool.sweeps.workers import Compute, Outcomes, workers
 
 
@@ -51,6 +51,7 @@ def sweep(
     grid: Grid,
     target: str | Target | None = None,
     settings: File | None = None,
+    teacher: File | None = None,
     trials: int | None = None,
     times: Sequence[str] = (),
     seed: int = 0,
@@ -65,13 +66,15 @@ def sweep(
 ) -> Sweep:
     """Compile a model for every point of a grid, and measure drift and cost of each on `data`.
 
-    `grid` has the values of settings (`weight_bits`), of `target`, and of keys of the target's file
-    (`target.rows_active`). With `trials` dies are drawn, read at each of `times`; `jobs` processes
-    or the Dask cluster at `dask` compute the points. Results go to `output` (default
-    `exports/<model>.sweep`), where points that an earlier run has done are not computed again; each
-    is kept as soon as it is done. Raises CimError where rows of `data` calibrated (unless
-    `allow_calibration_rows`), the folder holds another sweep or no worker answers, PointsFailed (a
-    CheckFailed) at the end where points failed or none is within the `budget`.
+    `grid` has the values of settings (`weight_bits`), of `target`, of keys of the target's file
+    (`target.rows_active`), and of the score: `head`, `degree` of a polynomial that is fitted to the
+    `teacher`, and `samples` of Monte Carlo beside the points. With `trials` dies are drawn, read at
+    each of `times`; `jobs` processes or the Dask cluster at `dask` compute the points. Results go
+    to `output` (default `exports/<model>.sweep`), where points that an earlier run has done are not
+    computed again; each is kept as soon as it is done. Raises CimError where rows of `data`
+    calibrated (unless `allow_calibration_rows`), the folder holds another sweep or no worker
+    answers, PointsFailed (a CheckFailed) at the end where points failed or none is within the
+    `budget`.
     """
     dies = die_request(trials, times, seed)
     file = None if settings is None else Path(settings)
@@ -82,47 +85,54 @@ def sweep(
     check_metrics("budget", budget or {})
     check_format(table)
     source = ModelSource(projectors, poly, **options)
-    model, rows, evaluated = read_evaluation(source, calibration, data, allow_calibration_rows, say)
+    check_scores(keys, source.head, source.poly, teacher)
+    known = scored_models(source, made, teacher, say)
+    rows, evaluated = read_evaluation(known.first, calibration, data, allow_calibration_rows)
     check_measurable("budget", budget or {}, evaluated.truth, evaluated.file)
-    _check_layers(model, keys)
-    name = reference_name(model)
-    whose = sweep_identity(model, rows, evaluated, name)
-    place = Path(output) if output else Path("exports") / f"{model.name}.sweep"
-    builds = {point_digest(whose, p.build, dies): p.build for p in made if p.build is not None}
+    _check_layers(known.models.values(), keys)
+    name = reference_name(known.first)
+    whose = sweep_identity(known.projectors, rows, evaluated, known.reference)
+    place = Path(output) if output else Path("exports") / f"{known.first.name}.sweep"
+    digests = [
+        None if p.build is None else point_digest(whose, p.build, known.identity(p.score), dies)
+        for p in made
+    ]
+    builds = {digest: p for digest, p in zip(digests, made, strict=True) if digest is not None}
     with workers(jobs, dask, place) as compute, opened(place, whose) as folder:
         done = folder.outcomes(builds)
         resumed = len(done)
         scores = folder.references(name, evaluated.truth)
-        if scores is None:
-            scores = references(model, evaluated, say)
+        if scores is None or not scores.knows(known.heads.values()):
+            scores = references([known.first, *known.models.values()], evaluated, say)
             folder.keep_references(scores)
-        left = {digest: build for digest, build in builds.items() if digest not in done}
+        left = {digest: point for digest, point in builds.items() if digest not in done}
         if left:
-            any_settings = next(iter(left.values())).settings
-            evaluator = PointEvaluator.of(model, rows, evaluated, scores, dies, any_settings, say)
+            models = {point.score: known.models[point.score] for point in left.values()}
+            evaluator = PointEvaluator.of(models, rows, evaluated, scores, dies)
             done |= _computed(compute, evaluator, left, folder, say)
         texts, videos = len(evaluated.text), len(evaluated.video)
         found = Sweep(
-            model=model.name,
+            model=known.first.name,
             data={"file": evaluated.file, "texts": texts, "videos": videos},
             reference=name,
-            baselines=scores.baselines(model.head.surrogate),
+            baselines=scores.baselines(known.heads),
             grid=keys,
             dies=dies,
             points=made,
             outcomes=[
-                done[point_digest(whose, point.build, dies)]
-                if point.build is not None
-                else Outcome(point.refusal)
-                for point in made
+                Outcome(point.refusal) if digest is None else done[digest]
+                for digest, point in zip(digests, made, strict=True)
             ],
             resumed=resumed,
-            files=model.files,
+            files=known.files,
         )
         files = files_of(calibration)
         named = source.files and files and not isinstance(target, Target)
-        sources = Sources(source, files, file) if named else None
-        return _written(found, budget or {}, table, sources, place)
+        sources = {
+            score: Sources(known.source(score, place), files, file) for score in known.sources
+        }
+        fitted = known.fitted_files
+        return _written(found, budget or {}, table, sources if named else {}, fitted, place)
 
 
 def die_request(trials: int | None, times: Sequence[str], seed: int) -> DieRequest | None:
@@ -141,7 +151,7 @@ def die_request(trials: int | None, times: Sequence[str], seed: int) -> DieReque
 def _computed(
     compute: Compute,
     evaluator: PointEvaluator,
-    left: Mapping[str, Configuration],
+    left: Mapping[str, Point],
     folder: SweepFolder,
     say: Say,
 ) -> Outcomes:
@@ -153,11 +163,14 @@ def _computed(
         yield digest, outcome
 
 
-def _check_layers(model: Model, grid: Sequence[GridKey]) -> None:
+def _check_layers(models: Iterable[Model], grid: Sequence[GridKey]) -> None:
     """Raise CimError for a pattern of the grid that matches no layer, whatever the mapping."""
-    known = layer_names(model)
-    for mapping in get_args(ScoreMapping):
-        known += score_layers(model.head, mapping)
+    known: list[str] = []
+    for model in models:
+        known += layer_names(model.program)
+        for mapping in get_args(ScoreMapping):
+            known += score_layers(model.head, mapping)
+    known = list(dict.fromkeys(known))
     for key in grid:
         if key.path[0] == LAYERS and not any(fnmatchcase(name, key.path[1]) for name in known):
             raise ArgumentError(
@@ -172,23 +185,26 @@ def _written(
     sweep: Sweep,
     budget: Mapping[str, float],
     table: TableFormat,
-    sources: Sources | None,
+    sources: Mapping[ScoreChoice, Sources],
+    fitted: Mapping[str, str],
     place: Path,
 ) -> Sweep:
     """Choose within the budget, write all files, and fail where points did."""
     from cimtool.sweeps.page import PAGE, pareto_page
 
-    texts: dict[str, str] = {}
+    texts = dict(fitted)
     if budget:
-        chosen = cheapest(sweep.outcomes, budget, sweep.units)
-        if chosen.index is not None and sources is not None:
-            command, texts = compile_command(sweep.points[chosen.index], sources, place)
-            chosen = replace(chosen, command=command)
+        chosen = cheapest(sweep.outcomes, budget, sweep.units, sweep.sampled)
+        if chosen.index is not None and sources:
+            point = sweep.points[chosen.index]
+            command, files = compile_command(point, sources[point.score], place)
+            chosen, texts = replace(chosen, command=command), texts | files
         sweep = replace(sweep, chosen=chosen)
     texts[PAGE] = pareto_page(sweep)
-    files = sweep_files(sweep, table) | {name: t.encode() for name, t in texts.items()}
-    sweep = replace(sweep, written=replace_files(place, files, "the results"))
-    for name in {*TABLES, TARGET_FILE, SETTINGS_FILE} - set(files):
+    written = sweep_files(sweep, table) | {name: t.encode() for name, t in texts.items()}
+    earlier = {*TABLES, TARGET_FILE, SETTINGS_FILE, *(file.name for file in fitted_in(place))}
+    sweep = replace(sweep, written=replace_files(place, written, "the results"))
+    for name in earlier - set(written):
         (place / name).unlink(missing_ok=True)  # an earlier run's, of another grid or budget
     if sweep.failed:
         raise PointsFailed(sweep, f"{place}: {sweep.failed} of {len(sweep.points)} points failed")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from cimtool import __version__
 from cimtool.base.compiled import thread_count
 from cimtool.base.errors import ArgumentError
-from cimtool.hardware.configuration import Configuration
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator
 from cimtool.sweeps.folder import SHARED
+from cimtool.sweeps.grid import Point
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -29,14 +29,14 @@ CONNECT_SECONDS = 5
 """Seconds that a Dask scheduler may take to answer."""
 
 
-def here(evaluator: PointEvaluator, builds: Mapping[str, Configuration]) -> Outcomes:
+def here(evaluator: PointEvaluator, points: Mapping[str, Point]) -> Outcomes:
     """One point after the other in this process, each with all cores."""
-    for digest, build in builds.items():
-        yield digest, evaluator.evaluate(build)
+    for digest, point in points.items():
+        yield digest, evaluator.outcome(point)
 
 
 def in_processes(
-    evaluator: PointEvaluator, builds: Mapping[str, Configuration], jobs: int, place: Path
+    evaluator: PointEvaluator, points: Mapping[str, Point], jobs: int, place: Path
 ) -> Outcomes:
     """Points side by side in `jobs` processes that share this one's cores.
 
@@ -53,7 +53,7 @@ def in_processes(
         with joblib.parallel_config("loky", inner_max_num_threads=threads):
             # Batches of one, so that a point is known as soon as it is done.
             parallel = joblib.Parallel(jobs, return_as="generator_unordered", batch_size=1)
-            calls = (joblib.delayed(_measured)(file, *item) for item in builds.items())
+            calls = (joblib.delayed(_measured)(file, *item) for item in points.items())
             try:
                 yield from parallel(calls)
             except TerminatedWorkerError as error:
@@ -64,8 +64,8 @@ def in_processes(
                 ) from error
 
 
-def _measured(file: Path, digest: str, build: Configuration) -> tuple[str, Outcome]:
-    return digest, _evaluator(file).evaluate(build)
+def _measured(file: Path, digest: str, point: Point) -> tuple[str, Outcome]:
+    return digest, _evaluator(file).outcome(point)
 
 
 @lru_cache(maxsize=1)
@@ -119,7 +119,7 @@ def connected(address: str) -> Client:
 
 
 def on_cluster(
-    evaluator: PointEvaluator, builds: Mapping[str, Configuration], client: Client, address: str
+    evaluator: PointEvaluator, points: Mapping[str, Point], client: Client, address: str
 ) -> Outcomes:
     """Points on the workers of a Dask cluster, which get the evaluator over the network once each.
 
@@ -128,7 +128,7 @@ def on_cluster(
     from distributed import as_completed
 
     shared = client.scatter(evaluator, broadcast=True)
-    futures = [client.submit(_answered, shared, *item, pure=False) for item in builds.items()]
+    futures = [client.submit(_answered, shared, *item, pure=False) for item in points.items()]
     for future in as_completed(futures, loop=client.loop):
         if future.status != "finished":
             error = future.exception()
@@ -150,13 +150,11 @@ def on_cluster(
         yield digest, outcome
 
 
-def _answered(
-    evaluator: PointEvaluator, digest: str, build: Configuration
-) -> tuple[str, str, Outcome]:
-    return __version__, digest, evaluator.evaluate(build)
+def _answered(evaluator: PointEvaluator, digest: str, point: Point) -> tuple[str, str, Outcome]:
+    return __version__, digest, evaluator.outcome(point)
 
 
-Compute = Callable[[PointEvaluator, Mapping[str, Configuration]], Outcomes]
+Compute = Callable[[PointEvaluator, Mapping[str, Point]], Outcomes]
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from cimtool.reference.surrogate import Polynomial
 from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text, with_layers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
+from cimtool.sweeps.grid import COMPILED
 from cimtool.sweeps.references import reference_name, references
 from cimtool.tuning.search import Attempt, Search, probe
 from cimtool.tuning.widths import (
@@ -108,7 +109,8 @@ def tune(
     given = {name: value for name, value in by_name.items() if value is not None}
     if settings is not None:
         given = read_toml(Path(settings)) | given
-    model, rows, evaluated = read_evaluation(source, calibration, data, allow_calibration_rows, say)
+    model = source.load(say)
+    rows, evaluated = read_evaluation(model, calibration, data, allow_calibration_rows)
     check_measurable("budget", budget, evaluated.truth, evaluated.file)
     name = f"{model.name}@{highest.target.name}.settings.toml"
     file = Path(output) if output else Path("exports") / name
@@ -175,8 +177,8 @@ def _measurement(
     Each choice is compiled and scored once, and once more for its intervals.
     """
     selections = (*halves(data), None)
-    known = references(model, data, say)
-    evaluator = PointEvaluator.of(model, rows, data, known, None, highest.settings, say)
+    known = references([model], data, say)
+    evaluator = PointEvaluator.of({COMPILED: model}, rows, data, known, None)
     say("the highest bits")
     costs = LayerCosts.of(evaluator.compiled(highest.settings, lambda line: None), highest)
 

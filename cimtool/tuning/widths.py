@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -13,8 +13,8 @@ from cimtool.costs.estimate import layer_cost
 from cimtool.costs.rates import rates_at
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.placement import floorplan, placed
-from cimtool.hardware.settings import LayerSettings
+from cimtool.hardware.placement import Placement, floorplan, placed
+from cimtool.hardware.settings import LayerSettings, Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize
@@ -63,6 +63,7 @@ class LayerCosts:
     start: Configuration
     layers: Mapping[str, tuple[str, CrossbarMvm, Type]]
     bits: Bits
+    _placed: dict[tuple[str, int, int], Placement] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program, start: Configuration) -> LayerCosts:
@@ -94,14 +95,7 @@ class LayerCosts:
         Energy is NaN where the target gives no figure of it.
         """
         target, settings = self.start.target, self.configured(bits).settings
-        places = []
-        for layer, (graph, op, x) in self.layers.items():
-            lo, hi = integer_limits(bits[Width(layer, "activation_bits")], x.signed)
-            own = settings.of_layer(layer)
-            crossbar = own.crossbar(own.input_code(integer(x.shape, lo, hi, 1.0)))
-            stored = StoredWeights(op.weight, crossbar)
-            tiled = replace(op, stored=stored, steps=(None,) * crossbar.slices)
-            places.append(placed(graph, layer, tiled, own))
+        places = [self._place(layer, bits, settings) for layer in self.layers]
         plan, rates = floorplan(places, target), rates_at(target, None)
         energies = [layer_cost(one, rates, settings, plan).energy_pj.value for one in places]
         return {
@@ -109,6 +103,20 @@ class LayerCosts:
             "conversions": sum(place.conversions for place in places),
             "energy": float(sum(np.nan if value is None else value for value in energies)),
         }
+
+    def _place(self, layer: str, bits: Bits, settings: Settings) -> Placement:
+        """The placement of a layer, which its own bits decide: each choice is placed once."""
+        own_bits = [bits[Width(layer, name)] for name in ("weight_bits", "activation_bits")]
+        key = layer, own_bits[0], own_bits[1]
+        if key not in self._placed:
+            graph, op, x = self.layers[layer]
+            lo, hi = integer_limits(key[2], x.signed)
+            own = settings.of_layer(layer)
+            crossbar = own.crossbar(own.input_code(integer(x.shape, lo, hi, 1.0)))
+            stored = StoredWeights(op.weight, crossbar)
+            tiled = replace(op, stored=stored, steps=(None,) * crossbar.slices)
+            self._placed[key] = placed(graph, layer, tiled, own)
+        return self._placed[key]
 
 
 def check_cost(costs: LayerCosts, name: CostName) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cimtool.base.errors import CimError
 from cimtool.hardware.target import load_target
 from cimtool.sweeps import grid as module
-from cimtool.sweeps.grid import points, read_grid
+from cimtool.sweeps.grid import ScoreChoice, points, read_grid
 
 
 def test_points_are_all_combinations_with_the_last_key_fastest() -> None:
@@ -24,6 +24,27 @@ def test_points_are_all_combinations_with_the_last_key_fastest() -> None:
         assert point.build is not None
         assert point.build.target.name == point.named["target"] == point.base
         assert point.build.settings.weight_bits == point.named["weight_bits"]
+
+
+def test_a_head_without_a_polynomial_has_no_degree_and_samples_are_points_of_their_own() -> None:
+    grid = {"target": ["ideal", "isaac-rram-128"], "head": ["csd", "pcme-poly"]}
+    found = points(read_grid(grid | {"degree": [1, 2], "samples": [5]}), None, None)
+    compiled, sampled = found[:-2], found[-2:]
+    assert [(point.base, point.score) for point in compiled] == [
+        (target, score)
+        for target in ("ideal", "isaac-rram-128")
+        for score in (
+            ScoreChoice("csd"),
+            ScoreChoice("pcme-poly", 1),
+            ScoreChoice("pcme-poly", 2),
+        )
+    ]
+    assert [point.named for point in sampled] == [
+        {"target": target, "samples": 5} for target in ("ideal", "isaac-rram-128")
+    ]
+    assert all(point.score == ScoreChoice(samples=5) for point in sampled)
+    alone = points(read_grid({"samples": [2, 10]}), "ideal", None)
+    assert [point.named for point in alone] == [{}, {"samples": 2}, {"samples": 10}]
 
 
 @pytest.mark.parametrize("name", ["target.adc.parameters.trim", "target.parameters.trim"])
@@ -102,6 +123,11 @@ def test_values_that_contradict_each_other_refuse_one_point() -> None:
         ({"layers.x": [4]}, 'expected layers."PATTERN".KEY with one of weight_bits'),
         ({'layers."*".bits': [4]}, 'did you mean "'),
         ({'layers."*".weight_bits': [1]}, "weight_bits: 1: must be an integer from 2"),
+        ({"head": ["csdd"]}, 'grid head "csdd" is not known: .*did you mean "csd"'),
+        ({"degree": [7]}, "grid degree: 7: must be an integer from 1 to 6"),
+        ({"degree": ["all"]}, "grid degree: all: must be an integer"),
+        ({"samples": [10, 1]}, "grid samples: 1: must be an integer of at least 2"),
+        ({"samples": [True]}, "grid samples: True: must be an integer"),
     ],
 )
 def test_a_wrong_key_or_value_is_refused_at_once(grid: dict[str, Any], message: str) -> None:

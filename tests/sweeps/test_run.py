@@ -56,13 +56,15 @@ def test_a_point_is_what_compile_makes(swept: Sweep, small_trunk: DemoFiles) -> 
         target="isaac-rram-128", weight_bits=4, adc_bits=8,
     )  # fmt: skip
     data, program = embeddings_in(files.eval), compiled.stages[-1].program
-    scores = Simulator(program).scores(data.text, data.video)
+    scores, head = Simulator(program).scores(data.text, data.video), compiled.model.head
     means = real_means(program, encode(Simulator(program), data))
     content = (folder_of(swept) / REFERENCES).read_bytes()
     references = SweepReferences.from_bytes(swept.reference, data.truth, content)
     assert references is not None
     assert swept.points[1].named == {"weight_bits": 4, "adc_bits": 8}
-    assert swept.outcomes[1].metrics == references.metrics(references.measured(scores, *means))
+    assert swept.outcomes[1].metrics == references.metrics(
+        references.measured(scores, *means, head)
+    )
     low, high = swept.outcomes[1].intervals["r1_loss"]
     assert low <= swept.outcomes[1].metrics["r1_loss"] <= high
     assert set(compiled.notes) == set(swept.outcomes[1].notes)
@@ -92,9 +94,9 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
     data = embeddings_in(files.eval)
     references = SweepReferences.from_bytes("exact", data.truth, content)
     assert references is not None
-    scores = api.simulate(programmed.folder, files.eval)["scores"]
+    scores, head = api.simulate(programmed.folder, files.eval)["scores"], programmed.model.head
     means = real_means(programmed.program, encode(Simulator(programmed.program), data))
-    assert memory.metrics == references.metrics(references.measured(scores, *means))
+    assert memory.metrics == references.metrics(references.measured(scores, *means, head))
     assert memory.metrics != digital.metrics
     assert memory.cost["arrays"] == api.cost(programmed.folder).floorplan.arrays
     assert memory.cost["arrays"] > digital.cost["arrays"]
