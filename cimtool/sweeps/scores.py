@@ -129,7 +129,7 @@ def scored_models(
             model = own.load(say)
         else:
             fit = fits[choice.degree]
-            texts[choice] = polynomial_text(fit.polynomial, fit.domain)
+            texts[choice] = polynomial_text(fit.polynomial, fit.domain, fit.teacher.model)
             model = own.load(say, fit.polynomial)
         towers = next(iter(models.values()), model).towers
         models[choice] = replace(model, towers=towers, program=assemble(*towers, model.head))
