@@ -67,7 +67,10 @@ def read_layer_map(path: Path) -> LayerMap:
     tables = read_toml(path)
     for name in tables:
         if name not in MODALITIES:
-            raise CimError(f'{path}: unknown key "{name}"{nearest(name, MODALITIES)}')
+            raise CimError(
+                f'{path}: unknown key "{name}"; expected the tables {" and ".join(MODALITIES)}'
+                f"{nearest(name, MODALITIES)}"
+            )
     return {name: _modality(path, name, tables.get(name, {})) for name in MODALITIES}
 
 

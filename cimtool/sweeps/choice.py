@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from cimtool.reference.limits import within
 from cimtool.sweeps.evaluator import Outcome
 
 ENERGY = "energy_pj"
@@ -141,13 +142,13 @@ def cheapest(
     the one that drifts least.
     """
     kept = [index for index, one in enumerate(outcomes) if keeps_budget(one, budget)]
-    within = [index for index in kept if index not in sampled]
-    few, own = [outcomes[index] for index in within], [units[index] for index in within]
+    built = [index for index in kept if index not in sampled]
+    few, own = [outcomes[index] for index in built], [units[index] for index in built]
     for cost in COSTS:
         # A cost of 0 tells nothing: arrays that add digitally convert nothing, at a price.
         if comparable(few, cost, own) == [[*range(len(few))]] and all(o.cost[cost] for o in few):
-            return Choice(budget, min(within, key=partial(_price, outcomes, cost)), cost, len(few))
-    return Choice(budget, None, None, len(within))
+            return Choice(budget, min(built, key=partial(_price, outcomes, cost)), cost, len(few))
+    return Choice(budget, None, None, len(built))
 
 
 def _price(outcomes: Sequence[Outcome], cost: str, index: int) -> tuple[float, ...]:
@@ -163,6 +164,7 @@ def keeps_budget(outcome: Outcome, budget: Mapping[str, float]) -> bool:
     if outcome.error is not None or not budget.keys() <= outcome.metrics.keys():
         return False
     return all(
-        outcome.metrics[name] <= most and all(one[name]["median"] <= most for one in outcome.dies)
+        within(outcome.metrics[name], most)
+        and all(within(one[name]["median"], most) for one in outcome.dies)
         for name, most in budget.items()
     )

@@ -27,7 +27,7 @@ from cimtool.hardware.target import Target
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelSource, Projectors
-from cimtool.reference.limits import check_measurable, check_metrics
+from cimtool.reference.limits import check_measurable, check_metrics, within
 from cimtool.reference.queries import Selection
 from cimtool.reference.surrogate import Polynomial
 from cimtool.sweeps.choice import keeps_budget
@@ -202,7 +202,7 @@ def _require_start(budget: Mapping[str, float], first: HalvesMeasured, data: Emb
             found: Outcome = getattr(first, half)
             if found.error is not None:
                 raise CimError(found.error)
-            if not found.metrics[name] <= most:
+            if not within(found.metrics[name], most):
                 raise ArgumentError(
                     "{budget} {}={:g}: the highest bits give {:.4g} on {} {}; expected a larger "
                     "budget, or more bits to start from ({settings})",

@@ -128,7 +128,8 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[txt]\n", r'map\.toml: unknown key "txt"; did you mean "text"'),
+        ("[txt]\n", r'map\.toml: unknown key "txt"; .*; did you mean "text"'),
+        ('activation = "tanh"\n', 'unknown key "activation"; expected the tables text and video$'),
         ("text = 3\n", r"map\.toml: text = 3: must be a table"),
         ("[text]\neps = 0\n", r"text\.eps = 0: must be a number above 0"),
         ("[text]\nfc1 = 3\n", r"text\.fc1 = 3: must be the name of a layer"),

@@ -77,6 +77,13 @@ def test_a_limit_is_a_number_of_a_known_metric(limits: dict[str, float], message
     assert found.value.exit_status == 2
 
 
+def test_a_loss_of_two_queries_in_a_hundred_keeps_a_limit_of_a_fiftieth() -> None:
+    assert 0.93 - 0.91 > 0.02, "in float64"
+    assert DriftLimit("r1_loss", 0.02, 0.93 - 0.91).kept
+    assert not DriftLimit("r1_loss", 0.02, math.nan).kept
+    assert not DriftLimit("r1_loss", 0.0, 1e-6).kept
+
+
 def test_a_limit_is_kept_up_to_its_value() -> None:
     values = {"r1_loss": 0.01, "r5_loss": 0.011, "logit_rmse": math.nan}
     limits = {"r1_loss": 0.01, "r5_loss": 0.01, "logit_rmse": 1}
