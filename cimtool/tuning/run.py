@@ -73,6 +73,15 @@ class Tuned:
     intervals: Mapping[str, tuple[float, float]]
     written: Path
 
+    @property
+    def risky(self) -> dict[str, float]:
+        """The limits that other queries may exceed, by the intervals over these."""
+        return {
+            name: most
+            for name, most in self.budget.items()
+            if name in self.intervals and not within(self.intervals[name][1], most)
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
         return vars(self) | {"steps": [step.to_json() for step in self.steps]}

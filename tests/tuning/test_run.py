@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,10 @@ def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
     assert f"least conversions for logit_rmse <= {BUDGET:g}" in text
     assert "chosen, held-out queries" in text
     assert "chosen, all queries" in text
+    high = tuned.intervals["logit_rmse"][1]
+    assert ("logit_rmse may be above 1 on other queries" in text) == (high > BUDGET)
+    low = replace(tuned, budget={"logit_rmse": tuned.on_all["logit_rmse"]})
+    assert f"its interval over these reaches {high:.4g}" in " ".join(tuned_text(low).split())
     assert f"wrote {tuned.written}" in text
     assert {"bits", "steps", "held_out", "on_all", "taken_back"} <= set(tuned.to_json())
 
