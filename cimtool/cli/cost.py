@@ -10,7 +10,7 @@ import click
 from cimtool import api
 from cimtool.base.files import replace_texts
 from cimtool.cli.group import AtLeast, Command
-from cimtool.cli.options import FILE
+from cimtool.cli.options import DIR, FILE
 from cimtool.cli.output import Output, json_text
 from cimtool.costs.picture import placement_svg
 from cimtool.costs.render import estimate_json, estimate_text
@@ -22,17 +22,10 @@ from cimtool.costs.render import estimate_json, estimate_text
     "--gallery", type=AtLeast(1), metavar="M", help="Items that a query is scored against."
 )
 @click.option(
-    "--samples",
-    type=AtLeast(1),
-    metavar="K",
-    default=10,
-    show_default=True,
-    help="Monte Carlo samples a side.",
+    "--samples", type=AtLeast(1), metavar="K", default=10, help="Monte Carlo samples a side."
 )
 @click.option("--operating-point", metavar="NAME", help="Operating point [default: the first].")
-@click.option(
-    "-o", "--output", type=FILE, metavar="DIR", help="Folder of the files [default: the bundle]."
-)
+@click.option("-o", "--output", type=DIR, help="Folder of the files [default: the bundle].")
 @click.pass_obj
 def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -> None:
     """Estimate arrays, time, energy and area of a bundle on its target.

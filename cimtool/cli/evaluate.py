@@ -39,16 +39,8 @@ ONNX = ".onnx"
     is_flag=True,
     help="Items of a query's label are right, the query itself left out.",
 )
-@click.option(
-    "--resamples",
-    type=AtLeast(2),
-    default=1000,
-    show_default=True,
-    help="Resamples for the intervals.",
-)
-@click.option(
-    "--seed", type=AtLeast(0), default=0, show_default=True, help="Seed of the resamples."
-)
+@click.option("--resamples", type=AtLeast(2), default=1000, help="Resamples for the intervals.")
+@click.option("--seed", type=AtLeast(0), default=0, help="Seed of the resamples.")
 @calibration_rows_option
 @click.pass_obj
 def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any) -> None:

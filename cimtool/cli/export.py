@@ -9,7 +9,7 @@ import click
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
 from cimtool.cli.group import Command, NameOf
-from cimtool.cli.options import FILE, Files, embeddings_option
+from cimtool.cli.options import DIR, FILE, Files, embeddings_option
 from cimtool.cli.output import Output
 from cimtool.emit.exporters import Exporter, Request, export_bundle
 
@@ -19,9 +19,7 @@ from cimtool.emit.exporters import Exporter, Request, export_bundle
 @click.option(
     "--format", "format_name", type=NameOf(Exporter), required=True, help="Kind of files."
 )
-@click.option(
-    "-o", "--output", type=FILE, metavar="DIR", required=True, help="Folder of the files."
-)
+@click.option("-o", "--output", type=DIR, required=True, help="Folder of the files.")
 @click.option("--layers", metavar="PATTERN", help="Test vectors of these layers (default: all).")
 @embeddings_option("--inputs", "Embeddings, for test vectors of real rows", required=False)
 @click.pass_obj

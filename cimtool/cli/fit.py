@@ -10,7 +10,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import Command, Integers, OneOf
-from cimtool.cli.options import FILE, embeddings_option, model_options
+from cimtool.cli.options import DIR, FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
 from cimtool.report.terminal import table_text
 from cimtool.training.degrees_table import advice, degree_table
@@ -23,7 +23,6 @@ from cimtool.training.fit_page import error_table, facts, fit_headline, fit_valu
     "--degree",
     type=Integers(),
     default="4",
-    show_default=True,
     help="Degree, 1 to 6; of several, 1,2,3, the lowest that is enough is written.",
 )
 @click.option("--ed-alone", is_flag=True, help="No term takes vd: one matrix product of six.")
@@ -35,33 +34,23 @@ from cimtool.training.fit_page import error_table, facts, fit_headline, fit_valu
 )
 @model_options("projectors", "layer_map", required=False)
 @embeddings_option("--data", "Embeddings of which the table has R@1", required=False)
-@click.option(
-    "--alpha",
-    type=float,
-    default=1e-3,
-    show_default=True,
-    help="Ridge penalty, on standardised features.",
-)
+@click.option("--alpha", type=float, default=1e-3, help="Ridge penalty, on standardised features.")
 @click.option(
     "--target", metavar="NAME|FILE", help="Target by which the table has an item's energy."
 )
 @click.option("--scale-ed", type=float, metavar="X", help="Divisor of ed [default: the teacher's].")
 @click.option("--scale-vd", type=float, metavar="X", help="Divisor of vd [default: the teacher's].")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the held-out pairs.")
+@click.option("--seed", type=int, default=0, help="Seed of the held-out pairs.")
 @click.option(
-    "-o", "--output", type=FILE, metavar="FILE", default="poly.json", show_default=True,
-    help="File of the polynomial, .json or .pt.",
-)  # fmt: skip
+    "-o", "--output", type=FILE, default="poly.json", help="File of the polynomial, .json or .pt."
+)
 @click.option(
     "--pt-keys",
     type=OneOf(["coeff", "c"]),
     default="coeff",
-    show_default=True,
     help="Keys of a .pt: coeff and bias, or c and b.",
 )
-@click.option(
-    "--report", type=FILE, metavar="DIR", help="Folder of its report [default: beside it]."
-)
+@click.option("--report", type=DIR, help="Folder of its report [default: beside it].")
 @click.pass_obj
 def command(
     out: Output, /, teacher: Path, output: Path, report: Path | None, **options: Any

@@ -6,6 +6,7 @@ import importlib
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -71,10 +72,14 @@ class Refusal(Exception):
 
 
 class Command(click.Command):
-    """A command with `--json` and `--debug`; its function gets an `Output` by `click.pass_obj`."""
+    """A command with `--json` and `--debug`; its function gets an `Output` by `click.pass_obj`.
+
+    Its help shows all defaults.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.context_settings["show_default"] = True
         self.params += [
             click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
             click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
@@ -113,7 +118,18 @@ class Command(click.Command):
 
 
 class FilePath(click.Path):
-    """A file or folder; an empty text is none, though a path would take it for the current one."""
+    """A file or folder; an empty text is none, though a path would take it for the current one.
+
+    The help has `kind` in its place.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(path_type=Path)
+        self.kind = kind
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """The kind of file."""
+        return self.kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return `value` as a path; BadParameter for an empty one."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Decorator = Callable[[Any], Any]
 """Adds options to the function of a command."""
 
-FILE = FilePath(path_type=Path)
+FILE, DIR, NPZ, TOML = map(FilePath, ("FILE", "DIR", "NPZ", "TOML"))
 Files = Path | tuple[Path, Path]
 """The value of an option that may stand twice."""
 
@@ -81,13 +81,7 @@ def files_option(name: str, help_: str, required: bool = True) -> Decorator:
         return pair if len(given) == 2 else next(iter(given), None)
 
     return click.option(
-        name,
-        type=FILE,
-        metavar="FILE",
-        multiple=True,
-        required=required,
-        callback=one_or_two,
-        help=help_,
+        name, type=FILE, multiple=True, required=required, callback=one_or_two, help=help_
     )
 
 
@@ -104,7 +98,7 @@ def model_options(*names: str, required: bool = True) -> Decorator:
             "--projectors", "The checkpoint (or twice, .onnx: text, then video).", required
         ),
         "poly": click.option(
-            "--poly", type=FILE, metavar="FILE", help="The polynomial, if the checkpoint has none."
+            "--poly", type=FILE, help="The polynomial, if the checkpoint has none."
         ),
         "head": click.option(
             "--head",
@@ -112,7 +106,7 @@ def model_options(*names: str, required: bool = True) -> Decorator:
             help="The score, if the checkpoint names none.",
         ),
         "layer_map": click.option(
-            "--map", "layer_map", type=FILE, metavar="FILE", help="Names of the layers (TOML)."
+            "--map", "layer_map", type=FILE, help="Names of the layers (TOML)."
         ),
         "a": click.option(
             "--a", type=float, metavar="X", help="The teacher's a in sigmoid(b - a D)."
@@ -127,20 +121,12 @@ reference_options = together(
         "--reference",
         type=OneOf(["exact", "mc"]),
         default="exact",
-        show_default=True,
         help="Reference of drift: the exact score, or mc, Monte Carlo.",
     ),
     click.option(
-        "--samples",
-        type=AtLeast(2),
-        metavar="K",
-        default=10,
-        show_default=True,
-        help="Monte Carlo samples a side.",
+        "--samples", type=AtLeast(2), metavar="K", default=10, help="Monte Carlo samples a side."
     ),
-    click.option(
-        "--seed", type=AtLeast(0), default=0, show_default=True, help="Seed of all random draws."
-    ),
+    click.option("--seed", type=AtLeast(0), default=0, help="Seed of all random draws."),
 )
 
 calibration_rows_option = click.option(

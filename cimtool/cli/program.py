@@ -11,7 +11,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import Command
-from cimtool.cli.options import FILE, Files, files_option
+from cimtool.cli.options import DIR, FILE, Files, files_option
 from cimtool.cli.output import Output, converters_text
 from cimtool.costs.memory_use import StoredMatrix
 from cimtool.report.formats import whole
@@ -23,7 +23,7 @@ from cimtool.report.terminal import table_text
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @files_option("--gallery", "Embeddings whose video rows are the items (.npz, .npy or .pt).")
-@click.option("-o", "--output", type=FILE, metavar="DIR", help="Folder of the new bundle.")
+@click.option("-o", "--output", type=DIR, help="Folder of the new bundle.")
 @click.option("--shortlist", type=int, metavar="L", help="Items that a hybrid score rescores.")
 @click.option("--chips", type=int, metavar="N", help="Refuse a gallery that needs more chips.")
 @click.pass_obj

@@ -8,7 +8,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import AtLeast, Command, OneOf
-from cimtool.cli.options import FILE, embeddings_option, model_options
+from cimtool.cli.options import DIR, FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
 from cimtool.sweeps.render import sweep_text
@@ -28,11 +28,11 @@ from cimtool.sweeps.run import PointsFailed
     help="Values of a setting, of target, of target.KEY, of head, degree or samples; may repeat.",
 )
 @click.option("--target", metavar="NAME|FILE", help="The hardware, if it is not in the grid.")
-@click.option("--settings", type=FILE, metavar="FILE", help="Settings of all points (TOML).")
-@click.option("--teacher", type=FILE, metavar="FILE", help="Labels that --grid degree=... fits.")
+@click.option("--settings", type=FILE, help="Settings of all points (TOML).")
+@click.option("--teacher", type=FILE, help="Labels that --grid degree=... fits.")
 @click.option("--trials", type=AtLeast(1), metavar="N", help="Dies drawn for each point.")
 @click.option("--time", "times", metavar="TIME", multiple=True, help="Times after programming.")
-@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Seed of the dies.")
+@click.option("--seed", type=AtLeast(0), default=0, help="Seed of the dies.")
 @click.option("--budget", metavar="METRIC=VALUE", multiple=True, help="Limits of the choice.")
 @click.option("--jobs", type=AtLeast(1), metavar="N", help="Processes on this machine (1).")
 @click.option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster, instead of --jobs.")
@@ -41,11 +41,10 @@ from cimtool.sweeps.run import PointsFailed
     "table",
     type=OneOf(["csv", "parquet"]),
     default="csv",
-    show_default=True,
     help="Format of the table of points.",
 )
 @click.option("--allow-calibration-rows", is_flag=True, help="Measure on calibration rows too.")
-@click.option("-o", "--output", type=FILE, metavar="DIR", help="Folder of results and points.")
+@click.option("-o", "--output", type=DIR, help="Folder of results and points.")
 @click.pass_obj
 def command(
     out: Output,

@@ -11,22 +11,17 @@ import numpy as np
 
 from cimtool import api
 from cimtool.cli.group import Command, OneOf
-from cimtool.cli.options import FILE, embeddings_option, model_options
+from cimtool.cli.options import NPZ, embeddings_option, model_options
 from cimtool.cli.output import Output
 
 
 @click.command(cls=Command)
 @model_options("projectors", "layer_map", required=False)
 @embeddings_option("--data", "Embeddings to draw pairs from", required=False)
-@click.option(
-    "--gaussians",
-    type=FILE,
-    metavar="NPZ",
-    help="Instead of --data: text_mu, text_logvar, video_...",
-)
-@click.option("--pairs", type=int, default=300_000, show_default=True, help="Pairs drawn.")
-@click.option("--matched", type=float, default=0.9, show_default=True, help="Share of right pairs.")
-@click.option("--labels", type=OneOf(["mc", "exact"]), default="exact", show_default=True)
+@click.option("--gaussians", type=NPZ, help="Instead of --data: text_mu, text_logvar, video_...")
+@click.option("--pairs", type=int, default=300_000, help="Pairs drawn.")
+@click.option("--matched", type=float, default=0.9, help="Share of right pairs.")
+@click.option("--labels", type=OneOf(["mc", "exact"]), default="exact")
 @click.option("--samples", type=int, metavar="K", help="Monte Carlo samples a side (10).")
 @click.option(
     "--a",
@@ -37,11 +32,8 @@ from cimtool.cli.output import Output
 @click.option(
     "--b", type=float, metavar="X", help="b of sigmoid(b - a D) [default: the model's, or 0]."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of pairs and samples.")
-@click.option(
-    "-o", "--output", type=FILE, metavar="NPZ", default="teacher.npz", show_default=True,
-    help="File of the teacher.",
-)  # fmt: skip
+@click.option("--seed", type=int, default=0, help="Seed of pairs and samples.")
+@click.option("-o", "--output", type=NPZ, default="teacher.npz", help="File of the teacher.")
 @click.pass_obj
 def command(out: Output, /, output: Path, **options: Any) -> None:
     """Label pairs with the probability that the polynomial is fitted to.

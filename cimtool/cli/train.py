@@ -13,7 +13,9 @@ from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.cli.group import Command
 from cimtool.cli.options import (
+    DIR,
     FILE,
+    NPZ,
     Files,
     embeddings_option,
     model_options,
@@ -69,7 +71,7 @@ def _given(options: dict[str, Any]) -> list[Argument]:
 
 @click.command(cls=Command)
 @embeddings_option("--data", "Pairs to train on")
-@click.option("--validation", type=FILE, metavar="NPZ", help="Pairs that choose the best epoch.")
+@click.option("--validation", type=NPZ, help="Pairs that choose the best epoch.")
 @click.option(
     "--held-out", type=float, metavar="X", help="Share of --data, without --validation (0.1)."
 )
@@ -82,8 +84,8 @@ def _given(options: dict[str, Any]) -> list[Argument]:
 @click.option(
     "--loss", metavar="NAME", help="info-nce, info-nce-poly, ... (the latter with a polynomial)."
 )
-@click.option("--poly", type=FILE, metavar="FILE", help="The polynomial to train on.")
-@click.option("--start", type=FILE, metavar="FILE", help="A checkpoint to start from.")
+@click.option("--poly", type=FILE, help="The polynomial to train on.")
+@click.option("--start", type=FILE, help="A checkpoint to start from.")
 @click.option("--epochs", type=int, metavar="N", help="Training epochs [default: the loss's].")
 @click.option("--batch", type=int, metavar="N", help="Pairs of a batch [default: the loss's].")
 @click.option(
@@ -91,14 +93,14 @@ def _given(options: dict[str, Any]) -> list[Argument]:
 )
 @click.option("--weight-decay", type=float, metavar="X", help="Weight decay [default: the loss's].")
 @click.option("--optimizer", metavar="NAME", help="adamw, or sgd (adamw).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random draws.")
+@click.option("--seed", type=int, default=0, help="Seed of all random draws.")
 @click.option("--device", metavar="NAME", help="Train on cpu, cuda or cuda:N (cpu).")
 @click.option(
     "--set", "options", metavar="KEY=VALUE", multiple=True,
     help="An option of the model or the loss: model.hidden=512, loss.tau=0.1.",
 )  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue an interrupted run in this folder.")
-@click.option("-o", "--output", type=FILE, metavar="DIR", required=True, help="Folder of the run.")
+@click.option("-o", "--output", type=DIR, required=True, help="Folder of the run.")
 @click.option("--hardware", metavar="TARGET", help="Fine-tune --start for this target.")
 @embeddings_option("--calibration", "With --hardware: embeddings that decide the ranges", False)
 @model_options("head", "layer_map", "a", "b")
@@ -107,7 +109,7 @@ def _given(options: dict[str, Any]) -> list[Argument]:
     "--noise-model", metavar="NAME|TOML", help="A noise model in place of the target's own."
 )
 @click.option("--time", metavar="TIME", help="Time after programming: 30s, 10m, 1h, 1d, 1y.")
-@click.option("--settings", type=FILE, metavar="FILE", help="Settings of the build (TOML).")
+@click.option("--settings", type=FILE, help="Settings of the build (TOML).")
 @settings_options
 @click.pass_obj
 def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:

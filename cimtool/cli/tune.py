@@ -8,7 +8,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import Command, OneOf
-from cimtool.cli.options import FILE, embeddings_option, model_options, settings_options
+from cimtool.cli.options import FILE, TOML, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_limits
 from cimtool.tuning.render import tuned_text
@@ -31,13 +31,12 @@ from cimtool.tuning.widths import ORDER
     "--cost",
     type=OneOf(list(ORDER)),
     default="arrays",
-    show_default=True,
     help="Cost to lower: arrays (then conversions), conversions (then arrays) or energy.",
 )
-@click.option("--settings", type=FILE, metavar="FILE", help="Settings to start from (TOML).")
+@click.option("--settings", type=FILE, help="Settings to start from (TOML).")
 @settings_options
 @click.option("--allow-calibration-rows", is_flag=True, help="Choose on calibration rows too.")
-@click.option("-o", "--output", type=FILE, metavar="TOML", help="File of the settings.")
+@click.option("-o", "--output", type=TOML, help="File of the settings.")
 @click.pass_obj
 def command(out: Output, /, budget: tuple[str, ...], **options: Any) -> None:
     """Choose the bits of each layer at the lowest cost within a budget.

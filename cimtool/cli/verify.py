@@ -12,6 +12,7 @@ import click
 from cimtool import api
 from cimtool.cli.group import Command
 from cimtool.cli.options import (
+    DIR,
     FILE,
     calibration_rows_option,
     embeddings_option,
@@ -30,9 +31,7 @@ from cimtool.verification.report import Report, VerificationFailed
 @embeddings_option("--data", "Embeddings to measure on")
 @reference_options
 @click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this value.")
-@click.option(
-    "--report", type=FILE, metavar="DIR", help="Folder of the report [default: the bundle]."
-)
+@click.option("--report", type=DIR, help="Folder of the report [default: the bundle].")
 @calibration_rows_option
 @noise_options
 @click.pass_obj
