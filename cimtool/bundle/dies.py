@@ -85,8 +85,3 @@ def readout_sentence(compensation: str, readout: ReadoutCost) -> str:
         f"Drift compensation ({compensation}) reads {readout.products} products of layers back on "
         f"each die, {readout.conversions:,} conversions"
     )
-
-
-def dies_text(count: int) -> str:
-    """The number of dies, for a reader."""
-    return f"{count} {'die' if count == 1 else 'dies'}"

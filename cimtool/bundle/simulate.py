@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import unwritable
+from cimtool.base.errors import ArgumentError
+from cimtool.base.files import check_output, unwritable
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Gallery
 from cimtool.bundle.dies import (
@@ -21,7 +21,6 @@ from cimtool.bundle.dies import (
     NoiseOptions,
     conditions_of,
     dies,
-    dies_text,
     readout_sentence,
 )
 from cimtool.bundle.matcher import Matcher, check_gallery, load
@@ -53,7 +52,7 @@ def simulate(
     do not fit, and for `top` with `noise`.
     """
     if output is not None:
-        check_scores_file(Path(output))
+        check_output(Path(output), ".npz")
     matcher = load(bundle, device)
     if noise is not None:
         found = _on_dies(matcher, inputs, top, noise, say)
@@ -182,20 +181,12 @@ def nearest_items(ed: Array, shortlist: int) -> Array:
     return np.stack([_best(-row, shortlist) for row in ed])
 
 
-def check_scores_file(file: Path) -> None:
-    """Raise CimError where scores cannot go to `file`: another kind of name, or a folder there."""
-    if file.suffix != ".npz":
-        raise CimError(f"{file}: scores are written as .npz; expected a name that ends so")
-    if file.is_dir():
-        raise CimError(f"{file}: is a folder; expected a file")
-
-
 def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays as an `.npz`, first beside `file`, then renamed.
 
     The same arrays give the same bytes. Raises CimError where the place cannot be written.
     """
-    check_scores_file(file)
+    check_output(file, ".npz")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
@@ -234,19 +225,3 @@ def trial_summary(found: Mapping[str, Array]) -> dict[str, Percentiles]:
         both = zip(WAYS, found["trial_r1"].T, strict=True)
         summary |= {f"r1_{way}": Percentiles.of(values, WORST) for way, values in both}
     return summary
-
-
-METRIC_NAMES = {
-    "rmse": "RMSE from the noise-free scores",
-    "r1_text_to_video": "R@1 text to video",
-    "r1_video_to_text": "R@1 video to text",
-}
-
-
-def trial_sentences(found: Mapping[str, Array]) -> tuple[str, ...]:
-    """The same for a reader, a line a metric."""
-    said = [f"{dies_text(len(found['trial_scores']))}:"]
-    for name, one in trial_summary(found).items():
-        worst = f"{one.percentile:g}th percentile {one.worst:.4g}"
-        said.append(f"  {METRIC_NAMES[name]}: median {one.median:.4g}, {worst}")
-    return tuple(said)

@@ -12,9 +12,9 @@ import click
 from cimtool import api
 from cimtool.bundle.bundle import check_place, previous_of
 from cimtool.cli.group import Command
-from cimtool.cli.options import FILE, embeddings_option, model_options, settings_options
+from cimtool.cli.options import DIR, FILE, embeddings_option, model_options, settings_options
 from cimtool.cli.output import Output, converters_text
-from cimtool.costs.render import floorplan_lines
+from cimtool.costs.render import floorplan_text
 from cimtool.hardware.placement import Placement, floorplan, placements
 from cimtool.report.formats import whole
 from cimtool.report.page import render_text
@@ -26,11 +26,9 @@ from cimtool.report.terminal import table_text
 @model_options()
 @embeddings_option("--calibration", "Embeddings that decide the ranges")
 @click.option("--target", metavar="NAME|FILE", required=True, help="The hardware.")
-@click.option("-o", "--output", type=FILE, metavar="DIR", help="Folder of the bundle.")
+@click.option("-o", "--output", type=DIR, help="Folder of the bundle.")
 @click.option("--dry-run", is_flag=True, help="Say what would be built, and write nothing.")
-@click.option(
-    "--settings", type=FILE, metavar="FILE", help="Settings, also of single layers (TOML)."
-)
+@click.option("--settings", type=FILE, help="Settings, also of single layers (TOML).")
 @settings_options
 @click.pass_obj
 def command(out: Output, /, output: Path | None, dry_run: bool, **options: Any) -> None:
@@ -67,7 +65,7 @@ def command(out: Output, /, output: Path | None, dry_run: bool, **options: Any) 
             "compile.txt",
             compiled=compiled,
             table=table_text(tiling_table(layers)),
-            placed=floorplan_lines(plan),
+            placed=floorplan_text(plan),
             bundle=bundle,
             folder=bundle and shlex.quote(str(bundle.folder)),
             moved=moved,

@@ -10,9 +10,9 @@ import click
 
 from cimtool import api
 from cimtool.bundle.bundle import held_gallery
-from cimtool.bundle.simulate import trial_sentences, trial_summary
+from cimtool.bundle.simulate import trial_summary
 from cimtool.cli.group import AtLeast, Command
-from cimtool.cli.options import FILE, embeddings_option, noise_options, take_noise
+from cimtool.cli.options import FILE, NPZ, embeddings_option, noise_options, take_noise
 from cimtool.cli.output import Output
 from cimtool.report.page import render_text
 
@@ -20,19 +20,11 @@ from cimtool.report.page import render_text
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @embeddings_option("--inputs", "Embeddings to score")
-@click.option(
-    "-o",
-    "--output",
-    type=FILE,
-    metavar="NPZ",
-    default=Path("scores.npz"),
-    show_default=True,
-    help="File of the scores.",
-)
+@click.option("-o", "--output", type=NPZ, default=Path("scores.npz"), help="File of the scores.")
 @click.option("--top", type=int, metavar="K", help="Keep only the K best videos of each text.")
 @click.option("--device", metavar="NAME", help="Compute with torch on cpu, cuda or cuda:N.")
 @noise_options
-@click.option("--seed", type=AtLeast(0), default=0, show_default=True, help="Seed of the dies.")
+@click.option("--seed", type=AtLeast(0), default=0, help="Seed of the dies.")
 @click.pass_obj
 def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: Any) -> None:
     """Score texts against videos on the bit-accurate simulator.
@@ -46,8 +38,7 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
     noise = take_noise(options, seed)
     found = api.simulate(bundle, output=output, noise=noise, say=out.say, **options)
     gallery = held_gallery(bundle)
-    dies = "trial_scores" in found
-    summary = {name: one.to_json() for name, one in trial_summary(found).items()} if dies else None
+    summary = trial_summary(found) if "trial_scores" in found else {}
     shapes = {name: list(array.shape) for name, array in found.items()}
     out.result(
         {
@@ -55,12 +46,12 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
             "written": [output],
             "arrays": shapes,
             "gallery": None if gallery is None else asdict(gallery),
-            "dies": summary,
+            "dies": {name: one.to_json() for name, one in summary.items()} or None,
         },
         render_text(
             "cimtool.cli",
             "simulate.txt",
-            dies=trial_sentences(found) if dies else (),
+            summary=summary,
             output=output,
             shapes=shapes,
             gallery=gallery,

@@ -23,6 +23,8 @@ from cimtool.report.page import render_text
 from cimtool.report.table import Cell, Column, Content, ItemColumns, Table, item_table, make_table
 from cimtool.report.terminal import table_text
 
+PACKAGE = "cimtool.costs"
+
 Facts = Iterator[tuple[str, str]]
 """Names and what they are."""
 
@@ -31,13 +33,13 @@ def estimate_text(estimate: Estimate, name: str) -> str:
     """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
     sampling = montecarlo_table(estimate)
     return render_text(
-        "cimtool.costs",
+        PACKAGE,
         "cost.txt",
         name=name,
         estimate=estimate,
         units=AREAS,
         layers=table_text(layer_cost_table(estimate)),
-        floorplan=floorplan_lines(estimate.floorplan),
+        floorplan=floorplan_text(estimate.floorplan),
         totals=table_text(total_table(estimate)),
         missing=_missing_lines(estimate),
         montecarlo=sampling and table_text(sampling),
@@ -63,28 +65,9 @@ def layer_cost_table(estimate: Estimate) -> Table:
     return item_table("One product of each layer", estimate.placements, columns)
 
 
-def floorplan_lines(plan: Floorplan) -> list[str]:
+def floorplan_text(plan: Floorplan) -> str:
     """Arrays, macros, cores and chips of a program, a line each for the levels that say more."""
-    chip, sets = plan.chip, plan.weight_sets
-    several = f" ({counted(plan.tiles, 'tile')}, {sets} an array)" if sets > 1 else ""
-    lines = [
-        f"{counted(plan.arrays, 'array')}{several} in {counted(plan.macros, 'macro')} and "
-        f"{counted(plan.cores, 'core')}"
-    ]
-    if plan.chips is None or plan.chips_filled is None:
-        lines.append("chips: not given (the target does not say how many arrays a chip has)")
-    elif plan.resident:
-        lines.append(
-            f"{counted(plan.chips, 'chip')} of {counted(chip.arrays or 0, 'array')} "
-            f"({plan.chips_filled:.4g} filled); all weights stay where they are"
-        )
-    else:
-        loads = ", ".join(f"{count:,} for the {name}" for name, count in plan.rounds.items())
-        lines.append(
-            f"1 chip of {counted(chip.arrays or 0, 'array')} holds 1/{plan.chips_filled:.4g} of "
-            f"the weights: {plan.loads:,} loads an inference of all ({loads})"
-        )
-    return lines
+    return render_text(PACKAGE, "floorplan.txt", plan=plan)
 
 
 def fit_sentence(plan: Floorplan) -> str:
@@ -246,29 +229,7 @@ def _rewritten(cells: int | None, endurance: float | None) -> str:
 
 def assumptions(estimate: Estimate) -> list[str]:
     """Assumptions of the totals, one sentence each."""
-    lines = [
-        "the arrays of a layer work side by side, layers one after another; an array with several "
-        "tiles of a layer takes them in turn",
-        "whole-product figures are charged in proportion to the cells used; those of one bit or "
-        "cell as often as a layer has them",
-        "converters work while the next cycle is read; where they are slower, they set the pace",
-    ]
-    if not estimate.floorplan.resident:
-        lines.append("each inference loads its weights anew: no batch shares a load")
-    if estimate.query is not None:
-        lines.append("the gallery is encoded already; a query encodes one text and scores it")
-    lines += [
-        f"{place.layer} drives the cells of {place.shares}"
-        for place in estimate.placements
-        if place.shares is not None
-    ]
-    if estimate.floorplan.chips is None and estimate.rates.own.rows is not None:
-        lines.append("chips are as large as the program needs")
-    lines += [f"not modelled: {text}" for text in estimate.target.unmodelled]
-    unconfirmed = [f.quantity for f in estimate.target.figures if f.status == "unconfirmed"]
-    if unconfirmed:
-        lines.append(f"unconfirmed figures: {', '.join(unconfirmed)}")
-    return lines
+    return render_text(PACKAGE, "assumptions.txt", estimate=estimate).splitlines()
 
 
 def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:

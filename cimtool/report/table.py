@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from cimtool.reference.bootstrap import Change
 from cimtool.report.formats import NOTHING, Form
 
 
@@ -39,6 +40,14 @@ class Cell:
 
 Content = str | float | Cell | None
 """A text, a number for its column's `form`, a cell ready made, or nothing."""
+
+
+def interval_cell(value: Change | None, form: Form) -> Content:
+    """A number and its interval; nothing where it is not known."""
+    if value is None:
+        return None
+    return Cell(form(value.value), value.value, f"[{form(value.low)}, {form(value.high)}]")
+
 
 Item = TypeVar("Item")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import WAY_NAMES
-from cimtool.report.formats import ENERGIES, four_digits, percent, percent_range, whole
-from cimtool.report.table import Cell, Column, Content, Table, make_table
+from cimtool.report.formats import ENERGIES, four_digits, percent, whole
+from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
 from cimtool.training.degrees import TOLERATED, Candidate, Comparison, Form
 from cimtool.training.score_cost import QueryCost
 
@@ -91,11 +91,8 @@ def _ways(found: Comparison) -> Mapping[str, str]:
 
 
 def _row(one: Candidate, found: Comparison) -> list[Content]:
-    rmse = None if one.rmse is None else _with_interval(one.rmse)
-    recalls = [
-        Cell(percent(r.value), r.value, percent_range(r.low, r.high))
-        for r in (one.recall[way] for way in _ways(found))
-    ]
+    rmse = interval_cell(one.rmse, four_digits)
+    recalls = [interval_cell(one.recall[way], percent) for way in _ways(found)]
     cost, d = one.cost, found.d
     taken: Content = cost.multiplications + cost.products * (d or 0)
     if d is None:
@@ -106,11 +103,6 @@ def _row(one: Candidate, found: Comparison) -> list[Content]:
         [] if one.in_memory is None else [one.in_memory.of_an_item.cell(ENERGIES)]
     )
     return [*row, *energies]
-
-
-def _with_interval(rmse: Change) -> Cell:
-    ends = f"[{four_digits(rmse.low)}, {four_digits(rmse.high)}]"
-    return Cell(four_digits(rmse.value), rmse.value, ends)
 
 
 def advice(found: Comparison, chosen: Form, asked: bool) -> str:

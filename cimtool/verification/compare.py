@@ -12,10 +12,9 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import WAY_NAMES, led
-from cimtool.report.formats import Form, four_digits, number, numbered, percent
-from cimtool.report.table import Cell, Column, Content, make_table
+from cimtool.report.formats import four_digits, number, numbered, percent
+from cimtool.report.table import Column, Content, interval_cell, make_table
 from cimtool.report.terminal import table_text, wrapped
 from cimtool.verification.answers import setting_text
 from cimtool.verification.references import References
@@ -135,28 +134,22 @@ def _metrics(report: Report) -> dict[str, Content]:
     """The compiled model's drift and retrieval with intervals; shares in percent."""
     row, shares = report.drift.final, led(report.drift.by_class)
     found: dict[str, Content] = {
-        "RMSE": _cell(row.with_interval("logit_rmse"), number),
-        "RMSE vs float": _cell(row.with_interval("float_rmse"), number),
+        "RMSE": interval_cell(row.with_interval("logit_rmse"), number),
+        "RMSE vs float": interval_cell(row.with_interval("float_rmse"), number),
     }
     agreement = {"% of float spread": report.headline.relative_rmse}
     agreement["top-1 % vs float"] = report.headline.top1_agreement
     found |= {name: None if one is None else percent(one) for name, one in agreement.items()}
     for metric in shares:
         label = f"{metric.label} loss{', points' * metric.share}"
-        found[label] = _cell(row.losses.get(metric.loss), percent if metric.share else four_digits)
+        form = percent if metric.share else four_digits
+        found[label] = interval_cell(row.losses.get(metric.loss), form)
     for metric in shares:
         for way, key in metric.keys.items():
             label = metric.label if metric.of_means else f"{metric.label} {WAY_NAMES[way]}"
             form = percent if metric.share else four_digits
-            found[label] = _cell(row.with_interval(key), form)
+            found[label] = interval_cell(row.with_interval(key), form)
     return found
-
-
-def _cell(value: Change | None, form: Form) -> Content:
-    """A metric and its interval."""
-    if value is None:
-        return None
-    return Cell(form(value.value), value.value, f"[{form(value.low)}, {form(value.high)}]")
 
 
 def _notes(found: Comparison) -> list[str]:

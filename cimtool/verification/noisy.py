@@ -11,12 +11,13 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.base.progress import Say
 from cimtool.bundle.bundle import Bundle
-from cimtool.bundle.dies import MEDIAN, WORST, dies, dies_text, readout_sentence
+from cimtool.bundle.dies import MEDIAN, WORST, dies, readout_sentence
 from cimtool.hardware.noise.times import time_text
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
 from cimtool.reference.queries import HIGHER_IS_BETTER, WAYS, Metrics, metrics
+from cimtool.report.formats import counted
 from cimtool.simulation.compensation import ReadoutCost
 from cimtool.simulation.die_program import Conditions
 from cimtool.simulation.simulator import Simulator
@@ -54,8 +55,9 @@ class Noisy:
         tail = f"one die in twenty is worse than {worst:.4g}"
         if self.percentile == 0:
             tail = f"the worst of them is {worst:.4g} off"
+        dies = counted(self.trials, "die")
         said = [
-            f"On {dies_text(self.trials)} read {time_text(self.seconds)} after programming the "
+            f"On {dies} read {time_text(self.seconds)} after programming the "
             f"median die {_kept(self.median, compiled)} and is {error:.4g} "
             f"({score} RMSE) from the noise-free model; {tail}."
         ]

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from cimtool.bundle.bundle import FLOAT_FILE
 from cimtool.hardware.target import Target
 from cimtool.ir.program import MODALITIES
-from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import WAY_NAMES, led
 from cimtool.report.formats import (
     NOT_KNOWN,
@@ -16,10 +15,18 @@ from cimtool.report.formats import (
     four_digits,
     number,
     percent,
-    percent_range,
     whole,
 )
-from cimtool.report.table import Cell, Column, Content, ItemColumns, Table, item_table, make_table
+from cimtool.report.table import (
+    Cell,
+    Column,
+    Content,
+    ItemColumns,
+    Table,
+    interval_cell,
+    item_table,
+    make_table,
+)
 from cimtool.verification.drift import StageRow
 from cimtool.verification.headline import DriftFindings
 from cimtool.verification.layers import LAYER_ROWS, SUM_ROWS, ColumnSums, LayerFinding
@@ -52,18 +59,11 @@ def survival_table(drift: DriftFindings) -> Table:
         for metric in shown:
             lost = None if row.stage == drift.reference else row.losses.get(metric.loss)
             shares = [row.with_interval(key) for key in metric.keys.values()]
-            cells += map(_percent_cell, (*shares, lost))
+            cells += [interval_cell(one, percent) for one in (*shares, lost)]
         rows.append(cells)
     labels = " and ".join(metric.label for metric in shown)
     title, styles = f"{labels} in percent, with 95% intervals", _styles(drift.survivors, drift)
     return make_table(title, columns, rows, styles, sortable=False)
-
-
-def _percent_cell(share: Change | None) -> Content:
-    """A share with its interval, in percent."""
-    if share is None:
-        return None
-    return Cell(percent(share.value), share.value, percent_range(share.low, share.high))
 
 
 def _styles(rows: Sequence[StageRow], drift: DriftFindings) -> list[str]:
@@ -144,13 +144,8 @@ def retrieval_table(drift: DriftFindings, intervals: bool = False) -> Table:
     columns = {name: one for name, one in columns.items() if name in drift.final.metrics}
 
     def content(row: StageRow, name: str) -> Content:
-        found = row.with_interval(name)
-        if not intervals or found is None:
-            return row.get(name)
-        if columns[name].form is percent:
-            return _percent_cell(found)
-        low, high = map(four_digits, (found.low, found.high))
-        return Cell(four_digits(found.value), found.value, f"[{low}, {high}]")
+        form = columns[name].form
+        return interval_cell(row.with_interval(name), form) if intervals and form else row.get(name)
 
     rows = [(row.stage, *(content(row, name) for name in columns)) for row in drift.shown]
     title = "Retrieval, shares in percent, t>v text to video, v>t video to text"

@@ -494,7 +494,7 @@ def test_bad_limits(
     [
         (["--top", 0], ["--top is 0", "1 to 40"]),
         (["--top", 41], ["--top is 41", "1 to 40"]),
-        (["-o", "scores.csv"], ["scores.csv: scores are written as .npz"]),
+        (["-o", "scores.csv"], ["scores.csv: is written as .npz"]),
         (["-o", "/proc/no-such-place/s.npz"], ["/proc/no-such-place/s.npz: cannot be written"]),
     ],
     ids=str,
