@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from cimtool.base.errors import CimError
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.hardware.figures import Figure
 from cimtool.hardware.input_codes import InputCode
-from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import Placement, placed
 from cimtool.hardware.settings import Settings
-from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import Target
 
 AGREE = 0.02
@@ -85,11 +81,8 @@ def full_array(rates: Rates) -> tuple[Placement, Settings]:
     weight_bits, input_bits = point.weight_bits, point.input_bits
     own = own.model_copy(update={"weight_bits": weight_bits, "input_bits": input_bits})
     inputs = InputCode.named(own.input_encoding, "input_encoding")(input_bits, own.dac_bits)
-    crossbar = own.crossbar(inputs)
-    zeros = np.zeros((height, own.weights_across or 0), np.int64)
-    steps = (None,) * crossbar.slices
-    op = CrossbarMvm(StoredWeights(zeros, crossbar), zeros[0], np.ones(zeros.shape[1]), steps)
-    return placed("array", "array", op, own), own
+    shape = height, own.weights_across or 0
+    return placed("array", "array", shape, own.crossbar(inputs), own), own
 
 
 Computed = tuple[float | None, str]

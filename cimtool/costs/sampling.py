@@ -9,15 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from cimtool.base.errors import CimError
 from cimtool.costs.rates import Rates
 from cimtool.costs.totals import Quantity
-from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import Placement, placed
 from cimtool.hardware.settings import Settings
-from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.types import integer
 
 OUTSIDE = ("random numbers", "sigmoids", "digital operations outside the arrays")
@@ -108,14 +104,10 @@ def _samples_of_an_item(samples: int, dimension: int, settings: Settings) -> Pla
     most = 2 ** (bits - 1) - 1
     own = settings.with_weights(bits)
     try:
-        code = own.input_code(integer(("n", dimension), -most, most, 1.0))
-        crossbar = own.crossbar(code)
-        zeros = np.zeros((dimension, samples), np.int64)
-        stored = StoredWeights(zeros, crossbar)
+        crossbar = own.crossbar(own.input_code(integer(("n", dimension), -most, most, 1.0)))
     except CimError:
         return None
-    steps = (None,) * crossbar.slices
-    return placed("samples", "samples", CrossbarMvm(stored, zeros[0], np.ones(samples), steps), own)
+    return placed("samples", "samples", (dimension, samples), crossbar, own)
 
 
 def _products(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.geometry import ChipSpec
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
@@ -114,8 +115,9 @@ def placements(program: Program, settings: Settings) -> tuple[Placement, ...]:
         layers, stored = crossbar_layers(graph), stored_cells(graph)
         for layer, op in layers.items():
             shares = None if stored[layer] == layer else stored[layer]
-            place = placed(graph.name, layer, op, settings.of_layer(layer))
-            found.append(replace(place, shares=shares))
+            own = settings.of_layer(layer)
+            place = placed(graph.name, layer, op.stored.shape, op.crossbar, own)
+            found.append(replace(place, steps=op.steps, shares=shares))
     return tuple(found)
 
 
@@ -144,14 +146,15 @@ def same_cells(one: CrossbarMvm, other: CrossbarMvm) -> bool:
     )
 
 
-def placed(graph: str, layer: str, op: CrossbarMvm, settings: Settings) -> Placement:
-    """Place one crossbar product of a graph with the settings of its layer."""
-    rows, columns = op.weight.shape
-    crossbar = op.crossbar
+def placed(
+    graph: str, layer: str, shape: tuple[int, int], crossbar: Crossbar, settings: Settings
+) -> Placement:
+    """Place one crossbar product with the settings of its layer, its converters lossless."""
+    rows, columns = shape
     # The score in the memory has weights as wide as its gallery needs, not as the settings say.
     own = settings.with_weights(crossbar.weights.bits)
     height, across = own.weight_rows or rows, own.weights_across or columns
-    groups = op.stored.groups
+    groups = crossbar.tiling.groups(rows)
     unit = int(crossbar.unit_column)
     cells_wide = columns * own.cells_per_weight + unit  # of an array as large as the layer
     return Placement(
@@ -176,7 +179,7 @@ def placed(graph: str, layer: str, op: CrossbarMvm, settings: Settings) -> Place
         unit_columns=unit,
         cells_per_array=(own.rows or rows) * (own.columns or cells_wide),
         adc_bits=crossbar.converter.bits,
-        steps=op.steps,
+        steps=(None,) * crossbar.slices,
     )
 
 

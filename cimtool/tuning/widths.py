@@ -15,7 +15,6 @@ from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import Placement, floorplan, placed
 from cimtool.hardware.settings import LayerSettings, Settings
-from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Program
@@ -113,9 +112,7 @@ class LayerCosts:
             lo, hi = integer_limits(key[2], x.signed)
             own = settings.of_layer(layer)
             crossbar = own.crossbar(own.input_code(integer(x.shape, lo, hi, 1.0)))
-            stored = StoredWeights(op.weight, crossbar)
-            tiled = replace(op, stored=stored, steps=(None,) * crossbar.slices)
-            self._placed[key] = placed(graph, layer, tiled, own)
+            self._placed[key] = placed(graph, layer, op.stored.shape, crossbar, own)
         return self._placed[key]
 
 
