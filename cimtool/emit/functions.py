@@ -75,9 +75,6 @@ SHIFT_RIGHT_8 = function(
     ],
 )
 
-FUNCTIONS = {made.name: made for made in (REQUANT, SHIFT_RIGHT_8)}
-"""The functions that a file needs no details for."""
-
 
 def row_group_mvm(inputs: int, weights: int, wide: bool) -> FunctionProto:
     """One row group without conversion, for a number of byte planes of inputs and of weights."""

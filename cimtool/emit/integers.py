@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
+from cimtool.emit.functions import REQUANT, SHIFT_RIGHT_8
 from cimtool.emit.writer import GraphWriter
 from cimtool.ir.types import Type
 
@@ -49,7 +50,7 @@ def byte_planes(writer: GraphWriter, known: Type, value: str) -> list[tuple[str,
         low = writer.cast(value, "UINT8")  # a cast keeps the low byte: ONNX defines it so
         planes.append((low, zero_point(writer, 0), low_shift))
         lift, eight = writer.constant(np.int64(1) << 62), writer.constant(np.uint64(8), "UINT64")
-        value = writer.call("ShiftRight8", value, lift, eight, writer.constant(np.int64(1) << 54))
+        value = writer.call(SHIFT_RIGHT_8, value, lift, eight, writer.constant(np.int64(1) << 54))
     if zero:
         value = writer.node("Add", value, writer.constant(np.int64(zero)))
     planes.append((writer.cast(value, "UINT8"), zero_point(writer, zero), shift))
@@ -74,7 +75,7 @@ def emit_requant(
     period = np.int64(1 << 62) >> shift
     lift = (period << shift) + (np.int64(1) << shift >> np.int64(1))
     return writer.call(
-        "Requant",
+        REQUANT,
         x,
         writer.constant(multiplier),
         writer.constant(lift + addend),

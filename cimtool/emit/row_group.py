@@ -16,7 +16,6 @@ from cimtool.emit.functions import row_group_mvm
 from cimtool.emit.integers import INT32, byte_cuts, byte_planes, emit_requant, zero_point
 from cimtool.emit.row_group_adc import row_group_adc
 from cimtool.emit.writer import GraphWriter
-from cimtool.hardware.bounds import converted_bounds
 from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -73,7 +72,7 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
     values |= _converter_values(writer, op, law, kind) | _shape_values(writer, op, kind)
     counts = [column.factors << _level_shift(law, column.step) for column in op.columns]
     factors = np.hstack(counts[: crossbar.slices])
-    idle = (crossbar.column_leak * stored.idle_rows)[:, None] * crossbar.zero_digits
+    idle = (crossbar.column_leak * stored.cells.idle_rows)[:, None] * crossbar.zero_digits
     present = {
         "signed": crossbar.signed_sums,
         "raised": law.lo > 0,
@@ -110,9 +109,9 @@ def _digital(writer: GraphWriter, op: CrossbarMvm, total: str, x: str) -> str:
     counts = np.sum([s.signs << s.shift for s in stored.slices], axis=0)
     leaked = factors = -crossbar.column_leak * counts.astype(np.int64)
     if not crossbar.unit_column:
-        factors = leaked + (stored.row_sum_factors << crossbar.fraction_bits)
+        factors = leaked + (stored.cells.row_sum_factors << crossbar.fraction_bits)
     heights = np.array([group.stop - group.start for group in stored.groups], np.int64)
-    ones = heights @ factors + stored.idle_rows @ leaked
+    ones = heights @ factors + stored.cells.idle_rows @ leaked
     constant = ones * crossbar.inputs.lift
     bias = op.bias - stored.correction
     total = _with_row_sums(writer, total, x, factors, stored.groups)
@@ -131,7 +130,7 @@ def _row_groups(
     own: list[dict[str, str]] | None = None,
 ) -> str:
     """Append one call a row group and the sum of all; `own` holds values of one group alone."""
-    name, total = writer.define(function), ""
+    total = ""
     for index, group in enumerate(groups):
         values["first"] = writer.constant(np.array([group.start]))
         values["end"] = writer.constant(np.array([group.stop]))
@@ -139,7 +138,7 @@ def _row_groups(
             values[f"w{j}"] = writer.constant(matrix[group], "UINT8")
         known = values | (own[index] if own else {})
         product = writer.call(
-            name,
+            function,
             *(known[i] for i in function.input),
             label=f"rows{index}/mvm",
             rows=f"{group.start}:{group.stop}",
@@ -209,7 +208,7 @@ def _reach(op: CrossbarMvm, law: Law) -> int:
     total = 0
     for column in op.columns:
         step, factor = column.step or 0, int(np.abs(column.factors).max())
-        read = converted_bounds(column.bounds, op.crossbar, column.step)
+        read = [op.crossbar.read(edge, column.step) for edge in column.bounds]
         largest, value = (max(int(np.abs(e).max()) for e in ends) for ends in (column.bounds, read))
         total += max(largest + (1 << step), value) * factor
         if isinstance(law, StaircaseLaw):

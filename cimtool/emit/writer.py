@@ -12,7 +12,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, nump
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.emit.functions import DOMAIN, FUNCTIONS, IR_VERSION, OPSET
+from cimtool.emit.functions import DOMAIN, IR_VERSION, OPSET
 from cimtool.ir.types import Shape
 
 Port = tuple[str, Shape]
@@ -37,18 +37,11 @@ class GraphWriter:
         self._nodes.append(helper.make_node(op_type, inputs, [name], name, **attributes))
         return name
 
-    def define(self, function: FunctionProto) -> str:
-        """Add a local function once and return its name for `call`."""
-        self._functions.setdefault(function.name, function)
-        name: str = function.name
-        return name
-
-    def call(self, function: str, *inputs: str, label: str = "", **metadata: str) -> str:
+    def call(self, function: FunctionProto, *inputs: str, label: str = "", **metadata: str) -> str:
         """Append one call of a local function; metadata as `cim.<key>`, `cim.layer` always."""
-        if function not in self._functions:
-            self.define(FUNCTIONS[function])
-        name = self._unique(label or function)
-        node = helper.make_node(function, inputs, [name], name, domain=DOMAIN)
+        self._functions.setdefault(function.name, function)
+        name = self._unique(label or function.name)
+        node = helper.make_node(function.name, inputs, [name], name, domain=DOMAIN)
         helper.set_metadata_props(
             node, {"cim.layer": self.layer, **{f"cim.{k}": v for k, v in metadata.items()}}
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from pydantic import Field, model_validator
 
 from cimtool.base.arrays import FloatArray
@@ -23,7 +24,6 @@ from cimtool.hardware.noise.model import (
     Sigma,
     ageing,
     non_negative,
-    polynomial,
 )
 from cimtool.hardware.noise.times import parse_time
 
@@ -79,10 +79,10 @@ class Programming(DeviceNoise, name="programming"):
         coefficients = self.sigma
         if self.sigma_after is not None:
             coefficients = {parse_time(k): v for k, v in self.sigma_after.items()}[seconds]
-        return self._polynomial(coefficients or (), x, g_max)
+        return self._polynomial(coefficients or (0.0,), x, g_max)
 
     def _polynomial(self, coefficients: Coefficients, x: FloatArray, g_max: float) -> FloatArray:
-        return polynomial(coefficients, x if self.of == "x" else x * g_max)
+        return np.asarray(polyval(x if self.of == "x" else x * g_max, coefficients))
 
     def effective(self, g: FloatArray, state: DeviceState) -> FloatArray:
         sigma = self.deviation(state.x, state.g_max, state.seconds)

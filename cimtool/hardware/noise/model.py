@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from pydantic import Field, model_validator
 
 from cimtool.base.arrays import FloatArray, IntArray
@@ -201,7 +202,7 @@ class Curve(TomlTable):
 
     def at(self, x: FloatArray) -> FloatArray:
         """The quantity at `x`, which is at least 0."""
-        above = None if self.polynomial is None else polynomial(self.polynomial, x)
+        above = None if self.polynomial is None else polyval(x, self.polynomial)
         below = self._law(x)
         if above is None or below is None:
             return above if below is None else below  # type: ignore[return-value]
@@ -218,14 +219,6 @@ class Curve(TomlTable):
             values = factor * positive**exponent
         clamped: FloatArray = np.clip(values, *self.clamp)
         return clamped
-
-
-def polynomial(coefficients: tuple[float, ...], x: FloatArray) -> FloatArray:
-    """Evaluate coefficients of x^0, x^1, ... at `x`, by Horner's rule."""
-    total = np.zeros_like(x, np.float64)
-    for coefficient in reversed(coefficients):
-        total = total * x + coefficient
-    return total
 
 
 def non_negative(curve: Curve | FloatArray, where: str) -> None:
