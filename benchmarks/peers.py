@@ -44,7 +44,7 @@ def torch_loops(op: CrossbarMvm, x: Array) -> Loop:
                     if step is not None:
                         p = torch.floor(p * 2.0**-step + 0.5).clamp(law.lo, law.hi) * 2.0**step
                     if flipped[r].any():
-                        p = torch.where(flipped[r], crossbar.cell_maximum * row_sum - p, p)
+                        p = torch.where(flipped[r], crossbar.weights.cell_maximum * row_sum - p, p)
                     total += (drive * factor) * p
                 total -= (drive * crossbar.weights.offset) * row_sum
         return total

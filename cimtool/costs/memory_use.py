@@ -154,7 +154,7 @@ def _matrix(products: Sequence[tuple[str, CrossbarMvm]], settings: Settings) -> 
         items=items,
         weight_bits=own.weight_bits,
         encoding=own.encoding,
-        slices=own.slices,
+        slices=own.weight_code.slices,
         cells_per_value=own.cells_per_weight,
         row_tiles=-(-rows // (own.weight_rows or rows)),
         across=own.weights_across,

@@ -62,7 +62,7 @@ def _crossbar(
     """The bias; and where cells hold offsets or complements, the inputs' sum in each output."""
     rows = elements(inputs[0], extents) // op.weight.shape[0]
     found = Operations(additions=op.weight.shape[1])
-    factors = op.stored.row_sum_factors
+    factors = op.stored.cells.row_sum_factors
     factors = np.abs(factors[factors != 0])
     if factors.size:
         powers = int(np.count_nonzero(factors & (factors - 1) == 0))

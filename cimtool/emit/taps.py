@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
 
 import numpy as np
 
-from cimtool.base.arrays import FLOAT_BITS, Array, IntArray
+from cimtool.base.arrays import Array, IntArray
+from cimtool.hardware.crossbar import group_sums
 from cimtool.hardware.mvm import CrossbarMvm
 
 
@@ -29,25 +29,20 @@ class Taps:
 
 def taps(op: CrossbarMvm, x: IntArray) -> Taps:
     """Compute the taps of a layer for integer inputs `x` [n, K]."""
-    crossbar, stored, width = op.crossbar, op.stored, op.weight.shape[1]
-    cells = stored.cells
-    digits = crossbar.digits(x).transpose(1, 0, 2)
-    idle = cells.leak * stored.idle_rows
-    exact = np.float64 if sum_bits(op) < FLOAT_BITS else np.int64  # products in BLAS where exact
-    driven = digits.astype(exact)
-    packed = np.hstack([column.cells.digits for column in op.columns]).astype(exact)
-    products = [(driven[:, :, group] @ packed[group]).astype(np.int64) for group in stored.groups]
-    sums = np.stack(products, axis=1) + (idle[:, None] * crossbar.zero_digits)[None, :, :, None]
-    codes, values = sums.copy(), sums.copy()
-    columns = converted_columns(op)
-    for column, step in columns:
+    crossbar, stored, columns = op.crossbar, op.stored, converted_columns(op)
+    shape = len(x), len(stored.groups), len(crossbar.cycles), columns[-1][0].stop
+    sums, codes = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+
+    def probed(p: IntArray, r: int, k: int, c: int) -> IntArray:
+        column, step = columns[k]
+        sums[:, r, c, column] = codes[:, r, c, column] = p
         if step is not None and crossbar.law is not None:
-            codes[..., column] = crossbar.law.codes(sums[..., column], step)
-            values[..., column] = crossbar.law.values(codes[..., column], step)
-    parts = [column for column, _ in columns]
-    added = [_group_sum(op, digits, values[:, r], parts, r) for r in range(len(stored.groups))]
-    shift_add = np.stack(added, axis=1).reshape(len(x), len(stored.groups), width)
-    return Taps(digits, sums, codes, shift_add)
+            codes[:, r, c, column] = crossbar.law.codes(p, step)
+        return crossbar.read(p, step)
+
+    added = group_sums(x, stored.cells, (*op.steps, op.unit_step), probed)
+    shift_add = np.stack(list(added), axis=1)
+    return Taps(crossbar.digits(x).transpose(1, 0, 2), sums, codes, shift_add)
 
 
 def converted_columns(op: CrossbarMvm) -> list[tuple[slice, int | None]]:
@@ -56,33 +51,6 @@ def converted_columns(op: CrossbarMvm) -> list[tuple[slice, int | None]]:
     ends = accumulate((column.cells.digits.shape[1] for column in columns), initial=0)
     pairs = zip(pairwise(ends), columns, strict=True)
     return [(slice(start, end), column.step) for (start, end), column in pairs]
-
-
-def _group_sum(
-    op: CrossbarMvm, digits: IntArray, converted: IntArray, parts: Sequence[slice], r: int
-) -> IntArray:
-    """Shift-and-add [n, N] of row group r's sums `converted`, with its digital corrections.
-
-    `parts` are the columns of each slice among them, and the unit column.
-    """
-    crossbar, stored = op.crossbar, op.stored
-    driven = digits[:, :, stored.groups[r]].sum(axis=2, keepdims=True)
-    idle = stored.idle_rows[r] * crossbar.zero_digits[None, :, None]
-    leak = crossbar.column_leak * (driven + idle)
-    values = [converted[..., part] for part in parts]
-    row_sum = (values.pop() if crossbar.unit_column else driven) << crossbar.fraction_bits
-    total: IntArray = np.zeros(values[0].shape[::2], np.int64)
-    for held, value in zip(stored.slices, values, strict=True):
-        p = value - leak
-        p = np.where(held.flipped[r], crossbar.cell_maximum * row_sum - p, p)
-        total += held.sign * _over_cycles(op, p << held.shift)
-    return total - _over_cycles(op, row_sum * crossbar.weights.offset)
-
-
-def _over_cycles(op: CrossbarMvm, values: IntArray) -> IntArray:
-    """Add up [n, cycles, N] with the weight of each cycle."""
-    total: IntArray = np.einsum("ncj,c->nj", values, op.crossbar.cycle_factors)
-    return total
 
 
 def layer_sum(op: CrossbarMvm, shift_add: IntArray) -> IntArray:

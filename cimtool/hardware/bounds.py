@@ -46,9 +46,3 @@ def conversion_error(bounds: Bounds, law: Law, step: int) -> IntArray:
     down, up = bounds
     excess = np.maximum(up - (hi << step), (lo << step) - down)
     return np.maximum(excess, law.error(step))
-
-
-def converted_bounds(bounds: Bounds, crossbar: Crossbar, step: int | None) -> Bounds:
-    """Smallest and largest value [groups, N] that a column's conversions can stand for."""
-    lo, hi = (crossbar.read(edge, step) for edge in bounds)
-    return lo, hi

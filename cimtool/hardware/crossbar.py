@@ -15,7 +15,7 @@ emitted ONNX are tested against it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -144,11 +144,6 @@ class Crossbar:
         return self.weights.slices * (1 + self.columns_by_polarity)
 
     @property
-    def cell_maximum(self) -> int:
-        """The largest digit that a cell holds."""
-        return self.weights.cell_maximum
-
-    @property
     def unit_column(self) -> bool:
         """A column of ones, converted like the others, measures the inputs' sum."""
         return self.weights.is_offset and self.offset_sum == "unit-column"
@@ -270,13 +265,16 @@ class Cells:
         For complements, which count the sum less their digits, and to take off what cells hold
         beyond the weights.
         """
-        top = self.crossbar.cell_maximum
-        terms = [s.flipped * (s.sign * top << s.shift) for s in self.slices]
-        return np.asarray(np.sum(terms, axis=0), np.int64) - self.crossbar.weights.offset
+        code = self.crossbar.weights
+        terms = [s.flipped * (s.sign * code.cell_maximum << s.shift) for s in self.slices]
+        return np.asarray(np.sum(terms, axis=0), np.int64) - code.offset
 
 
 Convert = Callable[[IntArray, int, int, int], IntArray]
-"""(column sums [n, N], row group, slice, cycle) to what the digital side takes them for."""
+"""(column sums [n, N], row group, slice, cycle) to what the digital side takes them for.
+
+The unit column, where there is one, counts as the slice after the last.
+"""
 
 
 def cells_mvm(
@@ -293,29 +291,43 @@ def cells_mvm(
     the crossbar: cells of more places are converted at the same steps. `convert` stands for
     converters that are not those of the contract.
     """
-    crossbar, fraction = cells.crossbar, cells.fraction_bits
     total = np.zeros((x.shape[0], cells.slices[0].digits.shape[1]), np.int64)
-    driving = zip(crossbar.digits(x), crossbar.zero_digits, crossbar.cycles, strict=True)
-    for c, (digits, zero, cycle) in enumerate(driving):
-        for r, group in enumerate(cells.groups):
+    for part in group_sums(x, cells, (*steps, unit_step), convert):
+        total += part
+    return total + (1 << cells.fraction_bits >> 1) >> cells.fraction_bits
+
+
+def group_sums(
+    x: IntArray, cells: Cells, steps: tuple[int | None, ...], convert: Convert | None = None
+) -> Iterator[IntArray]:
+    """Yield what each row group adds to the products [n, N], in 2^-fraction_bits of a digit.
+
+    The step of the unit column is the last of `steps`.
+    """
+    crossbar, fraction, code = cells.crossbar, cells.fraction_bits, cells.crossbar.weights
+
+    def read(p: IntArray, r: int, k: int, c: int) -> IntArray:
+        step = steps[k]
+        return crossbar.read(p, None if step is None else step + cells.finer)
+
+    converted = convert or read
+    driving = list(zip(crossbar.digits(x), crossbar.zero_digits, crossbar.cycles, strict=True))
+    for r, group in enumerate(cells.groups):
+        total = np.zeros((x.shape[0], cells.slices[0].digits.shape[1]), np.int64)
+        for c, (digits, zero, cycle) in enumerate(driving):
             driven = digits[:, group]
             summed = driven.sum(axis=1, keepdims=True)
             unused = cells.leak * cells.idle_rows[r] * zero
             leak = cells.leak * summed + unused
             if crossbar.unit_column:
-                summed = crossbar.read(summed, unit_step)
+                summed = converted(summed, r, len(cells.slices), c)
             row_sum = summed << fraction
-            for k, (column, step) in enumerate(zip(cells.slices, steps, strict=True)):
-                p = _product(driven, column.digits[group]) + unused
-                if convert is None:
-                    p = crossbar.read(p, None if step is None else step + cells.finer)
-                else:
-                    p = convert(p, r, k, c)
-                p = p - leak
-                p = np.where(column.flipped[r], crossbar.cell_maximum * row_sum - p, p)
+            for k, column in enumerate(cells.slices):
+                p = converted(_product(driven, column.digits[group]) + unused, r, k, c) - leak
+                p = np.where(column.flipped[r], code.cell_maximum * row_sum - p, p)
                 total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
-            total -= cycle.factor * crossbar.weights.offset * row_sum
-    return total + (1 << fraction >> 1) >> fraction
+            total -= cycle.factor * code.offset * row_sum
+        yield total
 
 
 def _product(x: IntArray, cells: IntArray) -> IntArray:

@@ -225,11 +225,6 @@ class Keys(TomlTable):
         )
 
     @property
-    def slices(self) -> int:
-        """Slices of a weight, one conversion each."""
-        return self.weight_code.slices
-
-    @property
     def cells_per_weight(self) -> int:
         """Physical cells of one weight: its slices, twice that where cells come in pairs."""
         return self.weight_code.cells_per_weight

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.hardware.bounds import Bounds, conversion_error, converted_bounds
+from cimtool.hardware.bounds import Bounds, conversion_error
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.stored import StoredWeights, mvm
 from cimtool.hardware.weight_codes import Slice
@@ -73,7 +73,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         columns = [ConvertedColumns(*each, each[0].signs << each[0].shift) for each in slices]
         if self.crossbar.unit_column:
             unit = (stored.unit_cells, stored.unit_bounds, self.unit_step)
-            columns.append(ConvertedColumns(*unit, stored.row_sum_factors))
+            columns.append(ConvertedColumns(*unit, stored.cells.row_sum_factors))
         return tuple(columns)
 
     @cached_property
@@ -116,11 +116,11 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     def _converted_bounds(self) -> tuple[IntArray, IntArray] | None:
         """Bounds [N] of what passes converters, without the bias; None where digital terms join."""
         stored, crossbar = self.stored, self.crossbar
-        if self.exact or crossbar.column_leak or stored.row_sum_factors.any():
+        if self.exact or crossbar.column_leak or stored.cells.row_sum_factors.any():
             return None
         lo = hi = -stored.correction
         for bounds, cells, step in zip(stored.bounds, stored.slices, self.steps, strict=True):
-            least, most = (b.sum(axis=0) for b in converted_bounds(bounds, crossbar, step))
+            least, most = (crossbar.read(edge, step).sum(axis=0) for edge in bounds)
             for cycle in crossbar.cycles:
                 ends = (least, most) if cycle.sign * cells.sign > 0 else (-most, -least)
                 lo = lo + (ends[0] << cycle.shift + cells.shift)

@@ -31,11 +31,6 @@ class StoredWeights:
         """The row groups."""
         return self.crossbar.tiling.groups(len(self.weight))
 
-    @property
-    def idle_rows(self) -> IntArray:
-        """Rows [groups] that are driven beside the layer's own, with the code of zero."""
-        return self.cells.idle_rows
-
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
         """Digits as stored, a slice for each column that is converted, in as few bytes as hold."""
@@ -79,11 +74,6 @@ class StoredWeights:
         """The excess of every output [N] by lifted inputs, to be taken off in the digital bias."""
         total: IntArray = self.weight.sum(axis=0)
         return total * self.crossbar.inputs.lift
-
-    @property
-    def row_sum_factors(self) -> IntArray:
-        """Factors [groups, N] with which the sum of a group's encoded inputs joins each output."""
-        return self.cells.row_sum_factors
 
 
 def mvm(

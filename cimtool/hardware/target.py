@@ -156,11 +156,6 @@ class Target(TomlTable):
         return Keys(**decided(values))
 
     @property
-    def adc_bits(self) -> int | None:
-        """The converter's bits; None where it is lossless."""
-        return self.keys.adc_bits
-
-    @property
     def hierarchy(self) -> ChipSpec:
         """The hierarchy of a chip; where nothing is said of it, every array is a core."""
         return self.chip or ChipSpec(cores=self.array.arrays)

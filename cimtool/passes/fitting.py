@@ -37,7 +37,7 @@ class GroupSums:
         self.groups = stored.groups
         self.digits = crossbar.digits(x)
         self.counts = crossbar.cycle_factors
-        leak = crossbar.column_leak * stored.idle_rows
+        leak = crossbar.column_leak * stored.cells.idle_rows
         self.idle = leak[:, None] * crossbar.zero_digits
 
     def of_slice(self, conducts: IntArray, bound: int) -> Iterator[Array]:

@@ -195,7 +195,7 @@ def _converted(op: CrossbarMvm, device: torch.device) -> Kernel:
                 for k, column in enumerate(cells.slices):
                     p = product(driven, stored[k][group]) + unused
                     p = convert(p, op.steps[k]) - leak
-                    p = torch.where(flipped[k][r], crossbar.cell_maximum * row_sum - p, p)
+                    p = torch.where(flipped[k][r], crossbar.weights.cell_maximum * row_sum - p, p)
                     total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
                 total -= cycle.factor * crossbar.weights.offset * row_sum
         return (total + (1 << cells.fraction_bits >> 1) >> cells.fraction_bits) + base

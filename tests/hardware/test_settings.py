@@ -36,7 +36,7 @@ def test_a_target_alone_decides_everything(name: str) -> None:
     assert settings.weight_bits == target.weights.bits
     assert (settings.rows, settings.columns) == (target.array.rows, target.array.columns)
     assert settings.cells_per_weight == target.array.cells_per_weight
-    assert settings.adc_bits == target.adc_bits
+    assert settings.adc_bits == target.keys.adc_bits
     assert (settings.calibrator, settings.equalise, settings.bias_correction) == (
         "minmax",
         True,
@@ -49,7 +49,7 @@ def test_flags_override_the_file_and_the_file_the_target(tmp_path: Path) -> None
     settings = resolve(ISAAC, file, {"weight_bits": 4, "input_bits": None})
     assert (settings.weight_bits, settings.adc_bits, settings.input_bits) == (4, 7, 8)
     assert (settings.rows, settings.columns) == (64, 32)
-    assert (settings.slices, settings.cells_per_weight) == (2, 2)
+    assert (settings.weight_code.slices, settings.cells_per_weight) == (2, 2)
 
 
 def test_lossless_means_no_converter_and_overrides_too(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_layers_have_bits_of_their_own_and_the_last_match_wins(tmp_path: Path) -
     assert bits("text.mu") == (6, 10, 10, None)
     assert bits("video.mu") == (8, 10, 10, None)
     assert settings.of_layer("text.mu").layers == ()
-    assert settings.of_layer("text.fc1").slices == 3
+    assert settings.of_layer("text.fc1").weight_code.slices == 3
 
 
 def test_flags_leave_a_layer_its_own_bits_and_add_layers_last(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_the_examples_of_the_documentation_hold(tmp_path: Path) -> None:
     target_text, _, settings_text = re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)
     (tmp_path / "own.toml").write_text(target_text)
     target = load_target(tmp_path / "own.toml")
-    assert (target.name, target.adc_bits, target.figures) == ("isaac-6bit-adc", 6, ())
+    assert (target.name, target.keys.adc_bits, target.figures) == ("isaac-6bit-adc", 6, ())
     settings = resolve(target, settings_file(tmp_path, settings_text), {})
     assert (settings.weight_bits, settings.adc_bits, settings.rows) == (6, None, 64)
     assert settings.of_layer("video.mu").adc_bits == 6

@@ -23,7 +23,7 @@ def test_row_sums_count_complements_and_offsets() -> None:
     hardware = changed(PLAIN, rows=4, dac_bits=2, encoding="offset-flip", weight_bits=6)
     stored = StoredWeights(np.array([[1, -2], [1, 1]]), hardware)
     # U = 33, 33 and 30, 33: slices 1 0 2, 1 0 2 and 2 3 1, 1 0 2; a sum beyond 3 is flipped
-    assert stored.row_sum_factors.tolist() == [[3 * 16 - 32, -32]]
+    assert stored.cells.row_sum_factors.tolist() == [[3 * 16 - 32, -32]]
 
 
 @settings(deadline=None)

@@ -53,7 +53,7 @@ def test_the_shipped_targets_are_found_by_their_file_names() -> None:
 
 def test_isaac_and_hermes_say_what_their_sources_say() -> None:
     isaac, hermes = load_target("isaac-rram-128"), load_target("hermes-pcm-14nm")
-    assert (isaac.array.rows, isaac.array.columns, isaac.adc_bits) == (128, 128, 8)
+    assert (isaac.array.rows, isaac.array.columns, isaac.keys.adc_bits) == (128, 128, 8)
     assert (isaac.array.cell_bits, isaac.array.encoding) == (2, "offset-flip")
     assert (isaac.input.dac_bits, isaac.input.encoding, isaac.simulated) == (
         1,
@@ -66,9 +66,9 @@ def test_isaac_and_hermes_say_what_their_sources_say() -> None:
 
 
 def test_ideal_and_colonnade_lose_nothing_in_converters() -> None:
-    assert load_target("ideal").adc_bits is None
+    assert load_target("ideal").keys.adc_bits is None
     assert load_target("ideal").array.rows is None
-    assert load_target("colonnade-65nm").adc_bits is None
+    assert load_target("colonnade-65nm").keys.adc_bits is None
 
 
 @pytest.mark.parametrize("point", ["one-phase", "four-phase"])
@@ -157,13 +157,13 @@ def test_the_digest_is_of_the_values_not_of_the_text(tmp_path: Path) -> None:
 
 def test_a_base_is_inherited_and_overridden(tmp_path: Path) -> None:
     target = load_target(derived(tmp_path, "[adc]\nbits = 6"))
-    assert (target.name, target.base, target.adc_bits) == ("mine", "isaac-rram-128", 6)
+    assert (target.name, target.base, target.keys.adc_bits) == ("mine", "isaac-rram-128", 6)
     assert target.adc is not None
     assert target.adc.rounding == "half-up"
     assert target.array == load_target("isaac-rram-128").array
     assert target.figures == load_target("isaac-rram-128").figures
     assert load_target(derived(tmp_path, "figures = []")).figures == ()
-    assert load_target(derived(tmp_path, 'adc = {bits = "lossless"}')).adc_bits is None
+    assert load_target(derived(tmp_path, 'adc = {bits = "lossless"}')).keys.adc_bits is None
 
 
 def test_a_base_by_path_is_relative_to_its_file(tmp_path: Path) -> None:

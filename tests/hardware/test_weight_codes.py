@@ -22,10 +22,12 @@ def test_slices_rebuild_the_weights(hardware: Crossbar, rows: int, seed: int) ->
     total = np.zeros_like(weight)
     for cells in slices:
         plain = cells.digits.astype(np.int64)
-        assert np.abs(plain).max() <= hardware.cell_maximum
+        assert np.abs(plain).max() <= hardware.weights.cell_maximum
         for r, group in enumerate(hardware.tiling.groups(rows)):
             flipped = cells.flipped[r]
-            plain[group] = np.where(flipped, hardware.cell_maximum - plain[group], plain[group])
+            plain[group] = np.where(
+                flipped, hardware.weights.cell_maximum - plain[group], plain[group]
+            )
         total += cells.sign * (plain << cells.shift)
     if hardware.weights.name in ("offset", "offset-flip"):
         total -= 1 << hardware.weights.bits - 1
@@ -44,7 +46,7 @@ def test_after_flipping_no_column_stores_more_than_half(
         for group in hardware.tiling.groups(rows):
             size = group.stop - group.start
             stored = cells.digits[group].sum(axis=0, dtype=np.int64)
-            assert 2 * stored.max() <= hardware.cell_maximum * size
+            assert 2 * stored.max() <= hardware.weights.cell_maximum * size
 
 
 @pytest.mark.parametrize(

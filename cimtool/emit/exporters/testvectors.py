@@ -252,7 +252,7 @@ def _described(op: CrossbarMvm) -> dict[str, Any]:
         "rows": len(op.weight),
         "columns": op.weight.shape[1],
         "row_groups": [[group.start, group.stop] for group in stored.groups],
-        "idle_rows": stored.idle_rows.tolist(),
+        "idle_rows": stored.cells.idle_rows.tolist(),
         "fraction_bits": crossbar.fraction_bits,
         "slices": [
             {"shift": s.shift, "sign": s.sign, "step": step}

@@ -143,7 +143,7 @@ def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: s
     slices, crossbar, rows = stored.slices, stored.crossbar, len(stored.weight)
     height = crossbar.tiling.height or rows
     blocks = [slice(s, min(s + height, rows)) for s in range(0, rows, height)]
-    devices = Devices(noise, crossbar.cell_maximum, arrays.on_off_ratio, die)
+    devices = Devices(noise, crossbar.weights.cell_maximum, arrays.on_off_ratio, die)
     error = np.empty((len(slices), *stored.shape), np.float32)
     variance = np.empty_like(error) if noise.of(ReadNoise) else None
 

@@ -82,7 +82,7 @@ class ConversionKernel:
         self.op = op
         crossbar, slices, stored = op.crossbar, op.cells.slices, op.perfect.stored
         self.groups = stored.groups
-        self.idle = stored.idle_rows[:, None] * crossbar.zero_digits
+        self.idle = stored.cells.idle_rows[:, None] * crossbar.zero_digits
         lo, hi = crossbar.digit_limits
         self.sums = _products([s.digits for s in slices], self.groups, (lo, hi))
         self.pairs: tuple[tuple[int, int], ...] = ()
@@ -123,7 +123,7 @@ class ConversionKernel:
             row_sums = digits[:, :, group].sum(axis=2)
             leaks = cells.leak * (row_sums + self.idle[r][:, None])
             row_sums = crossbar.read(row_sums, self.op.perfect.unit_step) << cells.fraction_bits
-            tops = crossbar.cell_maximum * row_sums
+            tops = crossbar.weights.cell_maximum * row_sums
             for start in range(0, len(x), self.height):
                 part = slice(start, start + self.height)
                 own = digits[:, part], keys[part], leaks[:, part], tops[:, part]

@@ -62,7 +62,7 @@ def _digit_errors(
     conditions: Conditions, crossbar: Crossbar, on_off_ratio: float | None
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of a cell's error by the digit that it holds, in digits."""
-    noise, top = conditions.noise, crossbar.cell_maximum
+    noise, top = conditions.noise, crossbar.weights.cell_maximum
     devices = Devices(noise, top, on_off_ratio, Die(conditions.seed, 0, conditions.seconds))
     digits = np.repeat(np.arange(top + 1)[:, None], SAMPLES, axis=1)
     conducting = devices.conductances(digits, "fine-tuning")
