@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from typing import Any
 
 from cimtool.base.toml_files import TomlTable, dotted
-from cimtool.hardware.figures import Figure
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.target import Target
+from cimtool.report.page import render_text
 
 ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
 APART = ("name", "title", "operating_points", "figures", "unconfirmed", "unmodelled")
@@ -17,22 +15,12 @@ APART = ("name", "title", "operating_points", "figures", "unconfirmed", "unmodel
 
 def describe(target: Target) -> str:
     """Describe a target: its values, operating points, figures, and what is not known of it."""
-    values: dict[str, Any] = {}
-    for key, value in target.to_json().items():
-        if key not in APART:
-            values |= _flat((key,), value)
-    values, units = values | ABSENT | values, _units(target.noise)
-    width = max(24, *map(len, values))
-    lines = [f"{target.name}: {target.title}"]
-    for key, value in values.items():
-        lines.append(f"  {key:<{width}} {_value_text(value)} {units.get(key, '')}".rstrip())
-    lines += _listed(
-        "operating points", [f"{p.name}: {p.conditions()}" for p in target.operating_points]
+    values = _flat((), {k: v for k, v in target.to_json().items() if k not in APART})
+    values = values | ABSENT | values
+    units, width = _units(target.noise), max(24, *map(len, values))
+    return render_text(
+        "cimtool.hardware", "target.txt", target=target, values=values, units=units, width=width
     )
-    lines += _listed("figures", [_figure_text(one) for one in target.figures], "not given")
-    lines += _listed("unconfirmed", target.unconfirmed)
-    lines += _listed("not modelled", target.unmodelled)
-    return "\n".join(lines)
 
 
 def _flat(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
@@ -43,10 +31,6 @@ def _flat(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
     for key, inner in value.items():
         flat |= _flat((*keys, key), inner)
     return flat
-
-
-def _value_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _units(noise: Noise | None) -> dict[str, str]:
@@ -62,20 +46,3 @@ def _units(noise: Noise | None) -> dict[str, str]:
         for name, field in type(table).model_fields.items()
         if isinstance(field.json_schema_extra, dict) and "unit" in field.json_schema_extra
     }
-
-
-def _listed(heading: str, texts: Sequence[str], absent: str = "") -> list[str]:
-    if not texts:
-        return [f"{heading}: {absent}"] if absent else []
-    return [heading, *(f"  {text}" for text in texts)]
-
-
-def _figure_text(figure: Figure) -> str:
-    voltage = f"{figure.voltage:g} V" if figure.voltage else None
-    at = f"at {figure.at}" if figure.at else None
-    conditions = (at, figure.precision, figure.mode, figure.activity, voltage)
-    return (
-        f"{figure.quantity} {figure.text()}, {figure.scope}: "
-        f"{', '.join(filter(None, conditions)) or 'at every operating point'} "
-        f"[{figure.status}: {figure.source}]"
-    )
