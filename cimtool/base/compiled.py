@@ -39,7 +39,7 @@ def _stamp() -> str:
 STAMP = _stamp()
 
 
-def jit(function: Callable[..., Any]) -> Callable[..., Any]:
+def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile at first use, without the interpreter's lock, and keep the code between runs.
 
     numba takes kept code for current as long as the function's own file is as it was. Kernels call
@@ -47,9 +47,9 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     function.__qualname__ = f"{function.__qualname__}_{STAMP}"
     try:
-        compiled = numba.njit(nogil=True, cache=True)(function)
+        compiled = numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # neither the package's folder nor a home can hold numba's cache
-        compiled = numba.njit(nogil=True)(function)
+        compiled = numba.njit(nogil=True, **options)(function)
     return cast(Callable[..., Any], compiled)
 
 

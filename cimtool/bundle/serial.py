@@ -13,9 +13,10 @@ import numpy as np
 
 from cimtool.base.arrays import Array, narrow
 from cimtool.base.errors import CimError
-from cimtool.hardware import operations  # noqa: F401  (importing it registers all of them)
+from cimtool.hardware import mvm  # noqa: F401  (importing operations registers them)
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.stored import StoredWeights
+from cimtool.ir import arithmetic, integer, source  # noqa: F401
 from cimtool.ir.op import UNSTORED, Op
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.ir.types import Type

@@ -11,6 +11,7 @@ import click
 
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.cli.group import AtLeast, FilePath, NameOf, OneOf
+from cimtool.cli.values import plain_value
 from cimtool.hardware.keys import Key, flag
 from cimtool.hardware.settings import Overrides, setting_keys
 from cimtool.ir.heads import Head
@@ -26,16 +27,6 @@ Files = Path | tuple[Path, Path]
 """The value of an option that may stand twice."""
 
 
-def setting_value(text: str) -> int | float | str:
-    """A number where the text is one, otherwise the text; checked with all settings."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 def together(*options: Decorator) -> Decorator:
     """Add several options to a command, in the order in which its help lists them."""
 
@@ -48,7 +39,7 @@ def together(*options: Decorator) -> Decorator:
 def _setting_option(name: str, key: Key, schema: dict[str, Any]) -> Decorator:
     metavar = key.metavar or "|".join(_stand_ins(schema))
     if metavar:
-        return click.option(flag(name), type=setting_value, metavar=metavar, help=key.help)
+        return click.option(flag(name), type=plain_value, metavar=metavar, help=key.help)
     return click.option(f"{flag(name)}/{flag(f'no_{name}')}", default=None, help=key.help)
 
 

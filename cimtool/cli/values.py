@@ -28,9 +28,13 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Value]]:
 
 
 def _value(text: str, key: str) -> Value:
-    """A number, true or false where the text is one in TOML, otherwise the text itself."""
     if not text:
         raise ArgumentError("{grid} {}: a value is empty; expected {}", key, GRID)
+    return plain_value(text)
+
+
+def plain_value(text: str) -> Value:
+    """A number, true or false where the text is one in TOML, otherwise the text itself."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime
 
 from cimtool.base.arrays import Array
+from cimtool.reference.statistics import blocks
 from cimtool.simulation.simulator import PAIR_BLOCK
 
 OptimizationLevel = Literal["disable", "basic", "extended", "all"]
@@ -50,14 +51,8 @@ class Session:
 
     def encode(self, x: Array) -> dict[str, Array]:
         """Features of embeddings `x` [n, width] by `text.onnx` or `video.onnx`, as int64."""
-        blocks = [
-            self.run({"x": x[start : start + ENCODE_BLOCK]})
-            for start in range(0, len(x), ENCODE_BLOCK)
-        ]
-        return {
-            name: np.concatenate([block[name] for block in blocks]).astype(np.int64)
-            for name in self.outputs
-        }
+        found = self._joined(lambda rows: {"x": x[rows]}, len(x), ENCODE_BLOCK)
+        return {name: values.astype(np.int64) for name, values in found.items()}
 
     def score(self, text: Mapping[str, Array], video: Mapping[str, Array]) -> Array:
         """`logit` [n, m] float32 of all pairs by `score.onnx`."""
@@ -69,13 +64,9 @@ class Session:
 
         In blocks of texts against all videos, which are encoded again for each: blocks are large.
         """
-        height = max(1, FLOAT_PAIRS // max(len(video), 1))
-        starts = range(0, len(text), height)
-        blocks = [
-            self.run({"text": text[start : start + height], "video": video})["logit"]
-            for start in starts
-        ]
-        return np.concatenate(blocks)
+        height = FLOAT_PAIRS // max(len(video), 1)
+        found = self._joined(lambda rows: {"text": text[rows], "video": video}, len(text), height)
+        return found["logit"]
 
     def distances(self, text: Mapping[str, Array], items: int) -> Array:
         """`ed` int64 [n, items] of all texts by `shortlist.onnx`."""
@@ -85,13 +76,18 @@ class Session:
         self, output: str, text: Mapping[str, Array], items: int, gallery: Mapping[str, Array]
     ) -> Array:
         """An output [n, items], in blocks of text rows of at most PAIR_BLOCK pairs."""
-        height = max(1, PAIR_BLOCK // max(items, 1))
-        blocks = []
-        for start in range(0, len(text["mu"]), height):
-            rows = slice(start, start + height)
-            queries = {f"text_{name}": value[rows] for name, value in text.items()}
-            blocks.append(self.run({**queries, **gallery})[output])
-        return np.concatenate(blocks)
+
+        def queries(rows: slice) -> Mapping[str, Array]:
+            return {f"text_{name}": value[rows] for name, value in text.items()} | dict(gallery)
+
+        return self._joined(queries, len(text["mu"]), PAIR_BLOCK // max(items, 1))[output]
+
+    def _joined(
+        self, feeds: Callable[[slice], Mapping[str, Array]], rows: int, height: int
+    ) -> dict[str, Array]:
+        """All outputs of a number of rows, at most `height` of them at a time."""
+        found = [self.run(feeds(block)) for block in blocks(rows, height)]
+        return {name: np.concatenate([one[name] for one in found]) for name in self.outputs}
 
 
 def _element_type(kind: str) -> np.dtype[Any]:

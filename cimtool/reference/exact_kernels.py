@@ -9,8 +9,6 @@ M(u) = E exp(-u D), L = log M and F(v) = L(side a v) + side b v. For N = 0, 1, 2
 along v = c + i t with N < c < N + 1, and 0 < I_N < T_(N+1). F is convex. N is chosen such that the
 minimum of F is in the strip: up to there the terms fall, and neither their sum nor the integral
 cancels. On side -1, M ends at a branch point, which narrows the strip or leaves out the rest.
-
-All kernels stand in this file, since kept code is current as long as the kernel's own file is.
 """
 
 from __future__ import annotations
@@ -19,23 +17,17 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.compiled import jit
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
 def _jit(function: Kernel) -> Kernel:
-    """Compile at first use, without the interpreter's lock, and keep the code between runs."""
-    # Sums over dimensions may be taken in any order, in vectors; a quotient by 0 is infinite.
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nsz"}}
-    try:
-        compiled = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the package's folder nor a home can hold numba's cache
-        compiled = numba.njit(**options)(function)
-    return cast(Kernel, compiled)
+    """Compile for sums over dimensions in any order, in vectors; a quotient by 0 is infinite."""
+    return cast(Kernel, jit(function, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}))
 
 
 STEP = 4

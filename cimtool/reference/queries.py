@@ -108,14 +108,6 @@ WORSE_WAYS = {"top1_agreement": "same_best", "float_top1": "float_best"}
 """Metrics that are the lower of the means over texts and over videos."""
 
 
-def _mean(draws: QueryCounts, values: FloatArray) -> FloatArray:
-    return draws.mean(values)
-
-
-def _median(draws: QueryCounts, values: FloatArray) -> FloatArray:
-    return draws.median(values)
-
-
 def _within(k: int) -> Callable[[QueryCounts, FloatArray], FloatArray]:
     """The share of queries whose rank is at most k."""
     return lambda draws, rank: draws.mean(np.where(np.isnan(rank), np.nan, rank <= k))
@@ -132,8 +124,8 @@ class RankingMetric:
     name: str
     label: str
     of: str
-    value: Callable[[QueryCounts, FloatArray], FloatArray]
     help: str
+    value: Callable[[QueryCounts, FloatArray], FloatArray] = QueryCounts.mean
     by_class: bool = False
     lower_is_better: bool = False
     share: bool = True
@@ -156,31 +148,25 @@ OF_BEST = "of the best right item"
 
 RANKINGS = (
     *(
-        RankingMetric(f"r{k}", f"R@{k}", "rank", _within(k), f"a right item is among the {k} best")
+        RankingMetric(f"r{k}", f"R@{k}", "rank", f"a right item is among the {k} best", _within(k))
         for k in RECALLS
     ),
     RankingMetric(
-        "median_rank", "median rank", "rank", _median, OF_BEST, lower_is_better=True, share=False
+        "median_rank", "median rank", "rank", OF_BEST, QueryCounts.median,
+        lower_is_better=True, share=False,
     ),
+    RankingMetric("mean_rank", "mean rank", "rank", OF_BEST, lower_is_better=True, share=False),
+    RankingMetric("map", "mAP", "precision", "over the whole ranking", by_class=True),
     RankingMetric(
-        "mean_rank", "mean rank", "rank", _mean, OF_BEST, lower_is_better=True, share=False
+        "map_r", "mAP@R", "precision_r", "over the best R of R right items", by_class=True
     ),
-    RankingMetric("map", "mAP", "precision", _mean, "over the whole ranking", by_class=True),
+    RankingMetric("map50", "mAP@50", "precision50", "over the 50 best", by_class=True),
+    RankingMetric("ndcg10", "nDCG@10", "ndcg10", "over the 10 best", by_class=True),
     RankingMetric(
-        "map_r", "mAP@R", "precision_r", _mean, "over the best R of R right items", by_class=True
+        "cosine_gap", "cosine gap", "cosine_gap", "of right pairs less that of wrong ones",
+        share=False, of_means=True,
     ),
-    RankingMetric("map50", "mAP@50", "precision50", _mean, "over the 50 best", by_class=True),
-    RankingMetric("ndcg10", "nDCG@10", "ndcg10", _mean, "over the 10 best", by_class=True),
-    RankingMetric(
-        "cosine_gap",
-        "cosine gap",
-        "cosine_gap",
-        _mean,
-        "of right pairs less that of wrong ones",
-        share=False,
-        of_means=True,
-    ),
-)
+)  # fmt: skip
 """The metrics of rankings that every table, limit and budget has, those of pairs first."""
 
 RANKINGS_BY_KEY = {key: metric for metric in RANKINGS for key in metric.keys.values()}

@@ -120,14 +120,10 @@ def _add(op: Add, types: tuple[Type, ...], device: torch.device) -> Kernel:
     return run
 
 
-@TORCH.rule(Mul)
-def _mul(op: Mul, types: tuple[Type, ...], device: torch.device) -> Kernel:
-    return lambda x, y: x * y
-
-
-@TORCH.rule(Sum)
-def _sum(op: Sum, types: tuple[Type, ...], device: torch.device) -> Kernel:
-    return lambda x: x.sum(-1)
+@TORCH.rule(Mul, Sum)
+def _as_defined(op: Op, types: tuple[Type, ...], device: torch.device) -> Any:
+    """The operation itself, whose definition takes tensors as it takes arrays."""
+    return op.run
 
 
 @TORCH.rule(Axis)

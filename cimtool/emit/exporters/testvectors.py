@@ -98,14 +98,8 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
     for one in arrays:
         np.save(folder / f"{one.name}.npy", narrowed(one.values))
         (folder / f"{one.name}.mem").write_bytes(hex_lines(one.values, one.bits))
-        described[one.name] = {
-            "name": one.name,
-            "axes": one.axes,
-            "shape": one.values.shape,
-            "bits": one.bits,
-            "signed": one.signed,
-            "what": one.what,
-        }
+        facts = {name: value for name, value in vars(one).items() if name != "values"}
+        described[one.name] = facts | {"shape": one.values.shape}
     return described
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch.nn import functional
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum
 from cimtool.ir.backends import STRAIGHT_THROUGH
+from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node
 
 
@@ -152,14 +154,10 @@ def _normal(like: Tensor, draws: torch.Generator) -> Tensor:
     return torch.randn(like.shape, generator=draws)
 
 
-@STRAIGHT_THROUGH.rule(MatMul)
-def _matmul(op: MatMul, site: Site, x: Tensor, y: Tensor) -> Tensor:
-    return x @ y.T
-
-
-@STRAIGHT_THROUGH.rule(Mul)
-def _mul(op: Mul, site: Site, x: Tensor, y: Tensor) -> Tensor:
-    return x * y
+@STRAIGHT_THROUGH.rule(MatMul, Mul, Sum)
+def _as_defined(op: Op, site: Site, *inputs: Any) -> Any:
+    """The operation itself, whose definition takes tensors as it takes arrays."""
+    return op.run(*inputs)
 
 
 @STRAIGHT_THROUGH.rule(Add)
@@ -168,11 +166,6 @@ def _add(op: Add, site: Site, *inputs: Tensor) -> Tensor:
     for factor, x in zip(op.factors, inputs, strict=True):
         total = total + tensor(factor) * x
     return total
-
-
-@STRAIGHT_THROUGH.rule(Sum)
-def _sum(op: Sum, site: Site, x: Tensor) -> Tensor:
-    return x.sum(dim=-1)
 
 
 @STRAIGHT_THROUGH.rule(Clip)
