@@ -40,7 +40,7 @@ from cimtool.loading.provenance import provenance_of
 from cimtool.loading.score import INNER_HEAD, inner_polynomial
 from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.classes import Classes
-from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.reference.surrogate import Polynomial, terms
 
 MANIFEST = "manifest.json"
 MANIFEST_KEYS = ("format_version", "cimtool_version", "model", "target", "settings", "inputs")
@@ -193,15 +193,11 @@ def _file_state(file: Path, digest: str) -> str:
 
 def describe_polynomial(polynomial: Polynomial) -> Facts:
     """Degree, each term with its coefficient, bias, scales, and the teacher."""
-    terms = (
-        " ".join(f"{name}^{n}" if n > 1 else name for name, n in (("ed", i), ("vd", j)) if n)
-        for i, j in exponents(polynomial.degree)
-    )
     return {
         "kind": "polynomial",
         "degree": polynomial.degree,
         "bias": polynomial.bias,
-        "coefficients": dict(zip(terms, polynomial.coeff, strict=True)),
+        "coefficients": dict(zip(terms(polynomial.degree), polynomial.coeff, strict=True)),
         "scale_ed": polynomial.scale_ed,
         "scale_vd": polynomial.scale_vd,
         "of": "its layout's ed and vd (two-branch: ed/d and vd/d^2), divided by these scales",

@@ -97,12 +97,17 @@ def _row_numbers(shape: tuple[int, ...], broadcast: tuple[int, ...]) -> IntArray
     return np.broadcast_to(numbers, broadcast).reshape(-1)
 
 
-def _check(a: float, b: float, arrays: tuple[FloatArray, ...]) -> None:
-    """Refuse what the kernels do not expect; `arrays` are mu_t, s_t, mu_v, s_v."""
+def check_sigmoid(a: float, b: float) -> None:
+    """Raise CimError unless a is above 0, and both are finite."""
     if not 0 < a < math.inf:
         raise CimError(f"a is {a}; expected a finite number above 0")
     if not math.isfinite(b):
         raise CimError(f"b is {b}; expected a finite number")
+
+
+def _check(a: float, b: float, arrays: tuple[FloatArray, ...]) -> None:
+    """Refuse what the kernels do not expect; `arrays` are mu_t, s_t, mu_v, s_v."""
+    check_sigmoid(a, b)
     mean, variance = (-math.inf, "a finite mean"), (0.0, "a variance that is finite and 0 or more")
     limits = {"mu_t": mean, "s_t": variance, "mu_v": mean, "s_v": variance}
     for values, (name, (least, kind)) in zip(arrays, limits.items(), strict=True):

@@ -63,7 +63,7 @@ def monte_carlo(
         for rows in blocks(len(text), _TEXT_POINTS // samples):
             z_t = draw(text[rows], "text", rows_t[rows], samples, seed)
             for i, x in enumerate(_sigmoid_inputs(z_t, z_v, a, b), start=rows.start):
-                log_p[i, cols], log_1mp[i, cols], error[i, cols] = _mean_of_sigmoids(x)
+                log_p[i, cols], log_1mp[i, cols], error[i, cols] = mean_of_sigmoids(x)
     return SampledProbabilities(log_p, log_1mp, error)
 
 
@@ -101,7 +101,7 @@ def _sigmoid_inputs(z_t: FloatArray, z_v: FloatArray, a: float, b: float) -> Ite
         yield x
 
 
-def _mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return log p, log(1-p) and the standard error of the logit, each [m], of x [K, K, m].
 
     The smaller of p and 1-p is taken from its own sum; the larger is what that leaves.

@@ -29,6 +29,12 @@ def exponents(degree: int) -> list[tuple[int, int]]:
     return [(total - j, j) for total in range(1, degree + 1) for j in range(total + 1)]
 
 
+def terms(degree: int) -> list[str]:
+    """Return the names of `exponents`: ed, vd, ed^2, ed vd, ..."""
+    powers = ((("ed", i), ("vd", j)) for i, j in exponents(degree))
+    return [" ".join(f"{x}^{n}" if n > 1 else x for x, n in term if n) for term in powers]
+
+
 @dataclass(frozen=True)
 class Polynomial:
     """bias + sum coeff_k (ed/scale_ed)^i (vd/scale_vd)^j over `exponents(degree)`.

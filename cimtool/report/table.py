@@ -141,13 +141,10 @@ def item_table(
     items: Iterable[Item],
     columns: ItemColumns[Item],
     style: Callable[[Item], str] = lambda _: "",
-    footnotes: Sequence[str] = (),
-    absent: str = NOTHING,
-    sortable: bool = True,
 ) -> Table:
     """Make a table of a row an item: each column with what it holds of one, rows in a `style`."""
     items = list(items)
     headings, contents = zip(*columns, strict=True)
     rows = [[content(item) for content in contents] for item in items]
     styles = [style(item) for item in items]
-    return make_table(title, headings, rows, styles, footnotes, absent, sortable)
+    return make_table(title, headings, rows, styles)

@@ -17,7 +17,7 @@ from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target, load_target
 from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.loading.source import ModelSource, Projectors
-from cimtool.reference.surrogate import exponents
+from cimtool.reference.surrogate import terms
 from cimtool.report.charts import Points, scatter
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole
 from cimtool.report.page import render
@@ -248,10 +248,7 @@ def _picture(fit: Fit) -> str:
 
 def _coefficients(fit: Fit) -> Table:
     polynomial = fit.polynomial
-    terms = [
-        " ".join(f"{name}^{n}" if n > 1 else name for name, n in (("ed", i), ("vd", j)) if n)
-        for i, j in exponents(polynomial.degree)
-    ]
-    rows = [("constant", polynomial.bias), *zip(terms, polynomial.coeff, strict=True)]
+    named = zip(terms(polynomial.degree), polynomial.coeff, strict=True)
+    rows = [("constant", polynomial.bias), *named]
     columns = (Column("term"), Column("coefficient", "{:.9g}".format))
     return make_table("Of the features in the file", columns, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,8 +11,8 @@ from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.compiled import map_rows
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say, silent
-from cimtool.reference.exact import OutOfReach, log_match_probability
-from cimtool.reference.montecarlo import draw
+from cimtool.reference.exact import OutOfReach, check_sigmoid, log_match_probability
+from cimtool.reference.montecarlo import draw, mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.training.options import check_count
 
@@ -42,10 +41,7 @@ class TeacherSigmoid:
     K: int = 10
 
     def __post_init__(self) -> None:
-        if not 0 < self.a < math.inf:
-            raise CimError(f"a is {self.a}; expected a finite number above 0")
-        if not math.isfinite(self.b):
-            raise CimError(f"b is {self.b}; expected a finite number")
+        check_sigmoid(self.a, self.b)
         check_count("samples", self.K, 2)  # of one sample there is no standard error
 
 
@@ -95,7 +91,8 @@ def monte_carlo_labels(
     def label(own_t: Gaussians, own_v: Gaussians, numbers: IntArray) -> tuple[FloatArray, ...]:
         z_t = draw(own_t, "text", numbers, sigmoid.K, seed)
         z_v = draw(own_v, "video", numbers, sigmoid.K, seed)
-        return _means_of_sigmoids(sigmoid.b - sigmoid.a * _squared_distances(z_t, z_v))
+        inputs = sigmoid.b - sigmoid.a * _squared_distances(z_t, z_v)
+        return mean_of_sigmoids(np.moveaxis(inputs, 0, -1))
 
     return _labelled(text, video, pairs, label, say)
 
@@ -185,18 +182,3 @@ def _squared_distances(z_t: FloatArray, z_v: FloatArray) -> FloatArray:
     own_x, own_y = np.square(x).sum(axis=2), np.square(y).sum(axis=2)
     distances: FloatArray = own_x[:, :, None] + own_y[:, None, :] - 2 * x @ y.transpose(0, 2, 1)
     return distances
-
-
-def _means_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return log p, log(1-p) and the standard error of the logit, each [n], of x [n, K, K]."""
-    from scipy.special import log_expit, logsumexp  # slow to load, and every command imports this
-
-    K = x.shape[1]
-    up, down = log_expit(x), log_expit(-x)
-    log_p, log_1mp = (logsumexp(terms, axis=(1, 2)) - 2 * np.log(K) for terms in (up, down))
-    # d logit / dp = 1 / (p (1-p)): the relative error of the smaller one over the larger one.
-    small_p = log_p < log_1mp
-    smaller, larger = np.where(small_p, (log_p, log_1mp), (log_1mp, log_p))
-    terms = np.exp(np.where(small_p[:, None, None], up, down) - smaller[:, None, None])
-    variance = sum(terms.mean(axis=axis).var(axis=1, ddof=1) for axis in (1, 2)) / K
-    return log_p, log_1mp, np.sqrt(variance) / np.exp(larger)
