@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import cache
 from typing import TYPE_CHECKING
 
 from cimtool.report import svg
@@ -44,6 +45,7 @@ def render_text(package: str, template: str, **values: object) -> str:
     return _environment(package, False).get_template(template).render(values).rstrip("\n")
 
 
+@cache
 def _environment(package: str, autoescape: bool) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 

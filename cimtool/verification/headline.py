@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
+from cimtool.report.page import render_text
 from cimtool.verification.baselines import RAW, BaselineLoss
 from cimtool.verification.drift import StageRow
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, points_text
@@ -141,32 +142,30 @@ def with_dies(found: Headline, noisy: Sequence[Noisy], compiled: StageRow, score
 
 def _sentences(
     found: Headline, compiled: StageRow, trained: StageRow, scatter: Scatter | None, score: str
-) -> Iterator[str]:
-    reference, rmse, top1 = f"float {trained.stage}", found.compiled_rmse, found.top1_agreement
-    share = found.relative_rmse
+) -> list[str]:
+    rmse, share, top1 = found.compiled_rmse, found.relative_rmse, found.top1_agreement
     exact = scatter is not None and scatter.rmse is not None and "logit_rmse" in compiled.metrics
     if exact:
-        names = ("logit_rmse", "top1_agreement", "relative_rmse")
-        reference, (rmse, top1, share) = "exact score", (compiled.metrics[name] for name in names)
-    spread = "whose scores do not differ within a query"
-    if share is not None and math.isfinite(share):
-        spread = f"{share:.1%} of its spread within a query"
-    yield (
-        f"The compiled model is {rmse:.4g} ({score} RMSE) from the {reference}, {spread}; top-1 "
-        f"agreement {top1:.1%}."
+        names = ("logit_rmse", "relative_rmse", "top1_agreement")
+        rmse, share, top1 = (compiled.metrics[name] for name in names)
+    text = render_text(
+        "cimtool.verification",
+        "headline.txt",
+        found=found,
+        trained=trained,
+        scatter=scatter,
+        score=score,
+        exact=exact,
+        rmse=rmse,
+        share=share if share is not None and math.isfinite(share) else None,
+        top1=top1,
+        spread=trained.get("own_spread") or 0.0,
+        losses={"mAP": found.class_loss, "R@1": found.r1_loss},
+        equal_text=equal_text,
+        points_text=points_text,
+        Change=Change,
     )
-    if scatter is not None and not exact:
-        yield from _of_scatter(found, scatter, trained)
-    elif scatter is not None and found.equal_samples is not None:
-        yield (
-            f"That is {'closer' if found.equal_samples >= scatter.samples else 'FURTHER'} than "
-            f"Monte Carlo at K={scatter.samples} is ({scatter.rmse:.4g}, top-1 agreement "
-            f"{scatter.top1_agreement:.1%}), which {equal_text(found.equal_samples)}."
-        )
-    yield _of_steps(found, trained.stage)
-    for label, loss in (("mAP", found.class_loss), ("R@1", found.r1_loss)):
-        if loss is not None:
-            yield _of_loss(label, loss)
+    return text.splitlines()
 
 
 def equal_text(samples: float) -> str:
@@ -174,60 +173,6 @@ def equal_text(samples: float) -> str:
     if samples < 1:
         return "would err less with a single sample a side"
     return f"would err as much at about K={float(f'{samples:.2g}'):,.0f}"
-
-
-def _of_scatter(found: Headline, scatter: Scatter, trained: StageRow) -> Iterator[str]:
-    """The drift beside Monte Carlo's scatter; no comfort where that hides the scores.
-
-    Where the scores of a query do not differ at all, more samples would not make them.
-    """
-    rmse, error = found.compiled_rmse, scatter.standard_error
-    spread = trained.get("own_spread") or 0.0
-    hidden = 0 < spread < error
-    if rmse > error or not hidden:
-        place = "within" if rmse <= error else "MORE than"
-        equal = "" if found.equal_samples is None else f"; it {equal_text(found.equal_samples)}"
-        yield (
-            f"That is {place} the scatter of the Monte Carlo score itself, whose standard error is "
-            f"{error:.4g} at K={scatter.samples}{equal}."
-        )
-    if hidden:
-        yield (
-            f"Monte Carlo at K={scatter.samples} scatters more (standard error {error:.4g}) than "
-            f"the {trained.stage}'s scores differ within a query ({spread:.4g}): use more samples."
-        )
-
-
-def _of_steps(found: Headline, surrogate: str) -> str:
-    if found.cause is None:
-        return "No step changes any score."
-    if found.cause == surrogate and found.cause_before is None:
-        return (
-            f"The surrogate is BROKEN, before all that the compiler did, which adds "
-            f"{found.compiled_rmse:.4g}."
-        )
-    if found.cause == surrogate:
-        what = "is BROKEN" if found.surrogate_broken else "itself costs most"
-        return (
-            f"The surrogate {what}: the float {surrogate} is {found.cause_rmse:.4g} from the "
-            f"{found.cause_before} score, and all that the compiler did adds "
-            f"{found.compiled_rmse:.4g}."
-        )
-    return (
-        f'The step that adds most is "{found.cause}": RMSE {found.cause_rmse:.4g} against '
-        f'"{found.cause_before}".'
-    )
-
-
-def _of_loss(label: str, loss: Change) -> str:
-    """Points of a metric, the worse of both directions, and whether they could be chance."""
-    points = points_text(loss)
-    if loss.low > 0:
-        return f"{label} LOSES more than other queries could explain: {points}."
-    if loss.high < 0:
-        gain = points_text(Change(-loss.value, -loss.high, -loss.low))
-        return f"{label} GAINS more than other queries could explain: {gain}."
-    return f"The loss of {label} is within what other queries would change: {points}."
 
 
 @dataclass(frozen=True)
