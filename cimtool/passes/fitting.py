@@ -103,64 +103,50 @@ def _add_errors(
     reach = bound + (max(hi, -lo) << steps[-1])
     kind = np.int32 if reach * int(np.abs(counts).sum()) < 1 << 30 else np.int64
     shifts = np.array([threshold_shifts(step) for step in steps])
+    low, table, half, to_even = 0, np.zeros(0, np.int64), False, False
+    if isinstance(law, StaircaseLaw):
+        low, table = law.table
+    else:
+        half, to_even = law.half, law.to_even
 
     def part(index: slice) -> None:
         rows, block = sums[:, index], errors[:, index]
         row = np.zeros(sums.shape[2], kind)
-        if isinstance(law, StaircaseLaw):
-            _table_errors(rows, counts, factor, steps[0], shifts, *law.table, row, block)
-        else:
-            rounding = law.half, law.to_even
-            _errors(rows, counts, factor, steps[0], lo, hi, *rounding, row, block)
+        rounding = lo, hi, half, to_even
+        _errors(rows, counts, factor, steps[0], rounding, shifts, low, table, row, block)
 
     map_rows(part, sums.shape[1], sums.shape[1])
 
 
 @jit
 def _errors(  # type: ignore[no-untyped-def]
-    sums, counts, factor, first, lo, hi, rounds, to_even, row, errors
+    sums, counts, factor, first, rounding, shifts, low, table, row, errors
 ):
+    """Add to `errors` [steps, rows, N]: by `table` where it has entries, else by rounding."""
     cycles, rows, width = sums.shape
     integer = row.dtype.type
-    lo, hi = integer(lo), integer(hi)
+    lo, hi, last = integer(rounding[0]), integer(rounding[1]), len(table) - 1
     for i in range(rows):
         for k in range(errors.shape[0]):
             step = integer(first + k)
-            half = integer((1 << (first + k)) >> 1) if rounds else integer(0)
-            even = to_even and step > 0
+            half = integer((1 << (first + k)) >> 1) if rounding[2] else integer(0)
+            even = rounding[3] and step > 0
             row[:] = 0
             for c in range(cycles):
                 column = sums[c, i]
                 count = integer(counts[c])
-                for j in range(width):
-                    p = integer(column[j])
-                    code = integer(integer(p + half) >> step)
-                    if even and integer(code << step) == integer(p + half):
-                        code = integer(code & integer(-2))
-                    code = min(max(code, lo), hi)
-                    row[j] += integer(integer(code << step) - p) * count
-            for j in range(width):
-                errors[k, i, j] += factor[j] * row[j]
-
-
-@jit
-def _table_errors(  # type: ignore[no-untyped-def]
-    sums, counts, factor, first, shifts, low, table, row, errors
-):
-    cycles, rows, width = sums.shape
-    integer = row.dtype.type
-    last = len(table) - 1
-    for i in range(rows):
-        for k in range(errors.shape[0]):
-            step = integer(first + k)
-            row[:] = 0
-            for c in range(cycles):
-                column = sums[c, i]
-                count = integer(counts[c])
-                for j in range(width):
-                    p = np.int64(column[j])
-                    entry = ((p << shifts[k, 0]) >> shifts[k, 1]) - low
-                    code = integer(table[min(max(entry, 0), last)])
-                    row[j] += integer(integer(code << step) - integer(p)) * count
+                if last >= 0:
+                    for j in range(width):
+                        entry = ((np.int64(column[j]) << shifts[k, 0]) >> shifts[k, 1]) - low
+                        code = integer(table[min(max(entry, 0), last)])
+                        row[j] += integer(integer(code << step) - integer(column[j])) * count
+                else:
+                    for j in range(width):
+                        p = integer(column[j])
+                        code = integer(integer(p + half) >> step)
+                        if even and integer(code << step) == integer(p + half):
+                            code = integer(code & integer(-2))
+                        code = min(max(code, lo), hi)
+                        row[j] += integer(integer(code << step) - p) * count
             for j in range(width):
                 errors[k, i, j] += factor[j] * row[j]

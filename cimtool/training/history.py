@@ -11,10 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.reference.classes import Classes
-from cimtool.reference.metrics import mean_average_precision
 from cimtool.reference.queries import RECALLS, WAYS
-from cimtool.reference.truth import queries_among_others, retrieval, truth_of
+from cimtool.reference.truth import retrieval, truth_among_others, truth_of
 from cimtool.training.pairs import Pairs
 
 MEASURES = {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}
@@ -165,28 +163,13 @@ def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict
     With `by_class` mAP as well: all items of the query's class are right. Where both are the same
     items with labels, all others of its class are what an item is to find.
     """
-    if pairs.alone and pairs.labels is not None:
-        return _among_others(scores, pairs.labels.numpy())
-    found = retrieval(scores, truth_of(pairs.right.numpy(), None, len(pairs.video)))
-    recalls = {f"r{k}_{way}": found[f"r{k}_{way}"] for k in RECALLS for way in WAYS}
-    if not by_class or pairs.labels is None:
-        return recalls
-    text, right = pairs.labels.numpy(), pairs.right.numpy()
-    video = np.empty((len(pairs.video), *text.shape[1:]), text.dtype)
-    video[right] = text
-    both = (scores, text, video), (scores.T, video, text)
-    maps = {f"map_{way}": mean_average_precision(*one) for way, one in zip(WAYS, both, strict=True)}
-    return maps | recalls
-
-
-def _among_others(scores: FloatArray, labels: Classes) -> dict[str, float]:
-    """mAP and recalls of items [n] in `scores` [n, n], each left out where it is the query."""
-    maps: dict[str, float] = {}
-    recalls: dict[str, float] = {}
-    queries = queries_among_others(scores, labels)
-    for way, side in zip(WAYS, (queries.text, queries.video), strict=True):
-        known = ~np.isnan(side["rank"])
-        maps[f"map_{way}"] = float(side["precision"][known].mean())
-        for k in RECALLS:
-            recalls[f"r{k}_{way}"] = float(np.mean(side["rank"][known] <= k))
-    return maps | recalls
+    labels = None if pairs.labels is None else pairs.labels.numpy()
+    if pairs.alone and labels is not None:
+        truth = truth_among_others(len(labels), labels)
+    else:
+        right = pairs.right.numpy()
+        truth = truth_of(right, labels if by_class else None, len(pairs.video))
+    found = retrieval(scores, truth)
+    shown = [name for name in MEASURES if name != "map" or truth.labels is not None]
+    names = [f"{name}_{way}" for name in shown for way in WAYS]
+    return {name: found.get(name, np.nan) for name in names}
