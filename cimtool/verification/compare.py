@@ -19,8 +19,8 @@ from cimtool.report.terminal import table_text, wrapped
 from cimtool.verification.answers import setting_text
 from cimtool.verification.references import References
 from cimtool.verification.render import WIDTH
-from cimtool.verification.report import FORMAT_VERSION, Report, VerificationFailed
-from cimtool.verification.run import make_report
+from cimtool.verification.report import FORMAT_VERSION, Report
+from cimtool.verification.run import verify_bundle
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,13 @@ def compare_bundles(
         raise CimError(f"compare: {len(bundles)} bundle is given; expected at least two")
     references = references or References()
     each = [data] * len(bundles) if isinstance(data, Embeddings) else data
-    reports = []
-    for bundle, rows in zip(bundles, each, strict=True):
-        report = make_report(
-            bundle, rows, references, {}, _prefixed(say, bundle.name), None, seen_rows
+    reports = tuple(
+        verify_bundle(
+            bundle, rows, references, say=_prefixed(say, bundle.name), seen_rows=seen_rows
         )
-        if report.failures:
-            raise VerificationFailed(report)
-        reports.append(report)
-    return Comparison(tuple(reports), described([bundle.model.head for bundle in bundles]))
+        for bundle, rows in zip(bundles, each, strict=True)
+    )
+    return Comparison(reports, described([bundle.model.head for bundle in bundles]))
 
 
 def described(heads: Sequence[Head]) -> tuple[str, ...]:

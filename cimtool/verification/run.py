@@ -43,33 +43,13 @@ def verify_bundle(
     """Measure what each stage cost on `data` and compare the implementations bit for bit.
 
     `data` has the widths (and unit rows) that the model takes; without `references` drift is
-    against the exact score. The report goes into `folder` where
-    one is given, also where a check fails: then VerificationFailed (a CheckFailed) is raised, for a
-    bit that differs or a metric over its limit in `limits`. Raises CimError for an unknown metric,
-    fewer than two rows of a modality and, unless `seen_rows`, rows that the bundle was calibrated
-    on.
+    against the exact score. The report goes into `folder` where one is given, also where a check
+    fails: then VerificationFailed (a CheckFailed) is raised, for a bit that differs or a metric
+    over its limit in `limits`. Raises CimError for an unknown metric, fewer than two rows of a
+    modality and, unless `seen_rows`, rows that the bundle was calibrated on.
     """
-    check_metrics("max_drift", limits or {})
-    report = make_report(
-        bundle, data, references or References(), limits or {}, say, noise, seen_rows
-    )
-    if folder is not None:
-        write_report(report, folder)
-    if report.failures:
-        raise VerificationFailed(report)
-    return report
-
-
-def make_report(
-    bundle: Bundle,
-    data: Embeddings,
-    references: References,
-    limits: Mapping[str, float],
-    say: Say = silent,
-    noise: NoiseOptions | None = None,
-    seen_rows: bool = False,
-) -> Report:
-    """Make the report of a bundle, whatever the checks find; arguments as of `verify_bundle`."""
+    limits, references = limits or {}, references or References()
+    check_metrics("max_drift", limits)
     times = () if noise is None else times_of(bundle, noise)
     trials = 0 if noise is None else noise.trials
     require_rivals(data)
@@ -93,7 +73,7 @@ def make_report(
     causes = find_causes(bundle, data, runs, drift, say)
     say("counting saturation")
     lowered = stage_of(bundle.stages, LowerPass).program
-    return Report(
+    report = Report(
         verified_bundle(bundle, data, seed),
         drift,
         make_checks(bits, runs.finite, rows[-1], limits),
@@ -102,6 +82,11 @@ def make_report(
         bundle.estimate(references.samples, len(data.video)),
         notes_of(bundle, data, runs, faults),
     )
+    if folder is not None:
+        write_report(report, folder)
+    if report.failures:
+        raise VerificationFailed(report)
+    return report
 
 
 def times_of(bundle: Bundle, noise: NoiseOptions) -> tuple[Conditions, ...]:
