@@ -101,7 +101,8 @@ class DriftTable:
         It is the score of the trained means, and has their cosine gap.
         """
         if self._reference is not None:
-            self.against = self._ranked(self.scores, text_mu, video_mu)
+            queries = retrieved(self.scores, self.truth)
+            self.against = self._with_gaps(queries, text_mu, video_mu)
         self._append(stage, self.against)
 
     def add_monte_carlo(self, stage: str, scores: FloatArray) -> None:
@@ -153,10 +154,7 @@ class DriftTable:
         found = self._compared(scores)
         if self._before is not None:
             found.text["step_squares"] = self._before.squares(scores)
-        gaps = self._cosine_gaps(text_mu, video_mu)
-        if gaps is not None:
-            found.text["cosine_gap"] = gaps
-        return found
+        return self._with_gaps(found, text_mu, video_mu)
 
     def _compared(self, scores: FloatArray) -> Queries:
         """Retrieval of scores of `on_grid`, and their differences from the references."""
@@ -173,15 +171,8 @@ class DriftTable:
             found.text["monte_carlo_squares"] = self._monte_carlo.squares(scores)
         return found
 
-    def _ranked(self, scores: FloatArray, text_mu: Array, video_mu: Array) -> Queries:
-        """Retrieval of scores, and the cosine gap of the means."""
-        found, gaps = retrieved(scores, self.truth), self._cosine_gaps(text_mu, video_mu)
-        if gaps is not None:
-            found.text["cosine_gap"] = gaps
-        return found
-
-    def _cosine_gaps(self, text: Array, video: Array) -> FloatArray | None:
-        """The cosine gaps of the means, moved back to where training left their common mean.
+    def _with_gaps(self, found: Queries, text: Array, video: Array) -> Queries:
+        """Add the cosine gaps of the means, moved back to where training left their common mean.
 
         `fold` takes one common vector from both modalities: distances stay, cosines would not.
         """
@@ -189,7 +180,10 @@ class DriftTable:
         if self._mean is None:
             self._mean = mean
         offset = self._mean - mean
-        return self.truth.cosine_gaps(text + offset, video + offset)
+        gaps = self.truth.cosine_gaps(text + offset, video + offset)
+        if gaps is not None:
+            found.text["cosine_gap"] = gaps
+        return found
 
     def finished(self, seed: int) -> tuple[StageRow, ...]:
         """The rows with the intervals of their metrics."""
@@ -200,16 +194,16 @@ class DriftTable:
         """The uncertainty of a stage's row and of another's; losses are from the other's."""
         queries = (self.queries[self.stages.index(name)] for name in (stage, other))
         own, reference = (partial(metrics, one) for one in queries)
-        truth = self.truth
-        first, second = uncertainties(
-            [own, reference], reference, truth.text_to_video, truth.videos, seed
-        )
+        first, second = self.uncertainties([own, reference], seed, reference)
         return first, second
 
-    def uncertainties(self, rows: Sequence[Measured], seed: int) -> list[Uncertainty]:
+    def uncertainties(
+        self, rows: Sequence[Measured], seed: int, other: Measured | None = None
+    ) -> list[Uncertainty]:
         """The uncertainty of rows measured on this table's pairs.
 
-        Losses are against the reference's row, or the float score's where there is no reference.
+        Losses are from the `other` row, else from the reference's, or the float score's where there
+        is no reference.
         """
-        truth, reference = self.truth, partial(metrics, self.against)
-        return uncertainties(rows, reference, truth.text_to_video, truth.videos, seed)
+        truth, other = self.truth, other or partial(metrics, self.against)
+        return uncertainties(rows, other, truth.text_to_video, truth.videos, seed)
