@@ -34,6 +34,12 @@ from cimtool.training.towers import all_cosines, cosine_gap
 from cimtool.training.trainer import LAST
 
 TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
+CONTEXTS: Mapping[str, Mapping[str, bool]] = {
+    "own": {},
+    "partner": {"paired": True},
+    "partner, updated": {"paired": True, "updated": True},
+}
+"""Options of the model by what an item attends to; a text to the video as the block left it."""
 TRAINED = 0.6
 """Share of the videos that is trained on."""
 
@@ -55,11 +61,11 @@ def part(rows: Embeddings, videos: Array) -> Part:
     return {"text": rows.text[mine], "video": rows.video[kept], "text_to_video": right}
 
 
-def paired_gap(checkpoint: Path, data: Part) -> float:
+def paired_gap(checkpoint: Path, data: Part, updated: bool) -> float:
     """The gap of features whose context is the item's partner."""
     saved = read_torch(checkpoint)
     width = data["text"].shape[1]
-    towers = CrossAttentionModel(paired=True).build(width, width).eval()
+    towers = CrossAttentionModel(paired=True, updated=updated).build(width, width).eval()
     state = {key: torch.from_numpy(value) for key, value in saved["text_proj"].items()}
     towers.text_proj.load_state_dict(state)
     right = torch.from_numpy(data["text_to_video"])
@@ -96,10 +102,11 @@ def differing(bundle: Bundle, data: Part) -> tuple[Array, int]:
 
 
 def run(
-    loss: str, paired: bool, train: Part, unseen: Part, seed: int, options: argparse.Namespace
+    loss: str, context: str, train: Part, unseen: Part, seed: int, options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
     """Rows of one training: float, and compiled for each target."""
-    name = {"loss": loss, "context": "partner" if paired else "own"}
+    name = {"loss": loss, "context": context}
+    given = CONTEXTS[context]
     right = unseen["text_to_video"]
     with tempfile.TemporaryDirectory() as folder:
         trained = cimtool.train(
@@ -110,12 +117,12 @@ def run(
             epochs=options.epochs,
             learning_rate=options.learning_rate,
             seed=seed,
-            options={"model.paired": paired},
+            options={f"model.{name}": value for name, value in given.items()},
         )
         last = trained.folder / LAST
         program = ModelSource(last).load().program
         floats = figures(Simulator(program).scores(unseen["text"], unseen["video"]), right)
-        leaked = paired_gap(last, unseen)
+        leaked = paired_gap(last, unseen, "updated" in given)
         yield {**name, "build": "float", **floats, "gap, paired": leaked, "differing": 0}
         for target in TARGETS:
             output = Path(folder) / target
@@ -160,8 +167,8 @@ def main() -> None:
         plain = {"loss": "none", "context": "none", "build": "embeddings", **raw(unseen)}
         own = [{**plain, "gap, paired": np.nan, "differing": 0}]
         for loss in ("clip", "hnac"):
-            for paired in (False, True):
-                own += run(loss, paired, train, unseen, seed, options)
+            for context in CONTEXTS:
+                own += run(loss, context, train, unseen, seed, options)
         found.append(own)
     report("cross_attention", list(means(found)), options.json)
 
