@@ -54,7 +54,7 @@ MOST_HELD_OUT = 512
 
 @dataclass(frozen=True)
 class FineTuningRun(Run[CompiledEpoch]):
-    """A run that has fine-tuned a model; `remarks` are on the rows that judged its epochs."""
+    """A run that has fine-tuned a model; `remarks` are on it and on the rows that judged epochs."""
 
     remarks: tuple[str, ...]
 
@@ -98,7 +98,7 @@ def fine_tune_model(
     compiler = Compiler(model.program, Job(configuration.settings, *ranges, silent), conditions)
     training = HardwareTraining(checkpoint, keys, compiler, rows, optimisation, seed, facts)
     run = Trainer(training, optimisation, output, say).run()
-    return FineTuningRun(**vars(run), remarks=training.remarks)
+    return FineTuningRun(**vars(run), remarks=(*model.warnings, *training.remarks))
 
 
 @dataclass(eq=False)
