@@ -30,8 +30,8 @@ TARGETS = ("ideal", "isaac-rram-128", "hermes-pcm-14nm")
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "AdamW, at once": {},
     "AdamW, in turns": {"options": {"loss.turns": 5}},
-    "SGD, at once": {"optimizer": "sgd", "learning_rate": 0.01},
-    "SGD, in turns": {"optimizer": "sgd", "learning_rate": 0.01, "options": {"loss.turns": 5}},
+    "SGD, at once": {"optimizer": "sgd", "learning_rate": 0.1},
+    "SGD, in turns": {"optimizer": "sgd", "learning_rate": 0.1, "options": {"loss.turns": 5}},
 }
 """Options of a training by what they are called."""
 
