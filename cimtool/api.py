@@ -21,6 +21,7 @@ from cimtool.deployment.compilation import prepare as prepare
 from cimtool.deployment.programming import program as program
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import read_data as read_data
+from cimtool.loading.qrels import judged_data
 from cimtool.loading.source import ModelOptions, ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.sweeps.run import sweep as sweep
@@ -53,17 +54,18 @@ def verify(
     max_drift: Mapping[str, float] | None = None,
     report: File | None = None,
     noise: NoiseOptions | None = None,
+    qrels: File | None = None,
     allow_calibration_rows: bool = False,
     say: Say = silent,
 ) -> Report:
     """Measure what each stage of a bundle cost on `data`, and check it bit for bit.
 
-    Drift is against the exact score, or with `reference="mc"` against Monte Carlo of `samples` a
-    side (default: 10). With `noise` the report has rows of the median die and of the worst in
-    twenty, at the earliest time and at the one asked for. Rows that the bundle was calibrated on
-    are refused unless `allow_calibration_rows`. Writes `report.html`, `report.json` and
-    `report.md` into `report` (default: the bundle's folder). Raises CheckFailed where a bit differs
-    or a metric is over its limit in `max_drift`.
+    With a file `qrels` right is what it grades above 0. Drift is against the exact score, or with
+    `reference="mc"` against Monte Carlo of `samples` a side (default: 10). With `noise` the report
+    has rows of the median die and of the worst in twenty, at the earliest time and at the one asked
+    for. Rows that the bundle was calibrated on are refused unless `allow_calibration_rows`. Writes
+    `report.html`, `report.json` and `report.md` into `report` (default: the bundle's folder).
+    Raises CheckFailed where a bit differs or a metric is over its limit in `max_drift`.
     """
     from cimtool.verification.references import References
     from cimtool.verification.run import verify_bundle
@@ -72,7 +74,7 @@ def verify(
     opened = open_bundle(bundle)
     return verify_bundle(
         opened,
-        read_data(data, opened.model),
+        read_data(judged_data(data, qrels), opened.model),
         references,
         max_drift,
         Path(report or bundle),
@@ -89,18 +91,20 @@ def compare(
     reference: ReferenceKind = "exact",
     samples: int = DEFAULT_SAMPLES,
     seed: int = 0,
+    qrels: File | None = None,
     allow_calibration_rows: bool = False,
     say: Say = silent,
 ) -> Comparison:
     """Verify several bundles on the same data, to put them side by side; nothing is written.
 
-    Raises CheckFailed where a bit differs.
+    With a file `qrels` right is what it grades above 0. Raises CheckFailed where a bit differs.
     """
     from cimtool.verification.compare import compare_bundles
     from cimtool.verification.references import References
 
     references = References(reference, samples, seed)
     opened = [open_bundle(bundle) for bundle in bundles]
+    data = judged_data(data, qrels)
     rows = [read_data(data, one.model) for one in opened]
     return compare_bundles(opened, rows, references, say, allow_calibration_rows)
 
@@ -127,6 +131,8 @@ def evaluate(
     poly: File | None = None,
     samples: Sequence[int] = (),
     leave_one_out: bool = False,
+    qrels: File | None = None,
+    trec: File | None = None,
     resamples: int = 1000,
     seed: int = 0,
     allow_calibration_rows: bool = False,
@@ -138,17 +144,20 @@ def evaluate(
     A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
     `head`) are of projectors, `head` also of the embeddings (cosine or euclidean). With
     `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
-    label, the item itself left out. Each of `samples` adds Monte Carlo with so many a side for
-    projectors whose a and b are known. Raw embeddings come last where both are equally wide.
-    Differences are to the first of several.
+    label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
+    `samples` adds Monte Carlo with so many a side for projectors whose a and b are known. Raw
+    embeddings come last where both are equally wide. Runs and qrels are written into the folder
+    `trec`. Differences are to the first of several.
     """
     from cimtool.evaluation.run import check_sampling, evaluate_subjects
     from cimtool.evaluation.subjects import sources_of, subjects_of
 
     check_sampling(resamples, seed, samples)
     sources = sources_of(what, {"poly": poly, **model})
+    data = judged_data(data, qrels)
     subjects = subjects_of(data, sources, model.get("head"), samples, allow_calibration_rows, say)
-    return evaluate_subjects(subjects, leave_one_out, resamples, seed, say)
+    folder = None if trec is None else Path(trec)
+    return evaluate_subjects(subjects, leave_one_out, resamples, seed, say, folder)
 
 
 def train(

@@ -64,14 +64,24 @@ def replace_files(folder: Path, files: Mapping[str, bytes], what: str) -> tuple[
     Earlier ones are replaced only once all new ones are written. Raises CimError, which says that
     `what` cannot be written.
     """
+    with staged(folder, what) as partial:
+        for name, content in files.items():
+            (partial / name).write_bytes(content)
+    return tuple(folder / name for name in files)
+
+
+@contextmanager
+def staged(folder: Path, what: str) -> Iterator[Path]:
+    """Give a folder whose files are moved into `folder` in the end, all or nothing.
+
+    `folder` is made if missing. Raises CimError, which says that `what` cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=PARTIAL, dir=folder) as partial:
-            for name, content in files.items():
-                (Path(partial) / name).write_bytes(content)
-            for name in files:
-                os.replace(Path(partial) / name, folder / name)
+            yield Path(partial)
+            for file in sorted(Path(partial).iterdir()):
+                os.replace(file, folder / file.name)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise CimError(f"{folder}: {what} cannot be written ({reason})") from error
-    return tuple(folder / name for name in files)

@@ -9,7 +9,13 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import Command
-from cimtool.cli.options import FILE, calibration_rows_option, embeddings_option, reference_options
+from cimtool.cli.options import (
+    FILE,
+    calibration_rows_option,
+    embeddings_option,
+    qrels_option,
+    reference_options,
+)
 from cimtool.cli.output import Output
 from cimtool.cli.verify import failures_shown
 from cimtool.verification.compare import comparison_text
@@ -18,6 +24,7 @@ from cimtool.verification.compare import comparison_text
 @click.command(cls=Command)
 @click.argument("bundles", metavar="BUNDLE BUNDLE...", type=FILE, nargs=-1, required=True)
 @embeddings_option("--data", "Embeddings to measure on")
+@qrels_option
 @reference_options
 @calibration_rows_option
 @click.pass_obj

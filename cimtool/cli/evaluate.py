@@ -15,6 +15,7 @@ from cimtool.cli.options import (
     calibration_rows_option,
     embeddings_option,
     model_options,
+    qrels_option,
 )
 from cimtool.cli.output import Output
 from cimtool.evaluation.render import evaluation_table, warnings
@@ -26,6 +27,7 @@ ONNX = ".onnx"
 @click.command(cls=Command)
 @click.argument("what", metavar="[WHAT]...", type=FILE, nargs=-1)
 @embeddings_option("--data", "Embeddings to evaluate on")
+@qrels_option
 @model_options("poly", "head", "layer_map", "a", "b")
 @click.option(
     "--samples",
@@ -38,6 +40,12 @@ ONNX = ".onnx"
     "--leave-one-out",
     is_flag=True,
     help="Items of a query's label are right, the query itself left out.",
+)
+@click.option(
+    "--trec",
+    type=FILE,
+    metavar="DIR",
+    help="Folder for the rankings as TREC runs, with their qrels.",
 )
 @click.option("--resamples", type=AtLeast(2), default=1000, help="Resamples for the intervals.")
 @click.option("--seed", type=AtLeast(0), default=0, help="Seed of the resamples.")
@@ -54,7 +62,11 @@ def command(out: Output, /, what: tuple[Path, ...], data: Files, **options: Any)
     table = evaluation_table(found)
     first = warnings(found)
     text = [*first, *([""] if first else []), table_text(table), "", *table.footnotes]
-    out.result(found.to_json(), "\n".join(text))
+    values, folder = found.to_json(), options["trec"]
+    if folder is not None:
+        text += ["", f"wrote runs and qrels into {folder}"]
+        values["written"] = [folder]
+    out.result(values, "\n".join(text))
 
 
 def _paired(what: tuple[Path, ...]) -> list[Path | tuple[Path, Path]]:

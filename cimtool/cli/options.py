@@ -107,6 +107,13 @@ def model_options(*names: str, required: bool = True) -> Decorator:
     return together(*(options[name] for name in names or options))
 
 
+qrels_option = click.option(
+    "--qrels",
+    type=FILE,
+    metavar="FILE",
+    help="Judgements of what is right: lines of text, 0, video, grade (TREC qrels).",
+)
+
 reference_options = together(
     click.option(
         "--reference",

@@ -17,6 +17,7 @@ from cimtool.cli.options import (
     calibration_rows_option,
     embeddings_option,
     noise_options,
+    qrels_option,
     reference_options,
     take_noise,
 )
@@ -29,6 +30,7 @@ from cimtool.verification.report import Report, VerificationFailed
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
 @embeddings_option("--data", "Embeddings to measure on")
+@qrels_option
 @reference_options
 @click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this value.")
 @click.option("--report", type=DIR, help="Folder of the report [default: the bundle].")

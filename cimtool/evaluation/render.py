@@ -96,6 +96,8 @@ def sentences(found: Evaluation) -> list[str]:
     )
     if found.by_class and not found.leave_one_out:
         right += ", for mAP and nDCG what has its label"
+    if found.judged:
+        right = "right is what is judged so" + found.leave_one_out * ", and never an item itself"
     texts, videos = found.queries.values()
     said = [
         f"{found.data}: {texts:,} texts and {videos:,} videos are queries; {right}.",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import staged
 from cimtool.base.progress import Say
 from cimtool.evaluation.subjects import Subject
+from cimtool.evaluation.trec import write_qrels, write_run
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change, Interval
@@ -26,11 +30,11 @@ from cimtool.reference.queries import (
     metrics,
     uncertainties,
 )
-from cimtool.reference.truth import Truth, retrieved, truth_among_others
+from cimtool.reference.truth import Truth, retrieved
 from cimtool.report.formats import numbered
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.verification.drift import GAP_DECIMALS
-from cimtool.verification.notes import all_equal, few_queries, unused_labels
+from cimtool.verification.notes import all_equal, few_queries, judged_by, unused_labels
 from cimtool.verification.references import gaussians, trained_features, within_float64
 from cimtool.verification.stages import encode, real_means
 
@@ -60,7 +64,7 @@ class Evaluation:
 
     `queries` counts items with a right item, by way. With `leave_one_out` all other items of the
     same label are right; otherwise those of `text_to_video`, and with `by_class` for metrics of
-    classes those of the same label.
+    classes those of the same label. Where pairs are `judged` right are those alone.
     """
 
     data: str
@@ -69,6 +73,7 @@ class Evaluation:
     queries: Mapping[str, int]
     leave_one_out: bool
     by_class: bool
+    judged: bool
     resamples: int
     seed: int
     scores: tuple[Score, ...]
@@ -95,23 +100,32 @@ def _score_json(score: Score) -> dict[str, Any]:
 
 
 def evaluate_subjects(
-    subjects: Sequence[Subject], leave_one_out: bool, resamples: int, seed: int, say: Say
+    subjects: Sequence[Subject],
+    leave_one_out: bool,
+    resamples: int,
+    seed: int,
+    say: Say,
+    trec: Path | None = None,
 ) -> Evaluation:
     """Rank all queries of every subject, one after the other, and resample them together.
 
-    Items of one modality leave themselves out in any case. Raises CimError where the data do not
-    say what is right, or a score is not finite.
+    Items of one modality leave themselves out in any case. Runs and qrels go into the folder `trec`
+    where one is given. Raises CimError where the data do not say what is right, or a score is not
+    finite.
     """
     data = subjects[0].data
     alone = leave_one_out or data.alone
     check_truth(data, alone)
-    truth = truth_among_others(len(data.text), data.labels) if alone else data.truth
+    truth = data.truth_of(alone)
     names = numbered([subject.name for subject in subjects])
     found, notes = [], []
-    for name, subject in zip(names, subjects, strict=True):
-        queries, said = _queries(subject, name, truth, say)
-        found.append(queries)
-        notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
+    with nullcontext() if trec is None else staged(trec, "the runs") as folder:
+        for name, subject in zip(names, subjects, strict=True):
+            queries, said = _queries(subject, name, truth, folder, say)
+            found.append(queries)
+            notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
+        if folder is not None:
+            write_qrels(folder, data, truth)
     say("resampling queries")
     measured = [partial(metrics, queries) for queries in found]
     samples = uncertainties(
@@ -122,19 +136,20 @@ def evaluate_subjects(
         for name, subject, one in zip(names, subjects, samples, strict=True)
     ]
     counts = found[0].counts
-    notes += data.notes
+    notes += [*judged_by(data), *data.notes]
     notes += few_queries(*counts.values())
-    by_class = truth.labels is not None
+    by_class = truth.by_class
     notes += unused_labels(data, by_class)
     texts, videos = len(data.text), len(data.video)
-    ends = (tuple(scores), tuple(notes))
-    return Evaluation(data.file, texts, videos, counts, alone, by_class, resamples, seed, *ends)
+    judged = data.judged is not None
+    counted = (counts, alone, by_class, judged, resamples, seed)
+    return Evaluation(data.file, texts, videos, *counted, tuple(scores), tuple(notes))
 
 
 def check_truth(data: Embeddings, leave_one_out: bool) -> None:
     """Raise CimError unless `data` says what is right for each query."""
     if not leave_one_out:
-        _ = data.right  # raises where pairs are not known
+        _ = data.truth  # raises where pairs are not known
         return
     if len(data.text) != len(data.video):
         raise ArgumentError(
@@ -144,6 +159,8 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
             len(data.text),
             len(data.video),
         )
+    if data.judged is not None:
+        return
     if data.labels is None:
         raise CimError(
             f"{data.file}: labels is missing, the class of each item; expected it, for an item "
@@ -173,8 +190,10 @@ def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> No
             raise ArgumentError("{samples} is {}; expected at least 2", count)
 
 
-def _queries(subject: Subject, name: str, truth: Truth, say: Say) -> tuple[Queries, list[str]]:
-    """Rank the queries of a subject; also warnings on its scores."""
+def _queries(
+    subject: Subject, name: str, truth: Truth, folder: Path | None, say: Say
+) -> tuple[Queries, list[str]]:
+    """Rank the queries of a subject, also into `folder`; and give warnings on its scores."""
     data = subject.data
     say(f"{name}: encoding {len(data.text)} texts and {len(data.video)} videos")
     simulator = Simulator(subject.program)
@@ -190,6 +209,8 @@ def _queries(subject: Subject, name: str, truth: Truth, say: Say) -> tuple[Queri
         )
     settle(scores)
     say(f"{name}: ranking")
+    if folder is not None:
+        write_run(folder, name, data, truth, scores)
     return rank_queries(scores, *means, truth), all_equal(scores, "scores")
 
 

@@ -6,7 +6,8 @@ They are read from files and pairs of files, or taken as arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffi
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import read_npy, read_npz
 from cimtool.reference.classes import Classes
-from cimtool.reference.truth import Truth, truth_among_others, truth_of
+from cimtool.reference.judgements import Judgements
+from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
 
 TEXT = ("text",)
 VIDEO = ("video", "image")
@@ -31,7 +33,10 @@ LABELS = ("labels", "label")
 TRUTH = ("text_to_video", "text_to_image")
 ALONE = "rows"
 """Items of one modality, which are texts and videos at once."""
-KEYS = (*TEXT, *VIDEO, *LABELS, *TRUTH, ALONE)
+IDS = {"text": ("text_ids",), "video": ("video_ids", "image_ids"), ALONE: ("row_ids",)}
+"""The names under which a file may hold the ids of a modality's items, for TREC files."""
+
+KEYS = (*TEXT, *VIDEO, *LABELS, *TRUTH, ALONE, *chain(*IDS.values()))
 
 UNIT_TOLERANCE = 1e-3
 """Rows whose norm is this near 1 count as unit rows and stay as they are."""
@@ -45,7 +50,8 @@ class Embeddings:
     `labels` is the class [N] of each text, or [N, C] true for each of its classes, where they are
     known. `file` is where they come from, for messages. With `alone` the rows are items of one
     modality: text and video are the same. `unread` are the names of further arrays, such as a third
-    modality, that nothing is read from.
+    modality, that nothing is read from. `known_ids` are the ids of a modality's items, and the name
+    of their array, where the data have them; `judged` says what is right, whatever else would.
     """
 
     text: Array
@@ -55,6 +61,18 @@ class Embeddings:
     file: str = "embeddings"
     alone: bool = False
     unread: tuple[str, ...] = ()
+    known_ids: Mapping[str, tuple[str, Array]] = field(default_factory=dict)
+    judged: Judgements | None = None
+
+    def ids(self, modality: str) -> Array:
+        """The ids [n] of a modality's items, texts; their rows where the data have none."""
+        if modality in self.known_ids:
+            return self.known_ids[modality][1]
+        return np.arange(len(getattr(self, modality))).astype(str)
+
+    def named(self, modality: str) -> str | None:
+        """The name of the array of a modality's ids; None where the data have none."""
+        return self.known_ids[modality][0] if modality in self.known_ids else None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -90,7 +108,13 @@ class Embeddings:
     @property
     def truth(self) -> Truth:
         """The right items of each query; CimError where they are not known."""
-        if self.alone:
+        return self.truth_of(self.alone)
+
+    def truth_of(self, leave_one_out: bool) -> Truth:
+        """The same, or with `leave_one_out` where row i of both is one item."""
+        if self.judged is not None:
+            return truth_judged(self.judged, len(self.text), len(self.video), leave_one_out)
+        if leave_one_out:
             return truth_among_others(len(self.text), self.labels)
         return truth_of(self.right, self.labels, len(self.video))
 
@@ -158,7 +182,9 @@ def embeddings_of(values: Mapping[str, Any], where: str = "embeddings") -> Embed
         text, video = (finite_rows(values[key], key) for key in keys)
         truth = right_videos(values, len(text), len(video))
         labels = _classes(values, len(text))
-        return Embeddings(text, video, truth, labels, where, unread=unread)
+        sizes = {"text": len(text), "video": len(video)}
+        ids = {m: found for m, n in sizes.items() if (found := _ids(values, IDS[m], n)) is not None}
+        return Embeddings(text, video, truth, labels, where, unread=unread, known_ids=ids)
 
 
 def _is_alone(values: Mapping[str, Any]) -> bool:
@@ -173,7 +199,9 @@ def _alone(values: Mapping[str, Any], file: str, unread: tuple[str, ...]) -> Emb
         )
     rows = finite_rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
-    return Embeddings(rows, rows, itself, _classes(values, len(rows)), file, True, unread)
+    found = _ids(values, IDS[ALONE], len(rows))
+    ids = {} if found is None else dict.fromkeys(MODALITIES, found)
+    return Embeddings(rows, rows, itself, _classes(values, len(rows)), file, True, unread, ids)
 
 
 def finite_rows(value: Any, key: str, dtype: type[np.floating[Any]] = np.float32) -> Array:
@@ -221,6 +249,28 @@ def require_right(right: IntArray | None, texts: int, videos: int) -> IntArray:
             "video row is right for each text"
         )
     return right
+
+
+def _ids(values: Mapping[str, Any], names: tuple[str, ...], count: int) -> tuple[str, Array] | None:
+    """The array of the ids of some items, as texts [count], with its name; None where missing."""
+    key = one_of(values, names)
+    if key is None:
+        return None
+    array = np.asarray(values[key])
+    if array.dtype.kind not in "iuU" or array.shape != (count,):
+        raise CimError(
+            f"{key} has shape {list(array.shape)} of {array.dtype}; expected [{count}] texts or "
+            "integers"
+        )
+    ids = array.astype(str)
+    for row, one in enumerate(ids.tolist()):
+        if len(one.split()) != 1 or one.split()[0] != one:
+            raise CimError(f'{key} of row {row} is "{one}"; expected a text without spaces')
+    _, first, counts = np.unique(ids, return_index=True, return_counts=True)
+    if (counts > 1).any():
+        one = ids[first[np.argmax(counts > 1)]]
+        raise CimError(f"{key} has {one} more than once; expected an id of its own for each row")
+    return key, ids
 
 
 def _classes(values: Mapping[str, Any], texts: int) -> Classes | None:

@@ -78,6 +78,20 @@ def hit_positions(scores: Array, relevant: BoolArray) -> IntArray:
     return positions
 
 
+def graded_hits(scores: Array, grades: Array) -> tuple[IntArray, IntArray | None]:
+    """Return where the items with a grade above 0 rank in one query's `scores`, and their grades.
+
+    As `hit_positions`; of equal scores the lower grades come first. Of yes and no for grades the
+    second is None.
+    """
+    right = grades > 0
+    positions = hit_positions(scores, right)
+    if grades.dtype == bool:
+        return positions, None
+    order = np.lexsort((grades[right], -scores[right]))
+    return positions, grades[right][order]
+
+
 def average_precision(positions: IntArray, top: int | None = None) -> float:
     """Return the average precision of a query whose right items rank at `positions`, best first.
 
@@ -92,17 +106,21 @@ def average_precision(positions: IntArray, top: int | None = None) -> float:
     return float(precision[positions <= top].sum() / min(len(positions), top))
 
 
-def discounted_gain(positions: IntArray, top: int) -> float:
+def discounted_gain(positions: IntArray, top: int, grades: IntArray | None = None) -> float:
     """Return the normalised discounted cumulative gain of the `top` best of a query (nDCG).
 
-    Its right items rank at `positions`, best first, and gain 1 each, over log2 of 1 + the position;
-    1 is what the best order has. NaN where nothing is right.
+    Its right items rank at `positions`, best first, and gain their grades, or 1 each, over log2 of
+    1 + the position (Jarvelin and Kekalainen 2002, as trec_eval has it); 1 is what the best order
+    has. NaN where nothing is right.
     """
     if not len(positions):
         return math.nan
     discounts = 1 / np.log2(np.arange(2, top + 2))
-    gain = discounts[positions[positions <= top].astype(np.int64) - 1].sum()
-    return float(gain / discounts[: len(positions)].sum())
+    gains = np.ones(len(positions)) if grades is None else grades.astype(np.float64)
+    shown = positions <= top
+    gain = (gains[shown] * discounts[positions[shown].astype(np.int64) - 1]).sum()
+    best = -np.sort(-gains)[:top]
+    return float(gain / (best * discounts[: len(best)]).sum())
 
 
 def mean_average_precision(
@@ -149,6 +167,28 @@ def class_cosine_gaps(text: Array, video: Array, labels: Classes) -> FloatArray:
     rest = len(labels) - 1 - others
     right = (near - (t * v).sum(axis=1)) / np.where(others > 0, others, np.nan)
     gaps: FloatArray = right - (t @ v.sum(axis=0) - near) / np.where(rest > 0, rest, np.nan)
+    return gaps
+
+
+def judged_cosine_gaps(
+    text: Array, video: Array, pairs: tuple[IntArray, IntArray], alone: bool
+) -> FloatArray:
+    """Return of each text [n] its mean cosine with its right videos less that with all others.
+
+    `pairs` are the rows of text and video of each right pair. With `alone` row i of both is one
+    item, which does not meet itself. NaN for a text that has nothing right, or nothing wrong.
+    """
+    t, v = _unit_rows(text), _unit_rows(video)
+    near = np.zeros(len(t))
+    for part in blocks(len(pairs[0]), RANKED // t.shape[1]):
+        texts, videos = (one[part] for one in pairs)
+        np.add.at(near, texts, np.einsum("pd,pd->p", t[texts], v[videos]))
+    right = np.bincount(pairs[0], minlength=len(t))
+    itself = np.einsum("nd,nd->n", t, v) if alone else 0.0
+    wrong = len(v) - alone - right
+    rest = t @ v.sum(axis=0) - itself - near
+    of_right = near / np.where(right > 0, right, np.nan)
+    gaps: FloatArray = of_right - rest / np.where(wrong > 0, wrong, np.nan)
     return gaps
 
 

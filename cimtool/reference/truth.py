@@ -1,8 +1,9 @@
 """The right items of each query, and the ranking of every query of a score matrix.
 
-Right is the item of a pair, or all items with a class in common; among items of one modality an
-item does not find itself. By label, queries are looked at one by one, so that nothing but the
-scores grows with n x m. Matrices are [n, m], texts down and videos across.
+Right is the item of a pair, all items with a class in common, or what judgements grade above 0;
+among items of one modality an item does not find itself. By label or judgement, queries are looked
+at one by one, so that nothing but the scores grows with n x m. Matrices are [n, m], texts down and
+videos across.
 """
 
 from __future__ import annotations
@@ -14,24 +15,29 @@ import numpy as np
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
 from cimtool.reference.classes import Classes, alike, alike_counts, alike_pairs, any_alike
+from cimtool.reference.judgements import Judgements
 from cimtool.reference.metrics import (
     average_precision,
     best_ranks,
     class_cosine_gaps,
     cosine_gaps,
     discounted_gain,
-    hit_positions,
+    graded_hits,
+    judged_cosine_gaps,
     ranks,
 )
-from cimtool.reference.queries import Queries, once
+from cimtool.reference.queries import WAYS, Queries, once
 
-BY_CLASS: dict[str, Callable[[IntArray], float]] = {
-    "precision": average_precision,
-    "precision_r": lambda positions: average_precision(positions, len(positions)),
-    "precision50": lambda positions: average_precision(positions, 50),
-    "ndcg10": lambda positions: discounted_gain(positions, 10),
+Hits = tuple[IntArray, IntArray | None]
+"""Positions of the right items of a query, best first, and their grades where they have any."""
+
+BY_CLASS: dict[str, Callable[[Hits], float]] = {
+    "precision": lambda hits: average_precision(hits[0]),
+    "precision_r": lambda hits: average_precision(hits[0], len(hits[0])),
+    "precision50": lambda hits: average_precision(hits[0], 50),
+    "ndcg10": lambda hits: discounted_gain(hits[0], 10, hits[1]),
 }
-"""Measures of a query from the positions of all of its right items, best first, by name."""
+"""Measures of a query from all of its right items, by name."""
 
 COLUMNS = 128
 """Videos whose scores are copied at a time, to lie side by side in memory."""
@@ -45,21 +51,30 @@ class Truth:
     videos [m], or of several an item, [n, C] and [m, C]; None where not known. A video that is
     right for no text has no class, whatever `labels` hold of it. With `leave_one_out` row i of both
     is one item, which does not find itself: right are the others of its class, and nothing is where
-    classes are not known.
+    classes are not known. Where pairs are `judged`, right are those alone, and `text_to_video` is
+    the best of each text; one without any has a number from `videos` on.
     """
 
     text_to_video: IntArray
     videos: int
     labels: tuple[Classes, Classes] | None = None
     leave_one_out: bool = False
+    judged: Judgements | None = None
 
     @property
     def ranks(self) -> bool:
         """True where some query has something right to find."""
-        return not self.leave_one_out or self.labels is not None
+        return not self.leave_one_out or self.by_class
+
+    @property
+    def by_class(self) -> bool:
+        """True where all items of a class, or all that are judged so, are right for a query."""
+        return self.labels is not None or self.judged is not None
 
     def right_pairs(self, rows: slice = slice(None)) -> BoolArray:
         """Tell which videos are right for the texts of `rows`, [rows, m]."""
+        if self.judged is not None:
+            return self.judged.right_pairs(rows, len(self.text_to_video), self.videos)
         own = self.text_to_video[rows, None]
         if not self.leave_one_out:
             pairs: BoolArray = own == np.arange(self.videos)
@@ -81,6 +96,11 @@ class Truth:
     def rivals(self) -> tuple[IntArray, IntArray]:
         """The number of wrong items of each text [n] and of each video [m]."""
         texts, right = len(self.text_to_video), self.text_to_video
+        if self.judged is not None:
+            sizes, known = (texts, self.videos), (self.judged.text, self.judged.video)
+            counts = [np.bincount(x, minlength=n) for x, n in zip(known, sizes, strict=True)]
+            alone = int(self.leave_one_out)
+            return self.videos - alone - counts[0], texts - alone - counts[1]
         if not self.leave_one_out:
             return np.full(texts, self.videos - 1), texts - np.bincount(
                 right, minlength=self.videos
@@ -91,6 +111,9 @@ class Truth:
 
     def cosine_gaps(self, text: Array, video: Array) -> FloatArray | None:
         """The cosine gap of each text from means [n, d] and [m, d]; None where nothing is wrong."""
+        if self.judged is not None:
+            pairs = self.judged.text, self.judged.video
+            return judged_cosine_gaps(text, video, pairs, self.leave_one_out)
         if self.leave_one_out:
             return None if self.labels is None else class_cosine_gaps(text, video, self.labels[0])
         return cosine_gaps(text, video, self.text_to_video) if self.videos > 1 else None
@@ -114,20 +137,82 @@ def truth_among_others(items: int, labels: Classes | None) -> Truth:
     return Truth(np.arange(items), items, None if labels is None else (labels, labels), True)
 
 
+def truth_judged(judged: Judgements, texts: int, videos: int, leave_one_out: bool = False) -> Truth:
+    """Right is what has a grade above 0; with `leave_one_out` never an item itself."""
+    if leave_one_out:
+        return Truth(np.arange(texts), videos, None, True, judged.among_others())
+    return Truth(judged.best(texts, videos), videos, None, False, judged)
+
+
+Question = tuple[IntArray, Array]
+"""The candidates of a query, and their grades: above 0, or true, for what is right."""
+
+
+def questions(truth: Truth, way: str, by_class: bool) -> tuple[IntArray, Iterator[Question]]:
+    """Queries of one way, and the candidates of each with their grades.
+
+    With `by_class` by the classes where they are known. By pairs and by class a video without a
+    text is no query, and by class it is no candidate.
+    """
+    of_text, right = way == WAYS[0], truth.text_to_video
+    sizes = (len(right), truth.videos) if of_text else (truth.videos, len(right))
+    queries, every = np.arange(sizes[0]), np.arange(sizes[1])
+    grades: Iterable[Array]
+    if truth.judged is not None:
+        grades = (truth.judged if of_text else truth.judged.turned).of_each(*sizes)
+    elif truth.labels is not None and truth.leave_one_out:
+        own, _ = truth.labels
+        grades = (alike(label, own) for label in own)
+    elif truth.labels is not None and by_class:
+        known = np.unique(right)
+        text, shown = truth.labels[0], truth.labels[1][known]
+        if of_text:
+            every, grades = known, (alike(label, shown) for label in text)
+        else:
+            queries, grades = known, (alike(label, text) for label in shown)
+    elif of_text:
+        grades = (every == one for one in right)
+    else:
+        queries = np.unique(right)
+        grades = (right == one for one in queries)
+    if not truth.leave_one_out:
+        return queries, ((every, one) for one in grades)
+    others = ((np.delete(every, i), np.delete(one, i)) for i, one in enumerate(grades))
+    return queries, others
+
+
 def retrieved(scores: Array, truth: Truth) -> Queries:
     """Rank every query of `scores` [n, m]; nothing where nothing is right.
 
     `rank` is that of the best right item of the pair, NaN for a query that has none, and those of
     BY_CLASS are of all right items: those of the class where classes are known.
     """
-    if truth.leave_one_out:
-        return Queries() if truth.labels is None else queries_among_others(scores, truth.labels[0])
+    if not truth.ranks:
+        return Queries()
+    if truth.leave_one_out or truth.judged is not None:
+        return Queries(*(_asked(scores, truth, way) for way in WAYS))
     pairs = _ranked_pairs(scores, truth)
-    return (
-        pairs
-        if truth.labels is None
-        else pairs.merged(_ranked_classes(scores, *truth.labels, truth))
-    )
+    if truth.labels is None:
+        return pairs
+    text, video = (_asked(scores, truth, way) for way in WAYS)
+    for side in (text, video):
+        del side["rank"]
+    return pairs.merged(Queries(text, video))
+
+
+def _asked(scores: Array, truth: Truth, way: str) -> dict[str, FloatArray]:
+    """What `ranked` returns of the queries of one way, by class where classes are known."""
+    queries, asked = questions(truth, way, by_class=True)
+    of_text = way == WAYS[0]
+    rows = (scores[i] for i in queries) if of_text else columns(scores, queries)
+    found = ranked((row[shown], grades) for row, (shown, grades) in zip(rows, asked, strict=True))
+    size = scores.shape[0 if of_text else 1]
+    if len(queries) == size:
+        return found
+    whole = {name: np.full(size, np.nan) for name in found}
+    for name, values in found.items():
+        whole[name][queries] = values
+    return whole
 
 
 def _ranked_pairs(scores: Array, truth: Truth) -> Queries:
@@ -136,7 +221,7 @@ def _ranked_pairs(scores: Array, truth: Truth) -> Queries:
     text = _of_one(ranks(scores, right).astype(np.float64))
     video = _of_one(best_ranks(scores, right))
     several = np.flatnonzero(np.bincount(right, minlength=truth.videos) > 1)
-    found = ranked(columns(scores, several), (right == one for one in several))
+    found = ranked(zip(columns(scores, several), (right == one for one in several), strict=True))
     for name, values in found.items():
         video[name][several] = values
     return Queries(text, video)
@@ -148,22 +233,10 @@ def _of_one(rank: FloatArray) -> dict[str, FloatArray]:
     found = {"rank": rank}
     for name, measure in BY_CLASS.items():
         by_rank, at = np.unique(rank[known], return_inverse=True)
-        values = np.array([measure(np.array([one])) for one in by_rank])
+        values = np.array([measure((np.array([one]), None)) for one in by_rank])
         found[name] = np.full(len(rank), np.nan)
         found[name][known] = values[at.reshape(-1)]
     return found
-
-
-def _ranked_classes(scores: Array, text: Classes, video: Classes, truth: Truth) -> Queries:
-    """Those of BY_CLASS for each query; a video without a text is neither found nor a query."""
-    known = np.unique(truth.text_to_video)
-    shown = video[known]
-    of_text = ranked((row[known] for row in scores), (alike(label, shown) for label in text))
-    of_video = ranked(columns(scores, known), (alike(label, text) for label in shown))
-    back = {name: np.full(len(video), np.nan) for name in BY_CLASS}
-    for name, values in back.items():
-        values[known] = of_video[name]
-    return Queries({name: of_text[name] for name in BY_CLASS}, back)
 
 
 def queries_among_others(scores: Array, labels: Classes) -> Queries:
@@ -171,15 +244,8 @@ def queries_among_others(scores: Array, labels: Classes) -> Queries:
 
     `rank` is that of the best right one, NaN for an item that is alone in its class.
     """
-    sides = (scores, columns(scores, np.arange(len(labels))))
-    text, video = (
-        ranked(
-            (np.delete(row, i) for i, row in enumerate(rows)),
-            (np.delete(alike(label, labels), i) for i, label in enumerate(labels)),
-        )
-        for rows in sides
-    )
-    return Queries(text, video)
+    truth = Truth(np.arange(len(labels)), len(labels), (labels, labels), True)
+    return retrieved(scores, truth)
 
 
 def columns(scores: Array, videos: IntArray) -> Iterator[Array]:
@@ -188,13 +254,16 @@ def columns(scores: Array, videos: IntArray) -> Iterator[Array]:
         yield from np.ascontiguousarray(scores[:, videos[start : start + COLUMNS]].T)
 
 
-def ranked(rows: Iterable[Array], relevant: Iterable[BoolArray]) -> dict[str, FloatArray]:
-    """Return `rank` of the best right item, and those of BY_CLASS, of each query."""
+def ranked(asked: Iterable[tuple[Array, Array]]) -> dict[str, FloatArray]:
+    """Return `rank` of the best right item, and those of BY_CLASS, of queries.
+
+    Each is given by the scores of its candidates and their grades, or yes and no.
+    """
     found = []
-    for row, right in zip(rows, relevant, strict=True):
-        positions = hit_positions(row, right)
-        best = positions[0] if len(positions) else np.nan
-        found.append((best, *(measure(positions) for measure in BY_CLASS.values())))
+    for row, grades in asked:
+        hits = graded_hits(row, grades)
+        best = hits[0][0] if len(hits[0]) else np.nan
+        found.append((best, *(measure(hits) for measure in BY_CLASS.values())))
     values = np.array(found, np.float64).reshape(len(found), 1 + len(BY_CLASS)).T
     return dict(zip(("rank", *BY_CLASS), values, strict=True))
 

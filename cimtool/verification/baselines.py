@@ -37,7 +37,7 @@ def baseline_losses(
     table: DriftTable, pairs: Sequence[tuple[str, str]], seed: int
 ) -> tuple[BaselineLoss, ...]:
     """The loss of the stage of each pair (baseline, stage); of a baseline that is missing none."""
-    name, label = ("r1", "R@1") if table.truth.labels is None else ("map", "mAP")
+    name, label = ("r1", "R@1") if not table.truth.by_class else ("map", "mAP")
     found = []
     for baseline, stage in pairs:
         if baseline not in table.stages:

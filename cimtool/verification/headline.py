@@ -181,8 +181,8 @@ class DriftFindings:
 
     `score` says what is compared, `logit` or `score` (where the head predicts none); `surrogate` is
     the stage of its float score, the trained program before any pass; `scatter` is
-    Monte Carlo's own, None where a and b are not known. With `by_class` classes say what is right,
-    and metrics of classes come first.
+    Monte Carlo's own, None where a and b are not known. With `by_class` classes or judgements say
+    what is right, and metrics of classes come first.
     """
 
     score: str
@@ -236,7 +236,7 @@ def find_drift(
     """Read the `rows` of stages; `faults` are those of the surrogate."""
     score, surrogate = head.measure, head.surrogate
     reference, truth = runs.table.scores, runs.table.truth
-    by_class = truth.labels is not None
+    by_class = truth.by_class
     said = [*baseline_sentences(baselines)]
     said += [NOT_CHECKED] * (head.is_sampled and runs.scatter is None)
     first = make_headline(

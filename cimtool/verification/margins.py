@@ -134,6 +134,7 @@ def pair_sample(reference: FloatArray, compiled: FloatArray, truth: Truth, seed:
     rng = np.random.default_rng(seed)
     n, m = reference.shape
     rows = np.arange(n) if n <= MOST_POINTS else np.sort(rng.permutation(n)[:MOST_POINTS])
+    rows = rows[truth.text_to_video[rows] < m]  # judgements may leave a text without any
     columns = np.concatenate([truth.text_to_video[rows], rng.integers(m, size=len(rows))])
     rows = np.concatenate([rows, rows])
     if truth.leave_one_out:

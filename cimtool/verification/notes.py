@@ -36,15 +36,18 @@ def notes_of(
             "and drift is measured against the float polynomial; compile with them"
         )
     if data.alone:
-        right = "right are the others of its class" if truth.ranks else "nothing is right without"
-        end = "" if truth.ranks else " labels that two items share, so nothing is ranked"
-        notes.append(f"items of one modality: an item does not find itself; {right}{end}")
+        right = "right are the others of its class"
+        if truth.judged is not None:
+            right = "right is what is judged so"
+        elif not truth.ranks:
+            right = "nothing is right without labels that two items share, so nothing is ranked"
+        notes.append(f"items of one modality: an item does not find itself; {right}")
     if truth.ranks:
         notes += few_queries(*runs.table.queries[-1].counts.values())
     if bundle.gallery is not None and bundle.gallery.shortlist is not None:
         notes.append(_recall_note(bundle.gallery.shortlist, runs))
-    notes += data.notes
-    return (*notes, *unused_labels(data, truth.labels is not None or data.alone))
+    notes += [*judged_by(data), *data.notes]
+    return (*notes, *unused_labels(data, truth.by_class or data.alone))
 
 
 def _warnings(
@@ -109,6 +112,18 @@ def few_queries(texts: int, videos: int) -> list[str]:
     if fewest >= FEW_QUERIES:
         return []
     return [f"only {fewest} {which} are queries: below {FEW_QUERIES}, R@1 means little"]
+
+
+def judged_by(data: Embeddings) -> list[str]:
+    """A sentence on the judgements that say what is right, where there are any."""
+    judged = data.judged
+    if judged is None:
+        return []
+    texts, videos = (len(np.unique(one)) for one in (judged.text, judged.video))
+    return [
+        f"right is what {judged.file} grades above 0, {len(judged.grade):,} pairs of {texts:,} "
+        f"texts and {videos:,} videos; grades are the gains of nDCG"
+    ]
 
 
 def unused_labels(data: Embeddings, used: bool) -> list[str]:

@@ -67,3 +67,26 @@ def test_an_array_that_is_not_read_is_named(cimtool: Run, tmp_path: Path) -> Non
     np.savez(file, text=rows, video=rows, audio=rows)
     ran = cimtool("evaluate", "--data", file, "--resamples", 20)
     assert f"{file}: audio is not read" in ran.out
+
+
+def test_runs_of_judged_items_are_written_and_judgements_amiss_are_not(
+    cimtool: Run, tmp_path: Path
+) -> None:
+    file, qrels, folder = (tmp_path / name for name in ("e.npz", "q.txt", "runs"))
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    np.savez(file, text=rows, video=rows[:20] + 1)
+    arguments = ("evaluate", "--data", file, "--resamples", 20, "--qrels", qrels, "--trec", folder)
+    qrels.write_text("0 0 25 1\n")
+    refused = cimtool(*arguments)
+    assert (refused.status, refused.out, folder.exists()) == (2, "", False)
+    wanted = f"{qrels}: line 1: item 25 is not known; expected a video row of {file}, 0 to 19"
+    assert refused.sentence == wanted
+    qrels.write_text("".join(f"{i} 0 {j} {1 + i % 2}\n" for i in range(28) for j in (i % 7, 9)))
+    ran = cimtool(*arguments)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.splitlines()[2].startswith(" text to video: mAP, %")
+    assert f"right is what {qrels} grades above 0, 56 pairs of 28 texts and 8 videos" in ran.out
+    assert f"wrote runs and qrels into {folder}" in ran.out
+    written = {path.name for path in folder.iterdir()}
+    ways = ("text_to_video", "video_to_text")
+    assert written == {f"{way}.qrels" for way in ways} | {f"embeddings.{way}.run" for way in ways}

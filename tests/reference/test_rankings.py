@@ -9,18 +9,36 @@ import numpy as np
 import pytest
 from ir_measures import AP, RR, P, Success, nDCG
 
+from cimtool.reference.judgements import Judgements
 from cimtool.reference.metrics import average_precision, hit_positions
-from cimtool.reference.truth import Truth, retrieved, truth_among_others, truth_of
+from cimtool.reference.truth import (
+    Truth,
+    retrieved,
+    truth_among_others,
+    truth_judged,
+    truth_of,
+)
 
 RNG = np.random.default_rng(0)
 N, M = 40, 31
 RIGHT = RNG.integers(0, M - 1, size=N)
 CLASSES = RNG.integers(0, 4, size=M)
+
+
+def graded(texts: int, videos: int) -> Judgements:
+    """Three pairs of a text on average, of grades 1 to 3; some texts have none."""
+    drawn = np.random.default_rng(2).permutation(texts * videos)[: 3 * texts]
+    grades = np.random.default_rng(3).integers(1, 4, size=len(drawn))
+    return Judgements(drawn // videos, drawn % videos, grades)
+
+
 SEVERAL = np.random.default_rng(1).random((M, 6)) < 0.2
 TRUTHS = {
     "pairs": truth_of(RIGHT, None, M),
     "classes": truth_of(RIGHT, CLASSES[RIGHT], M),
     "others": truth_among_others(N, RNG.integers(0, 5, size=N)),
+    "judged": truth_judged(graded(N, M), N, M),
+    "judged others": truth_judged(graded(N, N), N, N, leave_one_out=True),
     "several classes": truth_of(RIGHT, SEVERAL[RIGHT], M),
     "others of several classes": truth_among_others(N, RNG.random((N, 5)) < 0.25),
 }
@@ -44,10 +62,18 @@ def candidates(truth: Truth) -> np.ndarray:
     return (everything & (known if truth.labels is not None else True)) & ~truth.itself()
 
 
+def grades_of(truth: Truth) -> np.ndarray:
+    """The grade of each pair [n, m], 1 for what is right without judgements."""
+    right = relevant(truth).astype(int)
+    if truth.judged is not None:
+        right[truth.judged.text, truth.judged.video] = truth.judged.grade
+    return right
+
+
 def by_ir_measures(
     measure: Callable[[int], object], scores: np.ndarray, right: np.ndarray, shown: np.ndarray
 ) -> list[float]:
-    """A measure of each query (of its number of right items); wrong items are named to tie first.
+    """A measure of each query (of its number of right items); worse items are named to tie first.
 
     Of equal scores the public code ranks the greater name first.
     """
@@ -56,10 +82,10 @@ def by_ir_measures(
         if not good.any():
             found.append(np.nan)
             continue
-        names = [f"{'a' if one else 'z'}{i}" for i, one in enumerate(good)]
-        judged = [ir_measures.Qrel("q", names[i], 1) for i in np.flatnonzero(good)]
+        names = [f"{'zcba'[int(one)]}{i}" for i, one in enumerate(good)]
+        judged = [ir_measures.Qrel("q", names[i], int(good[i])) for i in np.flatnonzero(good)]
         run = [ir_measures.ScoredDoc("q", names[i], row[i]) for i in np.flatnonzero(among)]
-        (value,) = ir_measures.iter_calc([measure(int(good.sum()))], judged, run)
+        (value,) = ir_measures.iter_calc([measure(int((good > 0).sum()))], judged, run)
         found.append(value.value)
     return found
 
@@ -78,7 +104,7 @@ def test_measures_of_classes(name: str, tied: bool) -> None:
     shape = (N, truth.videos)
     scores = RNG.integers(0, 6, size=shape).astype(float) if tied else RNG.normal(size=shape)
     found = retrieved(scores, truth)
-    right, shown = relevant(truth), candidates(truth)
+    right, shown = grades_of(truth), candidates(truth)
     for measure, public in BY_CLASS.items():
         for side, turned in ((found.text, False), (found.video, True)):
             sides = (scores, right, shown)

@@ -349,6 +349,23 @@ def test_labels_give_a_mean_precision(bundle: Bundle) -> None:
     assert any("mAP and nDCG go by pairs" in note for note in report.notes)
 
 
+def test_judgements_say_what_is_right(bundle: Bundle, tmp_path: Path) -> None:
+    rows, qrels = pairs(14, seed=8), tmp_path / "q.txt"
+    rows["video"] = rows["video"][:12]  # and no text_to_video
+    qrels.write_text("".join(f"{i} 0 {j} {1 + (i == j)}\n" for i in range(12) for j in (i, 11 - i)))
+    report = api.verify(bundle.folder, rows, qrels=qrels, report=tmp_path, seed=1)
+    assert any(f"{qrels} grades above 0, 24 pairs of 12 texts" in note for note in report.notes)
+    found = report.drift.final
+    assert found.queries == {"text_to_video": 12, "video_to_text": 12}
+    score = api.evaluate(rows, bundle.folder, qrels=qrels, seed=1).scores[0]
+    for name, value in score.metrics.items():
+        assert value == found.metrics[name], name
+        assert score.intervals[name] == found.intervals[name]
+    assert report.headline.class_loss == found.losses["map_loss"]
+    compared = api.compare([bundle.folder] * 2, rows, qrels=qrels, seed=1)
+    assert all(one.drift.final.metrics == found.metrics for one in compared.reports)
+
+
 def test_one_text_and_one_video_are_refused(bundle: Bundle) -> None:
     with pytest.raises(CimError, match="text has 1 row; expected at least 2"):
         verify_bundle(bundle, embeddings_of(pairs(1, seed=9)), say=pytest.fail)
