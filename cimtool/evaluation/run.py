@@ -141,7 +141,7 @@ def evaluate_subjects(
     by_class = truth.by_class
     notes += unused_labels(data, by_class)
     texts, videos = len(data.text), len(data.video)
-    judged = data.judged is not None
+    judged = truth.judged is not None
     counted = (counts, alone, by_class, judged, resamples, seed)
     return Evaluation(data.file, texts, videos, *counted, tuple(scores), tuple(notes))
 
@@ -159,7 +159,7 @@ def check_truth(data: Embeddings, leave_one_out: bool) -> None:
             len(data.text),
             len(data.video),
         )
-    if data.judged is not None:
+    if data.truth_of(leave_one_out).judged is not None:
         return
     if data.labels is None:
         raise CimError(

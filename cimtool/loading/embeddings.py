@@ -21,7 +21,7 @@ from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffi
 from cimtool.loading.model import ModelCard
 from cimtool.loading.npy import read_npy, read_npz
 from cimtool.reference.classes import Classes
-from cimtool.reference.judgements import Judgements
+from cimtool.reference.judgements import Comparisons, Judgements
 from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
 
 TEXT = ("text",)
@@ -36,7 +36,11 @@ ALONE = "rows"
 IDS = {"text": ("text_ids",), "video": ("video_ids", "image_ids"), ALONE: ("row_ids",)}
 """The names under which a file may hold the ids of a modality's items, for TREC files."""
 
+PAIRS, MATCH, TRIPLETS = "pairs", "match", "triplets"
+"""Items of one modality that are compared: rows [P, 2] with yes or no [P], or rows [T, 3]."""
+
 KEYS = (*TEXT, *VIDEO, *LABELS, *TRUTH, ALONE, *chain(*IDS.values()))
+OF_ALONE = (PAIRS, MATCH, TRIPLETS)
 
 UNIT_TOLERANCE = 1e-3
 """Rows whose norm is this near 1 count as unit rows and stay as they are."""
@@ -52,6 +56,7 @@ class Embeddings:
     modality: text and video are the same. `unread` are the names of further arrays, such as a third
     modality, that nothing is read from. `known_ids` are the ids of a modality's items, and the name
     of their array, where the data have them; `judged` says what is right, whatever else would.
+    `compared` are pairs or triplets of items of one modality, which say it where no labels do.
     """
 
     text: Array
@@ -63,6 +68,7 @@ class Embeddings:
     unread: tuple[str, ...] = ()
     known_ids: Mapping[str, tuple[str, Array]] = field(default_factory=dict)
     judged: Judgements | None = None
+    compared: Comparisons | None = None
 
     def ids(self, modality: str) -> Array:
         """The ids [n] of a modality's items, texts; their rows where the data have none."""
@@ -93,7 +99,22 @@ class Embeddings:
         videos, right = np.unique(self.right[kept], return_inverse=True)
         labels = None if self.labels is None else self.labels[kept]
         text, video = self.text[kept], self.video[videos]
-        return replace(self, text=text, video=video, text_to_video=right, labels=labels)
+        parts = {"text": np.flatnonzero(kept), "video": videos}
+        ids = {m: (key, one[parts[m]]) for m, (key, one) in self.known_ids.items()}
+        compared = None
+        if self.compared is not None:
+            compared = self.compared.among(videos, len(self.video))
+        return replace(
+            self, text=text, video=video, text_to_video=right, labels=labels, known_ids=ids,
+            compared=compared,
+        )  # fmt: skip
+
+    @property
+    def groups(self) -> IntArray:
+        """Numbers [N] of texts that are drawn together: those of a video, or joined by pairs."""
+        if self.labels is None and self.compared is not None:
+            return self.compared.groups(len(self.text))
+        return self.right
 
     def arrays(self) -> dict[str, Array]:
         """The arrays by the names under which a file holds them."""
@@ -103,6 +124,9 @@ class Embeddings:
             found = {TEXT[0]: self.text, VIDEO[0]: self.video}
             if self.text_to_video is not None:
                 found[TRUTH[0]] = self.text_to_video
+        found |= dict(self.known_ids.values())
+        if self.compared is not None:
+            found |= self.compared.arrays
         return found if self.labels is None else {**found, LABELS[0]: self.labels}
 
     @property
@@ -114,6 +138,8 @@ class Embeddings:
         """The same, or with `leave_one_out` where row i of both is one item."""
         if self.judged is not None:
             return truth_judged(self.judged, len(self.text), len(self.video), leave_one_out)
+        if self.labels is None and self.compared is not None:
+            return truth_judged(self.compared.judgements(), len(self.text), len(self.text), True)
         if leave_one_out:
             return truth_among_others(len(self.text), self.labels)
         return truth_of(self.right, self.labels, len(self.video))
@@ -135,7 +161,7 @@ def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
         raise CimError(f"{path}: holds one modality; expected a pair of .npy files, text first")
     require_suffix(path, "embeddings", (".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
-        return embeddings_of(read_npz(path, KEYS), str(path))
+        return embeddings_of(read_npz(path, (*KEYS, *OF_ALONE)), str(path))
     values = read_torch(path)
     if not isinstance(values, dict):
         raise CimError(f"{path}: holds one modality; expected a pair of files, or both in one")
@@ -177,7 +203,7 @@ def embeddings_of(values: Mapping[str, Any], where: str = "embeddings") -> Embed
     with naming(where):
         unread = tuple(name for name in values if name not in KEYS)
         if _is_alone(values):
-            return _alone(values, where, unread)
+            return _alone(values, where, tuple(name for name in unread if name not in OF_ALONE))
         keys = [require_one(values, names) for names in (TEXT, VIDEO)]
         text, video = (finite_rows(values[key], key) for key in keys)
         truth = right_videos(values, len(text), len(video))
@@ -199,9 +225,49 @@ def _alone(values: Mapping[str, Any], file: str, unread: tuple[str, ...]) -> Emb
         )
     rows = finite_rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
-    found = _ids(values, IDS[ALONE], len(rows))
-    ids = {} if found is None else dict.fromkeys(MODALITIES, found)
-    return Embeddings(rows, rows, itself, _classes(values, len(rows)), file, True, unread, ids)
+    named = _ids(values, IDS[ALONE], len(rows))
+    ids = {} if named is None else dict.fromkeys(MODALITIES, named)
+    found = Embeddings(rows, rows, itself, _classes(values, len(rows)), file, True, unread, ids)
+    return replace(found, compared=_comparisons(values, len(rows)))
+
+
+def _comparisons(values: Mapping[str, Any], items: int) -> Comparisons | None:
+    """The pairs or triplets of items; None where there are none."""
+    key = one_of(values, (PAIRS, TRIPLETS))
+    if (key == PAIRS) != (MATCH in values):
+        raise CimError(
+            f"holds {' and '.join(k for k in OF_ALONE if k in values)}; expected {PAIRS} [P, 2] "
+            f"with {MATCH} [P], or {TRIPLETS} [T, 3]"
+        )
+    if key is None:
+        return None
+    rows, width = np.asarray(values[key]), 2 if key == PAIRS else 3
+    if rows.dtype.kind not in "iu" or rows.ndim != 2 or rows.shape[1] != width or not len(rows):
+        raise CimError(
+            f"{key} has shape {list(rows.shape)} of {rows.dtype}; expected integers [n, {width}], "
+            "rows of items"
+        )
+    ordered = np.sort(rows, axis=1)
+    wrong = (ordered[:, 0] < 0) | (ordered[:, -1] >= items)
+    wrong |= (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise CimError(
+            f"row {row} of {key} is {' '.join(map(str, rows[row]))}; expected {width} different "
+            f"rows, 0 to {items - 1}"
+        )
+    match = None
+    if key == PAIRS:
+        match = np.asarray(values[MATCH])
+        if match.shape != (len(rows),) or not np.isin(match, (0, 1)).all():
+            raise CimError(
+                f"{MATCH} has shape {list(match.shape)}; expected [{len(rows)}] of 0 and 1, one "
+                f"for each of {PAIRS}"
+            )
+        match = match != 0
+    if match is not None and not match.any():
+        raise CimError(f"{MATCH} is 0 for all of {PAIRS}; expected some that belong together")
+    return Comparisons(rows.astype(np.int64), match)
 
 
 def finite_rows(value: Any, key: str, dtype: type[np.floating[Any]] = np.float32) -> Array:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from cimtool.base.arrays import BoolArray, IntArray
+from cimtool.base.arrays import Array, BoolArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,3 +60,52 @@ class Judgements:
         """The same without those of an item with itself."""
         kept = self.text != self.video
         return Judgements(self.text[kept], self.video[kept], self.grade[kept], self.file)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """Items compared with one another: `rows` of pairs [P, 2], or of triplets [P, 3].
+
+    `match` [P] is true for a pair that belongs together. Of a triplet the second item belongs to
+    the first more than the third does; then `match` is None.
+    """
+
+    rows: IntArray
+    match: BoolArray | None = None
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The arrays by the names under which a file holds them."""
+        return {self.kind: self.rows} | ({} if self.match is None else {"match": self.match})
+
+    @property
+    def kind(self) -> str:
+        """The name of their array."""
+        return "triplets" if self.match is None else "pairs"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def among(self, kept: IntArray, items: int) -> Comparisons:
+        """Those that compare none but the items `kept`, of `items`, which get their new rows."""
+        place = np.full(items, -1)
+        place[kept] = np.arange(len(kept))
+        rows = place[self.rows]
+        inside = (rows >= 0).all(axis=1)
+        return Comparisons(rows[inside], None if self.match is None else self.match[inside])
+
+    def judgements(self) -> Judgements:
+        """What belongs together, both ways: right pairs, or anchors with the second of triplets."""
+        pairs = self.rows[:, :2] if self.match is None else self.rows[self.match]
+        both = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
+        return Judgements(both[:, 0], both[:, 1], np.ones(len(both), np.int64))
+
+    def groups(self, items: int) -> IntArray:
+        """Numbers [items] of the groups that right pairs join, directly or through others."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        right = self.judgements()
+        joined = coo_array((right.grade, (right.text, right.video)), shape=(items, items))
+        found: IntArray = connected_components(joined, directed=False)[1].astype(np.int64)
+        return found

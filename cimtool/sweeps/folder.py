@@ -67,7 +67,8 @@ def sweep_identity(
 
 def _classes(data: Embeddings) -> tuple[bytes | Array, ...]:
     """The rest of what decides which items are right."""
-    return (b"alone" * data.alone, *(() if data.labels is None else (data.labels,)))
+    compared = () if data.compared is None else data.compared.arrays.values()
+    return (b"alone" * data.alone, *(() if data.labels is None else (data.labels,)), *compared)
 
 
 def _digest(*parts: bytes | Array) -> str:

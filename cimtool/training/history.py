@@ -12,7 +12,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.reference.queries import RECALLS, WAYS
-from cimtool.reference.truth import retrieval, truth_among_others, truth_of
+from cimtool.reference.truth import retrieval, truth_among_others, truth_judged, truth_of
 from cimtool.training.pairs import Pairs
 
 MEASURES = {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}
@@ -161,15 +161,18 @@ def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict
     """Return R@1/5/10 both ways of scores [n, m] of all texts and videos of `pairs`.
 
     With `by_class` mAP as well: all items of the query's class are right. Where both are the same
-    items with labels, all others of its class are what an item is to find.
+    items with labels, all others of its class are what an item is to find; with pairs or triplets
+    alone, what these say belongs to it.
     """
     labels = None if pairs.labels is None else pairs.labels.numpy()
-    if pairs.alone and labels is not None:
+    if pairs.judged is not None:
+        truth = truth_judged(pairs.judged, len(pairs), len(pairs), leave_one_out=True)
+    elif pairs.alone and labels is not None:
         truth = truth_among_others(len(labels), labels)
     else:
         right = pairs.right.numpy()
         truth = truth_of(right, labels if by_class else None, len(pairs.video))
     found = retrieval(scores, truth)
-    shown = [name for name in MEASURES if name != "map" or truth.labels is not None]
+    shown = [name for name in MEASURES if name != "map" or truth.by_class]
     names = [f"{name}_{way}" for name in shown for way in WAYS]
     return {name: found.get(name, np.nan) for name in names}

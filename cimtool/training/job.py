@@ -40,6 +40,7 @@ from cimtool.training.pairs import (
     Pairs,
     Split,
     check_batches,
+    check_comparisons,
     set_aside,
     split,
     unseen,
@@ -245,7 +246,13 @@ def make_job(
         if one is not None:
             _require_items(one, model_kind)
             _require_one_class(one)
-    if loss.needs_labels and rows.labels is None:
+    if rows.compared is not None and loss.compares not in ("", rows.compared.kind):
+        raise CimError(
+            f'{rows.file}: holds {rows.compared.kind}, and loss "{loss.name}" takes '
+            f"{loss.compares}; expected these, or the other loss"
+        )
+    by_comparison = loss.compares and rows.compared is not None
+    if loss.needs_labels and rows.labels is None and not by_comparison:
         raise CimError(
             f'{rows.file}: labels is missing, the class of each text, which loss "{loss.name}" '
             "needs"
@@ -273,7 +280,10 @@ def make_job(
         where = rows.file if held_rows is None else held_rows.file
         held = unseen(validating, start.provenance, where, start.file)
     with naming(rows.file):
-        check_batches(pairs, optimisation.batch, loss.group)
+        if by_comparison:
+            check_comparisons(pairs, optimisation.batch)
+        else:
+            check_batches(pairs, optimisation.batch, loss.group)
     model = _model(model_kind, start, pairs, options["model"])
     surrogate = _surrogate(poly, loss, start)
     if poly is not None:
@@ -316,10 +326,10 @@ def _require_items(rows: Embeddings, model: type[ProjectorModel]) -> None:
             f'{rows.file}: holds text and video, and model "{model.name}" has one encoder; '
             "expected items of one modality, rows [n, in] with labels [n]"
         )
-    if rows.alone and rows.labels is None:
+    if rows.alone and rows.labels is None and rows.compared is None:
         raise CimError(
             f"{rows.file}: labels is missing, without which all that each of its rows can find is "
-            "itself; expected rows [n, in] with labels [n]"
+            "itself; expected rows [n, in] with labels [n], or with pairs or triplets"
         )
 
 
@@ -456,7 +466,8 @@ def _digests_of(start: Start, file: Path) -> tuple[str, ...]:
 
 def _digest(rows: Embeddings) -> str:
     found = hashlib.sha256()
-    for array in (rows.text, rows.video, rows.right, rows.labels):
+    told = () if rows.compared is None else rows.compared.arrays.values()
+    for array in (rows.text, rows.video, rows.right, rows.labels, *told):
         if array is not None:
             found.update(str((array.shape, array.dtype.str)).encode())
             found.update(np.ascontiguousarray(array).tobytes())

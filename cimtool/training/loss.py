@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -26,19 +26,21 @@ class Batch:
 
     `items` [n] are the videos' numbers where some texts share a video, else None; `labels` are the
     pairs' classes where they are known: [n], 0 to classes - 1, or [n, classes], true for each class
-    that a pair has.
+    that a pair has. `compared` [B, 2] or [B, 3] are the rows of pairs or triplets of these items
+    where they are given, and `match` [B] is true for pairs that belong together.
     """
 
     text: Tensor
     video: Tensor
     items: Tensor | None = None
     labels: Tensor | None = None
+    compared: Tensor | None = None
+    match: Tensor | None = None
 
     def to(self, device: torch.device) -> Batch:
         """The same pairs on a device."""
-        items = None if self.items is None else self.items.to(device)
-        labels = None if self.labels is None else self.labels.to(device)
-        return Batch(self.text.to(device), self.video.to(device), items, labels)
+        moved = {k: None if v is None else v.to(device) for k, v in vars(self).items()}
+        return replace(self, **moved)
 
 
 def alike(labels: Tensor) -> Tensor:
@@ -53,6 +55,8 @@ def alike(labels: Tensor) -> Tensor:
 class Task:
     """The task of an objective: width of `mu`, number of classes (0: no labels).
 
+    With `compared` it is given pairs or triplets.
+
     `polynomial` takes raw ed and vd; it means something within `band`. Both are None where no
     polynomial is given. `weights` are the projectors' matrices and `decoder` makes rows of points
     where the model has one; both are the model's, which go on being trained.
@@ -64,6 +68,7 @@ class Task:
     band: Band | None = None
     weights: tuple[Tensor, ...] = ()
     decoder: nn.Module | None = None
+    compared: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +125,8 @@ class Loss(Options, Named):
     kind: ClassVar[str] = "loss"
     module: ClassVar[type[Objective]]
     needs_labels: ClassVar[bool] = False
+    compares: ClassVar[str] = ""
+    """The kind of comparisons that it takes in place of labels: pairs or triplets."""
     needs_variance: ClassVar[bool] = False
     needs_polynomial: ClassVar[bool] = False
     optimisation: ClassVar[Optimisation] = Optimisation()
@@ -141,7 +148,7 @@ class Loss(Options, Named):
 
         Raises CimError where labels are needed, and the task has fewer than two classes.
         """
-        if self.needs_labels and task.classes < 2:
+        if self.needs_labels and task.classes < 2 and not task.compared:
             raise CimError(
                 f'loss "{self.name}" tells classes apart, and the labels hold {task.classes}; '
                 "expected at least 2"

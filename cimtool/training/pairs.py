@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from cimtool.loading.digests import row_digests
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import Provenance
 from cimtool.reference.classes import Classes, any_alike
+from cimtool.reference.judgements import Comparisons
 from cimtool.training.loss import Batch
 
 RowsT = TypeVar("RowsT", Tensor, IntArray)
@@ -26,7 +27,8 @@ class Pairs:
     """Texts [n, in] with their videos [m, in], float32: video `right[i]` belongs to text i.
 
     `labels` [n], 0 to classes - 1, are the classes of texts and so of pairs, or [n, classes] true
-    for each that a text has; None where unknown. With `alone` texts and videos are the same items.
+    for each that a text has; None where unknown. With `alone` texts and videos are the same items,
+    of which `compared` are pairs or triplets.
     """
 
     text: Tensor
@@ -34,6 +36,7 @@ class Pairs:
     right: Tensor
     labels: Tensor | None = None
     alone: bool = False
+    compared: Comparisons | None = None
 
     @classmethod
     def of(cls, rows: Embeddings, texts: IntArray, others: Embeddings | None = None) -> Pairs:
@@ -55,6 +58,7 @@ class Pairs:
             torch.from_numpy(right),
             labels,
             rows.alone,
+            None if rows.compared is None else rows.compared.among(texts, len(rows.text)),
         )
 
     def __len__(self) -> int:
@@ -87,7 +91,10 @@ class Pairs:
         rows = torch.from_numpy(np.flatnonzero(kept))
         videos, right = torch.unique(self.right[rows], return_inverse=True)
         labels = None if self.labels is None else self.labels[rows]
-        return Pairs(self.text[rows], self.video[videos], right, labels, self.alone)
+        compared = self.compared
+        if compared is not None:
+            compared = compared.among(rows.numpy(), len(self))
+        return Pairs(self.text[rows], self.video[videos], right, labels, self.alone, compared)
 
     def batch(self, rows: Tensor) -> Batch:
         """The pairs of these texts."""
@@ -98,6 +105,21 @@ class Pairs:
             videos if self.shared else None,
             None if self.labels is None else self.labels[rows],
         )
+
+    def compared_batch(self, chosen: Tensor) -> Batch:
+        """The items of these comparisons, each once, and the comparisons."""
+        assert self.compared is not None
+        numbers = torch.from_numpy(self.compared.rows)[chosen]
+        rows, places = torch.unique(numbers, return_inverse=True)
+        match = self.compared.match
+        told = None if match is None else torch.from_numpy(match)[chosen]
+        return replace(self.batch(rows), compared=places, match=told)
+
+
+def draw_comparisons(pairs: Pairs, size: int) -> Iterator[Tensor]:
+    """Yield the comparisons of each batch of an epoch, as `draw_batches` yields texts."""
+    assert pairs.compared is not None
+    return full_batches(torch.randperm(len(pairs.compared)), size)
 
 
 def draw_batches(pairs: Pairs, size: int, per_class: int) -> Iterator[Tensor]:
@@ -160,6 +182,18 @@ def check_batches(pairs: Pairs, size: int, per_class: int) -> None:
         raise CimError(
             f"the classes give {groups} groups of {per_class} pairs; expected at least "
             f"{size // per_class} for a batch of {size}"
+        )
+
+
+def check_comparisons(pairs: Pairs, size: int) -> None:
+    """Raise CimError unless the pairs or triplets that train fill a batch."""
+    assert pairs.compared is not None
+    if len(pairs.compared) < size:
+        raise ArgumentError(
+            "{batch} is {}, and {} {} train; expected no more",
+            size,
+            len(pairs.compared),
+            pairs.compared.kind,
         )
 
 
@@ -228,9 +262,9 @@ def set_aside(rows: Embeddings, share: float, seed: int) -> tuple[BoolArray, Boo
     A text that equals one of these, or whose video does, is in neither. Raises CimError where too
     few are drawn to rank, or none is left.
     """
-    videos = np.unique(rows.right)
+    videos = np.unique(rows.groups)
     count = round(share * len(videos))
-    drawn = held_texts(rows.right, videos, count, np.random.default_rng((seed, 2)))
+    drawn = held_texts(rows.groups, videos, count, np.random.default_rng((seed, 2)))
     where = f"{rows.file}: of {len(videos)} videos the share of {share:g} that is set aside"
     _require_wrong_ones(Pairs.of(rows, np.flatnonzero(drawn)), where, "are tests")
     seen = drawn.copy()
@@ -269,9 +303,9 @@ def split(rows: Embeddings, share: float, seed: int) -> tuple[Pairs, Pairs]:
     """
     if not 0 < share < 1:
         raise ArgumentError("{held_out} is {:g}; expected a share between 0 and 1", share)
-    videos = np.unique(rows.right)
+    videos = np.unique(rows.groups)
     count = round(share * len(videos))
-    held = held_texts(rows.right, videos, count, np.random.default_rng(seed))
+    held = held_texts(rows.groups, videos, count, np.random.default_rng(seed))
     if held.all():
         raise ArgumentError("{}: {held_out} {:g} leaves no pair to train on", rows.file, share)
     pairs, validation = (Pairs.of(rows, np.flatnonzero(mask)) for mask in (~held, held))
@@ -290,7 +324,13 @@ def held_texts(
 def _require_wrong_ones(pairs: Pairs, where: str, do: str = "validate") -> None:
     if len(pairs) < 2 or len(pairs.video) < 2:
         raise CimError(f"{where}: {len(pairs)} pairs {do}; expected at least 2 videos to rank")
-    if pairs.alone and pairs.labels is not None and not any_alike(pairs.labels.numpy()):
+    if pairs.labels is None and pairs.compared is not None:
+        if not len(pairs.compared.judgements().text):
+            raise CimError(
+                f"{where}: none of the {pairs.compared.kind} joins two of the {len(pairs)} items "
+                f"that {do}; expected some to find each other"
+            )
+    elif pairs.alone and pairs.labels is not None and not any_alike(pairs.labels.numpy()):
         raise CimError(
             f"{where}: no two of the {len(pairs)} items that {do} share a class; expected some "
             "to find each other"

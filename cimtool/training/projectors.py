@@ -26,7 +26,7 @@ from cimtool.training.job import TrainingJob, TrainingOptions, make_job
 from cimtool.training.loss import HELD_OUTSIDE, Batch, Objective, Task, Terms
 from cimtool.training.model import ProjectorModel
 from cimtool.training.page import retrieval_page
-from cimtool.training.pairs import Pairs, draw_batches, full_batches
+from cimtool.training.pairs import Pairs, draw_batches, draw_comparisons, full_batches
 from cimtool.training.towers import (
     TwoTower,
     all_cosines,
@@ -155,6 +155,10 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
         self.towers.train()
         self.objective.train()
         pairs = self.job.pairs
+        if pairs.compared is not None and self.job.loss.compares:
+            for chosen in draw_comparisons(pairs, self.job.optimisation.batch):
+                yield pairs.compared_batch(chosen).to(self.job.device)
+            return
         for rows in draw_batches(pairs, self.job.optimisation.batch, self.job.loss.group):
             yield pairs.batch(rows).to(self.job.device)
 
@@ -275,7 +279,8 @@ def _task(job: TrainingJob, towers: TwoTower) -> Task:
     projectors = nn.ModuleList([towers.text_proj, towers.video_proj])
     weights = tuple(one for one in projectors.parameters() if one.ndim == 2)
     classes = max(job.pairs.classes, job.held.classes)
-    task = Task(dimension, classes, weights=weights, decoder=towers.decoder)
+    given = job.pairs.compared is not None and bool(job.loss.compares)
+    task = Task(dimension, classes, compared=given, weights=weights, decoder=towers.decoder)
     if job.surrogate is None:
         return task
     divisors = job.layout.statistics(dimension)

@@ -56,9 +56,13 @@ def squared_error(decoded: Tensor, rows: Tensor) -> Tensor:
     return (decoded - rows).square().sum(1).mean() / 2
 
 
-def distances(points: Tensor) -> Tensor:
-    """Return the distance of all pairs of points [n, d], `[n, n]`; its gradient at 0 is 0."""
-    return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
+def distances(points: Tensor, others: Tensor | None = None) -> Tensor:
+    """Return the distance of all pairs of points [n, d], `[n, n]`; its gradient at 0 is 0.
+
+    Of points with `others` [m, d] where these are given, `[n, m]`.
+    """
+    others = points if others is None else others
+    return torch.cdist(points, others, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def same_class(labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,14 +87,24 @@ class Constraints(Objective):
         """Return the terms of distances [n, n] of items with labels [n] or [n, C]."""
         raise NotImplementedError
 
+    def given(self, distances: Tensor, compared: Tensor, match: Tensor | None) -> Terms:
+        """Return the terms of given pairs [B, 2] with `match` [B], or triplets [B, 3]."""
+        raise NotImplementedError
+
     def forward(self, text: Encoded, video: Encoded, batch: Batch) -> Terms:
-        """Return the constraints' terms, the reconstruction's and the KL's."""
-        if batch.labels is None:
-            raise CimError("constraints between items need labels; the pairs have none")
+        """Return the constraints' terms, the reconstruction's and the KL's.
+
+        Given pairs and triplets are of the first side's items with the last one's.
+        """
         sides = [text] if video is text else [text, video]
-        points = torch.cat([drawn(side) for side in sides])
-        labels = torch.cat([batch.labels] * len(sides))
-        terms = self.constrained(distances(points), labels)
+        parts = [drawn(side) for side in sides]
+        points = torch.cat(parts)
+        if batch.compared is not None:
+            terms = self.given(distances(parts[0], parts[-1]), batch.compared, batch.match)
+        elif batch.labels is None:
+            raise CimError("constraints between items need labels; the pairs have none")
+        else:
+            terms = self.constrained(distances(points), torch.cat([batch.labels] * len(sides)))
         others = {}
         if self.task.decoder is not None:
             error = squared_error(self.task.decoder(points), batch.text)
@@ -126,6 +140,16 @@ class _SiameseObjective(Constraints):
         pairs = len(labels) * (len(labels) - 1)
         return Terms({"siamese": (together + parted) / pairs}, {"wrong within margin": near})
 
+    def given(self, distances: Tensor, compared: Tensor, match: Tensor | None) -> Terms:
+        options = self.options
+        assert match is not None
+        found = distances[compared[:, 0], compared[:, 1]]
+        lacking = functional.relu(options.margin - found)
+        apart = lacking.square() if options.squared_hinge else lacking
+        each = torch.where(match, options.balance * found.square(), (1 - options.balance) * apart)
+        near = (lacking[~match] > 0).float().sum() / (~match).sum().clamp(min=1)
+        return Terms({"siamese": each.mean()}, {"wrong within margin": near})
+
 
 class Siamese(_ConstraintLoss, name="siamese"):
     """Pairs of two classes are held `margin` apart; `squared_hinge` squares what they lack.
@@ -136,6 +160,7 @@ class Siamese(_ConstraintLoss, name="siamese"):
     """
 
     module: ClassVar[type[Objective]] = _SiameseObjective
+    compares: ClassVar[str] = "pairs"
 
     margin: Positive = 4.0
     balance: Share = 0.5
@@ -154,6 +179,15 @@ class _TripletObjective(Constraints):
         total, count = triplet_sum(distances, same, other, self.options.margin, semi_hard)
         triplets = (same.sum(1) * other.sum(1)).sum().clamp(min=1)
         return Terms({"triplet": total / count.clamp(min=1)}, {"triplets": count / triplets})
+
+    def given(self, distances: Tensor, compared: Tensor, match: Tensor | None) -> Terms:
+        near, far = (distances[compared[:, 0], compared[:, i]] for i in (1, 2))
+        hinges = functional.relu(self.options.margin + near - far)
+        if self.options.mining == "semi-hard":
+            hinges = torch.where(far > near, hinges, torch.zeros_like(hinges))
+        count = (hinges > 0).sum()
+        total = hinges.sum() / count.clamp(min=1)
+        return Terms({"triplet": total}, {"triplets": count / len(compared)})
 
 
 def triplet_sum(
@@ -186,6 +220,7 @@ class Triplet(_ConstraintLoss, name="triplet"):
     """
 
     module: ClassVar[type[Objective]] = _TripletObjective
+    compares: ClassVar[str] = "triplets"
 
     margin: Positive = 1.0
     mining: Annotated[Text, choice(("all", "semi-hard"))] = "all"
