@@ -7,6 +7,7 @@ need. Any other is its room's own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,7 +22,7 @@ from cimtool.deployment.compilation import prepare as prepare
 from cimtool.deployment.programming import program as program
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import read_data as read_data
-from cimtool.loading.qrels import judged_data
+from cimtool.loading.qrels import judged_data, judged_rows
 from cimtool.loading.source import ModelOptions, ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.sweeps.run import sweep as sweep
@@ -74,7 +75,7 @@ def verify(
     opened = open_bundle(bundle)
     return verify_bundle(
         opened,
-        read_data(judged_data(data, qrels), opened.model),
+        read_data(judged_data(data, qrels, opened.model.modalities), opened.model),
         references,
         max_drift,
         Path(report or bundle),
@@ -104,8 +105,7 @@ def compare(
 
     references = References(reference, samples, seed)
     opened = [open_bundle(bundle) for bundle in bundles]
-    data = judged_data(data, qrels)
-    rows = [read_data(data, one.model) for one in opened]
+    rows = [read_data(judged_data(data, qrels, one.model.modalities), one.model) for one in opened]
     return compare_bundles(opened, rows, references, say, allow_calibration_rows)
 
 
@@ -130,6 +130,7 @@ def evaluate(
     *what: Projectors,
     poly: File | None = None,
     samples: Sequence[int] = (),
+    modalities: Sequence[str] | None = None,
     leave_one_out: bool = False,
     qrels: File | None = None,
     trec: File | None = None,
@@ -146,18 +147,19 @@ def evaluate(
     `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
     label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
     `samples` adds Monte Carlo with so many a side for projectors whose a and b are known. Raw
-    embeddings come last where both are equally wide. Runs and qrels are written into the folder
-    `trec`. Differences are to the first of several.
+    embeddings come last where both are equally wide; without `what` they are of each pair of the
+    arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
+    folder `trec`. Differences are to the first of several.
     """
-    from cimtool.evaluation.run import check_sampling, evaluate_subjects
+    from cimtool.evaluation.run import check_sampling, evaluate_pairs
     from cimtool.evaluation.subjects import sources_of, subjects_of
 
     check_sampling(resamples, seed, samples)
     sources = sources_of(what, {"poly": poly, **model})
-    data = judged_data(data, qrels)
-    subjects = subjects_of(data, sources, model.get("head"), samples, allow_calibration_rows, say)
-    folder = None if trec is None else Path(trec)
-    return evaluate_subjects(subjects, leave_one_out, resamples, seed, say, folder)
+    head, folder = model.get("head"), None if trec is None else Path(trec)
+    subjects = subjects_of(data, sources, head, modalities, samples, allow_calibration_rows, say)
+    judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
+    return evaluate_pairs(judged, leave_one_out, resamples, seed, say, folder)
 
 
 def train(

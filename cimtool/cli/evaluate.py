@@ -14,6 +14,7 @@ from cimtool.cli.options import (
     Files,
     calibration_rows_option,
     embeddings_option,
+    modalities_option,
     model_options,
     qrels_option,
 )
@@ -27,6 +28,7 @@ ONNX = ".onnx"
 @click.command(cls=Command)
 @click.argument("what", metavar="[WHAT]...", type=FILE, nargs=-1)
 @embeddings_option("--data", "Embeddings to evaluate on")
+@modalities_option("Raw embeddings of each pair of these arrays, such as text,video,audio.")
 @qrels_option
 @model_options("poly", "head", "layer_map", "a", "b")
 @click.option(

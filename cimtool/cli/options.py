@@ -107,6 +107,17 @@ def model_options(*names: str, required: bool = True) -> Decorator:
     return together(*(options[name] for name in names or options))
 
 
+def modalities_option(help_: str) -> Decorator:
+    """Add an option for names of arrays, as `text,audio`; None where it is not given."""
+
+    def names(
+        context: click.Context, option: click.Parameter, given: str | None
+    ) -> tuple[str, ...] | None:
+        return None if given is None else tuple(one.strip() for one in given.split(","))
+
+    return click.option("--modalities", type=str, metavar="A,B", callback=names, help=help_)
+
+
 qrels_option = click.option(
     "--qrels",
     type=FILE,

@@ -18,6 +18,7 @@ from cimtool.cli.options import (
     NPZ,
     Files,
     embeddings_option,
+    modalities_option,
     model_options,
     settings_options,
     take_noise,
@@ -29,6 +30,7 @@ from cimtool.training.page import compiled_headline, retrieval_headline
 from cimtool.training.trainer import BEST, TEST, Run
 
 TRAINING = (
+    "modalities",
     "validation",
     "held_out",
     "test",
@@ -71,6 +73,7 @@ def _given(options: dict[str, Any]) -> list[Argument]:
 
 @click.command(cls=Command)
 @embeddings_option("--data", "Pairs to train on")
+@modalities_option("Arrays of --data that are taken as text and video, such as text,audio.")
 @click.option("--validation", type=NPZ, help="Pairs that choose the best epoch.")
 @click.option(
     "--held-out", type=float, metavar="X", help="Share of --data, without --validation (0.1)."

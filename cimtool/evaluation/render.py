@@ -23,14 +23,14 @@ def evaluation_table(found: Evaluation) -> Table:
 def _rows(found: Evaluation) -> Table:
     first, second = ("map", "ndcg10") if found.by_class else ("r1", "r10")
     columns = [Column("")]
-    for way, said in WAY_NAMES.items():
+    for way, said in _ways(found):
         label, other = (RANKINGS_BY_KEY[f"{name}_{way}"].label for name in (first, second))
         heading, less = f"{said}\n{label}", "less the\nfirst"
         columns += [Column(heading, str, unit="%"), Column(less, str, essential=False)]
         columns.append(Column(other, str, unit="%", essential=False))
     rows: list[list[Content]] = []
     for one in found.scores:
-        row: list[Content] = [f"{one.name} ({one.kind}, {one.head})"]
+        row: list[Content] = [_heading(found, one)]
         for way in WAY_NAMES:
             leading, other = f"{first}_{way}", f"{second}_{way}"
             row.append(_measured(one, leading))
@@ -42,13 +42,13 @@ def _rows(found: Evaluation) -> Table:
 
 def _columns(found: Evaluation) -> Table:
     columns = [Column("")]
-    for number, one in enumerate(found.scores):
-        columns.append(Column(f"{one.name} ({one.kind}, {one.head})", str))
-        columns += [Column("less the first", str)] * (number > 0)
+    for one in found.scores:
+        columns.append(Column(_heading(found, one), str))
+        columns += [Column("less the first", str)] * bool(one.differences)
     known = found.scores[0].metrics
     labels = {
         key: metric.label if metric.of_means else f"{said}: {metric.label}{', %' * metric.share}"
-        for way, said in WAY_NAMES.items()
+        for way, said in _ways(found)
         for metric in led(found.by_class)
         if (key := metric.keys.get(way)) is not None
     }
@@ -56,11 +56,28 @@ def _columns(found: Evaluation) -> Table:
     return make_table("Retrieval", columns, rows, footnotes=sentences(found))
 
 
+def _pairs(found: Evaluation) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(one.modalities for one in found.scores))
+
+
+def _heading(found: Evaluation, one: Score) -> str:
+    """The name of a subject, and its two modalities where others have other ones."""
+    of = f", {' and '.join(one.modalities)}" * (len(_pairs(found)) > 1)
+    return f"{one.name} ({one.kind}, {one.head}{of})"
+
+
+def _ways(found: Evaluation) -> list[tuple[str, str]]:
+    """Each way with its words, such as text to audio."""
+    pairs = _pairs(found)
+    first, second = pairs[0] if len(pairs) == 1 else ("first", "second")
+    return list(zip(WAY_NAMES, (f"{first} to {second}", f"{second} to {first}"), strict=True))
+
+
 def _cells(found: Evaluation, name: str) -> list[Content]:
     cells: list[Content] = []
-    for number, one in enumerate(found.scores):
+    for one in found.scores:
         cells.append(_measured(one, name))
-        cells += [_cell(one.differences[name], name, "+") for _ in range(number > 0)]
+        cells += [_cell(one.differences[name], name, "+")] if one.differences else []
     return cells
 
 
@@ -103,7 +120,10 @@ def sentences(found: Evaluation) -> list[str]:
         f"{found.data}: {texts:,} texts and {videos:,} videos are queries; {right}.",
         f"In brackets: 95% of {found.resamples:,} resamples of the queries.",
     ]
-    if len(found.scores) > 1:
-        said.append("* a difference to the first, on the same queries, whose interval leaves out 0")
+    if any(one.differences for one in found.scores):
+        of = " of the same pair of modalities" * (len(_pairs(found)) > 1)
+        said.append(
+            f"* a difference to the first{of}, on the same queries, whose interval leaves out 0"
+        )
     first = warnings(found)
     return [*said, *(note for note in found.notes if note not in first)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from cimtool.evaluation.subjects import Subject
 from cimtool.evaluation.trec import write_qrels, write_run
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
+from cimtool.loading.model import Modalities
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.classes import any_alike, memberships
 from cimtool.reference.metrics import common_mean, settle
@@ -45,13 +46,15 @@ FORMAT_VERSION = 1
 class Score:
     """The metrics of one subject by name, their intervals, its warnings.
 
-    `differences` are its metrics less the first subject's on the same resamples; empty for the
-    first. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`.
+    `modalities` are the names of the arrays that were its text and video. `differences` are its
+    metrics less those of the first subject of the same two, on the same resamples; empty for that
+    one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`.
     """
 
     name: str
     kind: str
     head: str
+    modalities: Modalities
     metrics: Mapping[str, float]
     intervals: Mapping[str, Interval]
     differences: Mapping[str, Change]
@@ -95,8 +98,41 @@ def _score_json(score: Score) -> dict[str, Any]:
         metrics[name] = {"value": value, **asdict(score.intervals[name])}
         if name in score.differences:
             metrics[name]["difference"] = asdict(score.differences[name])
-    said = {"name": score.name, "kind": score.kind, "head": score.head}
+    said = {name: getattr(score, name) for name in ("name", "kind", "head", "modalities")}
     return {**said, "figures": metrics, "warnings": list(score.warnings)}
+
+
+def evaluate_pairs(
+    subjects: Sequence[Subject],
+    leave_one_out: bool,
+    resamples: int,
+    seed: int,
+    say: Say,
+    trec: Path | None = None,
+) -> Evaluation:
+    """Evaluate subjects of one pair of modalities, or of several in one table.
+
+    Each is ranked and resampled with those of its own pair, and runs of several pairs go into a
+    folder each.
+    """
+    pairs = list(dict.fromkeys(subject.data.modalities for subject in subjects))
+    unread = set.intersection(*(set(subject.data.unread) for subject in subjects))
+    parts = []
+    for pair in pairs:
+        own = [_reading(one, unread) for one in subjects if one.data.modalities == pair]
+        named = "-".join(pair or MODALITIES)
+        place = trec if trec is None or len(pairs) == 1 else trec / named
+        parts.append(evaluate_subjects(own, leave_one_out, resamples, seed, say, place))
+    scores = tuple(score for part in parts for score in part.scores)
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    by_class = any(part.by_class for part in parts)
+    return replace(parts[0], scores=scores, notes=tuple(notes), by_class=by_class)
+
+
+def _reading(subject: Subject, unread: Collection[str]) -> Subject:
+    """A subject whose data name those arrays as unread that no subject reads."""
+    left = tuple(name for name in subject.data.unread if name in unread)
+    return replace(subject, data=replace(subject.data, unread=left))
 
 
 def evaluate_subjects(
@@ -247,7 +283,8 @@ def _score(name: str, subject: Subject, found: Uncertainty, first: bool) -> Scor
         metrics["cosine_gap"] = round(metrics["cosine_gap"], GAP_DECIMALS) + 0.0
     differences = {} if first else _differences(found)
     kind, head = subject.kind, subject.head.name
-    return Score(name, kind, head, metrics, found.intervals, differences, subject.warnings)
+    pair = subject.data.modalities or MODALITIES
+    return Score(name, kind, head, pair, metrics, found.intervals, differences, subject.warnings)
 
 
 def _differences(found: Uncertainty) -> dict[str, Change]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +25,15 @@ from cimtool.loading.embeddings import (
     read_data,
     require_rivals,
 )
+from cimtool.loading.model import Modalities, check_modalities
 from cimtool.loading.provenance import trained_on
 from cimtool.loading.source import ModelSource
 
 if TYPE_CHECKING:
     from cimtool.loading.source import Projectors
+
+Reader = Callable[[Modalities | None], Embeddings]
+"""Reads the evaluated data as those of two modalities."""
 
 RAW = "embeddings"
 """The name of embeddings that nothing projects."""
@@ -90,18 +96,24 @@ def subjects_of(
     data: EmbeddingsLike,
     sources: Sequence[ModelSource | Path],
     head: str | None,
+    modalities: Sequence[str] | None,
     samples: Sequence[int],
     seen_rows: bool,
     say: Say,
 ) -> tuple[Subject, ...]:
     """Open what is evaluated, each on its own rows of data, and last the raw embeddings.
 
-    A model in float is followed by Monte Carlo with each of `samples` a side. Alone the raw
+    Those are of its pair of modalities; alone they are of each pair of `modalities`, or of text and
+    video. A model in float is followed by Monte Carlo with each of `samples` a side. Alone the raw
     embeddings are compared by `head`, by the first that can where it is None; beside others by that
     one, and left out where they cannot be compared. Raises CimError, one sentence, for whatever is
     missing or does not fit.
     """
-    rows = embeddings_in(data)
+
+    @cache
+    def rows(pair: Modalities | None) -> Embeddings:
+        return embeddings_in(data, pair)
+
     found: list[Subject] = []
     for source in sources:
         if isinstance(source, Path):
@@ -115,10 +127,24 @@ def subjects_of(
             ",".join(map(str, samples)),
         )
     if not sources:
-        return (raw_subject(rows, head or raw_heads()[0]),)
-    with suppress(CimError):  # of unequal widths, or with a row that has no cosine
-        found.append(raw_subject(rows, raw_heads()[0]))
+        pairs = [None] if modalities is None else _pairs(modalities)
+        return tuple(raw_subject(rows(one), head or raw_heads()[0]) for one in pairs)
+    if modalities is not None:
+        raise ArgumentError(
+            "{modalities} says which raw embeddings are compared, and a model knows its own; "
+            "expected it without a checkpoint or bundle"
+        )
+    for one in dict.fromkeys(subject.data.modalities for subject in found):
+        with suppress(CimError):  # of unequal widths, or with a row that has no cosine
+            found.append(raw_subject(rows(one), raw_heads()[0]))
     return tuple(found)
+
+
+def _pairs(modalities: Sequence[str]) -> list[Modalities | None]:
+    """Each pair of some modalities; CimError where they are not two or more different ones."""
+    if len(modalities) < 2:
+        check_modalities(modalities, Argument("modalities"))
+    return [check_modalities(one, Argument("modalities")) for one in combinations(modalities, 2)]
 
 
 def raw_subject(data: Embeddings, head: str) -> Subject:
@@ -155,11 +181,11 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
 
 
 def trained_subjects(
-    source: ModelSource, data: EmbeddingsLike, samples: Sequence[int], say: Say
+    source: ModelSource, read: Reader, samples: Sequence[int], say: Say
 ) -> tuple[Subject, ...]:
     """Trained projectors in float, and by Monte Carlo where their score has an a and a b."""
     model = source.load(say)
-    rows = read_data(data, model)
+    rows = read_data(read(model.modalities), model)
     require_rivals(rows)
     warnings = (*trained_on(model.provenance, model.name, rows.text, rows.video), *model.warnings)
     plain = Subject(model.name, "float", model.head, model.program, model.program, rows, warnings)
@@ -178,11 +204,11 @@ def trained_subjects(
     )
 
 
-def bundle_subject(folder: Path, data: EmbeddingsLike, seen_rows: bool) -> Subject:
+def bundle_subject(folder: Path, read: Reader, seen_rows: bool) -> Subject:
     """A compiled bundle on the bit-accurate simulator; no row calibrated it unless `seen_rows`."""
     bundle = open_bundle(folder)
     card = bundle.model
-    rows = read_data(data, card)
+    rows = read_data(read(card.modalities), card)
     require_rivals(rows)
     if not seen_rows:
         require_unseen(bundle.calibration, rows, bundle.name)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,28 @@ from cimtool.base.errors import CimError, kind_of, naming
 from cimtool.base.named import one_of, require_one
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
-from cimtool.loading.model import ModelCard
+from cimtool.loading.item_arrays import (
+    ALONE,
+    IDS,
+    KEYS,
+    LABELS,
+    OF_ALONE,
+    TEXT,
+    TRUTH,
+    VIDEO,
+    ArrayNames,
+    classes_in,
+    comparisons_in,
+    finite_rows,
+    ids_in,
+    require_right,
+    right_videos,
+)
+from cimtool.loading.model import Modalities, ModelCard
 from cimtool.loading.npy import read_npy, read_npz
 from cimtool.reference.classes import Classes
 from cimtool.reference.judgements import Comparisons, Judgements
 from cimtool.reference.truth import Truth, truth_among_others, truth_judged, truth_of
-
-TEXT = ("text",)
-VIDEO = ("video", "image")
-NAMES = {"text": TEXT, "video": VIDEO}
-"""The names under which a file may hold a modality."""
-
-LABELS = ("labels", "label")
-TRUTH = ("text_to_video", "text_to_image")
-ALONE = "rows"
-"""Items of one modality, which are texts and videos at once."""
-IDS = {"text": ("text_ids",), "video": ("video_ids", "image_ids"), ALONE: ("row_ids",)}
-"""The names under which a file may hold the ids of a modality's items, for TREC files."""
-
-PAIRS, MATCH, TRIPLETS = "pairs", "match", "triplets"
-"""Items of one modality that are compared: rows [P, 2] with yes or no [P], or rows [T, 3]."""
-
-KEYS = (*TEXT, *VIDEO, *LABELS, *TRUTH, ALONE, *chain(*IDS.values()))
-OF_ALONE = (PAIRS, MATCH, TRIPLETS)
 
 UNIT_TOLERANCE = 1e-3
 """Rows whose norm is this near 1 count as unit rows and stay as they are."""
@@ -57,6 +55,7 @@ class Embeddings:
     modality, that nothing is read from. `known_ids` are the ids of a modality's items, and the name
     of their array, where the data have them; `judged` says what is right, whatever else would.
     `compared` are pairs or triplets of items of one modality, which say it where no labels do.
+    `modalities` are the names of the arrays that are text and video here, None for these two.
     """
 
     text: Array
@@ -69,6 +68,7 @@ class Embeddings:
     known_ids: Mapping[str, tuple[str, Array]] = field(default_factory=dict)
     judged: Judgements | None = None
     compared: Comparisons | None = None
+    modalities: Modalities | None = None
 
     def ids(self, modality: str) -> Array:
         """The ids [n] of a modality's items, texts; their rows where the data have none."""
@@ -121,9 +121,10 @@ class Embeddings:
         if self.alone:
             found = {ALONE: self.text}
         else:
-            found = {TEXT[0]: self.text, VIDEO[0]: self.video}
+            text, video = self.modalities or MODALITIES
+            found = {text: self.text, video: self.video}
             if self.text_to_video is not None:
-                found[TRUTH[0]] = self.text_to_video
+                found[f"{text}_to_{video}"] = self.text_to_video
         found |= dict(self.known_ids.values())
         if self.compared is not None:
             found |= self.compared.arrays
@@ -150,10 +151,13 @@ EmbeddingsLike = File | tuple[File, File] | Embeddings | Mapping[str, Array]
 """Embeddings as a file, a pair of files (text first), as read, or as arrays by name."""
 
 
-def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
+def read_embeddings(
+    path: Path, video: Path | None = None, modalities: Modalities | None = None
+) -> Embeddings:
     """Read one `.npz`, `.pt` or `.pth`, or a pair: `.npy` or `.pt`, text in `path` and `video`.
 
-    Raises CimError for a file that is missing, broken, or whose arrays are not embeddings.
+    Of a file with others `modalities` are those that are taken as text and video. Raises CimError
+    for a file that is missing, broken, or whose arrays are not embeddings.
     """
     if video is not None:
         return embeddings_of({"text": _one(path), "video": _one(video)}, f"{path}, {video}")
@@ -161,29 +165,39 @@ def read_embeddings(path: Path, video: Path | None = None) -> Embeddings:
         raise CimError(f"{path}: holds one modality; expected a pair of .npy files, text first")
     require_suffix(path, "embeddings", (".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
-        return embeddings_of(read_npz(path, (*KEYS, *OF_ALONE)), str(path))
+        wanted = (*KEYS, *OF_ALONE) if modalities is None else ArrayNames.of(modalities).wanted
+        return embeddings_of(read_npz(path, wanted), str(path), modalities)
     values = read_torch(path)
     if not isinstance(values, dict):
         raise CimError(f"{path}: holds one modality; expected a pair of files, or both in one")
-    return embeddings_of(values, str(path))
+    return embeddings_of(values, str(path), modalities)
 
 
-def read_modality(path: Path, modality: str) -> Array:
+def read_modality(path: Path, modality: str, modalities: Modalities | None = None) -> Array:
     """Read one modality's rows, float32 [n, width], of a file that may hold others as well.
 
-    A `.npy` holds these rows alone. Raises CimError as `read_embeddings` does.
+    With `modalities` the one that is taken as it. A `.npy` holds these rows alone. Raises CimError
+    as `read_embeddings` does.
     """
     require_suffix(path, "embeddings", (".npy", ".npz", *TORCH_SUFFIXES))
     if path.suffix == ".npz":
-        return modality_of(read_npz(path, (*NAMES[modality], ALONE)), modality, str(path))
+        names = (*ArrayNames.of(modalities).rows[modality], ALONE)
+        return modality_of(read_npz(path, names), modality, str(path), modalities)
     values = _one(path)
     named = values if isinstance(values, dict) else {modality: values}
-    return modality_of(named, modality, str(path))
+    if not isinstance(values, dict):
+        return modality_of(named, modality, str(path))
+    return modality_of(named, modality, str(path), modalities)
 
 
-def modality_of(values: Mapping[str, Any], modality: str, where: str = "embeddings") -> Array:
+def modality_of(
+    values: Mapping[str, Any],
+    modality: str,
+    where: str = "embeddings",
+    modalities: Modalities | None = None,
+) -> Array:
     """Take one modality's rows, float32 [n, width], of arrays by name; CimError as above."""
-    names = (ALONE,) if _is_alone(values) else NAMES[modality]
+    names = (ALONE,) if _is_alone(values) else ArrayNames.of(modalities, values).rows[modality]
     with naming(where):
         key = require_one(values, names)
         return finite_rows(values[key], key)
@@ -194,23 +208,32 @@ def _one(path: Path) -> Any:
     return read_npy(path) if path.suffix == ".npy" else read_torch(path)
 
 
-def embeddings_of(values: Mapping[str, Any], where: str = "embeddings") -> Embeddings:
+def embeddings_of(
+    values: Mapping[str, Any], where: str = "embeddings", modalities: Modalities | None = None
+) -> Embeddings:
     """Check arrays by name (`text`, `video`, ... with their aliases) and take them as embeddings.
 
     Without `text_to_video` row i of the texts belongs to row i of the videos. Items of one modality
-    come as `rows` alone, with labels or without. Raises CimError starting with `where`.
+    come as `rows` alone, with labels or without. With `modalities` these are taken for both.
+    Raises CimError starting with `where`.
     """
     with naming(where):
-        unread = tuple(name for name in values if name not in KEYS)
-        if _is_alone(values):
+        names = ArrayNames.of(modalities, values)
+        known = KEYS if modalities is None else names.wanted
+        unread = tuple(name for name in values if name not in known)
+        if modalities is None and _is_alone(values):
             return _alone(values, where, tuple(name for name in unread if name not in OF_ALONE))
-        keys = [require_one(values, names) for names in (TEXT, VIDEO)]
+        keys = [require_one(values, names.rows[modality]) for modality in MODALITIES]
         text, video = (finite_rows(values[key], key) for key in keys)
-        truth = right_videos(values, len(text), len(video))
-        labels = _classes(values, len(text))
+        truth = right_videos(values, len(text), len(video), names.right)
+        labels = classes_in(values, len(text))
         sizes = {"text": len(text), "video": len(video)}
-        ids = {m: found for m, n in sizes.items() if (found := _ids(values, IDS[m], n)) is not None}
-        return Embeddings(text, video, truth, labels, where, unread=unread, known_ids=ids)
+        ids = {m: ids_in(values, names.ids[m], n) for m, n in sizes.items()}
+        known_ids = {m: found for m, found in ids.items() if found is not None}
+        return Embeddings(
+            text, video, truth, labels, where, unread=unread, known_ids=known_ids,
+            modalities=modalities,
+        )  # fmt: skip
 
 
 def _is_alone(values: Mapping[str, Any]) -> bool:
@@ -225,166 +248,10 @@ def _alone(values: Mapping[str, Any], file: str, unread: tuple[str, ...]) -> Emb
         )
     rows = finite_rows(values[ALONE], ALONE)
     itself = np.arange(len(rows), dtype=np.int64)
-    named = _ids(values, IDS[ALONE], len(rows))
+    named = ids_in(values, IDS[ALONE], len(rows))
     ids = {} if named is None else dict.fromkeys(MODALITIES, named)
-    found = Embeddings(rows, rows, itself, _classes(values, len(rows)), file, True, unread, ids)
-    return replace(found, compared=_comparisons(values, len(rows)))
-
-
-def _comparisons(values: Mapping[str, Any], items: int) -> Comparisons | None:
-    """The pairs or triplets of items; None where there are none."""
-    key = one_of(values, (PAIRS, TRIPLETS))
-    if (key == PAIRS) != (MATCH in values):
-        raise CimError(
-            f"holds {' and '.join(k for k in OF_ALONE if k in values)}; expected {PAIRS} [P, 2] "
-            f"with {MATCH} [P], or {TRIPLETS} [T, 3]"
-        )
-    if key is None:
-        return None
-    rows, width = np.asarray(values[key]), 2 if key == PAIRS else 3
-    if rows.dtype.kind not in "iu" or rows.ndim != 2 or rows.shape[1] != width or not len(rows):
-        raise CimError(
-            f"{key} has shape {list(rows.shape)} of {rows.dtype}; expected integers [n, {width}], "
-            "rows of items"
-        )
-    ordered = np.sort(rows, axis=1)
-    wrong = (ordered[:, 0] < 0) | (ordered[:, -1] >= items)
-    wrong |= (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise CimError(
-            f"row {row} of {key} is {' '.join(map(str, rows[row]))}; expected {width} different "
-            f"rows, 0 to {items - 1}"
-        )
-    match = None
-    if key == PAIRS:
-        match = np.asarray(values[MATCH])
-        if match.shape != (len(rows),) or not np.isin(match, (0, 1)).all():
-            raise CimError(
-                f"{MATCH} has shape {list(match.shape)}; expected [{len(rows)}] of 0 and 1, one "
-                f"for each of {PAIRS}"
-            )
-        match = match != 0
-    if match is not None and not match.any():
-        raise CimError(f"{MATCH} is 0 for all of {PAIRS}; expected some that belong together")
-    return Comparisons(rows.astype(np.int64), match)
-
-
-def finite_rows(value: Any, key: str, dtype: type[np.floating[Any]] = np.float32) -> Array:
-    """Return rows of a type of float; CimError where they are not finite, in two dimensions."""
-    array = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray("")
-    if array.dtype.kind not in "fiu":
-        kind = array.dtype if isinstance(value, np.ndarray) else type(value).__name__
-        raise CimError(f"{key} is of {kind}; expected an array of real numbers")
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise CimError(
-            f"{key} has shape {list(array.shape)}; expected two dimensions, [rows, width]"
-        )
-    if len(array) == 0:
-        raise CimError(f"{key} has no rows")
-    with np.errstate(over="ignore"):
-        rows = np.ascontiguousarray(array, dtype)
-    finite = np.isfinite(rows).all(axis=1)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        bad = array[row][~np.isfinite(rows[row])][0]
-        raise CimError(f"row {row} of {key} holds {bad}; expected finite {rows.dtype} numbers")
-    return rows
-
-
-def right_videos(values: Mapping[str, Any], texts: int, videos: int) -> IntArray | None:
-    """The right video of each text [texts]; None where that is not known."""
-    key = one_of(values, TRUTH)
-    if key is None:
-        return np.arange(texts, dtype=np.int64) if texts == videos else None
-    truth = _integers(values[key], key, texts)
-    wrong = (truth < 0) | (truth >= videos)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise CimError(
-            f"row {row} of {key} is {truth[row]}; expected a video row, 0 to {videos - 1}"
-        )
-    return truth
-
-
-def require_right(right: IntArray | None, texts: int, videos: int) -> IntArray:
-    """Return the right video of each text; CimError where it is not known."""
-    if right is None:
-        raise CimError(
-            f"{texts} texts and {videos} videos, and text_to_video is missing, which says which "
-            "video row is right for each text"
-        )
-    return right
-
-
-def _ids(values: Mapping[str, Any], names: tuple[str, ...], count: int) -> tuple[str, Array] | None:
-    """The array of the ids of some items, as texts [count], with its name; None where missing."""
-    key = one_of(values, names)
-    if key is None:
-        return None
-    array = np.asarray(values[key])
-    if array.dtype.kind not in "iuU" or array.shape != (count,):
-        raise CimError(
-            f"{key} has shape {list(array.shape)} of {array.dtype}; expected [{count}] texts or "
-            "integers"
-        )
-    ids = array.astype(str)
-    for row, one in enumerate(ids.tolist()):
-        if len(one.split()) != 1 or one.split()[0] != one:
-            raise CimError(f'{key} of row {row} is "{one}"; expected a text without spaces')
-    _, first, counts = np.unique(ids, return_index=True, return_counts=True)
-    if (counts > 1).any():
-        one = ids[first[np.argmax(counts > 1)]]
-        raise CimError(f"{key} has {one} more than once; expected an id of its own for each row")
-    return key, ids
-
-
-def _classes(values: Mapping[str, Any], texts: int) -> Classes | None:
-    """Class numbers [texts], or [texts, C] true for each class that a text has.
-
-    Names of classes are numbered in alphabetical order.
-    """
-    key = one_of(values, LABELS)
-    if key is None:
-        return None
-    array = np.asarray(values[key])
-    if array.ndim == 2 and array.dtype.kind in "biuf":
-        return _several_classes(array, key, texts)
-    if array.dtype.kind in "US":
-        array = np.unique(array, return_inverse=True)[1].reshape(array.shape)
-    return _integers(array, key, texts)
-
-
-def _several_classes(array: Array, key: str, texts: int) -> BoolArray:
-    """Classes of which a text may have several: true where a row of 0 and 1 has 1, [texts, C]."""
-    count = array.shape[1]
-    if len(array) != texts or count < 2:
-        raise CimError(
-            f"{key} has shape {list(array.shape)}; expected [{texts}], a class per text, or "
-            f"[{texts}, C] of 0 and 1 for C classes, of which a text may have several"
-        )
-    wrong = (array != 0) & (array != 1)
-    if wrong.any():
-        row = int(np.argmax(wrong.any(axis=1)))
-        raise CimError(
-            f"row {row} of {key} holds {array[row][wrong[row]][0]}; expected 0 or 1 for each of "
-            f"{count} classes"
-        )
-    if not array.any():
-        raise CimError(
-            f"{key} has shape {list(array.shape)} and no 1; expected 1 for each class of a text"
-        )
-    found: BoolArray = array != 0
-    return found
-
-
-def _integers(value: Any, key: str, texts: int) -> IntArray:
-    array = np.asarray(value)
-    if array.dtype.kind not in "iu":
-        raise CimError(f"{key} is of {array.dtype}; expected integers")
-    if array.shape != (texts,):
-        raise CimError(f"{key} has shape {list(array.shape)}; expected [{texts}], one per text")
-    return array.astype(np.int64)
+    found = Embeddings(rows, rows, itself, classes_in(values, len(rows)), file, True, unread, ids)
+    return replace(found, compared=comparisons_in(values, len(rows)))
 
 
 def require_rivals(embeddings: Embeddings) -> None:
@@ -432,19 +299,25 @@ def with_unit_rows(embeddings: Embeddings) -> Embeddings:
 
 def read_data(data: EmbeddingsLike, model: ModelCard) -> Embeddings:
     """Embeddings of any form as a model takes them; CimError where they do not fit."""
-    read = embeddings_in(data)
+    read = embeddings_in(data, model.modalities)
     for modality in MODALITIES:
         _require_width(getattr(read, modality), modality, model, read.file)
     return with_unit_rows(read) if model.unit_rows else read
 
 
-def embeddings_in(data: EmbeddingsLike) -> Embeddings:
-    """Embeddings of any form, whatever model they are for."""
+def embeddings_in(data: EmbeddingsLike, modalities: Modalities | None = None) -> Embeddings:
+    """Embeddings of any form, whatever model they are for; of several modalities these two.
+
+    A pair of files, and what was read already, are what they are.
+    """
     if isinstance(data, Embeddings):
         return data
     if isinstance(data, Mapping):
-        return embeddings_of(data)
-    return read_embeddings(*files_of(data))
+        return embeddings_of(data, modalities=modalities)
+    files = files_of(data)
+    return (
+        read_embeddings(*files) if len(files) > 1 else read_embeddings(files[0], None, modalities)
+    )
 
 
 def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
@@ -457,9 +330,9 @@ def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
     if isinstance(data, Embeddings):
         rows: Array = getattr(data, modality)
     elif isinstance(data, Mapping):
-        rows = modality_of(data, modality)
+        rows = modality_of(data, modality, modalities=model.modalities)
     else:
-        rows = read_modality(Path(where), modality)
+        rows = read_modality(Path(where), modality, model.modalities)
     _require_width(rows, modality, model, where)
     return unit_rows(rows, f"{where}: {modality}") if model.unit_rows else rows
 

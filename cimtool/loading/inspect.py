@@ -17,15 +17,12 @@ from cimtool.hardware.target import load_target, target_names
 from cimtool.ir.heads import dimension
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
 from cimtool.loading.embeddings import (
-    ALONE,
-    KEYS,
-    TEXT,
     UNIT_TOLERANCE,
-    VIDEO,
     Embeddings,
     embeddings_of,
     read_embeddings,
 )
+from cimtool.loading.item_arrays import ALONE, TEXT, VIDEO
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.layouts import recognise
 from cimtool.loading.npy import read_npy, read_npz
@@ -135,8 +132,8 @@ def _npz(path: Path) -> Facts:
         others = [name for name in names if name not in TEACHER]
         return {"kind": "teacher", "arrays": arrays, "other_arrays": others}
     if any(key in names for key in (*TEXT, *VIDEO, ALONE)):
-        others = [name for name in names if name not in KEYS]
-        return {**describe_embeddings(read_embeddings(path)), "other_arrays": others}
+        read = read_embeddings(path)
+        return {**describe_embeddings(read), "other_arrays": list(read.unread)}
     return {"kind": "arrays", "arrays": {k: _array_text(v) for k, v in read_npz(path).items()}}
 
 

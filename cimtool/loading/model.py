@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
@@ -22,8 +22,26 @@ from cimtool.loading.weights import Weights, find_weights
 ONNX_LAYOUT = "onnx"
 """The layout of projectors that are ONNX files: nothing is divided, rows are taken as they are."""
 
+MODALITIES_KEY = "modalities"
+"""Key of a checkpoint that says which arrays are its text and its video."""
+
 RUN_STEMS = ("model", "last")
 """Names of the checkpoints of a training run, whatever it trained."""
+
+
+Modalities = tuple[str, str]
+"""Names of the arrays that are taken as text and as video."""
+
+
+def check_modalities(modalities: Sequence[str], where: str) -> Modalities:
+    """Two different names of modalities; CimError, which says `where` they stand, for others."""
+    if len(modalities) != 2 or len(set(modalities)) != 2 or not all(modalities):
+        raise ArgumentError(
+            "{} is {}; expected two different names of arrays, such as text,audio",
+            where,
+            ",".join(modalities),
+        )
+    return modalities[0], modalities[1]
 
 
 @dataclass(frozen=True)
@@ -33,7 +51,8 @@ class ModelCard:
     The head takes raw ed and vd. `a` and `b` are the teacher's sigmoid, `samples` its K a side,
     None where not known. `unit_rows` says that embeddings, as wide as the widths say, are expected
     at unit norm; `dimension` is the extent d of mu and s. `warnings` are what a reader of the
-    figures should know of how the model was trained.
+    figures should know of how the model was trained. `modalities` are the names of the arrays that
+    are its text and video, None for these two.
     """
 
     name: str
@@ -47,6 +66,7 @@ class ModelCard:
     video_width: int
     dimension: int
     warnings: tuple[str, ...]
+    modalities: Modalities | None = field(default=None, kw_only=True)
 
     @property
     def card(self) -> ModelCard:
@@ -55,13 +75,17 @@ class ModelCard:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the manifest."""
-        return {**vars(self.card), "head": self.head.to_json()}
+        values = {**vars(self.card), "head": self.head.to_json()}
+        if self.modalities is None:
+            del values["modalities"]
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
         """Read what `to_json` returned."""
         head = Head.from_json(values["head"], "head")
-        return ModelCard(**{**values, "head": head, "warnings": tuple(values["warnings"])})
+        tuples = {k: tuple(values[k]) for k in ("warnings", "modalities") if k in values}
+        return ModelCard(**{**values, "head": head, **tuples})
 
 
 @dataclass(frozen=True)
@@ -101,7 +125,16 @@ def build_model(
         unit_rows=layout.unit_rows,
         warnings=warnings,
         provenance=provenance_of(checkpoint.content, checkpoint.file),
+        modalities=modalities_of(checkpoint),
     )
+
+
+def modalities_of(checkpoint: Checkpoint) -> Modalities | None:
+    """The modalities of a checkpoint that says them, as `text,audio`; None where it does not."""
+    said = checkpoint.content.get(MODALITIES_KEY)
+    if said is None:
+        return None
+    return check_modalities(str(said).split(","), f"{checkpoint.file}: {MODALITIES_KEY}")
 
 
 def model_name(file: Path) -> str:

@@ -10,22 +10,32 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.files import reading
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, embeddings_in
+from cimtool.loading.embeddings import (
+    Embeddings,
+    EmbeddingsLike,
+    File,
+    embeddings_in,
+)
+from cimtool.loading.model import Modalities
 from cimtool.reference.judgements import Judgements
 
 COLUMNS = "query 0 item grade"
 
 
-def judged_data(data: EmbeddingsLike, qrels: File | None) -> EmbeddingsLike:
+def judged_data(
+    data: EmbeddingsLike, qrels: File | None, modalities: Modalities | None = None
+) -> EmbeddingsLike:
     """Embeddings whose right items are those of a qrels file; as they are where there is none.
 
     Queries are texts and items are videos, by their ids or, where the data have none, by row.
     Raises CimError naming the line that is no judgement of these data.
     """
-    if qrels is None:
-        return data
-    rows = embeddings_in(data)
-    return replace(rows, judged=read_qrels(Path(qrels), rows))
+    return data if qrels is None else judged_rows(embeddings_in(data, modalities), qrels)
+
+
+def judged_rows(rows: Embeddings, qrels: File | None) -> Embeddings:
+    """The same of embeddings that are read."""
+    return rows if qrels is None else replace(rows, judged=read_qrels(Path(qrels), rows))
 
 
 def read_qrels(path: Path, data: Embeddings) -> Judgements:

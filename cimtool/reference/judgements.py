@@ -56,6 +56,14 @@ class Judgements:
         found[self.text[order]] = self.video[order]
         return found
 
+    def among(self, kept: IntArray, items: int) -> Judgements:
+        """Those between the items `kept`, of `items` that are both sides, by their new rows."""
+        place = np.full(items, -1)
+        place[kept] = np.arange(len(kept))
+        text, video = place[self.text], place[self.video]
+        inside = (text >= 0) & (video >= 0)
+        return Judgements(text[inside], video[inside], self.grade[inside], self.file)
+
     def among_others(self) -> Judgements:
         """The same without those of an item with itself."""
         kept = self.text != self.video

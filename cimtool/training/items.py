@@ -14,15 +14,8 @@ from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.named import require_one
 from cimtool.base.progress import Say
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.embeddings import (
-    TRUTH,
-    EmbeddingsLike,
-    File,
-    finite_rows,
-    read_data,
-    require_right,
-    right_videos,
-)
+from cimtool.loading.embeddings import EmbeddingsLike, File, read_data
+from cimtool.loading.item_arrays import TRUTH, finite_rows, require_right, right_videos
 from cimtool.loading.npy import read_npz
 from cimtool.loading.provenance import TrainedShares
 from cimtool.loading.source import ModelSource

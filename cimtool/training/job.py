@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256
 from cimtool.base.named import nearest
 from cimtool.ir.heads import Head
-from cimtool.loading.checkpoint import read_checkpoint
+from cimtool.loading.checkpoint import Checkpoint, read_checkpoint
 from cimtool.loading.embeddings import (
     Embeddings,
     EmbeddingsLike,
@@ -27,6 +27,7 @@ from cimtool.loading.embeddings import (
     with_unit_rows,
 )
 from cimtool.loading.layouts import Layout, recognise
+from cimtool.loading.model import MODALITIES_KEY, Modalities, check_modalities, modalities_of
 from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import INNER_POLYNOMIAL
 from cimtool.loading.source import foreign_fit
@@ -173,6 +174,7 @@ class TrainingOptions(TypedDict, total=False):
     weight_decay: float | None
     optimizer: str | None
     held_out: float | None
+    modalities: Sequence[str] | None
     test: float | None
     seed: int
     device: str | None
@@ -239,9 +241,10 @@ def make_job(
         )
     optimisation = loss.optimisation.given(wanted)
     unit = Layout.named(model_kind.layout, "layout").unit_rows
-    given_rows = embeddings_in(data)
+    modalities = _modalities(wanted.get("modalities"), start)
+    given_rows = embeddings_in(data, modalities)
     rows = _rows(given_rows, unit)
-    held_rows = None if validation is None else _rows(validation, unit)
+    held_rows = None if validation is None else _rows(embeddings_in(validation, modalities), unit)
     for one in (rows, held_rows):
         if one is not None:
             _require_items(one, model_kind)
@@ -300,6 +303,7 @@ def make_job(
         "held_out": None if part is None else part.share,
         "split_seed": None if part is None else part.seed,
         "test": None if part is None else part.test or None,
+        **({} if modalities is None else {MODALITIES_KEY: ",".join(modalities)}),
         "data": digest,
         "validation": None if held_rows is None else _digest(held_rows),
         **{name: sha256(paths[name]) if name in paths else None for name in given},
@@ -393,9 +397,15 @@ def _loss(
     return kind(**options)
 
 
-def _rows(data: EmbeddingsLike, unit: bool) -> Embeddings:
-    rows = embeddings_in(data)
+def _rows(rows: Embeddings, unit: bool) -> Embeddings:
     return with_unit_rows(rows) if unit else rows
+
+
+def _modalities(asked: Sequence[str] | None, start: Start | None) -> Modalities | None:
+    """The modalities that are asked for, or those of `start`."""
+    if asked is not None:
+        return check_modalities(asked, Argument("modalities"))
+    return None if start is None else modalities_of(Checkpoint(start.file, start.content))
 
 
 def _require_other(

@@ -16,7 +16,7 @@ from cimtool.loading.digests import row_digests
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.provenance import Provenance
 from cimtool.reference.classes import Classes, any_alike
-from cimtool.reference.judgements import Comparisons
+from cimtool.reference.judgements import Comparisons, Judgements
 from cimtool.training.loss import Batch
 
 RowsT = TypeVar("RowsT", Tensor, IntArray)
@@ -28,7 +28,8 @@ class Pairs:
 
     `labels` [n], 0 to classes - 1, are the classes of texts and so of pairs, or [n, classes] true
     for each that a text has; None where unknown. With `alone` texts and videos are the same items,
-    of which `compared` are pairs or triplets.
+    of which `compared` are pairs or triplets; `judged` are then the right pairs of these, where no
+    labels say them.
     """
 
     text: Tensor
@@ -37,6 +38,7 @@ class Pairs:
     labels: Tensor | None = None
     alone: bool = False
     compared: Comparisons | None = None
+    judged: Judgements | None = None
 
     @classmethod
     def of(cls, rows: Embeddings, texts: IntArray, others: Embeddings | None = None) -> Pairs:
@@ -52,14 +54,18 @@ class Pairs:
                 classes = np.searchsorted(np.unique(np.concatenate(all_)), classes)
             labels = torch.from_numpy(classes)
         videos, right = np.unique(rows.right[texts], return_inverse=True)
-        return cls(
+        found = cls(
             torch.from_numpy(rows.text[texts]),
             torch.from_numpy(rows.video[videos]),
             torch.from_numpy(right),
             labels,
             rows.alone,
-            None if rows.compared is None else rows.compared.among(texts, len(rows.text)),
         )
+        if rows.compared is None:
+            return found
+        count = len(rows.text)
+        right = None if rows.labels is not None else rows.compared.judgements().among(texts, count)
+        return replace(found, compared=rows.compared.among(texts, count), judged=right)
 
     def __len__(self) -> int:
         return len(self.text)
@@ -91,10 +97,12 @@ class Pairs:
         rows = torch.from_numpy(np.flatnonzero(kept))
         videos, right = torch.unique(self.right[rows], return_inverse=True)
         labels = None if self.labels is None else self.labels[rows]
-        compared = self.compared
-        if compared is not None:
-            compared = compared.among(rows.numpy(), len(self))
-        return Pairs(self.text[rows], self.video[videos], right, labels, self.alone, compared)
+        places = rows.numpy(), len(self)
+        compared, judged = (
+            None if one is None else one.among(*places) for one in (self.compared, self.judged)
+        )
+        sides = self.text[rows], self.video[videos], right
+        return Pairs(*sides, labels, self.alone, compared, judged)
 
     def batch(self, rows: Tensor) -> Batch:
         """The pairs of these texts."""
@@ -324,8 +332,8 @@ def held_texts(
 def _require_wrong_ones(pairs: Pairs, where: str, do: str = "validate") -> None:
     if len(pairs) < 2 or len(pairs.video) < 2:
         raise CimError(f"{where}: {len(pairs)} pairs {do}; expected at least 2 videos to rank")
-    if pairs.labels is None and pairs.compared is not None:
-        if not len(pairs.compared.judgements().text):
+    if pairs.judged is not None and pairs.compared is not None:
+        if not len(pairs.judged.text):
             raise CimError(
                 f"{where}: none of the {pairs.compared.kind} joins two of the {len(pairs)} items "
                 f"that {do}; expected some to find each other"

@@ -17,6 +17,7 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.progress import Say
 from cimtool.loading.embeddings import EmbeddingsLike
+from cimtool.loading.model import MODALITIES_KEY
 from cimtool.loading.provenance import KEY as PROVENANCE
 from cimtool.loading.score import raw
 from cimtool.training.band import Band
@@ -246,6 +247,7 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
             "head": job.model.head,
             **job.model.deployed(),
             **job.loss.deployed(),
+            **{k: v for k, v in job.settings.items() if k == MODALITIES_KEY},
             "config": config(job.settings),
             PROVENANCE: job.provenance.values(),
             "epoch": epoch.number,

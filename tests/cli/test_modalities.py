@@ -1,0 +1,150 @@
+"""Data of several modalities, read and trained on pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cimtool as library
+from cimtool.base.errors import CimError
+from cimtool.loading.embeddings import embeddings_of, read_embeddings, read_modality
+from cimtool.loading.source import ModelSource
+
+N = 60
+NAMES = ("text", "video", "audio")
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of three modalities, 6 wide, of which row i is one item."""
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(N, 6))
+    rows = {name: (common + 0.5 * rng.normal(size=(N, 6))).astype(np.float32) for name in NAMES}
+    path = tmp_path_factory.mktemp("three") / "three.npz"
+    np.savez(path, **rows, labels=np.arange(N) % 5)
+    return path
+
+
+OPTIONS: dict[str, Any] = {
+    "model": "two-branch", "epochs": 1, "batch": 16, "options": {"model.hidden": 8},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(three: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "ta"
+    library.train(three, folder, modalities=("text", "audio"), **OPTIONS)
+    return folder / "model.pth"
+
+
+def test_two_of_three_arrays_are_text_and_video(three: Path) -> None:
+    arrays = dict(np.load(three))
+    for pair in (("text", "audio"), ("audio", "text"), ("audio", "video")):
+        found = read_embeddings(three, None, pair)
+        np.testing.assert_array_equal(found.text, arrays[pair[0]])
+        np.testing.assert_array_equal(found.video, arrays[pair[1]])
+        assert found.modalities == pair
+        assert found.unread == tuple(name for name in NAMES if name not in pair)
+        np.testing.assert_array_equal(read_modality(three, "video", pair), arrays[pair[1]])
+        assert set(found.arrays()) == {*pair, f"{pair[0]}_to_{pair[1]}", "labels"}
+    assert read_embeddings(three).unread == ("audio",)
+
+
+def test_right_items_and_ids_are_named_after_them() -> None:
+    values = {
+        "speech": np.eye(3), "image": np.eye(3)[:2], "speech_to_image": np.array([0, 1, 1]),
+        "speech_ids": np.array(["a", "b", "c"]),
+    }  # fmt: skip
+    found = embeddings_of(values, "e.npz", ("speech", "video"))
+    assert found.text_to_video is not None
+    assert found.text_to_video.tolist() == [0, 1, 1]
+    assert found.ids("text").tolist() == ["a", "b", "c"]
+    both = {"text": np.eye(2), "image": np.eye(2), "video": 2 * np.eye(2)}
+    assert embeddings_of(both, "e.npz", ("text", "image")).video.max() == 1
+    with pytest.raises(CimError, match="holds video and image; expected one"):
+        embeddings_of(both, "e.npz")
+
+
+def test_a_model_knows_its_modalities_and_so_does_its_bundle(
+    three: Path, trained: Path, tmp_path: Path
+) -> None:
+    model = ModelSource(trained, head="cosine").load()
+    assert model.modalities == ("text", "audio")
+    bundle = library.compile(
+        trained, head="cosine", calibration=three, target="ideal", output=tmp_path / "ta"
+    )
+    assert bundle.model.modalities == ("text", "audio")
+    arrays = dict(np.load(three))
+    matcher = library.load(tmp_path / "ta")
+    pair = {"text": arrays["text"], "audio": arrays["audio"]}
+    as_video = matcher.encode_video(arrays["audio"])
+    scores = matcher.score(matcher.encode_text(arrays["text"]), as_video)
+    np.testing.assert_array_equal(matcher.scores(three), scores)
+    np.testing.assert_array_equal(matcher.scores(pair), scores)
+    report = library.verify(tmp_path / "ta", three, allow_calibration_rows=True)
+    assert f"{three}: video is not read" in report.notes
+    assert all(one.differing == 0 for one in report.checks.bits)
+
+
+def test_a_run_goes_on_with_the_modalities_of_its_start(
+    three: Path, trained: Path, tmp_path: Path
+) -> None:
+    library.train(three, tmp_path / "next", start=trained, **{**OPTIONS, "options": {}})
+    again = ModelSource(tmp_path / "next" / "model.pth", head="cosine").load()
+    assert again.modalities == ("text", "audio")
+
+
+def test_every_pair_is_in_one_table(
+    cimtool: Callable[..., Any], three: Path, trained: Path
+) -> None:
+    arguments = ("evaluate", "--data", three, "--modalities", "text,video,audio", "--resamples", 9)
+    ran = cimtool(*arguments)
+    assert (ran.status, ran.err) == (0, "")
+    assert "is not read" not in ran.out
+    assert "cosine, video and audio)" in ran.out
+    assert " first to second: mAP, %" in ran.out
+    found = cimtool(*arguments, "--json").json
+    pairs = [["text", "video"], ["text", "audio"], ["video", "audio"]]
+    assert [one["modalities"] for one in found["scores"]] == pairs
+    arrays = dict(np.load(three))
+    for one, (first, second) in zip(found["scores"], pairs, strict=True):
+        alone = {"text": arrays[first], "video": arrays[second], "labels": arrays["labels"]}
+        (known,) = library.evaluate(alone, resamples=9).scores
+        assert {k: v["value"] for k, v in one["figures"].items()} == known.metrics
+    mixed = library.evaluate(three, trained, trained, head="cosine", resamples=9)
+    assert [one.modalities for one in mixed.scores] == [("text", "audio")] * 3
+    assert [bool(one.differences) for one in mixed.scores] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            "text",
+            "--modalities is text; expected two different names of arrays, such as text,audio",
+        ),
+        ("text,text", "--modalities is text,text; expected two different names"),
+        ("text,smell", r"three\.npz: smell is missing; it holds text, video, audio, labels"),
+        ("text,", "--modalities is text,; expected two different names"),
+    ],
+)
+def test_modalities_amiss(
+    cimtool: Callable[..., Any], three: Path, tmp_path: Path, given: str, sentence: str
+) -> None:
+    for command in (("evaluate",), ("train", "-o", tmp_path / "run")):
+        ran = cimtool(*command, "--data", three, "--modalities", given)
+        assert (ran.status, ran.out) == (2, "")
+        assert __import__("re").search(sentence, ran.sentence)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_is_not_told_its_modalities(
+    cimtool: Callable[..., Any], three: Path, trained: Path
+) -> None:
+    ran = cimtool("evaluate", trained, "--data", three, "--modalities", "text,video")
+    assert ran.status == 2
+    assert "--modalities says which raw embeddings are compared" in ran.sentence
