@@ -10,6 +10,7 @@ import click
 from cimtool import api
 from cimtool.cli.group import AtLeast, Command, Integers
 from cimtool.cli.options import (
+    DIR,
     FILE,
     Files,
     calibration_rows_option,
@@ -45,8 +46,7 @@ ONNX = ".onnx"
 )
 @click.option(
     "--trec",
-    type=FILE,
-    metavar="DIR",
+    type=DIR,
     help="Folder for the rankings as TREC runs, with their qrels.",
 )
 @click.option("--resamples", type=AtLeast(2), default=1000, help="Resamples for the intervals.")

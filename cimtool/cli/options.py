@@ -121,7 +121,6 @@ def modalities_option(help_: str) -> Decorator:
 qrels_option = click.option(
     "--qrels",
     type=FILE,
-    metavar="FILE",
     help="Judgements of what is right: lines of text, 0, video, grade (TREC qrels).",
 )
 

@@ -8,7 +8,7 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import AtLeast, Command, OneOf
-from cimtool.cli.options import DIR, FILE, embeddings_option, model_options
+from cimtool.cli.options import DIR, FILE, embeddings_option, model_options, qrels_option
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
 from cimtool.sweeps.render import sweep_text
@@ -20,6 +20,7 @@ from cimtool.sweeps.run import PointsFailed
 @model_options()
 @embeddings_option("--calibration", "Embeddings that decide the ranges")
 @embeddings_option("--data", "Embeddings to measure on")
+@qrels_option
 @click.option(
     "--grid",
     metavar="KEY=V,V,V",

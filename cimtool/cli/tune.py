@@ -8,7 +8,14 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import Command, OneOf
-from cimtool.cli.options import FILE, TOML, embeddings_option, model_options, settings_options
+from cimtool.cli.options import (
+    FILE,
+    TOML,
+    embeddings_option,
+    model_options,
+    qrels_option,
+    settings_options,
+)
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_limits
 from cimtool.tuning.render import tuned_text
@@ -19,6 +26,7 @@ from cimtool.tuning.widths import ORDER
 @model_options()
 @embeddings_option("--calibration", "Embeddings that decide the ranges")
 @embeddings_option("--data", "Embeddings whose queries choose (one half) and hold (the other)")
+@qrels_option
 @click.option("--target", metavar="NAME|FILE", required=True, help="The hardware.")
 @click.option(
     "--budget",

@@ -114,6 +114,11 @@ def subjects_of(
     def rows(pair: Modalities | None) -> Embeddings:
         return embeddings_in(data, pair)
 
+    if sources and modalities is not None:
+        raise ArgumentError(
+            "{modalities} says which raw embeddings are compared, and a model knows its own; "
+            "expected it without a checkpoint or bundle"
+        )
     found: list[Subject] = []
     for source in sources:
         if isinstance(source, Path):
@@ -127,13 +132,8 @@ def subjects_of(
             ",".join(map(str, samples)),
         )
     if not sources:
-        pairs = [None] if modalities is None else _pairs(modalities)
+        pairs: list[Modalities | None] = [None] if modalities is None else _pairs(modalities)
         return tuple(raw_subject(rows(one), head or raw_heads()[0]) for one in pairs)
-    if modalities is not None:
-        raise ArgumentError(
-            "{modalities} says which raw embeddings are compared, and a model knows its own; "
-            "expected it without a checkpoint or bundle"
-        )
     for one in dict.fromkeys(subject.data.modalities for subject in found):
         with suppress(CimError):  # of unequal widths, or with a row that has no cosine
             found.append(raw_subject(rows(one), raw_heads()[0]))

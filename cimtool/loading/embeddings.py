@@ -314,10 +314,8 @@ def embeddings_in(data: EmbeddingsLike, modalities: Modalities | None = None) ->
         return data
     if isinstance(data, Mapping):
         return embeddings_of(data, modalities=modalities)
-    files = files_of(data)
-    return (
-        read_embeddings(*files) if len(files) > 1 else read_embeddings(files[0], None, modalities)
-    )
+    first, *second = files_of(data)
+    return read_embeddings(first, next(iter(second), None), modalities)
 
 
 def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:

@@ -56,7 +56,8 @@ class ArrayNames:
         """Those of text and video, or of two others; one's own name goes before an alias."""
         if modalities is None:
             return cls(NAMES, {m: IDS[m] for m in MODALITIES}, TRUTH)
-        rows, ids = {}, {}
+        rows: dict[str, tuple[str, ...]] = {}
+        ids: dict[str, tuple[str, ...]] = {}
         for modality, name in zip(MODALITIES, modalities, strict=True):
             aliases = next((one for one in NAMES.values() if name in one), ())
             others = () if values is not None and name in values else aliases

@@ -103,7 +103,7 @@ class Comparisons:
         return Comparisons(rows[inside], None if self.match is None else self.match[inside])
 
     def judgements(self) -> Judgements:
-        """What belongs together, both ways: right pairs, or anchors with the second of triplets."""
+        """Items that belong together, both ways: right pairs, or the first two of triplets."""
         pairs = self.rows[:, :2] if self.match is None else self.rows[self.match]
         both = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
         return Judgements(both[:, 0], both[:, 1], np.ones(len(both), np.int64))

@@ -201,7 +201,7 @@ def retrieved(scores: Array, truth: Truth) -> Queries:
 
 
 def _asked(scores: Array, truth: Truth, way: str) -> dict[str, FloatArray]:
-    """What `ranked` returns of the queries of one way, by class where classes are known."""
+    """The measurements of `ranked` of the queries of one way, by class where classes are known."""
     queries, asked = questions(truth, way, by_class=True)
     of_text = way == WAYS[0]
     rows = (scores[i] for i in queries) if of_text else columns(scores, queries)

@@ -28,8 +28,9 @@ from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.digests import digests_of
-from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, read_data, require_rivals
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data, require_rivals
 from cimtool.loading.model import Model, ModelCard
+from cimtool.loading.qrels import judged_data
 from cimtool.passes.base import Job
 from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
@@ -311,13 +312,19 @@ def _failed(error: Exception) -> Outcome:
 
 
 def read_evaluation(
-    model: Model, calibration: EmbeddingsLike, data: EmbeddingsLike, seen_rows: bool
+    model: Model,
+    calibration: EmbeddingsLike,
+    data: EmbeddingsLike,
+    seen_rows: bool,
+    qrels: File | None = None,
 ) -> tuple[Embeddings, Embeddings]:
     """Read the calibration rows of a model and the rows that it is evaluated on.
 
-    Raises CimError for data that rank nothing or (unless `seen_rows`) hold calibration rows.
+    With a file `qrels` right is what it grades above 0. Raises CimError for data that rank nothing
+    or (unless `seen_rows`) hold calibration rows.
     """
-    calibrating, evaluated = read_data(calibration, model), read_data(data, model)
+    calibrating = read_data(calibration, model)
+    evaluated = read_data(judged_data(data, qrels, model.modalities), model)
     require_rivals(evaluated)
     if not seen_rows:
         known = digests_of(*calibration_rows(calibrating, []))

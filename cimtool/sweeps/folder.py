@@ -60,15 +60,19 @@ def sweep_identity(
         "cimtool_version": __version__,
         "model": _digest("".join([program, score, *constants.names]).encode()),
         "calibration": _digest(*calibration_rows(calibration, []), *fit_rows(calibration).values()),
-        "data": _digest(data.text, data.video, data.right, *_classes(data)),
+        "data": _digest(data.text, data.video, data.truth.text_to_video, *_classes(data)),
         "reference": reference,
     }
 
 
 def _classes(data: Embeddings) -> tuple[bytes | Array, ...]:
     """The rest of what decides which items are right."""
-    compared = () if data.compared is None else data.compared.arrays.values()
-    return (b"alone" * data.alone, *(() if data.labels is None else (data.labels,)), *compared)
+    parts: list[bytes | Array] = [b"alone" * data.alone]
+    parts += [] if data.labels is None else [data.labels]
+    parts += [] if data.compared is None else list(data.compared.arrays.values())
+    judged = data.judged
+    parts += [] if judged is None else [judged.text, judged.video, judged.grade]
+    return tuple(parts)
 
 
 def _digest(*parts: bytes | Array) -> str:

@@ -59,6 +59,7 @@ def sweep(
     jobs: int = 1,
     dask: str | None = None,
     table: TableFormat = "csv",
+    qrels: File | None = None,
     allow_calibration_rows: bool = False,
     output: File | None = None,
     say: Say = silent,
@@ -71,10 +72,10 @@ def sweep(
     `teacher`, and `samples` of Monte Carlo beside the points. With `trials` dies are drawn, read at
     each of `times`; `jobs` processes or the Dask cluster at `dask` compute the points. Results go
     to `output` (default `exports/<model>.sweep`), where points that an earlier run has done are not
-    computed again; each is kept as soon as it is done. Raises CimError where rows of `data`
-    calibrated (unless `allow_calibration_rows`), the folder holds another sweep or no worker
-    answers, PointsFailed (a CheckFailed) at the end where points failed or none is within the
-    `budget`.
+    computed again; each is kept as soon as it is done. With a file `qrels` right is what it grades
+    above 0. Raises CimError where rows of `data` calibrated (unless `allow_calibration_rows`), the
+    folder holds another sweep or no worker answers, PointsFailed (a CheckFailed) at the end where
+    points failed or none is within the `budget`.
     """
     dies = die_request(trials, times, seed)
     file = None if settings is None else Path(settings)
@@ -87,7 +88,7 @@ def sweep(
     source = ModelSource(projectors, poly, **options)
     check_scores(keys, source.head, source.poly, teacher)
     known = scored_models(source, made, teacher, say)
-    rows, evaluated = read_evaluation(known.first, calibration, data, allow_calibration_rows)
+    rows, evaluated = read_evaluation(known.first, calibration, data, allow_calibration_rows, qrels)
     check_measurable("budget", budget or {}, evaluated.truth, evaluated.file)
     _check_layers(known.models.values(), keys)
     name = reference_name(known.first)

@@ -254,7 +254,7 @@ def make_job(
             f'{rows.file}: holds {rows.compared.kind}, and loss "{loss.name}" takes '
             f"{loss.compares}; expected these, or the other loss"
         )
-    by_comparison = loss.compares and rows.compared is not None
+    by_comparison = bool(loss.compares) and rows.compared is not None
     if loss.needs_labels and rows.labels is None and not by_comparison:
         raise CimError(
             f'{rows.file}: labels is missing, the class of each text, which loss "{loss.name}" '
@@ -476,8 +476,8 @@ def _digests_of(start: Start, file: Path) -> tuple[str, ...]:
 
 def _digest(rows: Embeddings) -> str:
     found = hashlib.sha256()
-    told = () if rows.compared is None else rows.compared.arrays.values()
-    for array in (rows.text, rows.video, rows.right, rows.labels, *told):
+    told = {} if rows.compared is None else rows.compared.arrays
+    for array in (rows.text, rows.video, rows.right, rows.labels, *told.values()):
         if array is not None:
             found.update(str((array.shape, array.dtype.str)).encode())
             found.update(np.ascontiguousarray(array).tobytes())

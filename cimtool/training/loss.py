@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -39,8 +39,9 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The same pairs on a device."""
-        moved = {k: None if v is None else v.to(device) for k, v in vars(self).items()}
-        return replace(self, **moved)
+        rest = (self.items, self.labels, self.compared, self.match)
+        moved = (None if one is None else one.to(device) for one in rest)
+        return Batch(self.text.to(device), self.video.to(device), *moved)
 
 
 def alike(labels: Tensor) -> Tensor:

@@ -63,9 +63,10 @@ class Pairs:
         )
         if rows.compared is None:
             return found
-        count = len(rows.text)
-        right = None if rows.labels is not None else rows.compared.judgements().among(texts, count)
-        return replace(found, compared=rows.compared.among(texts, count), judged=right)
+        found = replace(found, compared=rows.compared.among(texts, len(rows.text)))
+        if rows.labels is not None:
+            return found
+        return replace(found, judged=rows.compared.judgements().among(texts, len(rows.text)))
 
     def __len__(self) -> int:
         return len(self.text)
@@ -98,9 +99,8 @@ class Pairs:
         videos, right = torch.unique(self.right[rows], return_inverse=True)
         labels = None if self.labels is None else self.labels[rows]
         places = rows.numpy(), len(self)
-        compared, judged = (
-            None if one is None else one.among(*places) for one in (self.compared, self.judged)
-        )
+        compared = None if self.compared is None else self.compared.among(*places)
+        judged = None if self.judged is None else self.judged.among(*places)
         sides = self.text[rows], self.video[videos], right
         return Pairs(*sides, labels, self.alone, compared, judged)
 

@@ -185,11 +185,14 @@ class ProjectorTraining(Trainable[Batch, RetrievalEpoch]):
     def start_recalls(self) -> dict[str, float] | None:
         """The start's figures on as many pairs that train as are held out, before any training.
 
-        None where there is no start, or all that it was trained on is known.
+        None where there is no start, all that it was trained on is known, or pairs and triplets are
+        the data, of which such a sample joins few.
         """
         job = self.job
         known = None if job.start is None else job.start.provenance
         if job.start is None or (known is not None and known.complete):
+            return None
+        if job.pairs.judged is not None:
             return None
         pairs = sample(job.pairs, len(job.held.video), job.seed)
         scores = self._encoded(pairs)[0]

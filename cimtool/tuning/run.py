@@ -97,6 +97,7 @@ def tune(
     budget: Mapping[str, float],
     cost: CostName = "arrays",
     settings: File | None = None,
+    qrels: File | None = None,
     allow_calibration_rows: bool = False,
     output: File | None = None,
     say: Say = silent,
@@ -107,8 +108,9 @@ def tune(
     Bits come off those that target, `settings` and `options` say, which are those of `compile`.
     They are chosen on every second video of `data` and its texts as queries in the whole gallery;
     steps that miss the budget on the others, or on all, are taken back. The file goes to `output`
-    (default `exports/<model>@<target>.settings.toml`). Raises CimError where the highest bits miss
-    the budget, or rows of `data` calibrated (unless `allow_calibration_rows`).
+    (default `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades
+    above 0. Raises CimError where the highest bits miss the budget, or rows of `data` calibrated
+    (unless `allow_calibration_rows`).
     """
     source, by_name = ModelSource.of(projectors, poly, options)
     highest = Configuration.of(target, settings, by_name)
@@ -119,7 +121,7 @@ def tune(
     if settings is not None:
         given = read_toml(Path(settings)) | given
     model = source.load(say)
-    rows, evaluated = read_evaluation(model, calibration, data, allow_calibration_rows)
+    rows, evaluated = read_evaluation(model, calibration, data, allow_calibration_rows, qrels)
     check_measurable("budget", budget, evaluated.truth, evaluated.file)
     name = f"{model.name}@{highest.target.name}.settings.toml"
     file = Path(output) if output else Path("exports") / name
@@ -228,7 +230,7 @@ def halves(data: Embeddings) -> tuple[Selection, Selection]:
     parts = []
     for first in (0, 1):
         videos = np.arange(first, len(data.video), 2)
-        texts = np.flatnonzero(data.right % 2 == first)
+        texts = np.flatnonzero(data.truth.text_to_video % 2 == first)
         if len(texts) < 2 or len(videos) < 2:
             raise CimError(
                 f"{data.file}: {len(data.text)} texts and {len(data.video)} videos leave a half, "

@@ -368,3 +368,22 @@ def test_items_without_labels_have_no_retrieval(
     with pytest.raises(CimError, match=r"budget r1_loss: .* holds items of one modality"):
         sweep_small(tmp_path / "t", {"weight_bits": [8]}, data=data, budget={"r1_loss": 0.1})
     assert not (tmp_path / "t").exists()
+
+
+def test_judgements_say_what_is_right_and_make_another_sweep(
+    sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    qrels, folder, grid = tmp_path / "q.txt", tmp_path / "sweep", {"weight_bits": [8]}
+    qrels.write_text("".join(f"{i} 0 {j} 2\n" for i in range(30) for j in (i, 39 - i)))
+    (judged,) = sweep_small(folder, grid, qrels=qrels).outcomes
+    bundle = api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        target="isaac-rram-128", output=tmp_path / "b", weight_bits=8,
+    )  # fmt: skip
+    (score, *_) = api.evaluate(small_trunk.eval, bundle.folder, qrels=qrels, resamples=2).scores
+    for way in ("text_to_video", "video_to_text"):
+        for name in ("r1", "map", "ndcg10"):
+            key = f"{name}_{way}"
+            assert judged.metrics[key] == score.metrics[key]
+    with pytest.raises(CimError, match="holds a sweep with another evaluation data"):
+        sweep_small(folder, grid)
