@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.base.errors import ArgumentError
-from cimtool.training.loss import HELD_OUTSIDE, Batch, Loss, Objective, Task, Terms
+from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
 from cimtool.training.options import NotNegative, Optimisation, Positive
-from cimtool.training.surrogate import SafePolynomial
-from cimtool.training.towers import Encoded, all_pairs_ed, all_pairs_vd
+from cimtool.training.polynomial_scores import PolynomialScores
+from cimtool.training.towers import Encoded, all_pairs_ed
 
 
 def info_nce(logits: Tensor, temperature: float, items: Tensor | None = None) -> Tensor:
@@ -63,27 +62,17 @@ class _InfoNceObjective(Objective):
 class _PolynomialObjective(_InfoNceObjective):
     def __init__(self, options: InfoNcePoly, task: Task) -> None:
         super().__init__(options, task)
-        if task.polynomial is None or task.band is None:
-            raise ArgumentError('loss "info-nce-poly" needs a polynomial; expected {poly} FILE')
-        self.polynomial = SafePolynomial(task.polynomial, task.band)
+        self.polynomial = PolynomialScores(task, options.name)
 
     def logits(self, text: Encoded, video: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
-        logits, outside = self.polynomial(*_statistics(text, video))
+        logits, outside = self.polynomial(text, video)
         return logits, {"outside": outside.float().mean()}
 
     def scores(self, text: Encoded, video: Encoded) -> Tensor:
-        # Not the safe one: beyond the band the deployed polynomial does what its powers do.
-        return self.polynomial.raw(*_statistics(text, video))
+        return self.polynomial.deployed(text, video)
 
     def watched(self, text: Encoded, video: Encoded) -> Mapping[str, Tensor]:
-        outside = self.polynomial(*_statistics(text, video))[1]
-        return {HELD_OUTSIDE: outside.double().mean()}
-
-
-def _statistics(text: Encoded, video: Encoded) -> tuple[Tensor, Tensor]:
-    """ed and vd of all pairs, both [n, m]."""
-    pairs = *text.moments, *video.moments
-    return all_pairs_ed(*pairs), all_pairs_vd(*pairs)
+        return self.polynomial.watched(text, video)
 
 
 class InfoNce(Loss, name="info-nce"):

@@ -1,8 +1,11 @@
-"""Loss `pairwise-bce`: binary cross-entropy of all n x n pairs of a batch.
+"""Losses `pairwise-bce` and `pairwise-poly`: binary cross-entropy of all n x n pairs of a batch.
 
 Each pair is a question of its own, do these two match, where InfoNCE asks for the right one of n:
 
-    L = -1/n sum_i (log p_ii + sum_{j != i} log(1 - p_ij))        p = sigmoid((b - a ed) / tau)
+    L = -1/n sum_i (log p_ii + sum_{j != i} log(1 - p_ij))
+
+with p = sigmoid((b - a ed) / tau), or with p = sigmoid(poly(ed, vd)), the matching probability that
+`soft-contrastive` estimates by samples.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.training.loss import Batch, Loss, Objective, Terms
+from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
 from cimtool.training.losses.info_nce import variance_regulariser
 from cimtool.training.options import NotNegative, Number, Positive
+from cimtool.training.polynomial_scores import PolynomialScores
 from cimtool.training.towers import Encoded, all_pairs_ed
 
 
@@ -34,7 +38,7 @@ def pairwise(log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None) -> Ten
 class PairwiseObjective(Objective):
     """L of a batch and the regulariser; pairs are ranked by b - a ed."""
 
-    options: PairwiseLoss
+    options: PairwiseLoss | PairwisePoly
 
     def logs(self, text: Encoded, video: Encoded) -> tuple[Tensor, Tensor]:
         """Return log p and log(1-p) of all pairs, [n, m]."""
@@ -48,6 +52,7 @@ class PairwiseObjective(Objective):
 
     def scores(self, text: Encoded, video: Encoded) -> Tensor:
         """Return b - a ed of all pairs, [n, m]."""
+        assert isinstance(self.options, PairwiseLoss)
         return self.options.b - self.options.a * all_pairs_ed(*text.moments, *video.moments)
 
 
@@ -79,3 +84,29 @@ class PairwiseBce(PairwiseLoss, name="pairwise-bce"):
     module: ClassVar[type[Objective]] = _BceObjective
 
     tau: Positive = 1.0
+
+
+class _PolynomialObjective(PairwiseObjective):
+    def __init__(self, options: PairwisePoly, task: Task) -> None:
+        super().__init__(options, task)
+        self.polynomial = PolynomialScores(task, options.name)
+
+    def logs(self, text: Encoded, video: Encoded) -> tuple[Tensor, Tensor]:
+        logits, _ = self.polynomial(text, video)
+        return functional.logsigmoid(logits), functional.logsigmoid(-logits)
+
+    def scores(self, text: Encoded, video: Encoded) -> Tensor:
+        return self.polynomial.deployed(text, video)
+
+    def watched(self, text: Encoded, video: Encoded) -> Mapping[str, Tensor]:
+        return self.polynomial.watched(text, video)
+
+
+class PairwisePoly(Loss, name="pairwise-poly"):
+    """L of sigmoid(poly(ed, vd)), and `variance` times the KL to N(0, 1)."""
+
+    needs_variance: ClassVar[bool] = True
+    needs_polynomial: ClassVar[bool] = True
+    module: ClassVar[type[Objective]] = _PolynomialObjective
+
+    variance: NotNegative = 0.001

@@ -6,10 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.training.loss import Batch, Task, Terms
+from cimtool.base.errors import CimError
+from cimtool.reference.surrogate import Polynomial
+from cimtool.training.band import Band
+from cimtool.training.loss import HELD_OUTSIDE, Batch, Task, Terms
 from cimtool.training.losses.info_nce import variance_regulariser
-from cimtool.training.losses.pairwise_bce import PairwiseBce, pairwise
-from cimtool.training.towers import Encoded, all_pairs_ed
+from cimtool.training.losses.pairwise_bce import PairwiseBce, PairwisePoly, pairwise
+from cimtool.training.towers import Encoded, all_pairs_ed, all_pairs_vd
 
 
 def encoded(seed: int, rows: int = 5, width: int = 4) -> Encoded:
@@ -66,3 +69,21 @@ def test_a_video_of_several_texts_is_no_wrong_item_of_theirs() -> None:
     torch.testing.assert_close(terms(PairwiseBce(), text, video, items).loss["pairs"], total / 5)
     objective = PairwiseBce().objective(Task(4))
     torch.testing.assert_close(objective.scores(text, video), logits)
+
+
+def test_on_a_polynomial_the_probability_is_its_sigmoid() -> None:
+    text, video = encoded(0), encoded(1)
+    ed = all_pairs_ed(*text.moments, *video.moments)
+    band = Band(ed=(0.0, 200.0), start=0.0, slope=0.0, beside=(-1e6, 1e6))
+    poly = Polynomial(1, (-0.3, 0.001), 2.0)
+    objective = PairwisePoly(variance=0.0).objective(Task(4, polynomial=poly, band=band))
+    logits = 2.0 - 0.3 * ed + 0.001 * all_pairs_vd(*text.moments, *video.moments)
+    found = objective(text, video, Batch(text.mu, video.mu))
+    expected = functional.binary_cross_entropy_with_logits(
+        logits, torch.eye(5, dtype=torch.float64), reduction="sum"
+    )
+    torch.testing.assert_close(found.loss["pairs"], expected / 5)
+    torch.testing.assert_close(objective.scores(text, video), logits)
+    assert objective.watched(text, video)[HELD_OUTSIDE].item() == 0
+    with pytest.raises(CimError, match='loss "pairwise-poly" needs a polynomial; expected poly'):
+        PairwisePoly().objective(Task(4))
