@@ -12,9 +12,9 @@ __version__ = "0.1.0"
 
 API = (
     *("compile", "load", "program", "simulate", "verify", "compare", "sweep", "tune", "cost"),
-    *("teacher", "fit", "train", "fine_tune", "evaluate"),
+    *("teacher", "fit", "train", "fine_tune", "evaluate", "ModelSource"),
 )
-"""The functions of `cimtool.api`, loaded on first use: importing the package costs nothing."""
+"""The public names of `cimtool.api`, loaded on first use: importing the package costs nothing."""
 
 
 def __getattr__(name: str) -> Any:

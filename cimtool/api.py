@@ -23,7 +23,8 @@ from cimtool.deployment.programming import program as program
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import read_data as read_data
 from cimtool.loading.qrels import judged_data, judged_rows
-from cimtool.loading.source import ModelOptions, ModelSource
+from cimtool.loading.source import ModelOptions
+from cimtool.loading.source import ModelSource as ModelSource
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.sweeps.run import sweep as sweep
 from cimtool.training.fit_page import fit as fit
@@ -127,7 +128,7 @@ def cost(
 
 def evaluate(
     data: EmbeddingsLike,
-    *what: Projectors,
+    *what: Projectors | ModelSource,
     poly: File | None = None,
     samples: Sequence[int] = (),
     modalities: Sequence[str] | None = None,
@@ -143,7 +144,8 @@ def evaluate(
     """Measure how well bundles, trained projectors or (without any) the embeddings retrieve.
 
     A bundle is the path of its folder; `poly` and the options of `model` (`a`, `b`, `layer_map`,
-    `head`) are of projectors, `head` also of the embeddings (cosine or euclidean). With
+    `head`) are of projectors, but for a ModelSource, which has its own; `head` is also of the
+    embeddings (cosine or euclidean). With
     `leave_one_out`, or where `data` are items of one modality (`rows`), right is what has an item's
     label, the item itself left out; with a file `qrels` right is what it grades above 0. Each of
     `samples` adds Monte Carlo with so many a side for projectors whose a and b are known. Raw

@@ -12,11 +12,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import check_place
+from cimtool.evaluation.run import Evaluation
 from cimtool.hardware.target import load_target
+from cimtool.loading.source import ModelSource
+from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.reference.surrogate import Polynomial
+from cimtool.training.degrees_table import advice
 from cimtool.training.demo_data import (
     PACKAGES,
     DemoFiles,
@@ -24,14 +31,28 @@ from cimtool.training.demo_data import (
     installed_sources,
     write_embeddings,
 )
+from cimtool.training.fit import Fit
 from cimtool.verification.report import Report
 
 NAME = "demo"
 CACHE = Path("demo-cache")
 OUT = Path("exports")
-TEACHER = "teacher.npz"
+SAMPLED, FIRST, LAST = "sampled.npz", "first.npz", "last.npz"
+"""Labelled pairs: of the teacher by Monte Carlo and exactly, and of the deployed model exactly."""
 
-FORMAT = 4  # raised when the same settings come to mean other artefacts
+FIRST_POLY = "first-poly.json"
+"""The polynomial that is trained on."""
+
+TEACHER_LOSS, POLY_LOSS = "soft-contrastive", "pairwise-poly"
+"""The loss of the teacher, which samples as PCME does, and the same on the polynomial."""
+
+MATCHED = 0.5
+"""Share of right pairs among those that are labelled."""
+
+SAMPLED_POLY = "sampled-poly.json"
+"""The polynomial that the labels by Monte Carlo give."""
+
+FORMAT = 5  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")
 """Sources of the corpus, and the trainer."""
@@ -39,31 +60,45 @@ DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """All that the artefacts depend on, beside what is installed; `options` are `train`'s."""
+    """All that the artefacts depend on, beside what is installed; `options` are `train`'s.
+
+    `epochs` are those of each of both trainings, of the teacher and on the polynomial;
+    `first_pairs` are labelled for the one that is trained on, `last_pairs` for the one that is
+    deployed. `samples` are Monte Carlo's K in the table of the stages, measured on `few_rows`.
+    """
 
     epochs: int
     eval_rows: int = 1500
+    few_rows: int = 256
     calibration_rows: int = 512
     width: int = 1024
-    teacher_pairs: int = 300_000
+    first_pairs: int = 50_000
+    last_pairs: int = 300_000
+    sampled_pairs: int = 10_000
+    degrees: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    samples: tuple[int, ...] = (2, 10, 50)
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The demo's artefacts and what they were made by, the bundle's folder, scores and report."""
+    """The demo's artefacts and what they were made by, the bundle's folder, scores and report.
+
+    `stages` puts the retrieval of every stage side by side, from the raw embeddings to the bundle.
+    """
 
     settings: DemoSettings
     files: DemoFiles
     bundle: Path
     scores: Path
     report: Report
+    stages: Evaluation
 
 
 def run_demo(
     target: str, epochs: int, cache: Path, out: Path, announce: Say, say: Say = silent
 ) -> DemoResult:
-    """Train a model unless `cache` has it; then compile, simulate and verify it under `out`.
+    """Train a model unless `cache` has it; then compile, simulate, verify and evaluate it.
 
     `announce` is told of each part of the walk in one line, `say` what happens within. Raises
     CimError for an unknown target, epochs below 1 or a place that cannot be written, CheckFailed
@@ -88,7 +123,17 @@ def run_demo(
     api.simulate(bundle, files.eval, output=scores, say=say)
     announce("verifying every stage and every bit on the same pairs")
     report = api.verify(bundle, files.eval, say=say)
-    return DemoResult(settings, files, bundle, scores, report)
+    counts = ", ".join(map(str, settings.samples))
+    announce(f"evaluating every stage on {settings.few_rows} of them, Monte Carlo at K = {counts}")
+    stages = api.evaluate(
+        files.few,
+        ModelSource(files.teacher, files.poly.with_name(FIRST_POLY)),
+        ModelSource(files.projectors, files.poly),
+        bundle,
+        samples=settings.samples,
+        say=say,
+    )
+    return DemoResult(settings, files, bundle, scores, report, stages)
 
 
 def prepare_demo(
@@ -146,24 +191,71 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
     pairs = collect_pairs(sources)
     announce(f"{len(pairs)} pairs: TF-IDF and SVD to {settings.width} dimensions")
     count = write_embeddings(
-        pairs, files, settings.width, settings.eval_rows, settings.calibration_rows
+        pairs,
+        files,
+        settings.width,
+        settings.eval_rows,
+        settings.few_rows,
+        settings.calibration_rows,
     )
-    announce(f"training two projectors on {count} pairs, of which a tenth validates")
+    train: dict[str, Any] = {"epochs": settings.epochs, "say": announce}
+    announce(f"training a teacher by sampling on {count} pairs, of which a tenth validates")
+    api.train(
+        files.train, files.teacher.parent, loss=TEACHER_LOSS, options=settings.options, **train
+    )
+    folder = files.poly.parent
+    first = folder / FIRST_POLY
+    found = _fitted(files.teacher, files, first, settings.first_pairs, settings, announce)
+    announce(f"labelling {settings.sampled_pairs:,} pairs by Monte Carlo at K = {DEFAULT_SAMPLES}")
+    sampled = api.teacher(
+        files.teacher,
+        files.train,
+        labels="mc",
+        matched=MATCHED,
+        pairs=settings.sampled_pairs,
+        output=folder / SAMPLED,
+    )
+    announce(_distances(found, api.fit(sampled).polynomial))
+    announce("training on the polynomial, from the teacher")
     api.train(
         files.train,
         files.projectors.parent,
-        epochs=settings.epochs,
-        options=settings.options,
-        say=announce,
+        start=files.teacher,
+        poly=first,
+        loss=POLY_LOSS,
+        **train,
     )
-    announce(f"fitting the polynomial to {settings.teacher_pairs:,} exact labels")
-    teacher = files.poly.with_name(TEACHER)
+    _fitted(files.projectors, files, files.poly, settings.last_pairs, settings, announce)
+
+
+def _fitted(
+    projectors: Path,
+    files: DemoFiles,
+    poly: Path,
+    pairs: int,
+    settings: DemoSettings,
+    announce: Say,
+) -> Fit:
+    """Label pairs exactly, fit polynomials, and write the cheapest that is enough."""
+    announce(f"labelling {pairs:,} pairs exactly")
+    labels = poly.with_name(FIRST if projectors == files.teacher else LAST)
     api.teacher(
-        files.projectors,
-        files.train,
-        labels="exact",
-        matched=0.5,
-        pairs=settings.teacher_pairs,
-        output=teacher,
+        projectors, files.train, labels="exact", matched=MATCHED, pairs=pairs, output=labels
     )
-    api.fit(teacher, output=files.poly)
+    announce(f"fitting polynomials of degree {', '.join(map(str, settings.degrees))}")
+    found = api.fit(labels, degree=settings.degrees, output=poly)
+    announce(advice(found.comparison, found.form, found.asked))
+    return found
+
+
+def _distances(found: Fit, by_samples: Polynomial) -> str:
+    """The errors of polynomials by exact and by sampled labels, on exact held-out labels."""
+    held = found.held
+    own, other = (
+        float(np.sqrt(np.square(poly.evaluate(held.ed, held.vd) - held.logit).mean()))
+        for poly in (found.polynomial, by_samples)
+    )
+    return (
+        f"logit RMSE on {len(held):,} held-out pairs: {own:.2g} of {found.form.name} by exact "
+        f"labels, {other:.2g} of degree {by_samples.degree} by sampled ones"
+    )

@@ -1,15 +1,11 @@
-"""From trained projectors to hardware: teacher, fit, train, compile, verify, on unseen pairs.
+"""From a sampled teacher to hardware: label, fit, train, compile, verify, on unseen pairs.
 
     python examples/train_on_a_polynomial.py [FOLDER] [DEMO]
 
-DEMO holds demo/model.pth, train.npz, calibration.npz and eval.npz; by default it is what
-`cimtool demo` left in demo-cache/. The projectors are trained on, now on the logits of the
-polynomial that is deployed. Half of eval.npz chooses the epoch, the other half measures: no model
-was trained on either.
-
-On the demo there is no sure gain, and none is to be expected: to first order the polynomial is -a
-ed, on which the projectors were trained already until they had learnt their pairs. What training on
-it gives is a model whose score is the one that is deployed, without a loss on unseen pairs.
+DEMO holds teacher/model.pth, train.npz, calibration.npz and eval.npz; by default it is what
+`cimtool demo` left in demo-cache/. The teacher learnt by sampling. Its projectors are trained on,
+by the same loss with a polynomial in place of the samples. Half of eval.npz chooses the epoch, the
+other half measures: no model was trained on either.
 """
 
 from __future__ import annotations
@@ -35,26 +31,26 @@ def halves(file: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
 
 def main(folder: Path, demo: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    start, rows = demo / "demo" / "model.pth", demo / "train.npz"
+    start, rows = demo / "teacher" / "model.pth", demo / "train.npz"
     choosing, unseen = halves(demo / "eval.npz")
 
-    # 1. The teacher: pairs labelled with the matching probability. Half of them are wrong ones, for
-    # the polynomial must also be right about those.
-    teacher = cimtool.teacher(start, rows, labels="exact", pairs=20_000, matched=0.5)
+    # 1. The labels: pairs with the matching probability of the teacher. Half of them are wrong
+    # ones, for the polynomial must also be right about those.
+    labels = cimtool.teacher(start, rows, labels="exact", pairs=20_000, matched=0.5)
 
     # 2. The polynomial in ed and vd that stands for the teacher's logit.
-    fit = cimtool.fit(teacher, degree=4, output=folder / "poly.json")
+    fit = cimtool.fit(labels, degree=4, output=folder / "first.json")
     print(f"the polynomial is {fit.errors[0].rmse:.1e} (RMSE, logit) from the exact logit")
 
-    # 3. Training on its logits, from the same projectors. What is not said is the loss's own: AdamW
-    # at 5e-6, tau 0.07. The best epoch by R@10 on the pairs that validate is kept with its
-    # polynomial; epoch 0 is the start.
+    # 3. Training on its logits, from the same projectors. The best epoch by R@10 on the pairs that
+    # validate is kept with its polynomial; epoch 0 is the start.
     run = cimtool.train(
         rows,
         folder / "trained",
         validation=choosing,
         start=start,
-        poly=folder / "poly.json",
+        poly=folder / "first.json",
+        loss="pairwise-poly",
         epochs=2,
         resume=True,
         say=print,
@@ -62,9 +58,17 @@ def main(folder: Path, demo: Path) -> None:
     trained = run.folder / "model.pth"
     print(f"kept: epoch {run.best.number}; the curves: {run.folder / 'training.html'}")
 
-    # 4. What that did on pairs that neither trained nor chose, both models ranked by the score that
-    # is deployed. Differences are paired, on the same queries, with their intervals.
-    before, after, *_ = cimtool.evaluate(unseen, start, trained, poly=folder / "poly.json").scores
+    # 4. Training moved ed and vd: the polynomial that is deployed is fitted to the trained model.
+    labels = cimtool.teacher(trained, rows, labels="exact", pairs=20_000, matched=0.5)
+    cimtool.fit(labels, degree=4, output=folder / "poly.json")
+
+    # 5. What that did on pairs that neither trained nor chose, each model ranked by the polynomial
+    # fitted to it. Differences are paired, on the same queries, with their intervals.
+    models = (
+        cimtool.ModelSource(start, folder / "first.json"),
+        cimtool.ModelSource(trained, folder / "poly.json"),
+    )
+    before, after, *_ = cimtool.evaluate(unseen, *models).scores
     assert not any("was trained on" in said for said in (*before.warnings, *after.warnings))
     for way in WAYS:
         change, was = after.differences[f"r1_{way}"], before.metrics[f"r1_{way}"]
@@ -75,15 +79,16 @@ def main(folder: Path, demo: Path) -> None:
         )
         assert change.high >= 0
 
-    # 5. Compile: the checkpoint brings its polynomial.
+    # 6. Compile with the new polynomial, which replaces the one in the checkpoint.
     bundle = cimtool.compile(
         trained,
+        folder / "poly.json",
         calibration=demo / "calibration.npz",
         target=TARGET,
         output=folder / f"trained@{TARGET}",
     )
 
-    # 6. Verify: what each step cost, and whether simulator and ONNX Runtime agree to the last bit.
+    # 7. Verify: what each step cost, and whether simulator and ONNX Runtime agree to the last bit.
     report = cimtool.verify(bundle.folder, unseen)
     for sentence in report.headline.sentences:
         print(sentence)

@@ -87,7 +87,8 @@ def _trunk(folder: Path, width_in: int, hidden: int, width: int, epochs: int) ->
 
 
 def _files(folder: Path) -> DemoFiles:
-    return replace(DemoFiles.under(folder), projectors=folder / "projectors.pth")
+    files, projectors = DemoFiles.under(folder), folder / "projectors.pth"
+    return replace(files, teacher=projectors, projectors=projectors, few=files.eval)
 
 
 def _pairs(width: int) -> tuple[Rows, Rows]:

@@ -113,8 +113,8 @@ def test_train_on_a_polynomial(
 ) -> None:
     name = "train_on_a_polynomial.py"
     demo = DemoFiles.under(tmp_path / "cache")
-    demo.projectors.parent.mkdir(parents=True)
     for field, file in vars(demo).items():
+        file.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(getattr(small_trunk, field), file)
     monkeypatch.setattr(sys, "argv", [name, str(tmp_path), str(demo.poly.parent)])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")

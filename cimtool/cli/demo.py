@@ -11,8 +11,21 @@ from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
 from cimtool.cli.verify import failures_shown
-from cimtool.demo import CACHE, OUT, TEACHER, DemoSettings, run_demo
+from cimtool.demo import (
+    CACHE,
+    FIRST,
+    FIRST_POLY,
+    LAST,
+    MATCHED,
+    OUT,
+    POLY_LOSS,
+    TEACHER_LOSS,
+    DemoSettings,
+    run_demo,
+)
+from cimtool.evaluation.render import evaluation_table
 from cimtool.report.page import render_text
+from cimtool.report.terminal import table_text
 from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.render import terminal_text
 
@@ -21,27 +34,29 @@ BY_HAND = Path("by-hand")
 
 
 @click.command(cls=Command)
-@click.option("--target", metavar="NAME|FILE", default="isaac-rram-128", show_default=True)
+@click.option("--target", metavar="NAME|FILE", default="isaac-rram-128")
 @click.option(
-    "--epochs", type=int, metavar="N", default=6, show_default=True, help="Training epochs."
+    "--epochs",
+    type=int,
+    metavar="N",
+    default=3,
+    help="Epochs of each of both trainings.",
 )
 @click.option(
     "--out",
     "folder",
     type=FILE,
     default=OUT,
-    show_default=True,
     help="Folder of bundle and scores.",
 )
-@click.option(
-    "--cache", type=FILE, default=CACHE, show_default=True, help="Folder of trained models."
-)
+@click.option("--cache", type=FILE, default=CACHE, help="Folder of trained models.")
 @click.pass_obj
 def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) -> None:
     """Run the whole pipeline on real data that needs no download.
 
-    Trains projectors on functions and their docstrings of the installed libraries, fits the
-    polynomial, compiles, simulates and verifies. A second run starts at compile.
+    Trains a probabilistic teacher on functions and their docstrings of the installed libraries,
+    labels pairs, fits the polynomial, trains on it, compiles, simulates and verifies, and puts
+    every stage beside Monte Carlo and the raw embeddings. A second run starts at compile.
     """
     with failures_shown(out):
         found = run_demo(target, epochs, cache, folder, out.step, out.say)
@@ -50,6 +65,8 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
     trained = ("--projectors", files.projectors, "--poly", files.poly)
     other = ("--calibration", files.calibration, "--target", "hermes-pcm-14nm")
     again = _line("compile", *trained, *other)
+    table = evaluation_table(found.stages)
+    stages = [table_text(table, out.width), "", *table.footnotes]
     text = render_text("cimtool.cli", "demo.txt", found=found, again=again, commands=commands)
     out.result(
         {
@@ -59,9 +76,10 @@ def command(out: Output, target: str, epochs: int, folder: Path, cache: Path) ->
             "bundle": found.bundle,
             "scores": found.scores,
             "report": found.report.to_json(),
+            "stages": found.stages.to_json(),
             "commands": commands,
         },
-        f"\n{terminal_text(found.report, out.width)}\n\n{text}",
+        "\n".join(["", terminal_text(found.report, out.width), "", *stages, "", text]),
     )
 
 
@@ -69,20 +87,34 @@ def demo_commands(
     files: DemoFiles, settings: DemoSettings, target: str, folder: Path = BY_HAND
 ) -> tuple[str, ...]:
     """Command lines that come to the demo's artefacts and report in `folder`."""
-    projectors, poly = DemoFiles.under(folder).projectors, DemoFiles.under(folder).poly
-    bundle, teacher, pairs = folder / "bundle", folder / TEACHER, settings.teacher_pairs
+    own, bundle, first = DemoFiles.under(folder), folder / "bundle", folder / FIRST_POLY
     options = [f"--set={name}={value}" for name, value in settings.options.items()]
-    train = ["--data", files.train, "--epochs", settings.epochs, *options]
-    label = ["--data", files.train, "--labels", "exact", "--matched", 0.5, "--pairs", pairs]
-    build = ["--poly", poly, "--calibration", files.calibration, "--target", target]
+    degrees, samples = (",".join(map(str, one)) for one in (settings.degrees, settings.samples))
+    train = ["train", "--data", files.train, "--epochs", settings.epochs]
+
+    def label(projectors: Path, pairs: int, labels: Path) -> list[object]:
+        drawn = ["--data", files.train, "--labels", "exact", "--matched", MATCHED]
+        return ["teacher", "--projectors", projectors, *drawn, "--pairs", pairs, "-o", labels]
+
+    def fit(labels: Path, poly: Path) -> list[object]:
+        return ["fit", labels, "--degree", degrees, "-o", poly]
+
+    few = ["--data", files.few, "--samples", samples]
+    build = ["--calibration", files.calibration, "--target", target]
     lines: tuple[list[object], ...] = (
-        ["train", *train, "-o", projectors.parent],
-        ["teacher", "--projectors", projectors, *label, "-o", teacher],
-        ["fit", teacher, "-o", poly],
-        ["compile", "--projectors", projectors, *build, "-o", bundle],
+        [*train, "--loss", TEACHER_LOSS, *options, "-o", own.teacher.parent],
+        label(own.teacher, settings.first_pairs, folder / FIRST),
+        fit(folder / FIRST, first),
+        [*train, "--loss", POLY_LOSS, "--start", own.teacher, "--poly", first,
+         "-o", own.projectors.parent],
+        label(own.projectors, settings.last_pairs, folder / LAST),
+        fit(folder / LAST, own.poly),
+        ["compile", "--projectors", own.projectors, "--poly", own.poly, *build, "-o", bundle],
         ["simulate", bundle, "--inputs", files.eval, "-o", folder / "scores.npz"],
         ["verify", bundle, "--data", files.eval],
-    )
+        ["evaluate", own.teacher, "--poly", first, *few],
+        ["evaluate", own.projectors, bundle, "--poly", own.poly, *few],
+    )  # fmt: skip
     return tuple(_line(*words) for words in lines)
 
 

@@ -67,10 +67,11 @@ class Subject:
 
 
 def sources_of(
-    what: Sequence[Projectors], options: Mapping[str, Any]
+    what: Sequence[Projectors | ModelSource], options: Mapping[str, Any]
 ) -> tuple[ModelSource | Path, ...]:
     """The sources of trained projectors, with the `options` of a ModelSource, and bundles' folders.
 
+    What is a source already has options of its own.
     Raises CimError for an option that none of them has a use for; without any the head has one.
     """
     sources = tuple(_source(one, options) for one in what)
@@ -86,7 +87,9 @@ def sources_of(
     return sources
 
 
-def _source(what: Projectors, options: Mapping[str, Any]) -> ModelSource | Path:
+def _source(what: Projectors | ModelSource, options: Mapping[str, Any]) -> ModelSource | Path:
+    if isinstance(what, ModelSource):
+        return what
     if isinstance(what, Path | str) and Path(what).is_dir():
         return Path(what)
     return ModelSource(what, **options)

@@ -165,11 +165,10 @@ class Features:
                 f"{weights.shape[0]} documents with {weights.shape[1]} n-grams are too few "
                 f"for {width} dimensions"
             )
-        # Two power iterations, each orthogonalised: in float32 the plain ones lose the small
-        # singular values.
+        # Orthogonalised: in float32 plain power iterations lose the small singular values.
         svd = TruncatedSVD(
             width,
-            n_iter=2,
+            n_iter=1,
             n_oversamples=32,
             power_iteration_normalizer="QR",
             random_state=seed,
@@ -191,23 +190,31 @@ SEED = 0
 
 @dataclass(frozen=True)
 class DemoFiles:
-    """Files of a model and its data; each `.npz` holds aligned `text`, `video` [n, width]."""
+    """Files of a model and its data; each `.npz` holds aligned `text`, `video` [n, width].
 
+    `teacher` are the projectors that the polynomial `poly` was fitted to, `projectors` those that
+    were trained on it; `few` holds the first rows of `eval`.
+    """
+
+    teacher: Path
     projectors: Path
     poly: Path
     train: Path
     calibration: Path
     eval: Path
+    few: Path
 
     @classmethod
     def under(cls, folder: Path) -> DemoFiles:
-        """The demo's own in `folder`; the projectors lie in the folder of their run."""
+        """The demo's own in `folder`; projectors lie in the folder of their run."""
         return cls(
+            teacher=folder / "teacher" / "model.pth",
             projectors=folder / "demo" / "model.pth",
             poly=folder / "poly.json",
             train=folder / "train.npz",
             calibration=folder / "calibration.npz",
             eval=folder / "eval.npz",
+            few=folder / "few.npz",
         )
 
     def missing(self) -> list[str]:
@@ -216,13 +223,19 @@ class DemoFiles:
 
 
 def write_embeddings(
-    pairs: Sequence[Pair], files: DemoFiles, width: int, eval_rows: int, calibration_rows: int
+    pairs: Sequence[Pair],
+    files: DemoFiles,
+    width: int,
+    eval_rows: int,
+    few_rows: int,
+    calibration_rows: int,
 ) -> int:
     """Write embeddings of pairs that are drawn to evaluate on, and of the others; count these.
 
-    Both sides are embedded by maps fitted on the others, of which the first calibrate as well.
-    No row of these is one to evaluate on: functions that differ in punctuation alone have the same
-    embedding. Raises CimError where there are no more than `eval_rows` pairs.
+    The first `few_rows` of the former are a file of their own, for what takes long. Both sides are
+    embedded by maps fitted on the others, of which the first calibrate as well. No row of these is
+    one to evaluate on: functions that differ in punctuation alone have the same embedding. Raises
+    CimError where there are no more than `eval_rows` pairs.
     """
     if len(pairs) <= eval_rows:
         raise CimError(f"the sources hold {len(pairs)} pairs; expected more than {eval_rows}")
@@ -234,6 +247,7 @@ def write_embeddings(
     others = eval_rows + np.flatnonzero(~seen)
     for file, rows in (
         (files.eval, np.arange(eval_rows)),
+        (files.few, np.arange(min(few_rows, eval_rows))),
         (files.train, others),
         (files.calibration, others[:calibration_rows]),
     ):

@@ -33,8 +33,9 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
 
 def test_the_files_hold_rows_of_both_sides(tmp_path: Path) -> None:
     files = DemoFiles.under(tmp_path)
-    assert write_embeddings(PAIRS, files, 8, eval_rows=10, calibration_rows=20) == 70
-    for path, rows in ((files.train, 70), (files.calibration, 20), (files.eval, 10)):
+    assert write_embeddings(PAIRS, files, 8, 10, 4, 20) == 70
+    sizes = {files.train: 70, files.calibration: 20, files.eval: 10, files.few: 4}
+    for path, rows in sizes.items():
         found = arrays(path)
         assert {key: found[key].shape for key in found} == {"text": (rows, 8), "video": (rows, 8)}
         assert {found[key].dtype for key in found} == {np.dtype(np.float32)}
@@ -47,7 +48,7 @@ def test_no_row_that_evaluates_is_trained_on(tmp_path: Path) -> None:
     """Functions that differ in punctuation alone are two pairs with the same rows."""
     twins = [Pair(f"{pair.text}!", f"{pair.code};") for pair in PAIRS]
     files = DemoFiles.under(tmp_path)
-    count = write_embeddings([*PAIRS, *twins], files, 8, eval_rows=10, calibration_rows=999)
+    count = write_embeddings([*PAIRS, *twins], files, 8, 10, 4, calibration_rows=999)
     assert 140 <= count < 150
     for path in (files.train, files.calibration):
         found, held = arrays(path), arrays(files.eval)
@@ -58,7 +59,7 @@ def test_no_row_that_evaluates_is_trained_on(tmp_path: Path) -> None:
 
 def test_too_few_functions(tmp_path: Path) -> None:
     with pytest.raises(CimError, match="80 pairs; expected more than 80"):
-        write_embeddings(PAIRS, DemoFiles.under(tmp_path), 8, eval_rows=80, calibration_rows=1)
+        write_embeddings(PAIRS, DemoFiles.under(tmp_path), 8, 80, 4, calibration_rows=1)
 
 
 BODY = "\n".join(f"    value_{i} = compute_something(argument, {i})" for i in range(4))
