@@ -26,7 +26,7 @@ from cimtool import api
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.limits import limit_changes
+from cimtool.reference.limits import limit_changes, within
 from cimtool.sweeps.run import PointsFailed
 
 Rows = Mapping[str, Array]
@@ -230,11 +230,11 @@ def summary(case: str, tool: str, metric: str, found: Sequence[Held]) -> dict[st
         "metric": metric,
         "budget": f"{min(budgets):g} to {max(budgets):g}",
         "splits": len(found),
-        "over": sum(one.here.value > one.most for one in found),
+        "over": sum(not within(one.here.value, one.most) for one in found),
         "least room": min(one.most - one.here.value for one in found),
         "mean": float(np.mean([one.here.value for one in found])),
         "unseen mean": float(np.mean([one.unseen.value for one in found])),
-        "unseen over": sum(one.unseen.value > one.most for one in found),
+        "unseen over": sum(not within(one.unseen.value, one.most) for one in found),
         "surely over": sum(one.unseen.low > one.most for one in found),
     }
 
