@@ -29,7 +29,8 @@ from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
 
 TOLERATED = 0.1
-"""The share of what samples scatter by that a lower degree may be worse: 0.5% of the whole."""
+"""The share of what samples scatter by, and of what labels spread by, that a lower degree may be
+worse: mean squares grow by 1%."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class Comparison:
 
     One is enough whose RMSE is not surely above the best's, or surely by less than `tolerance`, and
     whose R@1 is not surely below. `scatter` is what `samples` a side scatter by, None where a is
-    not known. `data` and `items` are the file that R@1 is of, and its (texts, videos).
+    not known; `spread` the standard deviation of the labels. `data` and `items` are the file that
+    R@1 is of, and its (texts, videos).
     """
 
     candidates: tuple[Candidate, ...]
@@ -90,6 +92,7 @@ class Comparison:
     enough: Form
     tolerance: float
     scatter: float | None
+    spread: float
     samples: int
     d: int | None
     data: str | None = None
@@ -146,7 +149,8 @@ def compare_forms(
 ) -> Comparison:
     """Put fitted polynomials, csd and -ed side by side on pairs that no fit saw.
 
-    `tolerance` is None for a share TOLERATED of what samples scatter by, 0 where that is not known.
+    `tolerance` is None for a share TOLERATED of what samples scatter by, or of what labels spread
+    by where that is less: a constant is never enough. It is 0 where the scatter is not known.
     With `items` every score ranks all of their pairs; the polynomials' statistics are divided by
     `divisors`. With a `target` too, the products in its arrays are priced.
     """
@@ -187,7 +191,8 @@ def compare_forms(
         for name, form in forms.items()
     )
     scatter, samples = sampling_scatter(teacher)
-    allowed = TOLERATED * (scatter or 0.0) if tolerance is None else tolerance
+    spread = float(labels.logit.std())
+    allowed = TOLERATED * min(scatter or 0.0, spread) if tolerance is None else tolerance
     enough = next(one.form for one in candidates if one.form and _suffices(one, allowed))
     return Comparison(
         candidates,
@@ -195,6 +200,7 @@ def compare_forms(
         enough,
         allowed,
         scatter,
+        spread,
         samples,
         teacher.dimension if items is None else items.text.d,
         None if items is None else items.file,

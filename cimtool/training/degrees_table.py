@@ -133,6 +133,8 @@ def advice(found: Comparison, chosen: Form, asked: bool) -> str:
 
 
 def _reason(found: Comparison) -> str:
+    if found.tolerance == TOLERATED * found.spread:
+        return ", a tenth of what the labels spread by"
     if found.scatter is None or found.tolerance != TOLERATED * found.scatter:
         return ""
     return f", a tenth of what K = {found.samples} samples a side scatter by"

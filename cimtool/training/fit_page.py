@@ -68,12 +68,12 @@ def fit(
     """Fit the polynomial to a teacher's labels, and check it on held-out pairs.
 
     Of several degrees the first that is enough is kept: its RMSE is not surely above the best's,
-    or surely by less than `tolerance` (default: a tenth of what samples scatter by). With
-    `ed_alone` no polynomial takes vd. ed and vd are divided by `scale_ed` and `scale_vd` first
-    (default: what the teacher says). With `projectors` and `data` the table has R@1 on these, and
-    with a `target` too the energy of an item in its arrays. With
-    `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys` "c", c and
-    b, the polynomial is written there, and its report into `report` (default: beside it).
+    or surely by less than `tolerance` (default: a tenth of what samples scatter by, or of what
+    labels spread by where that is less). With `ed_alone` no polynomial takes vd. ed and vd are
+    divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
+    and `data` the table has R@1 on these, and with a `target` too the energy of an item in its
+    arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys`
+    "c", c and b, the polynomial is written there, its report into `report` (default: beside it).
     """
     if output is not None:
         check_output(Path(output), *SUFFIXES)

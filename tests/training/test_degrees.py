@@ -67,6 +67,16 @@ def test_a_tolerance_lets_a_lower_degree_be_enough() -> None:
         fit_teacher(made, tolerance=-1.0)
 
 
+def test_what_ranks_nothing_is_not_enough_where_labels_spread_by_less_than_samples() -> None:
+    made = of_curve()
+    flat = replace(made.labels, log_p=1e-3 * made.labels.log_p)
+    error = np.full(len(made), 1.0)  # samples scatter by 1, and the labels spread by far less
+    found = fit_teacher(replace(made, labels=replace(flat, standard_error=error)), [1, 2, 3])
+    spread = found.comparison.spread
+    assert found.comparison.tolerance == 0.1 * spread < 0.001
+    assert found.errors[0].rmse < 0.2 * spread
+
+
 def test_one_degree_is_kept_whatever_is_enough() -> None:
     found = fit_teacher(of_curve(), 4)
     assert (found.form, found.comparison.enough) == (Form(4), Form(2, True))
