@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
@@ -109,8 +108,8 @@ def subjects_of(
     Those are of its pair of modalities; alone they are of each pair of `modalities`, or of text and
     video. A model in float is followed by Monte Carlo with each of `samples` a side. Alone the raw
     embeddings are compared by `head`, by the first that can where it is None; beside others by that
-    one, and left out where they cannot be compared. Raises CimError, one sentence, for whatever is
-    missing or does not fit.
+    one, and left out where widths differ or, with a warning, a row has no cosine. Raises CimError,
+    one sentence, for whatever is missing or does not fit.
     """
 
     @cache
@@ -138,8 +137,14 @@ def subjects_of(
         pairs: list[Modalities | None] = [None] if modalities is None else _pairs(modalities)
         return tuple(raw_subject(rows(one), head or raw_heads()[0]) for one in pairs)
     for one in dict.fromkeys(subject.data.modalities for subject in found):
-        with suppress(CimError):  # of unequal widths, or with a row that has no cosine
-            found.append(raw_subject(rows(one), raw_heads()[0]))
+        raw = rows(one)
+        if raw.text.shape[1] != raw.video.shape[1]:
+            continue
+        try:
+            found.append(raw_subject(raw, raw_heads()[0]))
+        except CimError as error:  # a row that has no cosine
+            left_out = f"raw embeddings are no subject: {error}"
+            found[0] = replace(found[0], warnings=(*found[0].warnings, left_out))
     return tuple(found)
 
 

@@ -138,3 +138,5 @@ def test_rows_without_a_cosine_are_no_baseline(tmp_path: Path) -> None:
     data["video"][3] = 0
     found = cimtool.evaluate(data, tmp_path / "same.pth", resamples=2)
     assert [one.kind for one in found.scores] == ["float"]
+    (warning,) = found.scores[0].warnings
+    assert warning.startswith("raw embeddings are no subject: embeddings: row 3 of video is all")
