@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
+from cimtool.training.loss import Batch, Loss, Objective, Terms
 from cimtool.training.options import NotNegative, Optimisation, Positive
-from cimtool.training.polynomial_scores import PolynomialScores
+from cimtool.training.polynomial_objective import PolynomialObjective
 from cimtool.training.towers import Encoded, all_pairs_ed
 
 
@@ -59,20 +59,10 @@ class _InfoNceObjective(Objective):
         return -self.options.a * all_pairs_ed(*text.moments, *video.moments)
 
 
-class _PolynomialObjective(_InfoNceObjective):
-    def __init__(self, options: InfoNcePoly, task: Task) -> None:
-        super().__init__(options, task)
-        self.polynomial = PolynomialScores(task, options.name)
-
+class _InfoNcePolyObjective(PolynomialObjective, _InfoNceObjective):
     def logits(self, text: Encoded, video: Encoded) -> tuple[Tensor, dict[str, Tensor]]:
-        logits, outside = self.polynomial(text, video)
+        logits, outside = self.safe_logits(text, video)
         return logits, {"outside": outside.float().mean()}
-
-    def scores(self, text: Encoded, video: Encoded) -> Tensor:
-        return self.polynomial.deployed(text, video)
-
-    def watched(self, text: Encoded, video: Encoded) -> Mapping[str, Tensor]:
-        return self.polynomial.watched(text, video)
 
 
 class InfoNce(Loss, name="info-nce"):
@@ -101,7 +91,7 @@ class InfoNcePoly(Loss, name="info-nce-poly"):
     optimisation: ClassVar[Optimisation] = Optimisation(
         epochs=10, batch=64, learning_rate=5e-6, weight_decay=1e-4
     )
-    module: ClassVar[type[Objective]] = _PolynomialObjective
+    module: ClassVar[type[Objective]] = _InfoNcePolyObjective
 
     tau: Positive = 0.07
     variance: NotNegative = 0.001

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cimtool.training.loss import Batch, Loss, Objective, Task, Terms
+from cimtool.training.loss import Batch, Loss, Objective, Terms
 from cimtool.training.losses.info_nce import variance_regulariser
 from cimtool.training.options import NotNegative, Number, Positive
-from cimtool.training.polynomial_scores import PolynomialScores
+from cimtool.training.polynomial_objective import PolynomialObjective
 from cimtool.training.towers import Encoded, all_pairs_ed
 
 
@@ -86,20 +86,10 @@ class PairwiseBce(PairwiseLoss, name="pairwise-bce"):
     tau: Positive = 1.0
 
 
-class _PolynomialObjective(PairwiseObjective):
-    def __init__(self, options: PairwisePoly, task: Task) -> None:
-        super().__init__(options, task)
-        self.polynomial = PolynomialScores(task, options.name)
-
+class _PairwisePolyObjective(PolynomialObjective, PairwiseObjective):
     def logs(self, text: Encoded, video: Encoded) -> tuple[Tensor, Tensor]:
-        logits, _ = self.polynomial(text, video)
+        logits, _ = self.safe_logits(text, video)
         return functional.logsigmoid(logits), functional.logsigmoid(-logits)
-
-    def scores(self, text: Encoded, video: Encoded) -> Tensor:
-        return self.polynomial.deployed(text, video)
-
-    def watched(self, text: Encoded, video: Encoded) -> Mapping[str, Tensor]:
-        return self.polynomial.watched(text, video)
 
 
 class PairwisePoly(Loss, name="pairwise-poly"):
@@ -107,6 +97,6 @@ class PairwisePoly(Loss, name="pairwise-poly"):
 
     needs_variance: ClassVar[bool] = True
     needs_polynomial: ClassVar[bool] = True
-    module: ClassVar[type[Objective]] = _PolynomialObjective
+    module: ClassVar[type[Objective]] = _PairwisePolyObjective
 
     variance: NotNegative = 0.001
