@@ -147,10 +147,10 @@ class ConversionKernel:
     ) -> None:
         """Add what row group `r` makes of its digits [cycles, rows, K] to `total` [rows, N]."""
         driven = np.ascontiguousarray(digits[:, :, self.groups[r]])
-        variances = NOTHING[..., None]
+        variances: Array = np.zeros((0, 0, 0, 0), np.float32)
         if self.op.fresh is not None:
             squares = np.stack([driven[a] * driven[b] for a, b in self.pairs])
-            variances = self._summed(squares, self.variances[r])
+            variances = self._summed(squares, self.variances[r]).astype(np.float32, copy=False)
         sums, unused = self._summed(driven, self.sums[r]), self.op.cells.leak * self.idle[r]
         reading = self.reading
         _read(sums, variances, keys, r, reading, unused, leaks, tops, flipped, factors, total)
@@ -294,7 +294,7 @@ def _noise(variances, key, conversion, i, k, noise):  # type: ignore[no-untyped-
         for c in range(cycles):
             own = mix(key + np.uint64(conversion * cycles + c + 1) * MIX_1)
             for j in range(width):
-                root = np.sqrt(np.float32(variances[c, i, k, j]))
+                root = np.sqrt(variances[c, i, k, j])
                 noise[c, j] = root * normal(own + np.uint64(j) * GOLDEN)
         return
     factor = np.empty((cycles, cycles, TILE), np.float32)
@@ -309,7 +309,7 @@ def _noise(variances, key, conversion, i, k, noise):  # type: ignore[no-untyped-
                 noise[a, start + j] = zero
             for b in range(a + 1):
                 for j in range(count):
-                    rest[j] = np.float32(variances[pair, i, k, start + j])
+                    rest[j] = variances[pair, i, k, start + j]
                 for n in range(b):
                     left, right = factor[a, n], factor[b, n]
                     for j in range(count):
