@@ -15,6 +15,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.cli.output import Output
+from cimtool.loading.data_notes import data_noted
 
 
 class Group(click.Group):
@@ -101,9 +102,10 @@ class Command(click.Command):
         Raises Refusal for the library's CimError.
         """
         debug = ctx.params.pop("debug")
-        ctx.obj = Output(ctx.params.pop("as_json"))
         try:
-            return super().invoke(ctx)
+            with data_noted() as notes:
+                ctx.obj = Output(ctx.params.pop("as_json"), notes)
+                return super().invoke(ctx)
         except Exception as error:
             if debug:
                 traceback.print_exc()

@@ -7,13 +7,14 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import click
 
 from cimtool.base.progress import Say, silent
+from cimtool.loading.data_notes import DataNotes
 
 PIPE_WIDTH = 100
 """Columns of a table that goes to a file or a pipe."""
@@ -21,9 +22,10 @@ PIPE_WIDTH = 100
 
 @dataclass(frozen=True)
 class Output:
-    """The form in which a command prints."""
+    """The form in which a command prints, and the notes of the data that it reads."""
 
     as_json: bool
+    of_data: DataNotes = field(default_factory=DataNotes)
 
     @cached_property
     def say(self) -> Say:
@@ -43,7 +45,13 @@ class Output:
         return shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
 
     def result(self, values: Mapping[str, Any], text: str) -> None:
-        """Print what the command found: `values` as one JSON object with --json, else `text`."""
+        """Print what the command found: `values` as one JSON object with --json, else `text`.
+
+        Notes of the data that are not among the command's own `notes` follow them.
+        """
+        own = list(values.get("notes", ()))
+        if left := [note for note in self.of_data.sentences if note not in own]:
+            values, text = {**values, "notes": [*own, *left]}, "\n".join([text, "", *left])
         click.echo(json_text(values) if self.as_json else text)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from safetensors.numpy import save
 
 from cimtool.base.arrays import Array
+from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
@@ -25,6 +26,7 @@ from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Program, as_inputs
+from cimtool.loading.data_notes import note_data
 from cimtool.loading.digests import digests_of
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.model import Model
@@ -189,12 +191,29 @@ def fit_rows(data: Embeddings) -> dict[str, Array]:
 
 
 def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
-    """The rows of both modalities that calibrate; `notes` get a line where some are left out."""
+    """The rows of both modalities that calibrate; `notes` get a line where some are left out.
+
+    Raises CimError where all rows of a modality are zeros; some are a warning.
+    """
     for modality, rows in (("text", data.text), ("video", data.video)):
         if len(rows) > CALIBRATION_ROWS:
             notes.append(
                 f"calibration: the first {CALIBRATION_ROWS} of {len(rows)} {modality} rows are used"
             )
+        used = rows[:CALIBRATION_ROWS]
+        zeros, of = int((~used.any(axis=1)).sum()), f"{len(used):,} {modality} rows"
+        if zeros == len(used):
+            raise CimError(
+                f"{data.file}: the {of} that calibrate are all zeros, from which no range can be "
+                "drawn; expected embeddings"
+            )
+        if zeros:
+            warning = (
+                f"warning: {data.file}: {zeros:,} of the {of} that calibrate are all zeros, so "
+                f"that the ranges are drawn from {len(used) - zeros:,}"
+            )
+            notes.append(warning)
+            note_data(warning)  # to commands that keep no notes of a compilation
     return data.text[:CALIBRATION_ROWS], data.video[:CALIBRATION_ROWS]
 
 

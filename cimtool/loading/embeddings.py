@@ -17,6 +17,7 @@ from cimtool.base.errors import CimError, kind_of, naming
 from cimtool.base.named import one_of, require_one
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, read_torch, require_suffix
+from cimtool.loading.data_notes import note_unread, unread
 from cimtool.loading.item_arrays import (
     ALONE,
     IDS,
@@ -83,10 +84,7 @@ class Embeddings:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences that a reader of figures on these embeddings should see."""
-        if not self.unread:
-            return ()
-        names = ", ".join(self.unread)
-        return (f"{self.file}: {names} {'is' if len(self.unread) == 1 else 'are'} not read",)
+        return unread(self.file, self.unread)
 
     @property
     def right(self) -> IntArray:
@@ -200,6 +198,7 @@ def modality_of(
     names = (ALONE,) if _is_alone(values) else ArrayNames.of(modalities, values).rows[modality]
     with naming(where):
         key = require_one(values, names)
+        note_unread(where, _others(values, modalities))
         return finite_rows(values[key], key)
 
 
@@ -218,11 +217,9 @@ def embeddings_of(
     Raises CimError starting with `where`.
     """
     with naming(where):
-        names = ArrayNames.of(modalities, values)
-        known = KEYS if modalities is None else names.wanted
-        unread = tuple(name for name in values if name not in known)
+        names, others = ArrayNames.of(modalities, values), _others(values, modalities)
         if modalities is None and _is_alone(values):
-            return _alone(values, where, tuple(name for name in unread if name not in OF_ALONE))
+            return _alone(values, where, others)
         keys = [require_one(values, names.rows[modality]) for modality in MODALITIES]
         text, video = (finite_rows(values[key], key) for key in keys)
         truth = right_videos(values, len(text), len(video), names.right)
@@ -231,7 +228,7 @@ def embeddings_of(
         ids = {m: ids_in(values, names.ids[m], n) for m, n in sizes.items()}
         known_ids = {m: found for m, found in ids.items() if found is not None}
         return Embeddings(
-            text, video, truth, labels, where, unread=unread, known_ids=known_ids,
+            text, video, truth, labels, where, unread=others, known_ids=known_ids,
             modalities=modalities,
         )  # fmt: skip
 
@@ -240,7 +237,15 @@ def _is_alone(values: Mapping[str, Any]) -> bool:
     return ALONE in values and not any(name in values for name in (*TEXT, *VIDEO))
 
 
-def _alone(values: Mapping[str, Any], file: str, unread: tuple[str, ...]) -> Embeddings:
+def _others(values: Mapping[str, Any], modalities: Modalities | None) -> tuple[str, ...]:
+    """The names of arrays that are none of data of these modalities."""
+    known: tuple[str, ...] = ArrayNames.of(modalities, values).wanted
+    if modalities is None:
+        known = (*KEYS, *OF_ALONE) if _is_alone(values) else KEYS
+    return tuple(name for name in values if name not in known)
+
+
+def _alone(values: Mapping[str, Any], file: str, others: tuple[str, ...]) -> Embeddings:
     """Items of one modality, each the right one of itself."""
     if (key := one_of(values, TRUTH)) is not None:
         raise CimError(
@@ -250,7 +255,7 @@ def _alone(values: Mapping[str, Any], file: str, unread: tuple[str, ...]) -> Emb
     itself = np.arange(len(rows), dtype=np.int64)
     named = ids_in(values, IDS[ALONE], len(rows))
     ids = {} if named is None else dict.fromkeys(MODALITIES, named)
-    found = Embeddings(rows, rows, itself, classes_in(values, len(rows)), file, True, unread, ids)
+    found = Embeddings(rows, rows, itself, classes_in(values, len(rows)), file, True, others, ids)
     return replace(found, compared=comparisons_in(values, len(rows)))
 
 
@@ -315,7 +320,9 @@ def embeddings_in(data: EmbeddingsLike, modalities: Modalities | None = None) ->
     if isinstance(data, Mapping):
         return embeddings_of(data, modalities=modalities)
     first, *second = files_of(data)
-    return read_embeddings(first, next(iter(second), None), modalities)
+    read = read_embeddings(first, next(iter(second), None), modalities)
+    note_unread(read.file, read.unread)
+    return read
 
 
 def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:

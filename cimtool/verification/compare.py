@@ -44,12 +44,14 @@ class Comparison:
         return {key: row for key, row in rows.items() if len(set(row)) > 1}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: what differs, and each bundle's whole report."""
+        """Plain values: what differs, each bundle's whole report, and the notes of any."""
+        notes = dict.fromkeys(note for report in self.reports for note in report.all_notes)
         return {
             "format_version": FORMAT_VERSION,
             "bundles": list(self.names),
             "differing": {key: list(row) for key, row in self.differing.items()},
             "reports": [report.to_json() for report in self.reports],
+            "notes": list(notes),
         }
 
 
