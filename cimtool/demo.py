@@ -52,7 +52,7 @@ MATCHED = 0.5
 SAMPLED_POLY = "sampled-poly.json"
 """The polynomial that the labels by Monte Carlo give."""
 
-FORMAT = 5  # raised when the same settings come to mean other artefacts
+FORMAT = 6  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")
 """Sources of the corpus, and the trainer."""
@@ -243,7 +243,9 @@ def _fitted(
         projectors, files.train, labels="exact", matched=MATCHED, pairs=pairs, output=labels
     )
     announce(f"fitting polynomials of degree {', '.join(map(str, settings.degrees))}")
-    found = api.fit(labels, degree=settings.degrees, output=poly)
+    found = api.fit(
+        labels, degree=settings.degrees, projectors=projectors, data=files.few, output=poly
+    )
     announce(advice(found.comparison, found.form, found.asked))
     return found
 

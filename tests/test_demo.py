@@ -62,6 +62,13 @@ def test_artefacts_fit_together_and_are_made_once(tmp_path: Path, sources: list[
     assert poly["degree"] in (1, 2)
     assert (poly["a"], poly["K"]) == (0.1, None)
     assert "is enough: " in "\n".join(said)
+    for fitted in (FIRST_POLY, files.poly.name):
+        found = json.loads(files.poly.with_name(Path(fitted).stem + ".fit.json").read_text())
+        table = found["comparison"]
+        assert (table["data"], table["items"]) == ("few.npz", [6, 6])
+        for one in table["candidates"]:
+            recall = one["r1_text_to_video"]
+            assert 0 <= recall["low"] <= recall["value"] <= recall["high"] <= 1
     start = torch.load(files.teacher, weights_only=True)
     assert start["config"]["data"] == checkpoint["config"]["data"]
     assert not files.missing()

@@ -96,19 +96,20 @@ def demo_commands(
         drawn = ["--data", files.train, "--labels", "exact", "--matched", MATCHED]
         return ["teacher", "--projectors", projectors, *drawn, "--pairs", pairs, "-o", labels]
 
-    def fit(labels: Path, poly: Path) -> list[object]:
-        return ["fit", labels, "--degree", degrees, "-o", poly]
+    def fit(labels: Path, projectors: Path, poly: Path) -> list[object]:
+        ranked = ["--projectors", projectors, "--data", files.few]
+        return ["fit", labels, "--degree", degrees, *ranked, "-o", poly]
 
     few = ["--data", files.few, "--samples", samples]
     build = ["--calibration", files.calibration, "--target", target]
     lines: tuple[list[object], ...] = (
         [*train, "--loss", TEACHER_LOSS, *options, "-o", own.teacher.parent],
         label(own.teacher, settings.first_pairs, folder / FIRST),
-        fit(folder / FIRST, first),
+        fit(folder / FIRST, own.teacher, first),
         [*train, "--loss", POLY_LOSS, "--start", own.teacher, "--poly", first,
          "-o", own.projectors.parent],
         label(own.projectors, settings.last_pairs, folder / LAST),
-        fit(folder / LAST, own.poly),
+        fit(folder / LAST, own.projectors, own.poly),
         ["compile", "--projectors", own.projectors, "--poly", own.poly, *build, "-o", bundle],
         ["simulate", bundle, "--inputs", files.eval, "-o", folder / "scores.npz"],
         ["verify", bundle, "--data", files.eval],

@@ -67,7 +67,11 @@ def command(
     written = [output, *((report or output.parent) / name for name in report_names(output))]
     lines = [fit_headline(found), "", table_text(error_table(found)), ""]
     lines += [advice(found.comparison, found.form, found.asked), ""]
-    lines += [table_text(degree_table(found.comparison, found.form), out.width), ""]
+    table = degree_table(found.comparison, found.form)
+    lines += [table_text(table, out.width), "", *table.footnotes]
+    if found.comparison.items is None:
+        lines.append("R@1 takes --projectors, and --data that they have not seen.")
+    lines.append("")
     lines += [f"{name}: {value}" for name, value in facts(found)]
     lines += ["", *(f"* {note}" for note in found.notes), f"wrote {', '.join(map(str, written))}"]
     next_ = f"cimtool compile --projectors FILE --poly {shlex.quote(str(output))}"

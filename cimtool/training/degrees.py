@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -83,8 +84,8 @@ class Comparison:
 
     One is enough whose RMSE is not surely above the best's, or surely by less than `tolerance`, and
     whose R@1 is not surely below. `scatter` is what `samples` a side scatter by, None where a is
-    not known; `spread` the standard deviation of the labels. `data` and `items` are the file that
-    R@1 is of, and its (texts, videos).
+    not known; `spread` the standard deviation of the labels. `data` and `items` are the name of the
+    file that R@1 is of, and its (texts, videos).
     """
 
     candidates: tuple[Candidate, ...]
@@ -203,9 +204,14 @@ def compare_forms(
         spread,
         samples,
         teacher.dimension if items is None else items.text.d,
-        None if items is None else items.file,
+        None if items is None else _names(items.file),
         None if items is None else (len(items.text), len(items.video)),
     )
+
+
+def _names(files: str) -> str:
+    """The names of a file, or of a pair, without their folders: the same wherever they lie."""
+    return ", ".join(Path(file).name for file in files.split(", "))
 
 
 def _suffices(one: Candidate, tolerance: float) -> bool:

@@ -191,6 +191,18 @@ def test_several_degrees_are_put_side_by_side_and_the_cheapest_that_is_enough_is
     assert "R@1 text to video, %" in page
 
 
+def test_the_table_has_the_recall_of_a_known_model_and_says_what_it_lacks(
+    cimtool: Run, teacher: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    given = ("fit", teacher, "--degree", "1,2", "-o", tmp_path / "p.json")
+    lacking = "R@1 takes --projectors, and --data that they have not seen."
+    assert lacking in cimtool(*given).out
+    ran = cimtool(*given, "--projectors", small_trunk.projectors, "--data", small_trunk.eval)
+    assert lacking not in ran.out
+    assert "In brackets: 95% of 1,000 resamples of the texts. R@1 is of 40 texts and" in ran.out
+    assert json.loads((tmp_path / "p.fit.json").read_text())["comparison"]["data"] == "eval.npz"
+
+
 def test_the_tolerance_decides(cimtool: Run, teacher: Path, tmp_path: Path) -> None:
     poly = tmp_path / "p.json"
     wide = cimtool("fit", teacher, *DEGREES, "--tolerance", 100, "-o", poly).json
