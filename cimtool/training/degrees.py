@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -204,14 +203,9 @@ def compare_forms(
         spread,
         samples,
         teacher.dimension if items is None else items.text.d,
-        None if items is None else _names(items.file),
+        None if items is None else items.file,
         None if items is None else (len(items.text), len(items.video)),
     )
-
-
-def _names(files: str) -> str:
-    """The names of a file, or of a pair, without their folders: the same wherever they lie."""
-    return ", ".join(Path(file).name for file in files.split(", "))
 
 
 def _suffices(one: Candidate, tolerance: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from cimtool.base.files import check_output, replace_files, replace_texts
 from cimtool.base.named import unknown
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target, load_target
-from cimtool.loading.embeddings import EmbeddingsLike, File
+from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.surrogate import terms
 from cimtool.report.charts import Points, scatter
@@ -90,6 +90,9 @@ def fit(
     items = None
     if projectors is not None and data is not None:
         items = model_items(ModelSource(projectors, layer_map=layer_map), data, say)
+        # By name alone: the report has the same bytes wherever the files lie.
+        names = ", ".join(file.name for file in files_of(data))
+        items = replace(items, file=names or items.file)
     found = fit_teacher(
         known,
         degree,
