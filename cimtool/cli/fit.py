@@ -47,8 +47,7 @@ from cimtool.training.fit_page import error_table, facts, fit_headline, fit_valu
 @click.option(
     "--pt-keys",
     type=OneOf(["coeff", "c"]),
-    default="coeff",
-    help="Keys of a .pt: coeff and bias, or c and b.",
+    help="Keys of a .pt: coeff and bias, or c and b [default: coeff].",
 )
 @click.option("--report", type=DIR, help="Folder of its report [default: beside it].")
 @click.pass_obj

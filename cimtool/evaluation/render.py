@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cimtool.evaluation.run import Evaluation, Score
+from cimtool.evaluation.run import Evaluation, Score, item_names
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAY_NAMES, led
 from cimtool.report.table import Cell, Column, Content, Table, make_table
@@ -99,6 +99,21 @@ def _number(value: float, name: str, sign: str) -> str:
     return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed
 
 
+def _truth_name(found: Evaluation) -> str:
+    """The name of the array that says what is right, of each pair with its own names."""
+    return ", ".join(f"{first}_to_{second}" for first, second in _pairs(found))
+
+
+def _counted(found: Evaluation) -> str:
+    """The queries of each pair of modalities."""
+    counts = {one.modalities: tuple(one.queries.values()) for one in found.scores}
+    said = []
+    for pair, (texts, videos) in counts.items():
+        first, second = item_names(pair)
+        said.append(f"{texts:,} {first} and {videos:,} {second}")
+    return f"{'; '.join(said)} are queries" + " of each other" * (len(said) > 1)
+
+
 def warnings(found: Evaluation) -> list[str]:
     """Sentences that a reader must see before the metrics, each after its subject."""
     return [f"{one.name}: {text}" for one in found.scores for text in one.warnings]
@@ -109,15 +124,14 @@ def sentences(found: Evaluation) -> list[str]:
     right = (
         "right is what has an item's label, and an item does not find itself"
         if found.leave_one_out
-        else "right is what belongs to a query by text_to_video"
+        else f"right is what belongs to a query by {_truth_name(found)}"
     )
     if found.by_class and not found.leave_one_out:
         right += ", for mAP and nDCG what has its label"
     if found.judged:
         right = "right is what is judged so" + found.leave_one_out * ", and never an item itself"
-    texts, videos = found.queries.values()
     said = [
-        f"{found.data}: {texts:,} texts and {videos:,} videos are queries; {right}.",
+        f"{found.data}: {_counted(found)}; {right}.",
         f"In brackets: 95% of {found.resamples:,} resamples of the queries.",
     ]
     if any(one.differences for one in found.scores):

@@ -48,13 +48,15 @@ class Score:
 
     `modalities` are the names of the arrays that were its text and video. `differences` are its
     metrics less those of the first subject of the same two, on the same resamples; empty for that
-    one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`.
+    one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`. `queries`
+    counts items of these two with a right item, by way.
     """
 
     name: str
     kind: str
     head: str
     modalities: Modalities
+    queries: Mapping[str, int]
     metrics: Mapping[str, float]
     intervals: Mapping[str, Interval]
     differences: Mapping[str, Change]
@@ -65,7 +67,8 @@ class Score:
 class Evaluation:
     """Scores of one or several subjects on the same data, in the order given.
 
-    `queries` counts items with a right item, by way. With `leave_one_out` all other items of the
+    `texts`, `videos` and `queries`, items with a right item by way, are those of the first pair of
+    modalities; each score has its own. With `leave_one_out` all other items of the
     same label are right; otherwise those of `text_to_video`, and with `by_class` for metrics of
     classes those of the same label. Where pairs are `judged` right are those alone.
     """
@@ -98,7 +101,8 @@ def _score_json(score: Score) -> dict[str, Any]:
         metrics[name] = {"value": value, **asdict(score.intervals[name])}
         if name in score.differences:
             metrics[name]["difference"] = asdict(score.differences[name])
-    said = {name: getattr(score, name) for name in ("name", "kind", "head", "modalities")}
+    names = ("name", "kind", "head", "modalities", "queries")
+    said = {name: getattr(score, name) for name in names}
     return {**said, "figures": metrics, "warnings": list(score.warnings)}
 
 
@@ -167,13 +171,13 @@ def evaluate_subjects(
     samples = uncertainties(
         measured, measured[0], truth.text_to_video, truth.videos, seed, resamples
     )
+    counts = found[0].counts
     scores = [
-        _score(name, subject, one, name == names[0])
+        _score(name, subject, counts, one, name == names[0])
         for name, subject, one in zip(names, subjects, samples, strict=True)
     ]
-    counts = found[0].counts
     notes += [*judged_by(data), *data.notes]
-    notes += few_queries(*counts.values())
+    notes += few_queries(*counts.values(), names=item_names(data.modalities))
     by_class = truth.by_class
     notes += unused_labels(data, by_class)
     texts, videos = len(data.text), len(data.video)
@@ -277,14 +281,25 @@ def _moved_back(
     return text + offset, video + offset
 
 
-def _score(name: str, subject: Subject, found: Uncertainty, first: bool) -> Score:
+def item_names(modalities: Modalities | None) -> tuple[str, str]:
+    """The words for items of both sides: texts and videos, or rows of other modalities."""
+    if modalities in (None, MODALITIES):
+        return "texts", "videos"
+    one, other = (f"{name} rows" for name in modalities)
+    return one, other
+
+
+def _score(
+    name: str, subject: Subject, counts: Mapping[str, int], found: Uncertainty, first: bool
+) -> Score:
     metrics = dict(found.metrics)
     if "cosine_gap" in metrics:
         metrics["cosine_gap"] = round(metrics["cosine_gap"], GAP_DECIMALS) + 0.0
     differences = {} if first else _differences(found)
     kind, head = subject.kind, subject.head.name
     pair = subject.data.modalities or MODALITIES
-    return Score(name, kind, head, pair, metrics, found.intervals, differences, subject.warnings)
+    intervals, warnings = found.intervals, subject.warnings
+    return Score(name, kind, head, pair, counts, metrics, intervals, differences, warnings)
 
 
 def _differences(found: Uncertainty) -> dict[str, Change]:

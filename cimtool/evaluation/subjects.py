@@ -14,7 +14,7 @@ from cimtool.base.progress import Say
 from cimtool.bundle.matcher import check_gallery, open_bundle
 from cimtool.ir.heads import Head, TowerBuilder, assemble
 from cimtool.ir.heads.base import raw_heads
-from cimtool.ir.program import Program
+from cimtool.ir.program import MODALITIES, Program
 from cimtool.ir.source import L2Normalize
 from cimtool.loading.calibration_rows import require_unseen
 from cimtool.loading.embeddings import (
@@ -167,9 +167,11 @@ def raw_subject(data: Embeddings, head: str) -> Subject:
     require_rivals(data)
     text, video = data.text.shape[1], data.video.shape[1]
     if text != video:
+        one, other = data.modalities or MODALITIES
         raise CimError(
-            f"{data.file}: text rows have {text} numbers and video rows {video}, so raw embeddings "
-            "cannot be compared; expected equal widths, or a checkpoint or bundle to project them"
+            f"{data.file}: {one} rows have {text} numbers and {other} rows {video}, so raw "
+            "embeddings cannot be compared; expected equal widths, or a checkpoint or bundle to "
+            "project them"
         )
     made = kind()
     program = assemble(TowerBuilder(text).tower("x"), TowerBuilder(video).tower("x"), made)

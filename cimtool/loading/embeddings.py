@@ -90,7 +90,9 @@ class Embeddings:
     def right(self) -> IntArray:
         """The right video of each text [N], for what cannot do without; CimError where unknown."""
         with naming(self.file):
-            return require_right(self.text_to_video, len(self.text), len(self.video))
+            return require_right(
+                self.text_to_video, len(self.text), len(self.video), self.modalities
+            )
 
     def among(self, kept: BoolArray) -> Embeddings:
         """These texts, a mask [N], with the videos of theirs; CimError where these are unknown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from cimtool.loading.embeddings import (
     embeddings_of,
     read_embeddings,
 )
-from cimtool.loading.item_arrays import ALONE, TEXT, VIDEO
+from cimtool.loading.item_arrays import ALONE, LABELS, OF_ALONE, TEXT, VIDEO
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.layouts import recognise
 from cimtool.loading.npy import read_npy, read_npz
@@ -117,7 +117,10 @@ def _torch(path: Path) -> Facts:
         raise CimError(f"{path}: holds a {type(content).__name__}; expected a dictionary or tensor")
     if any(key in content for key in COEFFICIENTS):
         return describe_polynomial(parse_polynomial(content, str(path)))
-    if any(isinstance(content.get(key), np.ndarray) for key in (*TEXT, *VIDEO, ALONE)):
+    arrays = {key: value for key, value in content.items() if isinstance(value, np.ndarray)}
+    if any(key in arrays for key in (*TEXT, *VIDEO)) and not _has_both(arrays):
+        return describe_modalities(arrays)
+    if any(key in arrays for key in (*TEXT, *VIDEO, ALONE)):
         return describe_embeddings(embeddings_of(content, str(path)))
     return describe_checkpoint(Checkpoint(str(path), content))
 
@@ -131,10 +134,32 @@ def _npz(path: Path) -> Facts:
         arrays = {name: _array_text(values[name]) for name in TEACHER}
         others = [name for name in names if name not in TEACHER]
         return {"kind": "teacher", "arrays": arrays, "other_arrays": others}
+    if any(key in names for key in (*TEXT, *VIDEO)) and not _has_both(names):
+        return describe_modalities(read_npz(path))
     if any(key in names for key in (*TEXT, *VIDEO, ALONE)):
         read = read_embeddings(path)
         return {**describe_embeddings(read), "other_arrays": list(read.unread)}
     return {"kind": "arrays", "arrays": {k: _array_text(v) for k, v in read_npz(path).items()}}
+
+
+def _has_both(names: Collection[str]) -> bool:
+    return all(any(key in names for key in keys) for keys in (TEXT, VIDEO))
+
+
+def describe_modalities(arrays: Mapping[str, Array]) -> Facts:
+    """Shapes and norms of each modality of data that are not text and video, and the rest."""
+    others = (*LABELS, *OF_ALONE)
+    rows = {
+        name: array
+        for name, array in arrays.items()
+        if array.ndim == 2 and array.dtype.kind == "f" and name not in others
+    }
+    return {
+        "kind": "embeddings",
+        **{name: {"shape": list(array.shape), **_rows(array)} for name, array in rows.items()},
+        "pairs": "of two of these, which are then taken as text and video",
+        "other_arrays": [name for name in arrays if name not in rows],
+    }
 
 
 def _array(array: Array) -> Facts:

@@ -106,14 +106,25 @@ def right_videos(
     return truth
 
 
-def require_right(right: IntArray | None, texts: int, videos: int) -> IntArray:
-    """Return the right video of each text; CimError where it is not known."""
-    if right is None:
+def require_right(
+    right: IntArray | None, texts: int, videos: int, modalities: Modalities | None = None
+) -> IntArray:
+    """Return the right video of each text; CimError where it is not known.
+
+    The sentence has the names of other `modalities` that are taken as these.
+    """
+    if right is not None:
+        return right
+    if modalities is None:
         raise CimError(
             f"{texts} texts and {videos} videos, and text_to_video is missing, which says which "
             "video row is right for each text"
         )
-    return right
+    one, other = modalities
+    raise CimError(
+        f"{one} has {texts} rows and {other} {videos}, and {one}_to_{other} is missing, which says "
+        f"which row of {other} is right for each row of {one}"
+    )
 
 
 def ids_in(
@@ -216,11 +227,14 @@ def comparisons_in(values: Mapping[str, Any], items: int) -> Comparisons | None:
     match = None
     if key == PAIRS:
         match = np.asarray(values[MATCH])
-        if match.shape != (len(rows),) or not np.isin(match, (0, 1)).all():
+        if match.shape != (len(rows),):
             raise CimError(
                 f"{MATCH} has shape {list(match.shape)}; expected [{len(rows)}] of 0 and 1, one "
                 f"for each of {PAIRS}"
             )
+        if not (known := np.isin(match, (0, 1))).all():
+            row = int(np.argmin(known))
+            raise CimError(f"row {row} of {MATCH} is {match[row]}; expected 0 or 1")
         match = match != 0
     if match is not None and not match.any():
         raise CimError(f"{MATCH} is 0 for all of {PAIRS}; expected some that belong together")

@@ -14,8 +14,12 @@ from cimtool.training.history import (
     recalls_of,
     shares_text,
 )
+from cimtool.training.models import ProjectorModel
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import all_cosines
+
+FROM_ROWS = "two-branch"
+"""The model that gives the rows as they are before it is trained."""
 
 CHANCES = 10
 """A start whose R@1 is below so many times that of guessing has learnt nothing to suspect."""
@@ -46,15 +50,19 @@ def raw_sentence(raw: Mapping[str, float] | None) -> str | None:
 
 
 def below_raw(
-    history: Sequence[RetrievalEpoch], raw: Mapping[str, float] | None, model: str
+    history: Sequence[RetrievalEpoch], raw: Mapping[str, float] | None, model: type[ProjectorModel]
 ) -> str | None:
-    """The warning where the best epoch is worse than the raw rows; None where it is not."""
+    """The warning where the best epoch is worse than the raw rows; None where it is not.
+
+    Of models whose losses train it as well it names the one that starts from the rows.
+    """
     if raw is None:
         return None
     (name, known), (_, found) = leading(raw), leading(best_epoch(history).recalls)
     if found >= known:
         return None
-    other = "" if model == "two-branch" else "; model two-branch starts from the rows as they are"
+    alike = model.has_variance and not model.one_modality and model.name != FROM_ROWS
+    other = f"; model {FROM_ROWS} starts from the rows as they are" if alike else ""
     return (
         f"warning: the trained model is worse than raw embeddings by cosine: held-out {name} "
         f"{found:.1%} against {known:.1%}{other}"

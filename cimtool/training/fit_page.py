@@ -61,7 +61,7 @@ def fit(
     target: str | Path | Target | None = None,
     seed: int = 0,
     output: File | None = None,
-    pt_keys: PtKeys = "coeff",
+    pt_keys: PtKeys | None = None,
     report: File | None = None,
     say: Say = silent,
 ) -> Fit:
@@ -74,11 +74,12 @@ def fit(
     and `data` the table has R@1 on these, and with a `target` too the energy of an item in its
     arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys`
     "c", c and b, the polynomial is written there, its report into `report` (default: beside it).
+    `pt_keys` are refused without a `.pt`.
     """
     if output is not None:
         check_output(Path(output), *SUFFIXES)
-    if pt_keys not in PT_KEYS:
-        raise unknown("pt_keys", pt_keys, PT_KEYS)
+    if pt_keys is not None:
+        _check_keys(pt_keys, output)
     if (projectors is None) != (data is None):
         raise ArgumentError("{data} is what {projectors} are run on; expected both or neither")
     if projectors is None and layer_map is not None:
@@ -107,8 +108,15 @@ def fit(
         target=hardware,
     )
     if output is not None:
-        write_fit(found, Path(output), Path(report) if report else None, pt_keys)
+        write_fit(found, Path(output), Path(report) if report else None, pt_keys or PT_KEYS[0])
     return found
+
+
+def _check_keys(keys: str, output: File | None) -> None:
+    if keys not in PT_KEYS:
+        raise unknown("pt_keys", keys, PT_KEYS)
+    if output is None or Path(output).suffix != ".pt":
+        raise ArgumentError("{pt_keys} names the keys of a .pt; expected one as {output}")
 
 
 def write_fit(fit: Fit, poly: Path, report: Path | None = None, pt_keys: PtKeys = "coeff") -> None:

@@ -93,7 +93,7 @@ def train_projectors(
             say(f"raw embeddings: held out {shares_text(training.raw)} (mean of both ways)")
         known = training.start_recalls()
         run = Trainer(training, job.optimisation, folder, say, job.device).run(saved)
-    warnings = [below_raw(run.history, training.raw, job.model.name)]
+    warnings = [below_raw(run.history, training.raw, type(job.model))]
     if job.start is not None and known is not None:
         own = run.history[0].recalls
         warnings.append(suspicion(job.start.file, own, known, len(job.held.video)))

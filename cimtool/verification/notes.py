@@ -106,9 +106,11 @@ def all_equal(scores: FloatArray, what: str = "compiled scores") -> list[str]:
     return found
 
 
-def few_queries(texts: int, videos: int) -> list[str]:
+def few_queries(
+    texts: int, videos: int, *, names: tuple[str, str] = ("texts", "videos")
+) -> list[str]:
     """A sentence where so few texts or videos are queries that R@1 means little."""
-    fewest, which = min((texts, "texts"), (videos, "videos"))
+    fewest, which = min(zip((texts, videos), names, strict=True))
     if fewest >= FEW_QUERIES:
         return []
     return [f"only {fewest} {which} are queries: below {FEW_QUERIES}, R@1 means little"]

@@ -203,6 +203,16 @@ def test_the_table_has_the_recall_of_a_known_model_and_says_what_it_lacks(
     assert json.loads((tmp_path / "p.fit.json").read_text())["comparison"]["data"] == "eval.npz"
 
 
+@pytest.mark.parametrize("keys", ["c", "coeff"])
+def test_keys_of_a_pt_are_refused_for_json(
+    cimtool: Run, teacher: Path, tmp_path: Path, keys: str
+) -> None:
+    ran = cimtool("fit", teacher, "--pt-keys", keys, "-o", tmp_path / "p.json")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.sentence == "--pt-keys names the keys of a .pt; expected one as --output"
+    assert not (tmp_path / "p.json").exists()
+
+
 def test_the_tolerance_decides(cimtool: Run, teacher: Path, tmp_path: Path) -> None:
     poly = tmp_path / "p.json"
     wide = cimtool("fit", teacher, *DEGREES, "--tolerance", 100, "-o", poly).json

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import cimtool as library
 from cimtool.base.errors import CimError
@@ -119,6 +120,58 @@ def test_every_pair_is_in_one_table(
     mixed = library.evaluate(three, trained, trained, head="cosine", resamples=9)
     assert [one.modalities for one in mixed.scores] == [("text", "audio")] * 3
     assert [bool(one.differences) for one in mixed.scores] == [False, True, True]
+
+
+def test_queries_are_those_of_each_pair(cimtool: Callable[..., Any], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = {name: rng.normal(size=(n, 4)) for name, n in (("text", 6), ("video", 6), ("audio", 5))}
+    right = {f"{name}_to_audio": np.array([0, 1, 2, 3, 3, 3]) for name in ("text", "video")}
+    file = tmp_path / "uneven.npz"
+    np.savez(file, **rows, **right)
+    arguments = ("evaluate", "--data", file, "--modalities", "text,video,audio", "--resamples", 9)
+    ran = cimtool(*arguments)
+    assert (
+        "6 texts and 6 videos; 6 text rows and 4 audio rows; 6 video rows and 4 audio rows are "
+        "queries of each other; right is what belongs to a query by text_to_video, text_to_audio, "
+        "video_to_audio."
+    ) in ran.out
+    assert "only 4 audio rows are queries" in ran.out
+    counts = [list(one["queries"].values()) for one in cimtool(*arguments, "--json").json["scores"]]
+    assert counts == [[6, 6], [6, 4], [6, 4]]
+
+
+def test_what_is_missing_has_the_names_of_the_data(
+    cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "two.npz"
+    np.savez(file, video=np.ones((3, 4)), audio=np.ones((2, 4)))
+    for command in (("evaluate",), ("train", "-o", tmp_path / "run")):
+        ran = cimtool(*command, "--data", file, "--modalities", "video,audio")
+        assert ran.status == 2
+        assert ran.sentence == (
+            f"{file}: video has 3 rows and audio 2, and video_to_audio is missing, which says "
+            "which row of audio is right for each row of video"
+        )
+    np.savez(file, video=np.ones((3, 4)), audio=np.ones((3, 5)))
+    ran = cimtool("evaluate", "--data", file, "--modalities", "video,audio")
+    assert f"{file}: video rows have 4 numbers and audio rows 5, so raw" in ran.sentence
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".pt"])
+def test_inspect_says_the_modalities_of_data_without_videos(
+    cimtool: Callable[..., Any], tmp_path: Path, suffix: str
+) -> None:
+    file = tmp_path / f"two{suffix}"
+    arrays = {"text": np.ones((3, 4), "f4"), "audio": np.eye(3, dtype="f4"), "labels": np.arange(3)}
+    if suffix == ".npz":
+        np.savez(file, **arrays)
+    else:
+        torch.save({name: torch.from_numpy(array) for name, array in arrays.items()}, file)
+    found = cimtool("inspect", file, "--json").json
+    assert (found["kind"], found["other_arrays"]) == ("embeddings", ["labels"])
+    assert [found[name]["shape"] for name in ("text", "audio")] == [[3, 4], [3, 3]]
+    assert found["audio"]["unit_rows"]
+    assert "2.0, 2.0" in str(found["text"]["norms"])
 
 
 @pytest.mark.parametrize(

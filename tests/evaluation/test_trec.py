@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,29 @@ DATA: dict[str, dict[str, Any]] = {
     "classes": {**COARSE, "text_to_video": RIGHT, "labels": (RIGHT % 5)},
     "others": {"rows": COARSE["text"], "labels": np.arange(N) % 6},
     "several": {"rows": COARSE["text"], "labels": RNG.random((N, 4)) < 0.3},
+    "many": {"rows": RNG.integers(0, 4, size=(70, 4)) + 1, "labels": np.arange(70) // 64},
     "judged": dict(COARSE),
     "judged others": {"rows": COARSE["text"]},
 }
 BY_PAIR = {"r1": Success @ 1, "r5": Success @ 5, "r10": Success @ 10}
 BY_CLASS = {"map": AP, "ndcg10": nDCG @ 10}
+
+
+def precisions(qrels: Path, run: Path) -> dict[str, float]:
+    """mAP@R and mAP@50 by `AP` of the public code, cut off at R and at 50, query by query.
+
+    `AP@k` divides by all R right items of a query, mAP@50 by as many as 50 can be: min(R, 50).
+    """
+    judged = list(ir_measures.read_trec_qrels(str(qrels)))
+    ranked = list(ir_measures.read_trec_run(str(run)))
+    right = Counter(one.query_id for one in judged)
+    found = {"map_r": 0.0, "map50": 0.0}
+    for count in sorted(set(right.values())):
+        for one in ir_measures.iter_calc([AP @ count, AP @ 50], judged, ranked):
+            if right[one.query_id] == count:
+                found["map_r"] += one.value * (one.measure == AP @ count)
+                found["map50"] += one.value * (one.measure == AP @ 50) * count / min(count, 50)
+    return {name: total / len(right) for name, total in found.items()}
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -62,6 +81,10 @@ def test_public_code_finds_the_same(name: str, tmp_path: Path) -> None:
             for own, measure in measures.items():
                 value = found.scores[0].metrics[f"{own}_{way}"]
                 assert value == pytest.approx(public[measure], rel=1e-14), (way, own)
+            if "map" in measures:
+                for own, expected in precisions(judged, run).items():
+                    value = found.scores[0].metrics[f"{own}_{way}"]
+                    assert value == pytest.approx(expected, rel=1e-14), (way, own)
     assert all(len(line.split()) == 6 for line in run.read_text().splitlines())
 
 

@@ -16,6 +16,8 @@ from cimtool.loading.embeddings import embeddings_of
 from cimtool.training.baseline import below_raw, last_is_best, raw_recalls, sample, suspicion
 from cimtool.training.history import RetrievalEpoch, recalls_of
 from cimtool.training.model import widest
+from cimtool.training.models.cross_attention import CrossAttentionModel
+from cimtool.training.models.perceptron import Autoencoder, TanhProjectors
 from cimtool.training.models.trunk import TrunkModel
 from cimtool.training.models.two_branch import TwoBranchModel
 from cimtool.training.pairs import Pairs, split
@@ -50,12 +52,16 @@ def test_raw_rows_are_ranked_by_their_cosine() -> None:
 
 
 def test_the_warnings() -> None:
-    said = below_raw(epochs(0.1, 0.6, 0.5), recalls(0.9), "trunk")
+    said = below_raw(epochs(0.1, 0.6, 0.5), recalls(0.9), TrunkModel)
     assert said is not None
     assert said.startswith("warning: the trained model is worse than raw embeddings by cosine: ")
     assert "held-out R@1 60.0% against 90.0%; model two-branch starts from" in said
-    assert below_raw(epochs(0.1, 0.9), recalls(0.9), "trunk") is None
-    assert below_raw(epochs(0.1), None, "trunk") is None
+    assert below_raw(epochs(0.1, 0.9), recalls(0.9), TrunkModel) is None
+    assert below_raw(epochs(0.1), None, TrunkModel) is None
+    for kind in (TanhProjectors, Autoencoder, CrossAttentionModel):
+        plain = below_raw(epochs(0.1, 0.6), recalls(0.9), kind)
+        assert plain is not None
+        assert plain.endswith("held-out R@1 60.0% against 90.0%")
     assert last_is_best(epochs(0.1, 0.2, 0.3)) is not None
     assert last_is_best(epochs(0.1, 0.3, 0.2)) is None
     assert last_is_best(epochs(0.1)) is None
@@ -88,7 +94,7 @@ def test_classes_lead_by_their_map() -> None:
     maps = {"map_text_to_video": 0.3, "map_video_to_text": 0.3}
     history = [RetrievalEpoch(0, None, {}, {}, recalls(0.9, **maps))]
     raw = recalls(0.1, map_text_to_video=0.5, map_video_to_text=0.6)
-    said = below_raw(history, raw, "two-branch")
+    said = below_raw(history, raw, TwoBranchModel)
     assert said is not None
     assert said.endswith("held-out mAP 30.0% against 55.0%")
 
