@@ -209,6 +209,7 @@ def test_the_template_of_an_argument_error_is_a_literal_with_a_place_for_each_va
 
 # Where a text may be taken apart: what comes from outside, never a name that cimtool made.
 READERS = {
+    "cimtool/base/folders.py": "names of files that a killed run left",
     "cimtool/base/plugins.py": "the package of a module that Python imports; a message on one line",
     "cimtool/base/toml_files.py": "a target given as a path or as a name",
     "cimtool/cli/*": "what a user typed, and messages of click",
@@ -220,7 +221,6 @@ READERS = {
     "cimtool/report/svg.py": "a number without its .0",
     "cimtool/simulation/kernels/tiles.py": "environment variables of Numba",
     "cimtool/sweeps/command.py": "a target given as a path or as a name",
-    "cimtool/sweeps/folder.py": "names of files that a killed run left",
     "cimtool/training/demo_data.py": "the source code that the demo trains on",
     "cimtool/training/job.py": "keys of a checkpoint",
     "cimtool/training/models/perceptron.py": "keys of a checkpoint, and widths that a user gives",

@@ -7,8 +7,7 @@ import tomllib
 from collections.abc import Iterable
 
 from cimtool.base.errors import Argument, ArgumentError
-
-Value = int | float | str | bool
+from cimtool.base.grids import Value
 
 GRID = "KEY=VALUE,VALUE, such as weight_bits=4,6,8"
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -17,8 +14,8 @@ import numpy as np
 
 from cimtool import __version__
 from cimtool.base.arrays import Array
-from cimtool.base.errors import CimError
-from cimtool.base.files import PARTIAL, replace_files, replace_texts, unwritable
+from cimtool.base.files import replace_files, replace_texts
+from cimtool.base.folders import POINTS, Identity, KindOfWork, read_object
 from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.deployment.compilation import calibration_rows, fit_rows
 from cimtool.hardware.configuration import Configuration
@@ -31,18 +28,8 @@ from cimtool.sweeps.references import SweepReferences
 
 FORMAT_VERSION = 3
 SWEEP = "sweep.json"
-POINTS = "points"
 REFERENCES = "references.safetensors"
-LOCK = ".lock"
-SHARED = ".shared-"
-"""The beginning of the name of a folder that processes share."""
-
-LEFT = (LOCK, PARTIAL, SHARED)
-"""The beginnings of the names of files and folders that a killed run may leave."""
-
 DIGEST_LETTERS = 20
-
-Identity = Mapping[str, str | int]
 
 
 def sweep_identity(
@@ -127,7 +114,7 @@ class SweepFolder:
         """The outcomes of an earlier run, but for points that did not finish or failed."""
         found = {}
         for digest in digests:
-            values = _read(self.path / POINTS / f"{digest}.json") or {}
+            values = read_object(self.path / POINTS / f"{digest}.json") or {}
             with suppress(KeyError, TypeError):
                 found[digest] = Outcome.from_json(values)
         return {digest: outcome for digest, outcome in found.items() if outcome.error is None}
@@ -151,67 +138,5 @@ def opened(path: Path, whose: Identity) -> Iterator[SweepFolder]:
     Raises CimError where it holds another sweep or something else, and where another process is at
     work in it.
     """
-    known = not path.exists() or (path / SWEEP).is_file()
-    if not known and not (path.is_dir() and all(f.name.startswith(LEFT) for f in path.iterdir())):
-        raise CimError(
-            f"{path}: exists and holds no sweep, so nothing is written there; expected a new folder"
-        )
-    with _locked(path):
-        if (path / SWEEP).is_file():
-            _require_same(path, whose)
-            _clear(path)
-        else:
-            replace_texts(path, {SWEEP: json.dumps(dict(whose), indent=1) + "\n"}, "the sweep")
+    with KindOfWork("sweep", SWEEP, NAMES).opened(path, whose):
         yield SweepFolder(path)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the folder's lock, which ends with the process whatever ends that."""
-    file = path / LOCK
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        stream = file.open("a+")
-    except OSError as error:
-        raise unwritable(path, error) from error
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stream.seek(0)
-            raise CimError(
-                f"{path}: another sweep is at work there (process {stream.read().strip()}); "
-                "expected it to end first, or a new folder"
-            ) from None
-        stream.truncate(0)
-        stream.write(f"{os.getpid()}\n")
-        stream.flush()
-        try:
-            yield
-        finally:
-            file.unlink(missing_ok=True)
-
-
-def _require_same(path: Path, whose: Identity) -> None:
-    """Raise CimError where the folder's sweep is not `whose`."""
-    held = _read(path / SWEEP) or {}
-    for name, value in whose.items():
-        if held.get(name) != value:
-            other = NAMES[name]
-            raise CimError(f"{path}: holds a sweep with another {other}; expected a new folder")
-
-
-def _clear(path: Path) -> None:
-    """Remove the folders that a killed run left half-way."""
-    for prefix in (PARTIAL, SHARED):
-        for left in [*path.glob(f"{prefix}*/"), *path.glob(f"{POINTS}/{prefix}*/")]:
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where there is no file or no object in it."""
-    try:
-        values = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return values if isinstance(values, dict) else None

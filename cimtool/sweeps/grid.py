@@ -11,14 +11,13 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.grids import Grid, GridKey, Key, KeyReader, Value
 from cimtool.base.named import nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.toml_files import FREE, check_value, dotted, leaves
@@ -27,10 +26,6 @@ from cimtool.hardware.settings import LayerBits, Overrides, resolve
 from cimtool.hardware.target import Target, derived, load_target
 from cimtool.ir.heads import Head
 from cimtool.reference.surrogate import MAX_DEGREE
-
-Value = int | float | str | bool
-Key = tuple[str, ...]
-Grid = Mapping[str, Sequence[Value]]
 
 TARGET = "target"
 LAYERS = "layers"
@@ -41,21 +36,7 @@ SCORE_KEYS = (HEAD, DEGREE, SAMPLES)
 IDENTITY = (("name",), ("title",), ("base",))
 """Keys of a target that say which it is, not how it is."""
 
-MOST_POINTS = 10_000
 EXAMPLE = "such as weight_bits=4,6,8"
-
-
-@dataclass(frozen=True)
-class GridKey:
-    """One key of the grid and its values, in the order in which they are given."""
-
-    path: Key
-    values: tuple[Value, ...]
-
-    @property
-    def name(self) -> str:
-        """The key as results write it."""
-        return dotted(self.path)
 
 
 @dataclass(frozen=True)
@@ -103,53 +84,7 @@ class Point:
 
 def read_grid(grid: Grid) -> tuple[GridKey, ...]:
     """Check every key and value of a grid by itself; CimError for the first that is wrong."""
-    if not grid:
-        raise ArgumentError("{grid} is missing; expected at least one KEY=VALUE,VALUE, {}", EXAMPLE)
-    keys: dict[Key, GridKey] = {}
-    for name, values in grid.items():
-        key = _grid_key(name, _plain(name, values))
-        if key.path in keys:
-            raise ArgumentError(
-                "{grid} {} is given twice; expected all of its values at once", key.name
-            )
-        keys[key.path] = key
-    count = math.prod(len(key.values) for key in keys.values())
-    if count > MOST_POINTS:
-        raise ArgumentError(
-            "{grid} makes {:,} points; expected at most {:,}, so leave values out or sweep in "
-            "parts",
-            count,
-            MOST_POINTS,
-        )
-    return tuple(keys.values())
-
-
-def _plain(name: str, values: object) -> list[Any]:
-    """The values of a key: paths as texts, NumPy's numbers as Python's."""
-    if isinstance(values, np.ndarray):
-        values = values.tolist()
-    if not isinstance(values, Iterable) or isinstance(values, str):
-        raise ArgumentError("{grid} {}: {!r} is no list; expected a list of values", name, values)
-    plain = [one.item() if isinstance(one, np.generic) else one for one in values]
-    return [str(one) if isinstance(one, Path) else one for one in plain]
-
-
-def _grid_key(name: str, values: Sequence[Any]) -> GridKey:
-    for value in values:
-        if not isinstance(value, int | float | str):
-            raise ArgumentError(
-                "{grid} {}: {!r} is no value; expected a number, a text, true or false", name, value
-            )
-    path = _path(name)
-    if not values:
-        raise ArgumentError("{grid} {} has no values; expected KEY=VALUE,VALUE, {}", name, EXAMPLE)
-    for index, value in enumerate(values):
-        if value in values[:index]:
-            raise ArgumentError(
-                "{grid} {}: {} is given twice; expected each value once", name, value
-            )
-        _check_value(path, value, name)
-    return GridKey(path, tuple(values))
+    return KeyReader(_path, _check_value, EXAMPLE).read(grid)
 
 
 def _path(name: str) -> Key:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from cimtool.base.grids import value_text
 from cimtool.report.charts import Candidate, pareto
 from cimtool.report.formats import ENERGIES, unit_of
 from cimtool.report.page import render
@@ -13,7 +14,6 @@ from cimtool.sweeps.render import (
     budget_lines,
     cost_text,
     failures,
-    grid_text,
     points_table,
     values_text,
 )
@@ -35,7 +35,7 @@ def pareto_page(sweep: Sweep) -> str:
         sweep=sweep,
         done=len(sweep.points) - sweep.failed,
         targets=dict.fromkeys(point.base for point in sweep.points),
-        grid=[f"{key.name}={','.join(map(grid_text, key.values))}" for key in sweep.grid],
+        grid=[f"{key.name}={','.join(map(value_text, key.values))}" for key in sweep.grid],
         settings=_shared_settings(sweep),
         files=[(Path(name).name, digest) for name, digest in sweep.files],
         budget=[] if sweep.chosen is None else budget_lines(sweep, sweep.chosen),
@@ -59,7 +59,7 @@ def _shared_settings(sweep: Sweep) -> list[str]:
     """The settings that are the same at every point that has any."""
     found = [one.build.settings.to_json() for one in sweep.points if one.build is not None]
     return [
-        f"{name}={grid_text(value)}"
+        f"{name}={value_text(value)}"
         for name, value in (found[0] if found else {}).items()
         if value not in (None, []) and all(other[name] == value for other in found)
     ]

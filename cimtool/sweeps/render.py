@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cimtool.base.grids import Value, value_text
 from cimtool.costs.totals import Quantity
 from cimtool.report.formats import (
     ENERGIES,
@@ -33,7 +34,6 @@ from cimtool.sweeps.choice import (
     twins,
 )
 from cimtool.sweeps.evaluator import Outcome
-from cimtool.sweeps.grid import Value
 from cimtool.sweeps.results import Sweep
 
 
@@ -121,12 +121,7 @@ def _metric_text(outcome: Outcome, name: str) -> str:
 def values_text(found: Sweep, index: int) -> str:
     """The values of a point: `weight_bits=6, target=ideal`."""
     named = found.points[index].named
-    return ", ".join(f"{name}={grid_text(value)}" for name, value in named.items())
-
-
-def grid_text(value: object) -> str:
-    """A value as the text of a grid has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return ", ".join(f"{name}={value_text(value)}" for name, value in named.items())
 
 
 def points_table(found: Sweep) -> Table:
@@ -140,7 +135,7 @@ def points_table(found: Sweep) -> Table:
     rows = []
     for index, point, outcome in found.numbered():
         named = (point.named.get(key.name) for key in found.grid)
-        values = (grid_text(value) if _is_word(value) else value for value in named)
+        values = (value_text(value) if _is_word(value) else value for value in named)
         cells: list[Content] = [index, fronts[index], *values]
         if outcome.error is None:
             cells += _figures(found, outcome, times, coverages, index in apart)

@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 from cimtool import __version__
 from cimtool.base.errors import ArgumentError
+from cimtool.base.grids import GridKey
 from cimtool.reference.limits import LIMITS
 from cimtool.sweeps.choice import COSTS, SCORE_COSTS, Choice, front
 from cimtool.sweeps.evaluator import DieRequest, Outcome
 from cimtool.sweeps.folder import FORMAT_VERSION
-from cimtool.sweeps.grid import SCORE_KEYS, GridKey, Point
+from cimtool.sweeps.grid import SCORE_KEYS, Point
 
 TableFormat = Literal["csv", "parquet"]
 JSON_FILE = "results.json"

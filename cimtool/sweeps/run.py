@@ -10,6 +10,7 @@ from typing import Unpack, get_args
 
 from cimtool.base.errors import ArgumentError, CheckFailed
 from cimtool.base.files import replace_files
+from cimtool.base.grids import Grid, GridKey
 from cimtool.base.named import nearest
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import check_trials
@@ -27,7 +28,7 @@ from cimtool.sweeps.choice import cheapest
 from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command
 from cimtool.sweeps.evaluator import DieRequest, Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.folder import SweepFolder, opened, point_digest, sweep_identity
-from cimtool.sweeps.grid import LAYERS, Grid, GridKey, Point, ScoreChoice, points, read_grid
+from cimtool.sweeps.grid import LAYERS, Point, ScoreChoice, points, read_grid
 from cimtool.sweeps.references import reference_name, references
 from cimtool.sweeps.results import TABLES, Sweep, TableFormat, check_format, sweep_files
 from cimtool.sweeps.scores import check_scores, fitted_in, scored_models

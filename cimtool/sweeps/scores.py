@@ -9,6 +9,7 @@ from typing import Any
 
 from cimtool.base.errors import ArgumentError
 from cimtool.base.files import sha256
+from cimtool.base.grids import GridKey
 from cimtool.base.progress import Say
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.heads.csd import Csd
@@ -18,7 +19,7 @@ from cimtool.loading.polynomial import read_polynomial
 from cimtool.loading.score import DEFAULT_HEAD
 from cimtool.loading.source import ModelSource
 from cimtool.reference.surrogate import Polynomial
-from cimtool.sweeps.grid import DEGREE, HEAD, SAMPLES, GridKey, Point, ScoreChoice
+from cimtool.sweeps.grid import DEGREE, HEAD, SAMPLES, Point, ScoreChoice
 from cimtool.sweeps.references import reference_name
 from cimtool.training.fit import fit_teacher
 from cimtool.training.polynomial_file import polynomial_text

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from cimtool import __version__
 from cimtool.base.compiled import thread_count
 from cimtool.base.errors import ArgumentError
+from cimtool.base.folders import SHARED
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator
-from cimtool.sweeps.folder import SHARED
 from cimtool.sweeps.grid import Point
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.base.files import PARTIAL
-from cimtool.sweeps.folder import LOCK, POINTS, SHARED, SWEEP, opened
+from cimtool.base.folders import LOCK, POINTS, SHARED
+from cimtool.sweeps.folder import SWEEP, opened
 
 WHOSE = {"model": "one", "data": "two"}
 

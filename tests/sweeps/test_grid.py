@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cimtool.base import grids as module
 from cimtool.base.errors import CimError
 from cimtool.hardware.target import load_target
-from cimtool.sweeps import grid as module
 from cimtool.sweeps.grid import ScoreChoice, points, read_grid
 
 

@@ -16,11 +16,12 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.base.folders import POINTS
 from cimtool.loading.embeddings import embeddings_in
 from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps import evaluator, run
 from cimtool.sweeps.evaluator import PointEvaluator
-from cimtool.sweeps.folder import POINTS, REFERENCES, SweepFolder
+from cimtool.sweeps.folder import REFERENCES, SweepFolder
 from cimtool.sweeps.references import SweepReferences
 from cimtool.sweeps.render import sweep_text
 from cimtool.sweeps.results import Sweep

@@ -1,0 +1,112 @@
+"""A folder of work that goes on where it stopped: its identity, its lock, what a kill leaves."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cimtool.base.errors import CimError
+from cimtool.base.files import PARTIAL, replace_texts, unwritable
+
+LOCK = ".lock"
+SHARED = ".shared-"
+"""The beginning of the name of a folder that processes share."""
+
+LEFT = (LOCK, PARTIAL, SHARED)
+"""The beginnings of the names of files and folders that a killed run may leave."""
+
+POINTS = "points"
+"""The folder, in that of the work, of what is kept of each point."""
+
+Identity = Mapping[str, str | int]
+
+
+@dataclass(frozen=True)
+class KindOfWork:
+    """A kind of work: its `noun`, the `file` that holds the identity, its `names` in words."""
+
+    noun: str
+    file: str
+    names: Mapping[str, str]
+
+    @contextmanager
+    def opened(self, path: Path, whose: Identity) -> Iterator[None]:
+        """Open or make the folder, for this process alone until the end.
+
+        Raises CimError where it holds other work of this kind or something else, and where another
+        process is at work in it.
+        """
+        known = not path.exists() or (path / self.file).is_file()
+        left_alone = path.is_dir() and all(f.name.startswith(LEFT) for f in path.iterdir())
+        if not known and not left_alone:
+            raise CimError(
+                f"{path}: exists and holds no {self.noun}, so nothing is written there; expected "
+                "a new folder"
+            )
+        with self._locked(path):
+            if (path / self.file).is_file():
+                self._require_same(path, whose)
+                _clear(path)
+            else:
+                text = json.dumps(dict(whose), indent=1) + "\n"
+                replace_texts(path, {self.file: text}, f"the {self.noun}")
+            yield
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        """Hold the folder's lock, which ends with the process whatever ends that."""
+        file = path / LOCK
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            stream = file.open("a+")
+        except OSError as error:
+            raise unwritable(path, error) from error
+        with stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                stream.seek(0)
+                raise CimError(
+                    f"{path}: another {self.noun} is at work there (process "
+                    f"{stream.read().strip()}); expected it to end first, or a new folder"
+                ) from None
+            stream.truncate(0)
+            stream.write(f"{os.getpid()}\n")
+            stream.flush()
+            try:
+                yield
+            finally:
+                file.unlink(missing_ok=True)
+
+    def _require_same(self, path: Path, whose: Identity) -> None:
+        """Raise CimError where the work in the folder is not `whose`."""
+        held = read_object(path / self.file) or {}
+        for name, value in whose.items():
+            if held.get(name) != value:
+                raise CimError(
+                    f"{path}: holds a {self.noun} with another {self.names[name]}; expected a new "
+                    "folder"
+                )
+
+
+def _clear(path: Path) -> None:
+    """Remove the folders that a killed run left half-way."""
+    for prefix in (PARTIAL, SHARED):
+        for left in [*path.glob(f"{prefix}*/"), *path.glob(f"{POINTS}/{prefix}*/")]:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def read_object(file: Path) -> dict[str, Any] | None:
+    """The object in a JSON file; None where there is no file or no object in it."""
+    try:
+        values = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return values if isinstance(values, dict) else None
