@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 API = (
     *("compile", "load", "program", "simulate", "verify", "compare", "sweep", "tune", "cost"),
-    *("teacher", "fit", "train", "fine_tune", "evaluate", "ModelSource"),
+    *("teacher", "fit", "train", "train_grid", "fine_tune", "evaluate", "ModelSource"),
 )
 """The public names of `cimtool.api`, loaded on first use: importing the package costs nothing."""
 

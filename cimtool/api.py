@@ -32,12 +32,14 @@ from cimtool.training.teacher_file import teacher as teacher
 from cimtool.tuning.run import tune as tune
 
 if TYPE_CHECKING:
+    from cimtool.base.grids import Grid
     from cimtool.bundle.dies import NoiseOptions
     from cimtool.costs.estimate import Estimate
     from cimtool.evaluation.run import Evaluation
     from cimtool.hardware.target import Target
     from cimtool.loading.embeddings import EmbeddingsLike, File
     from cimtool.loading.source import Projectors
+    from cimtool.training.grid.results import TrainingGrid
     from cimtool.training.hardware.fine_tune import FineTuningRun
     from cimtool.training.job import TrainingOptions
     from cimtool.training.projectors import ProjectorRun
@@ -185,12 +187,44 @@ def train(
     Diverged (a CheckFailed) where the loss stops being finite, with the epochs before it kept, and
     CimError for a folder with another run.
     """
-    from cimtool.training.job import TrainingOptions
     from cimtool.training.projectors import train_projectors
 
-    if strange := chosen.keys() - TrainingOptions.__annotations__:
-        raise TypeError(f"train() got an unexpected keyword argument {min(strange)!r}")
+    _refuse_strange("train", chosen)
     return train_projectors(data, Path(output), validation, resume, chosen, say)
+
+
+def _refuse_strange(function: str, chosen: TrainingOptions) -> None:
+    """Raise TypeError for an argument that no training has."""
+    from cimtool.training.job import TrainingOptions
+
+    if strange := chosen.keys() - TrainingOptions.__annotations__:
+        raise TypeError(f"{function}() got an unexpected keyword argument {min(strange)!r}")
+
+
+def train_grid(
+    data: EmbeddingsLike,
+    output: File,
+    *,
+    grid: Grid,
+    validation: EmbeddingsLike | None = None,
+    say: Say = silent,
+    **chosen: Unpack[TrainingOptions],
+) -> TrainingGrid:
+    """Train a model for every point of a grid, and compare them on unseen pairs.
+
+    `grid` has values of `loss`, `model`, `batch`, `epochs`, `learning_rate`, `weight_decay`,
+    `optimizer`, `seed`, and of options by `model.<field>` and `loss.<field>`; all else is as in
+    `train`, the same for all points. An option that a point's model or loss does not have is left
+    out there. Figures are of the pairs of a share `test`, which no training sees, or else of those
+    that choose the best epochs; of several seeds they are means. Results go to `output`, where
+    points that an earlier run has done are not trained again. Raises CimError, before anything
+    runs, for a key or a value that is wrong, TrainingsFailed (a CheckFailed) at the end where
+    points failed.
+    """
+    from cimtool.training.grid.run import train_points
+
+    _refuse_strange("train_grid", chosen)
+    return train_points(data, Path(output), validation, grid, chosen, say)
 
 
 def fine_tune(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from cimtool import api
 from cimtool.base.errors import Argument, ArgumentError
@@ -24,7 +25,10 @@ from cimtool.cli.options import (
     take_noise,
 )
 from cimtool.cli.output import Output
-from cimtool.cli.values import parse_options
+from cimtool.cli.values import parse_grid, parse_options
+from cimtool.training.grid.render import grid_summary
+from cimtool.training.grid.results import TrainingGrid
+from cimtool.training.grid.run import TrainingsFailed
 from cimtool.training.history import EpochT
 from cimtool.training.page import compiled_headline, retrieval_headline
 from cimtool.training.trainer import BEST, TEST, Run
@@ -41,6 +45,7 @@ TRAINING = (
     "device",
     "options",
     "resume",
+    "grid",
 )
 """Options of `train` that mean nothing with --hardware."""
 
@@ -102,6 +107,11 @@ def _given(options: dict[str, Any]) -> list[Argument]:
     "--set", "options", metavar="KEY=VALUE", multiple=True,
     help="An option of the model or the loss: model.hidden=512, loss.tau=0.1.",
 )  # fmt: skip
+@click.option(
+    "--grid", metavar="KEY=V,V,V", multiple=True,
+    help="Train every point of a grid: loss, model, batch, epochs, learning-rate, weight-decay, "
+    "optimizer, seed, or an option of --set; may repeat.",
+)  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue an interrupted run in this folder.")
 @click.option("-o", "--output", type=DIR, required=True, help="Folder of the run.")
 @click.option("--hardware", metavar="TARGET", help="Fine-tune --start for this target.")
@@ -115,7 +125,10 @@ def _given(options: dict[str, Any]) -> list[Argument]:
 @click.option("--settings", type=FILE, help="Settings of the build (TOML).")
 @settings_options
 @click.pass_obj
-def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
+@click.pass_context
+def command(
+    context: click.Context, out: Output, /, data: Files, output: Path, **options: Any
+) -> None:
     """Train projectors, or fine-tune them for a target.
 
     They learn from a polynomial's logits, from -a ed, or by another --loss.
@@ -125,12 +138,20 @@ def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
     loss diverges: the best is kept. With --hardware the checkpoint of --start learns to give its
     own logits again once it is compiled, with the roundings of that target and those settings in
     the loop; --data needs no labels, and --model, --loss and the like are not for it.
+    With --grid a model is trained for every point and measured on the pairs of --test, or those
+    held out; DIR has results.json, grid.html and a run's folder for each point, which the same
+    command does not train again. Exit status 1 where points failed.
     """
     plain, hardware = split_options(options)
     if hardware["hardware"] is not None:
         _fine_tune(out, data, output, plain, hardware)
         return
     fields = parse_options(plain.pop("options"))
+    if grid := plain.pop("grid"):
+        if context.get_parameter_source("seed") is ParameterSource.DEFAULT:
+            del plain["seed"]
+        _train_grid(out, data, output, grid, {**plain, "options": fields})
+        return
     run = api.train(data, output, options=fields, say=out.say, **plain)
     next_ = "compile --projectors {} --calibration NPZ --target NAME"
     if run.lacks_polynomial or run.outgrew_polynomial:
@@ -150,6 +171,35 @@ def command(out: Output, /, data: Files, output: Path, **options: Any) -> None:
         command = f"cimtool evaluate {projectors}{head} --data {rows}"
         said.append(f"Beside raw embeddings, on rows that no part of this run saw: {command}")
     out.result(values, _text(run, said, next_))
+
+
+def _train_grid(
+    out: Output, data: Files, output: Path, grid: Sequence[str], plain: dict[str, Any]
+) -> None:
+    """Train every point, and print the table."""
+    if plain.pop("resume"):
+        raise ArgumentError("{resume} is not for {grid}, which goes on by itself; expected none")
+    found = parse_grid(
+        (text if "." in text.partition("=")[0] else _as_argument(text) for text in grid),
+        "batch=16,64",
+    )
+    try:
+        result = api.train_grid(data, output, grid=found, say=out.say, **plain)
+    except TrainingsFailed as failed:
+        out.result(_grid_values(failed.found), grid_summary(failed.found))
+        raise
+    out.result(_grid_values(result), grid_summary(result))
+
+
+def _as_argument(text: str) -> str:
+    """A key as the library has it: `learning_rate` for that of --learning-rate."""
+    key, equals, values = text.partition("=")
+    return f"{key.replace('-', '_')}{equals}{values}"
+
+
+def _grid_values(found: TrainingGrid) -> dict[str, Any]:
+    counts = {"resumed": found.resumed, "failed": found.failed}
+    return {**found.to_json(), **counts, "written": list(found.written)}
 
 
 def _fine_tune(

@@ -9,27 +9,23 @@ from collections.abc import Iterable
 from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.grids import Value
 
-GRID = "KEY=VALUE,VALUE, such as weight_bits=4,6,8"
 
-
-def parse_grid(texts: Iterable[str]) -> dict[str, list[Value]]:
+def parse_grid(texts: Iterable[str], example: str = "weight_bits=4,6,8") -> dict[str, list[Value]]:
     """Read `KEY=V,V,V` of each `--grid`; CimError where that is not how one is written."""
+    expected = f"KEY=VALUE,VALUE, such as {example}"
     grid: dict[str, list[Value]] = {}
     for text in texts:
         key, _, values = text.partition("=")
         key = key.strip()
         if not key or not values.strip():
-            raise ArgumentError("{grid} {}: expected {}", text, GRID)
+            raise ArgumentError("{grid} {}: expected {}", text, expected)
         if key in grid:
             raise ArgumentError("{grid} {} is given twice; expected all of its values at once", key)
-        grid[key] = [_value(one.strip(), key) for one in values.split(",")]
+        found = [one.strip() for one in values.split(",")]
+        if not all(found):
+            raise ArgumentError("{grid} {}: a value is empty; expected {}", key, expected)
+        grid[key] = list(map(plain_value, found))
     return grid
-
-
-def _value(text: str, key: str) -> Value:
-    if not text:
-        raise ArgumentError("{grid} {}: a value is empty; expected {}", key, GRID)
-    return plain_value(text)
 
 
 def plain_value(text: str) -> Value:

@@ -12,7 +12,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.reference.queries import RECALLS, WAYS
-from cimtool.reference.truth import retrieval, truth_among_others, truth_judged, truth_of
+from cimtool.reference.truth import Truth, retrieval, truth_among_others, truth_judged, truth_of
 from cimtool.training.pairs import Pairs
 
 MEASURES = {"map": "mAP", **{f"r{k}": f"R@{k}" for k in RECALLS}}
@@ -164,15 +164,19 @@ def recalls_of(scores: FloatArray, pairs: Pairs, by_class: bool = False) -> dict
     items with labels, all others of its class are what an item is to find; with pairs or triplets
     alone, what these say belongs to it.
     """
-    labels = None if pairs.labels is None else pairs.labels.numpy()
-    if pairs.judged is not None:
-        truth = truth_judged(pairs.judged, len(pairs), len(pairs), leave_one_out=True)
-    elif pairs.alone and labels is not None:
-        truth = truth_among_others(len(labels), labels)
-    else:
-        right = pairs.right.numpy()
-        truth = truth_of(right, labels if by_class else None, len(pairs.video))
+    truth = truth_in(pairs, by_class)
     found = retrieval(scores, truth)
     shown = [name for name in MEASURES if name != "map" or truth.by_class]
     names = [f"{name}_{way}" for name in shown for way in WAYS]
     return {name: found.get(name, np.nan) for name in names}
+
+
+def truth_in(pairs: Pairs, by_class: bool) -> Truth:
+    """The right items of each of `pairs`; with `by_class` for mAP those of its class."""
+    labels = None if pairs.labels is None else pairs.labels.numpy()
+    if pairs.judged is not None:
+        return truth_judged(pairs.judged, len(pairs), len(pairs), leave_one_out=True)
+    if pairs.alone and labels is not None:
+        return truth_among_others(len(labels), labels)
+    right = pairs.right.numpy()
+    return truth_of(right, labels if by_class else None, len(pairs.video))

@@ -209,6 +209,14 @@ class TrainingJob:
         own, start = Provenance.of(self.pairs.text.numpy(), self.pairs.video.numpy()), self.start
         return own if start is None else own.after(start.provenance, self.settings["start"])
 
+    @cached_property
+    def unseen(self) -> Pairs:
+        """The pairs to measure the result on: those set aside, or else those that validate."""
+        if self.test is None:
+            return self.held
+        rows = _rows(self.test, self.layout.unit_rows)
+        return Pairs.of(rows, np.arange(len(rows.text)))
+
     @property
     def layout(self) -> type[Layout]:
         """The layout that the model is saved in."""
@@ -232,8 +240,12 @@ def make_job(
     paths = {name: Path(file) for name, file in given.items() if file}
     poly, share = paths.get("poly"), wanted.get("held_out")
     start = read_start(paths["start"]) if "start" in paths else None
-    model_kind = _model_kind(wanted.get("model"), start)
-    loss = _loss(wanted.get("loss"), poly, start, options["loss"])
+    model_kind, loss_kind = kinds_of(wanted, start)
+    if poly is not None and not loss_kind.needs_polynomial:
+        raise ArgumentError(
+            '{poly} is given, and loss "{}" has no polynomial; expected none', loss_kind.name
+        )
+    loss = loss_kind(**options["loss"])
     if loss.needs_variance and not model_kind.has_variance:
         raise CimError(
             f'loss "{loss.name}" needs a variance, and model "{model_kind.name}" has none; '
@@ -241,7 +253,7 @@ def make_job(
         )
     optimisation = loss.optimisation.given(wanted)
     unit = Layout.named(model_kind.layout, "layout").unit_rows
-    modalities = _modalities(wanted.get("modalities"), start)
+    modalities = modalities_for(wanted, start)
     given_rows = embeddings_in(data, modalities)
     rows = _rows(given_rows, unit)
     held_rows = None if validation is None else _rows(embeddings_in(validation, modalities), unit)
@@ -260,7 +272,7 @@ def make_job(
             f'{rows.file}: labels is missing, the class of each text, which loss "{loss.name}" '
             "needs"
         )
-    digest = _digest(rows)
+    digest = data_digest(rows)
     test = None
     remarks = []
     if held_rows is None:
@@ -305,7 +317,7 @@ def make_job(
         "test": None if part is None else part.test or None,
         **({} if modalities is None else {MODALITIES_KEY: ",".join(modalities)}),
         "data": digest,
-        "validation": None if held_rows is None else _digest(held_rows),
+        "validation": None if held_rows is None else data_digest(held_rows),
         **{name: sha256(paths[name]) if name in paths else None for name in given},
     }
     files = {"data": rows.file, "validation": None if held_rows is None else held_rows.file}
@@ -361,8 +373,14 @@ def _said(labels: Array) -> str:
     return " ".join(map(str, np.flatnonzero(labels))) or "none"
 
 
-def _model_kind(name: str | None, start: Start | None) -> type[ProjectorModel]:
-    return ProjectorModel.named(name or (MODEL if start is None else start.model()), "model")
+def kinds_of(
+    wanted: TrainingOptions, start: Start | None
+) -> tuple[type[ProjectorModel], type[Loss]]:
+    """The model and the loss that are asked for, or those that `start` and a polynomial suggest."""
+    model = wanted.get("model") or (MODEL if start is None else start.model())
+    has_poly = bool(wanted.get("poly")) or (start is not None and start.poly is not None)
+    loss = wanted.get("loss") or ("info-nce-poly" if has_poly else "info-nce")
+    return ProjectorModel.named(model, "model"), Loss.named(loss, "loss")
 
 
 def _model(
@@ -385,24 +403,13 @@ def _options_of(kind: type[ProjectorModel], start: Start) -> dict[str, Any]:
     return {**before, **kind.options_of(start.text.arrays, start.video.arrays), **said}
 
 
-def _loss(
-    name: str | None, poly: Path | None, start: Start | None, options: Mapping[str, Any]
-) -> Loss:
-    has_poly = poly is not None or (start is not None and start.poly is not None)
-    kind = Loss.named(name or ("info-nce-poly" if has_poly else "info-nce"), "loss")
-    if poly is not None and not kind.needs_polynomial:
-        raise ArgumentError(
-            '{poly} is given, and loss "{}" has no polynomial; expected none', kind.name
-        )
-    return kind(**options)
-
-
 def _rows(rows: Embeddings, unit: bool) -> Embeddings:
     return with_unit_rows(rows) if unit else rows
 
 
-def _modalities(asked: Sequence[str] | None, start: Start | None) -> Modalities | None:
+def modalities_for(wanted: TrainingOptions, start: Start | None) -> Modalities | None:
     """The modalities that are asked for, or those of `start`."""
+    asked = wanted.get("modalities")
     if asked is not None:
         return check_modalities(asked, Argument("modalities"))
     return None if start is None else modalities_of(Checkpoint(start.file, start.content))
@@ -417,7 +424,7 @@ def _require_other(
             raise ArgumentError(
                 "{} and {validation} are both given; expected one of them", Argument(name)
             )
-    if start is not None and start.trained_on(_digest(held)):
+    if start is not None and start.trained_on(data_digest(held)):
         raise CimError(f"{held.file}: {start.file} was trained on it; expected unseen pairs")
 
 
@@ -474,7 +481,8 @@ def _digests_of(start: Start, file: Path) -> tuple[str, ...]:
     return (sha256(file), *(() if known is None else known.ancestors))
 
 
-def _digest(rows: Embeddings) -> str:
+def data_digest(rows: Embeddings) -> str:
+    """The SHA-256 of all that decides what is learnt of rows."""
     found = hashlib.sha256()
     told = {} if rows.compared is None else rows.compared.arrays
     for array in (rows.text, rows.video, rows.right, rows.labels, *told.values()):

@@ -144,6 +144,21 @@ class Loss(Options, Named):
         """Plain values that the score needs beside the weights: `a` and `b`, or another `head`."""
         return {} if self.head is None else {"head": self.head}
 
+    def question(self, scores: Tensor, videos: Tensor) -> Tensor | None:
+        """The loss of a text among the videos of a batch, by scores [n, n], right on the diagonal.
+
+        `videos` [n] are their numbers: those of one number are not wrong ones of each other's
+        texts. A mean over texts, one way, without a regulariser; None for a loss of another kind.
+        """
+        return None
+
+    def limit(self, rivals: float, gap: float) -> float | None:
+        """The question's limit for many `rivals`, all of the mean wrong score.
+
+        `gap` is that score less the right one. None for a loss without such a limit.
+        """
+        return None
+
     def objective(self, task: Task) -> Objective:
         """Return the objective for a task; its own parameters draw from torch's generator.
 

@@ -121,11 +121,17 @@ def by_kind(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Part options by what stands before the dot; CimError for a key of neither kind."""
     parts: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for key, value in options.items():
-        kind, _, name = key.partition(".")
-        if not name or kind not in KINDS:
-            raise CimError(f'option "{key}" is not known; expected model.KEY or loss.KEY')
+        kind, name = kind_of_option(key)
         parts[kind][name] = value
     return parts
+
+
+def kind_of_option(key: str) -> tuple[str, str]:
+    """The kind and the field that a key such as `loss.tau` names; CimError for one of no kind."""
+    kind, _, name = key.partition(".")
+    if not name or kind not in KINDS:
+        raise CimError(f'option "{key}" is not known; expected model.KEY or loss.KEY')
+    return kind, name
 
 
 OPTIMIZERS = ("adamw", "sgd")

@@ -5,8 +5,9 @@ Of -a ed, which is what the polynomial's logit is to first order, or of the poly
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,10 +28,15 @@ def info_nce(logits: Tensor, temperature: float, items: Tensor | None = None) ->
     scaled = logits / temperature
     right = torch.arange(len(logits), device=logits.device)
     if items is not None:
-        same = items[:, None] == items[None, :]
-        same.fill_diagonal_(False)
-        scaled = scaled.masked_fill(same, -torch.inf)
+        scaled = without_shared(scaled, items)
     return functional.cross_entropy(scaled, right) + functional.cross_entropy(scaled.T, right)
+
+
+def without_shared(logits: Tensor, items: Tensor) -> Tensor:
+    """Leave the pairs off the diagonal out whose video is the text's own: -infinity."""
+    same = items[:, None] == items[None, :]
+    same.fill_diagonal_(False)
+    return logits.masked_fill(same, -torch.inf)
 
 
 def variance_regulariser(text: Encoded, video: Encoded, weight: float) -> Tensor:
@@ -65,10 +71,27 @@ class _InfoNcePolyObjective(PolynomialObjective, _InfoNceObjective):
         return logits, {"outside": outside.float().mean()}
 
 
-class InfoNce(Loss, name="info-nce"):
-    """Symmetric InfoNCE of -a ed at temperature `tau`, and `variance` times the KL to N(0, 1)."""
+class InfoNceLoss(Loss):
+    """Base of both; each has a temperature `tau`."""
 
     needs_variance: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # a field of each, in its own place
+        tau: Positive
+
+    def question(self, scores: Tensor, videos: Tensor) -> Tensor:
+        """The mean of -log(e^(s_ii/tau) / sum_j e^(s_ij/tau)) over texts."""
+        scaled = without_shared(scores / self.tau, videos)
+        return functional.cross_entropy(scaled, torch.arange(len(scores)))
+
+    def limit(self, rivals: float, gap: float) -> float:
+        """log(rivals) + gap / tau, of log(1 + rivals e^(gap/tau)) where that is far above 1."""
+        return math.log(rivals) + gap / self.tau
+
+
+class InfoNce(InfoNceLoss, name="info-nce"):
+    """Symmetric InfoNCE of -a ed at temperature `tau`, and `variance` times the KL to N(0, 1)."""
+
     module: ClassVar[type[Objective]] = _InfoNceObjective
 
     a: Positive = 0.1
@@ -80,13 +103,12 @@ class InfoNce(Loss, name="info-nce"):
         return {"a": self.a, "b": 0.0}
 
 
-class InfoNcePoly(Loss, name="info-nce-poly"):
+class InfoNcePoly(InfoNceLoss, name="info-nce-poly"):
     """Symmetric InfoNCE of poly(ed, vd) at `tau`, and `variance` times the KL to N(0, 1).
 
     Its defaults are those of the document of the polynomial surrogate (its step 5).
     """
 
-    needs_variance: ClassVar[bool] = True
     needs_polynomial: ClassVar[bool] = True
     optimisation: ClassVar[Optimisation] = Optimisation(
         epochs=10, batch=64, learning_rate=5e-6, weight_decay=1e-4

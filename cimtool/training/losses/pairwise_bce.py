@@ -35,6 +35,11 @@ def pairwise(log_p: Tensor, log_1mp: Tensor, items: Tensor | None = None) -> Ten
     return -(log_p.diagonal().sum() + log_1mp[wrong].sum()) / len(log_p)
 
 
+def pairwise_of_logits(logits: Tensor, items: Tensor | None = None) -> Tensor:
+    """Return L of logits [n, n]."""
+    return pairwise(functional.logsigmoid(logits), functional.logsigmoid(-logits), items)
+
+
 class PairwiseObjective(Objective):
     """L of a batch and the regulariser; pairs are ranked by b - a ed."""
 
@@ -85,6 +90,10 @@ class PairwiseBce(PairwiseLoss, name="pairwise-bce"):
 
     tau: Positive = 1.0
 
+    def question(self, scores: Tensor, videos: Tensor) -> Tensor:
+        """L of scores / tau, a sum over the wrong videos that grows with their number."""
+        return pairwise_of_logits(scores / self.tau, videos)
+
 
 class _PairwisePolyObjective(PolynomialObjective, PairwiseObjective):
     def logs(self, text: Encoded, video: Encoded) -> tuple[Tensor, Tensor]:
@@ -100,3 +109,7 @@ class PairwisePoly(Loss, name="pairwise-poly"):
     module: ClassVar[type[Objective]] = _PairwisePolyObjective
 
     variance: NotNegative = 0.001
+
+    def question(self, scores: Tensor, videos: Tensor) -> Tensor:
+        """L of the polynomial's logits, a sum over the wrong videos."""
+        return pairwise_of_logits(scores, videos)

@@ -1,0 +1,46 @@
+"""The page of a grid of trainings: a picture of all rows with their intervals, and the table."""
+
+from __future__ import annotations
+
+from cimtool.base.grids import value_text
+from cimtool.reference.queries import WAY_NAMES, WAYS
+from cimtool.report.charts import Whisker, whiskers
+from cimtool.report.page import render
+from cimtool.report.svg import percent_tick
+from cimtool.training.grid.render import failures, notes, row_name, rows_table, verdict
+from cimtool.training.grid.results import TrainingGrid
+
+PACKAGE = "cimtool.training"
+PAGE = "grid.html"
+
+
+def grid_page(found: TrainingGrid) -> str:
+    """The whole page as one HTML document."""
+    return render(
+        PACKAGE,
+        PAGE,
+        title=f"Trainings on {found.data}",
+        found=found,
+        verdict=verdict(found),
+        picture=_picture(found),
+        rows=rows_table(found),
+        notes=notes(found),
+        failures=failures(found),
+        grid=[f"{key.name}={','.join(map(value_text, key.values))}" for key in found.grid],
+        common=[f"{name}={value_text(value)}" for name, value in found.common.items()],
+    )
+
+
+def _picture(found: TrainingGrid) -> str:
+    name = "map" if found.by_class else "r1"
+    rows = [*found.rows, *([found.raw] if found.raw is not None else [])]
+    drawn = [
+        Whisker(
+            row_name(found, row),
+            tuple(row.metrics[f"{name}_{way}"] for way in WAYS),
+            strong=found.best is not None and row is found.rows[found.best],
+        )
+        for row in rows
+    ]
+    label = f"{found.lead} of {len(found.rows)} rows, each way with its interval"
+    return whiskers(drawn, list(WAY_NAMES.values()), label, percent_tick)

@@ -1,0 +1,161 @@
+"""A grid of trainings: checked as a whole, then every point that no earlier run has done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cimtool.base.errors import CheckFailed, CimError
+from cimtool.base.files import replace_files
+from cimtool.base.grids import Grid
+from cimtool.base.progress import Say
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, embeddings_in
+from cimtool.training.grid.folder import (
+    GRID_OF_TRAININGS,
+    PointFolder,
+    grid_identity,
+    job_digest,
+)
+from cimtool.training.grid.keys import TrainingPoint, read_training_grid, training_points
+from cimtool.training.grid.page import PAGE, grid_page
+from cimtool.training.grid.point import Unseen, train_point
+from cimtool.training.grid.results import PointResult, TrainingGrid, compared_rows
+from cimtool.training.job import (
+    TrainingOptions,
+    data_digest,
+    make_job,
+    modalities_for,
+    read_start,
+)
+from cimtool.training.trainer import LAST
+
+
+class TrainingsFailed(CheckFailed):
+    """Points of a grid of trainings failed; `found` holds the others."""
+
+    def __init__(self, found: TrainingGrid, sentence: str):
+        super().__init__(sentence)
+        self.found = found
+
+
+def train_points(
+    data: EmbeddingsLike,
+    folder: Path,
+    validation: EmbeddingsLike | None,
+    grid: Grid,
+    common: TrainingOptions,
+    say: Say,
+) -> TrainingGrid:
+    """Train a model for every point of a grid into a folder, and compare them.
+
+    Raises CimError where a key or a value is wrong, or no point can be trained, and TrainingsFailed
+    at the end where some could not.
+    """
+    keys = read_training_grid(grid)
+    file = common.get("start")
+    start = None if file is None else read_start(Path(file))
+    points = training_points(keys, common, start)
+    modalities = modalities_for(common, start)
+    rows = embeddings_in(data, modalities)
+    held = None if validation is None else embeddings_in(validation, modalities)
+    checked = _checked(rows, held, points, folder)
+    unseen = _unseen(rows, held, points, checked)
+    whose = grid_identity(data_digest(rows), None if held is None else data_digest(held))
+    results, resumed = [], 0
+    with GRID_OF_TRAININGS.opened(folder, whose):
+        for number, (point, place) in enumerate(zip(points, checked, strict=True), 1):
+            if isinstance(place, CimError):
+                results.append(PointResult(point, None, None, str(place)))
+                continue
+            found = place.read()
+            if found is not None:
+                (place.path / LAST).unlink(missing_ok=True)
+                results.append(PointResult(point, place, found, None))
+                resumed += 1
+                continue
+            results.append(_trained(rows, held, point, place, _saying(say, number, len(points))))
+        by_class = all(one.truth.by_class for one in unseen.values())
+        table, best, raw = compared_rows(results, unseen, by_class)
+        first = next(iter(unseen.values()))
+        found_grid = TrainingGrid(
+            data=rows.file,
+            grid=keys,
+            common=_plain(common, validation is not None),
+            points=results,
+            rows=table,
+            best=best,
+            raw=raw,
+            by_class=by_class,
+            set_aside=bool(common.get("test")),
+            queries={"texts": first.texts, "videos": first.truth.videos},
+            resumed=resumed,
+        )
+        files = found_grid.files() | {PAGE: grid_page(found_grid).encode()}
+        found_grid = replace(found_grid, written=replace_files(folder, files, "the results"))
+    if found_grid.failed:
+        raise TrainingsFailed(
+            found_grid, f"{folder}: {found_grid.failed} of {len(points)} points failed"
+        )
+    return found_grid
+
+
+def _saying(say: Say, number: int, count: int) -> Say:
+    return lambda text: say(f"point {number} of {count}: {text}")
+
+
+def _checked(
+    rows: Embeddings, held: Embeddings | None, points: Sequence[TrainingPoint], folder: Path
+) -> list[PointFolder | CimError]:
+    """The folder of each point, or the error for one that cannot be trained.
+
+    Raises that of the first where none can.
+    """
+    found: list[PointFolder | CimError] = []
+    for point in points:
+        try:
+            job = make_job(rows, held, point.wanted)
+            found.append(PointFolder(folder, job_digest(job)))
+        except CimError as error:
+            found.append(error)
+    if all(isinstance(one, CimError) for one in found):
+        raise found[0]  # type: ignore[misc]
+    return found
+
+
+def _unseen(
+    rows: Embeddings,
+    held: Embeddings | None,
+    points: Sequence[TrainingPoint],
+    checked: Sequence[PointFolder | CimError],
+) -> dict[int, Unseen]:
+    """The pairs of each seed that its points are measured on."""
+    found: dict[int, Unseen] = {}
+    for point, place in zip(points, checked, strict=True):
+        if point.seed not in found and not isinstance(place, CimError):
+            found[point.seed] = Unseen.of(make_job(rows, held, point.wanted).unseen)
+    return found
+
+
+def _trained(
+    rows: Embeddings, held: Embeddings | None, point: TrainingPoint, place: PointFolder, say: Say
+) -> PointResult:
+    """Train and measure a point, and keep it; its sentence where it fails."""
+    try:
+        found, seconds = train_point(make_job(rows, held, point.wanted), place.path, say)
+    except CimError as error:
+        say(str(error))
+        return PointResult(point, None, None, str(error))
+    place.keep(found, seconds)
+    return PointResult(point, place, found, None)
+
+
+def _plain(common: TrainingOptions, validation: bool) -> dict[str, Any]:
+    """The arguments that all points have, as plain values."""
+    given: Mapping[str, Any] = {**common, **({"validation": True} if validation else {})}
+    return {
+        name: Path(value).name if isinstance(value, Path) else value
+        for name, value in given.items()
+        if value not in (None, {})
+    }
