@@ -17,7 +17,8 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from cimtool.base.toml_files import allowed_text, value_text
 from cimtool.hardware.keys import KEYS, Key, Keys
-from cimtool.hardware.noise.spec import kinds, preset_names
+from cimtool.hardware.noise.mechanisms import kinds
+from cimtool.hardware.noise.spec import preset_names
 from cimtool.hardware.settings import Overrides
 from cimtool.hardware.target import Target
 

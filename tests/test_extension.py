@@ -323,40 +323,6 @@ def test_entry_points_share_a_module_and_own_checkpoints_load_beside_a_faulty_la
     assert said[-1] == "unsure-arrays 1.0: layout \"unsure\" is left out: KeyError: 'fc9'"
 
 
-ROWS = re.findall(
-    r"^\| (.+?) \| .+? \| (.*?) \|$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE
-)[1:]
-
-
-@pytest.mark.parametrize(("folders", "touched"), ROWS)
-def test_the_table_of_folders_names_what_there_is(folders: str, touched: str) -> None:
-    above = ROOT
-    for name in re.findall(r"`([^`]+)`", folders):
-        above = ROOT if name.startswith(("cimtool/", "targets")) else ROOT / "cimtool"
-        assert (above / name).exists(), name
-    first = ROOT / re.findall(r"`([^`]+)`", folders)[0]
-    named = re.findall(r"`([^`]+)`", touched)
-    read = [first / "__init__.py"]
-    for name in named:
-        if "/" in name or "." in name:
-            places = [place for place in (first / name, ROOT / "cimtool" / name) if place.exists()]
-            assert places, name
-            read += places
-    texts = [file.read_text("utf-8") for file in read if file.is_file()]
-    for name in named:
-        if name.isidentifier():
-            assert any(re.search(rf"\b{name}\b", text) for text in texts), name
-
-
-def test_the_table_says_what_each_kind_of_plug_in_is_within_cimtool() -> None:
-    touched = " ".join(cell for _, cell in ROWS)
-    kinds = (
-        *("WeightCode", "InputCode", "Converter", "mechanism of noise", "head", "layout"),
-        *("operation", "exporter", "target", "backend", "key", "command", "pass", "figure"),
-    )
-    assert [kind for kind in kinds if not re.search(rf"\ban? `?{kind}\b", touched)] == []
-
-
 def test_the_page_quotes_the_example() -> None:
     page = (ROOT / "docs" / "extending.md").read_text("utf-8")
     source = "\n".join(file.read_text("utf-8") for file in (PLUGIN / "acme").glob("*.py"))

@@ -6,6 +6,7 @@ those of a kind, and never for a name.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,11 +46,13 @@ class NonIdeality(Named, TomlTable):
     """The number of its stream of random numbers; None makes one of the name."""
     ages: ClassVar[bool] = False
     """Its effect grows with the time since t0."""
+    order: ClassVar[float] = math.inf
+    """Its place where several act: lower ones first, those without one last, as they are given."""
 
     def __init_subclass__(cls, name: str | None = None, **kwargs: Any) -> None:
         if name is not None and not issubclass(cls, KINDS):
-            kinds = " or ".join(kind.__name__ for kind in KINDS)
-            raise TypeError(f"class {cls.__name__} is of no kind; expected a subclass of {kinds}")
+            bases = " or ".join(kind.__name__ for kind in KINDS)
+            raise TypeError(f"class {cls.__name__} is of no kind; expected a subclass of {bases}")
         super().__init_subclass__(name, **kwargs)
 
     @property
@@ -64,9 +67,14 @@ class NonIdeality(Named, TomlTable):
         """
 
 
+def kinds() -> dict[str, type[NonIdeality]]:
+    """Every mechanism that is known so far by the name of its table, in the order of action."""
+    return dict(sorted(NonIdeality.family.items(), key=lambda one: one[1].order))
+
+
 def ageing() -> list[str]:
     """The names of the mechanisms that change with the time since t0."""
-    return [name for name, kind in NonIdeality.family.items() if kind.ages]
+    return [name for name, kind in kinds().items() if kind.ages]
 
 
 @dataclass(frozen=True)

@@ -20,29 +20,11 @@ from pydantic import (
 from cimtool.base.errors import ArgumentError, invalid_at
 from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
-from cimtool.hardware.noise.arrays import IrDrop, Stuck
-from cimtool.hardware.noise.converter_errors import Adc
-from cimtool.hardware.noise.devices import ConductanceDrift, Flicker, Programming, Read
-from cimtool.hardware.noise.model import NonIdeality, Positive, ReadNoise, ageing
+from cimtool.hardware.noise.mechanisms import NonIdeality, kinds
+from cimtool.hardware.noise.model import Positive, ReadNoise, ageing
 from cimtool.hardware.noise.times import parse_time
 
 Kind = TypeVar("Kind", bound=NonIdeality)
-
-ACTING: tuple[type[NonIdeality], ...] = (
-    Programming,
-    ConductanceDrift,
-    Flicker,
-    Read,
-    Stuck,
-    Adc,
-    IrDrop,
-)
-"""The mechanisms of cimtool in the order in which they act; those of plug-ins follow."""
-
-
-def kinds() -> dict[str, type[NonIdeality]]:
-    """Every mechanism that is known so far, by the name of its table."""
-    return {kind.name: kind for kind in ACTING} | NonIdeality.family
 
 
 class Noise(TomlTable):
@@ -149,9 +131,9 @@ def _validated(tables: dict[str, Any]) -> tuple[NonIdeality, ...]:
 
     Raises ValidationError, which knows the key in its table.
     """
-    ordered = dict.fromkeys(kind.name for kind in ACTING if kind.name in tables) | tables
-    fields: dict[str, Any] = {name: (kinds()[name] | None, None) for name in ordered}
-    found = create_model("Mechanisms", __base__=TomlTable, **fields).model_validate(ordered)
+    given = sorted((NonIdeality.family[name] for name in tables), key=lambda kind: kind.order)
+    fields: dict[str, Any] = {kind.name: (kind | None, None) for kind in given}
+    found = create_model("Mechanisms", __base__=TomlTable, **fields).model_validate(tables)
     return tuple(one for _, one in found if one is not None)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from cimtool.hardware.noise.converter_errors import (
     CURVE_BITS,
     GAIN_BITS,
-    Adc,
     ConverterErrors,
     arch,
     draw_errors,
 )
+from cimtool.hardware.noise.mechanisms.converters import Adc
 
 ONE = (1, 1, 1)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mpmath import log, mp, mpf, sqrt
 
-from cimtool.hardware.noise.devices import ConductanceDrift, Flicker, Programming
+from cimtool.hardware.noise.mechanisms.devices import ConductanceDrift, Flicker, Programming
 from cimtool.hardware.noise.spec import Noise, load_noise
 
 mp.dps = 30

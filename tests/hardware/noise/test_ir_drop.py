@@ -8,7 +8,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.linalg import splu
 
 from cimtool.base.errors import CimError
-from cimtool.hardware.noise.arrays import LARGEST_DROP, IrDrop
+from cimtool.hardware.noise.mechanisms.arrays import LARGEST_DROP, IrDrop
 from cimtool.hardware.noise.model import ArrayState
 
 FULL = 20.0

@@ -9,9 +9,9 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.base.toml_files import validated
-from cimtool.hardware.noise.devices import Read
-from cimtool.hardware.noise.model import NonIdeality
-from cimtool.hardware.noise.spec import ACTING, Noise, load_noise, preset_names
+from cimtool.hardware.noise.mechanisms.devices import Read
+from cimtool.hardware.noise.model import DeviceNoise, NonIdeality, kinds
+from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
 from cimtool.hardware.noise.times import parse_time, time_text
 from cimtool.hardware.target import load_target, target_names
 
@@ -56,8 +56,28 @@ def test_what_is_wrong_is_said_in_one_sentence(tables: dict[str, Any], said: str
 def test_every_non_ideality_is_a_key_of_its_name() -> None:
     assert set(Noise.entries()) - set(NonIdeality.family) == set(Noise.model_fields)
     assert set(Noise.model_fields) == {"source", "g_max", "devices", "t0"}
-    assert {kind.name for kind in ACTING} == set(NonIdeality.family)
-    assert [kind.name for kind in ACTING if kind.redrawn] == ["flicker", "read"]
+    assert [name for name, kind in kinds().items() if kind.redrawn] == ["flicker", "read"]
+
+
+ACTING = ["programming", "drift", "flicker", "read", "stuck", "adc", "ir_drop"]
+"""Manifests list mechanisms so, and a die is drawn so."""
+
+
+def test_mechanisms_act_in_the_order_that_their_classes_declare() -> None:
+    assert list(kinds()) == ACTING
+    assert len({kind.order for kind in kinds().values()}) == len(ACTING)
+
+
+def test_a_mechanism_acts_where_its_class_says_or_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NonIdeality, "family", dict(NonIdeality.family))
+    for name, order in (("late", None), ("between", 15.0)):
+        values = {"effective": lambda self, g, state: g} | ({"order": order} if order else {})
+        type(name.title(), (DeviceNoise,), values, name=name)
+    tables = {"ir_drop": {"wire_resistance": 1.0}, "late": {}, "between": {}}
+    tables |= {"programming": {"sigma": [0.1]}, "read": {"sigma": 0.1}}
+    noise = validated(Noise, GIVEN | tables, "my.toml: noise")
+    names = [one.name for one in noise.mechanisms]
+    assert names == ["programming", "between", "read", "ir_drop", "late"]
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cimtool.hardware.noise.arrays import Stuck
+from cimtool.hardware.noise.mechanisms.arrays import Stuck
 
 RNG = np.random.default_rng
 

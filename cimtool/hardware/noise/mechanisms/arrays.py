@@ -37,6 +37,7 @@ class Stuck(ArrayNoise, name="stuck"):
     its `spare_columns`, where they do less harm.
     """
 
+    order: ClassVar[float] = 50
     stream: ClassVar[int | None] = 3
 
     p_on: Probability = 0.0
@@ -101,6 +102,8 @@ class IrDrop(ArrayNoise, name="ir_drop"):
     `wire_resistance` is in ohm a cell, of rows and columns alike, `drive` the mean share of rows
     that conduct at a time.
     """
+
+    order: ClassVar[float] = 70
 
     wire_resistance: Positive = Field(json_schema_extra={"unit": "ohm a cell"})
     drive: Probability = Field(1.0)

@@ -37,6 +37,7 @@ class Programming(DeviceNoise, name="programming"):
     device whose error is larger is written again, so errors are a normal cut off at it.
     """
 
+    order: ClassVar[float] = 10
     stream: ClassVar[int | None] = 0
 
     sigma: Coefficients | None = None
@@ -104,6 +105,7 @@ class Programming(DeviceNoise, name="programming"):
 class ConductanceDrift(DeviceNoise, name="drift"):
     """g(t) = g (t / t0)^-nu with nu normal, its `mean` and `sigma` curves of the target's x."""
 
+    order: ClassVar[float] = 20
     stream: ClassVar[int | None] = 1
     ages: ClassVar[bool] = True
 
@@ -136,6 +138,7 @@ class Flicker(DeviceNoise, name="flicker"):
     t = time + t0.
     """
 
+    order: ClassVar[float] = 30
     redrawn: ClassVar[bool] = True
     stream: ClassVar[int | None] = 2
     ages: ClassVar[bool] = True
@@ -165,6 +168,7 @@ class Read(ReadNoise, name="read"):
     number a conversion stands for all devices.
     """
 
+    order: ClassVar[float] = 40
     stream: ClassVar[int | None] = 5
 
     sigma: Sigma

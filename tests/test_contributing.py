@@ -1,0 +1,171 @@
+"""The table of CONTRIBUTING: adding one of a kind touches what it says, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cimtool.base import plugins
+from cimtool.base.named import Named
+from cimtool.cli import COMMANDS, cli
+from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.target import load_target, target_names
+
+ROOT = Path(__file__).resolve().parents[1]
+ROWS = re.findall(
+    r"^\| (.+?) \| .+? \| (.*?) \|$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE
+)[1:]
+
+
+@pytest.mark.parametrize(("folders", "touched"), ROWS)
+def test_the_table_of_folders_names_what_there_is(folders: str, touched: str) -> None:
+    above = ROOT
+    for name in re.findall(r"`([^`]+)`", folders):
+        above = ROOT if name.startswith(("cimtool/", "targets")) else ROOT / "cimtool"
+        assert (above / name).exists(), name
+    first = ROOT / re.findall(r"`([^`]+)`", folders)[0]
+    named = re.findall(r"`([^`]+)`", touched)
+    read = [first / "__init__.py"]
+    for name in named:
+        if "/" in name or "." in name:
+            places = [place for place in (first / name, ROOT / "cimtool" / name) if place.exists()]
+            assert places, name
+            read += places
+    texts = [file.read_text("utf-8") for file in read if file.is_file()]
+    for name in named:
+        if name.isidentifier():
+            assert any(re.search(rf"\b{name}\b", text) for text in texts), name
+
+
+def test_the_table_says_what_each_kind_of_plug_in_is_within_cimtool() -> None:
+    touched = " ".join(cell for _, cell in ROWS)
+    kinds = (
+        *("WeightCode", "InputCode", "Converter", "mechanism of noise", "head", "layout"),
+        *("operation", "exporter", "target", "backend", "key", "command", "pass", "figure"),
+    )
+    assert [kind for kind in kinds if not re.search(rf"\ban? `?{kind}\b", touched)] == []
+
+
+# A file of one class for each folder of which the table says that one file in it is enough.
+FILES = {
+    "cimtool/ir/heads/": "from cimtool.ir.heads.cosine import Cosine as Base",
+    "cimtool/hardware/noise/mechanisms/": (
+        "from cimtool.hardware.noise.mechanisms.devices import Programming as Base"
+    ),
+    "cimtool/loading/layouts/": "from cimtool.loading.layouts.trunk import Trunk as Base",
+    "cimtool/emit/exporters/": "from cimtool.emit.exporters.onnx import Onnx as Base",
+    "cimtool/training/models/": "from cimtool.training.models.trunk import TrunkModel as Base",
+    "cimtool/training/losses/": "from cimtool.training.losses.clip import ClipLoss as Base",
+}
+CLASSES = {
+    "weight_codes.py": ("Offset", "encoding"),
+    "input_codes.py": ("TwosComplementInput", "input_encoding"),
+    "converters.py": ("Formula", "adc_kind"),
+}
+CLASS = "\n\nclass Added({}, name='added'):\n    pass\n"
+
+
+@pytest.fixture
+def family() -> Iterator[Callable[[type[Named]], dict[str, type[Named]]]]:
+    """The classes of a family by name, without those that the test adds once it is over."""
+    before: dict[type[Named], dict[str, type[Named]]] = {}
+
+    def known(base: type[Named]) -> dict[str, type[Named]]:
+        before.setdefault(base, dict(base.family))
+        return base.family
+
+    yield known
+    for base, classes in before.items():
+        for name in set(base.family) - set(classes):
+            del base.family[name]
+
+
+def add_file(package: ModuleType, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import a package anew as if a file lay in its folder."""
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(file.parent)])
+    monkeypatch.setitem(sys.modules, f"{package.__name__}.{file.stem}", None)
+    del sys.modules[f"{package.__name__}.{file.stem}"]
+    importlib.invalidate_caches()
+    exec(Path(str(package.__file__)).read_text("utf-8"), dict(vars(package)))
+
+
+def test_the_table_has_all_folders_of_one_file_each() -> None:
+    folders = {
+        re.findall(r"`([^`]+)`", folder)[0] + name
+        for folder, touched in ROWS
+        for name in re.findall(r"one file in `([^`]+/)`", touched)
+    }
+    assert folders == set(FILES)
+
+
+@pytest.mark.parametrize("folder", FILES)
+def test_one_file_is_enough(
+    folder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    family: Callable[[type[Named]], dict[str, type[Named]]],
+) -> None:
+    package = importlib.import_module(folder.strip("/").replace("/", "."))
+    base = next(
+        one for one in vars(package).values() if isinstance(one, type) and Named in one.__bases__
+    )
+    assert "added" not in family(base)
+    (tmp_path / "addition.py").write_text(FILES[folder] + CLASS.format("Base"))
+    add_file(package, tmp_path / "addition.py", monkeypatch)
+    assert base.named("added", "name").__module__ == f"{package.__name__}.addition"
+    if "noise" in folder:
+        noise = Noise.model_validate({"source": "", "g_max": 1.0, "added": {"sigma": (0.1,)}})
+        assert [one.name for one in noise.mechanisms] == ["added"]
+
+
+@pytest.mark.parametrize("file", CLASSES)
+def test_one_class_is_enough(
+    file: str, family: Callable[[type[Named]], dict[str, type[Named]]]
+) -> None:
+    row = next(touched for folder, touched in ROWS if "`cimtool/hardware/`" in folder)
+    assert f"`{file}`" in row
+    module = importlib.import_module(f"cimtool.hardware.{file.removesuffix('.py')}")
+    name, key = CLASSES[file]
+    family(next(one for one in getattr(module, name).__mro__ if Named in one.__bases__))
+    exec(CLASS.format(name), vars(module))
+    settings = Configuration.of("isaac-rram-128", None, {key: "added"}).settings
+    assert getattr(settings, key) == "added"
+    del module.Added
+
+
+def test_a_command_is_one_file_and_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "addition.py").write_text(
+        "import click\nfrom cimtool.cli.group import Command\n\n"
+        "@click.command(cls=Command)\n@click.pass_obj\n"
+        "def command(out):\n    out.result({}, 'it is added')\n"
+    )
+    package = importlib.import_module("cimtool.cli")
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    monkeypatch.setitem(COMMANDS, "addition", "Add one.")
+    assert isinstance(cli, click.Group)
+    assert "Add one." in CliRunner().invoke(cli, ["--help"]).output
+    assert CliRunner().invoke(cli, ["addition"]).output == "it is added\n"
+    del sys.modules["cimtool.cli.addition"]
+
+
+def test_a_target_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ROOT / "targets", tmp_path / "targets")
+    text = (tmp_path / "targets" / "ideal.toml").read_text("utf-8")
+    (tmp_path / "targets" / "added.toml").write_text(text.replace('"ideal"', '"added"'))
+    monkeypatch.setattr(plugins, "targets_folder", lambda: tmp_path / "targets")
+    assert set(target_names()) - {file.stem for file in (ROOT / "targets").glob("*.toml")} == {
+        "added"
+    }
+    assert load_target("added").name == "added"
