@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cimtool.base.grids import value_text
 from cimtool.reference.queries import WAY_NAMES, WAYS
-from cimtool.report.charts import Whisker, whiskers
+from cimtool.report.charts import Candidate, Whisker, pareto, whiskers
 from cimtool.report.page import render
 from cimtool.report.svg import percent_tick
 from cimtool.training.grid.render import failures, notes, row_name, rows_table, verdict
-from cimtool.training.grid.results import TrainingGrid
+from cimtool.training.grid.results import LEAD, TrainingGrid
 
 PACKAGE = "cimtool.training"
 PAGE = "grid.html"
@@ -23,6 +23,7 @@ def grid_page(found: TrainingGrid) -> str:
         found=found,
         verdict=verdict(found),
         picture=_picture(found),
+        sizes=_sizes(found),
         rows=rows_table(found),
         notes=notes(found),
         failures=failures(found),
@@ -44,3 +45,25 @@ def _picture(found: TrainingGrid) -> str:
     ]
     label = f"{found.lead} of {len(found.rows)} rows, each way with its interval"
     return whiskers(drawn, list(WAY_NAMES.values()), label, percent_tick)
+
+
+def _sizes(found: TrainingGrid) -> str | None:
+    """Missed queries against weights, where these tell rows apart."""
+    points = [(found.price(row)[0], 1 - row.metrics[LEAD].value) for row in found.rows]
+    if len({weights for weights, _ in points}) < 2:
+        return None
+    candidates = [
+        Candidate(
+            f"row {index}",
+            *point,
+            not any(other != point and _beats(other, point) for other in points),
+            row_name(found, row),
+        )
+        for index, (row, point) in enumerate(zip(found.rows, points, strict=True))
+    ]
+    label = f"what is lacking of {found.lead} against weights of {len(points)} rows"
+    return pareto(candidates, "weights", f"1 - {found.lead}", label)
+
+
+def _beats(one: tuple[int, float], other: tuple[int, float]) -> bool:
+    return one[0] <= other[0] and one[1] <= other[1]

@@ -16,6 +16,7 @@ from cimtool.training.grid.keys import SEED
 from cimtool.training.grid.question import Question
 from cimtool.training.grid.results import LEAD, TrainingGrid, TrainingRow
 from cimtool.training.history import MEASURES
+from cimtool.training.trainer import BEST
 
 RAW = "raw embeddings"
 
@@ -30,7 +31,16 @@ def grid_summary(found: TrainingGrid) -> str:
         table=table_text(rows_table(found, times=True)),
         notes=notes(found),
         failures=failures(found),
+        models=models(found),
     )
+
+
+def models(found: TrainingGrid) -> list[str]:
+    """The checkpoints of the best row, one a seed."""
+    if found.best is None:
+        return []
+    folders = (found.points[index].folder for index in found.rows[found.best].points)
+    return [str(one.path / BEST) for one in folders if one is not None]
 
 
 def failures(found: TrainingGrid) -> list[str]:

@@ -15,7 +15,7 @@ from cimtool import __version__
 from cimtool.base.arrays import FloatArray
 from cimtool.base.grids import GridKey, Value
 from cimtool.reference.bootstrap import RESAMPLES, Change, Samples, interval, resamples
-from cimtool.reference.queries import WAYS, Queries, metrics
+from cimtool.reference.queries import RANKINGS_BY_KEY, WAYS, Queries, metrics
 from cimtool.reference.students import students
 from cimtool.training.grid.folder import FORMAT_VERSION, PointFolder
 from cimtool.training.grid.keys import TrainingPoint
@@ -230,7 +230,14 @@ def _drawn(
 
 def _metrics(found: Mapping[int, Drawn], several: bool) -> dict[str, Change]:
     names = next(iter(found.values()))
-    return {name: _change([one[name] for one in found.values()], several) for name in names}
+    changes = {n: _change([one[n] for one in found.values()], several) for n in names}
+    # Student's interval knows no bounds of a share.
+    shares = {LEAD, *(key for key, metric in RANKINGS_BY_KEY.items() if metric.share)}
+    return {n: _bounded(one) if n in shares else one for n, one in changes.items()}
+
+
+def _bounded(share: Change) -> Change:
+    return Change(share.value, *(float(np.clip(x, 0, 1)) for x in (share.low, share.high)))
 
 
 def _behind(best: Mapping[int, Drawn], found: Mapping[int, Drawn], several: bool) -> Change | None:

@@ -60,8 +60,7 @@ def train_points(
     modalities = modalities_for(common, start)
     rows = embeddings_in(data, modalities)
     held = None if validation is None else embeddings_in(validation, modalities)
-    checked = _checked(rows, held, points, folder)
-    unseen = _unseen(rows, held, points, checked)
+    checked, unseen = _checked(rows, held, points, folder)
     whose = grid_identity(data_digest(rows), None if held is None else data_digest(held))
     results, resumed = [], 0
     with GRID_OF_TRAININGS.opened(folder, whose):
@@ -107,35 +106,25 @@ def _saying(say: Say, number: int, count: int) -> Say:
 
 def _checked(
     rows: Embeddings, held: Embeddings | None, points: Sequence[TrainingPoint], folder: Path
-) -> list[PointFolder | CimError]:
-    """The folder of each point, or the error for one that cannot be trained.
+) -> tuple[list[PointFolder | CimError], dict[int, Unseen]]:
+    """The folder of each point, or the error for one that cannot be trained; what a seed measures.
 
-    Raises that of the first where none can.
+    Raises the error of the first where none can.
     """
     found: list[PointFolder | CimError] = []
+    unseen: dict[int, Unseen] = {}
     for point in points:
         try:
             job = make_job(rows, held, point.wanted)
-            found.append(PointFolder(folder, job_digest(job)))
         except CimError as error:
             found.append(error)
-    if all(isinstance(one, CimError) for one in found):
-        raise found[0]  # type: ignore[misc]
-    return found
-
-
-def _unseen(
-    rows: Embeddings,
-    held: Embeddings | None,
-    points: Sequence[TrainingPoint],
-    checked: Sequence[PointFolder | CimError],
-) -> dict[int, Unseen]:
-    """The pairs of each seed that its points are measured on."""
-    found: dict[int, Unseen] = {}
-    for point, place in zip(points, checked, strict=True):
-        if point.seed not in found and not isinstance(place, CimError):
-            found[point.seed] = Unseen.of(make_job(rows, held, point.wanted).unseen)
-    return found
+            continue
+        found.append(PointFolder(folder, job_digest(job)))
+        if point.seed not in unseen:
+            unseen[point.seed] = Unseen.of(job.unseen)
+    if not unseen:
+        raise next(one for one in found if isinstance(one, CimError))
+    return found, unseen
 
 
 def _trained(
