@@ -41,6 +41,7 @@ def test_a_grid_end_to_end(data: Path, tmp_path: Path, capsys: Printed) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     assert train(data, one, *grid) == 0
     printed = capsys.readouterr().out
+    assert "trained by the best row: " in printed
     assert printed.startswith("Raw embeddings by cosine, which no training made, are ")
     assert "Best of 3 rows: row " in printed
     assert "Figures are of 24 texts and 24 videos that were set aside" in printed
@@ -52,6 +53,9 @@ def test_a_grid_end_to_end(data: Path, tmp_path: Path, capsys: Printed) -> None:
         {"loss": "pairwise-bce", "loss.b": 1},
         {"loss": "pairwise-bce", "loss.b": 2},
     ]
+    assert kept["common"] == {"batch": 16, "epochs": 1, "model.hidden": "16", "test": 0.3} | {
+        name: kept["common"][name] for name in kept["common"] if name in ("seed", "device")
+    }
     limits = [point["question"]["limit"] for point in kept["points"]]
     assert limits[0] is not None
     assert limits[1:] == [None, None]

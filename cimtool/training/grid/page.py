@@ -7,8 +7,8 @@ from cimtool.reference.queries import WAY_NAMES, WAYS
 from cimtool.report.charts import Candidate, Whisker, pareto, whiskers
 from cimtool.report.page import render
 from cimtool.report.svg import percent_tick
-from cimtool.training.grid.render import failures, notes, row_name, rows_table, verdict
-from cimtool.training.grid.results import LEAD, TrainingGrid
+from cimtool.training.grid.render import RAW, failures, notes, row_name, rows_table, verdict
+from cimtool.training.grid.results import LEAD, TrainingGrid, TrainingRow
 
 PACKAGE = "cimtool.training"
 PAGE = "grid.html"
@@ -37,7 +37,7 @@ def _picture(found: TrainingGrid) -> str:
     rows = [*found.rows, *([found.raw] if found.raw is not None else [])]
     drawn = [
         Whisker(
-            row_name(found, row),
+            _label(found, row),
             tuple(row.metrics[f"{name}_{way}"] for way in WAYS),
             strong=found.best is not None and row is found.rows[found.best],
         )
@@ -45,6 +45,14 @@ def _picture(found: TrainingGrid) -> str:
     ]
     label = f"{found.lead} of {len(found.rows)} rows, each way with its interval"
     return whiskers(drawn, list(WAY_NAMES.values()), label, percent_tick)
+
+
+def _label(found: TrainingGrid, row: TrainingRow) -> str:
+    """The number and the values of a row without their keys, which have no room."""
+    if row is found.raw:
+        return RAW
+    values = ", ".join(map(value_text, row.values.values()))
+    return f"{found.rows.index(row)}: {values}"
 
 
 def _sizes(found: TrainingGrid) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,9 +142,11 @@ def _trained(
 
 def _plain(common: TrainingOptions, validation: bool) -> dict[str, Any]:
     """The arguments that all points have, as plain values."""
-    given: Mapping[str, Any] = {**common, **({"validation": True} if validation else {})}
+    given: dict[str, Any] = {**common}
+    given |= given.pop("options", None) or {}
+    given |= {"validation": True} if validation else {}
     return {
-        name: Path(value).name if isinstance(value, Path) else value
+        name: Path(value).name if name in ("poly", "start") else value
         for name, value in given.items()
-        if value not in (None, {})
+        if value is not None
     }

@@ -73,4 +73,6 @@ def test_raw_embeddings_come_before_all() -> None:
     assert first.startswith("Raw embeddings by cosine, which no training made, are better than ")
     assert "R@1 80.0% against 50.0%" in first
     assert "are as good as the best row" in verdict(grid(CLEAR, raw=CLOSE))[0]
-    assert "Raw embeddings by cosine, which no training" in grid_page(grid(CLEAR, raw=CLOSE))
+    page = grid_page(grid(CLEAR, raw=CLOSE))
+    assert "Raw embeddings by cosine, which no training" in page
+    assert page.count("<svg") == 2  # weights tell the rows apart
