@@ -233,8 +233,9 @@ def _bytes_a_value(op: CrossbarMvm) -> int:
     crossbar = op.crossbar
     if op.exact:
         return len(byte_cuts(int(op.weight.min()), int(op.weight.max())))
-    top = min(crossbar.weights.cell_maximum, (1 << crossbar.weights.bits - 1) - 1)
-    return crossbar.slices * len(byte_cuts(-top if crossbar.by_difference else 0, top))
+    digits = [s.digits for s in op.stored.slices]
+    lo, hi = min(int(d.min()) for d in digits), max(int(d.max()) for d in digits)
+    return crossbar.slices * len(byte_cuts(lo, hi))
 
 
 def _accuracy(

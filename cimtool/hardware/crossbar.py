@@ -171,17 +171,19 @@ class Crossbar:
     @property
     def digit_limits(self) -> tuple[int, int]:
         """Smallest and largest digit that a cycle drives."""
-        inputs = self.inputs
-        if self.shift_add == "analog":
-            lo, hi = inputs.limits(inputs.bits)
-            return lo + inputs.lift, hi + inputs.lift
-        largest = max(cycle.mask for cycle in self.cycles)
-        return (-largest, largest) if inputs.sign_magnitude else (0, largest)
+        ends = [self.inputs.digit_limits(cycle) for cycle in self.cycles]
+        return min(lo for lo, _ in ends), max(hi for _, hi in ends)
+
+    @property
+    def cell_limits(self) -> tuple[int, int]:
+        """Smallest and largest digit that the columns of one conversion hold."""
+        lo, hi = self.weights.digit_limits
+        return (0, max(-lo, hi)) if self.columns_by_polarity else (lo, hi)
 
     @property
     def signed_sums(self) -> bool:
         """A column sum can be negative, so that its converter needs a sign."""
-        return self.by_difference or self.digit_limits[0] < 0
+        return self.cell_limits[0] < 0 or self.digit_limits[0] < 0
 
     @cached_property
     def law(self) -> Law | None:

@@ -70,6 +70,24 @@ class InputCode(Named):
         """The cycles, least significant first."""
         return self._magnitude_cycles(self.bits)
 
+    @property
+    def lifted_limits(self) -> tuple[int, int]:
+        """Smallest and largest input with the addend."""
+        lo, hi = self.limits(self.bits)
+        return lo + self.lift, hi + self.lift
+
+    def digit_limits(self, cycle: Cycle) -> tuple[int, int]:
+        """Smallest and largest digit that a cycle of such inputs drives.
+
+        A cycle that takes all above its shift has the sign of the input.
+        """
+        lo, hi = self.lifted_limits
+        if cycle.bits is not None:
+            return (-cycle.mask if self.sign_magnitude and lo < 0 else 0), cycle.mask
+        if self.sign_magnitude and lo < 0:
+            return -(-lo >> cycle.shift), max(hi, 0) >> cycle.shift
+        return lo >> cycle.shift, hi >> cycle.shift
+
     def _magnitude_cycles(self, bits: int) -> tuple[Cycle, ...]:
         """Cycles of unsigned numbers of so many bits."""
         starts = range(0, bits, self.dac_bits)

@@ -79,6 +79,15 @@ class WeightCode(Named):
         return (1 << self.cell_bits) - 1
 
     @property
+    def digit_limits(self) -> tuple[int, int]:
+        """Smallest and largest digit of a slice: below 0 where cells come in pairs.
+
+        A code whose single cells hold signed digits says so here; such cells are no conductances,
+        so that they take no noise.
+        """
+        return (-self.cell_maximum if self.paired else 0), self.cell_maximum
+
+    @property
     def offset(self) -> int:
         """The excess of a weight's cells over the weight."""
         return 0
@@ -147,6 +156,10 @@ class TwosComplement(WeightCode, name="twos-complement"):
     """Two's complement digits in cells that digital adders read; the top digit is signed."""
 
     analog: ClassVar[bool] = False
+
+    @property
+    def digit_limits(self) -> tuple[int, int]:
+        return -(1 << self.cell_bits - 1), self.cell_maximum
 
     def encode(self, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
         *lower, top = self.shifts

@@ -94,7 +94,7 @@ class LayerOnArrays:
 def _layer(
     op: CrossbarMvm, x: Type, place: LayerOnArrays, conditions: Conditions, index: int
 ) -> tuple[NoisyMvm, ReadoutCost]:
-    _check(op.crossbar, place.layer)
+    check_noise(op.crossbar, place.layer)
     die = Die(conditions.seed, index, conditions.seconds)
     now = noisy_layer(op, x, place, conditions, die)
     if conditions.compensation == "none":
@@ -105,11 +105,19 @@ def _layer(
     return compensated(now, programmed, x, conditions.compensation, rng)
 
 
-def _check(crossbar: Crossbar, layer: str) -> None:
+def check_noise(crossbar: Crossbar, layer: str) -> None:
+    """Raise CimError for arrays whose cells noise cannot be drawn for."""
     if not crossbar.weights.analog:
         raise ArgumentError(
             '{}: its arrays add digitally (encoding = "{}"), so there is no analog noise to draw; '
             "leave {noise} out",
+            layer,
+            crossbar.weights.name,
+        )
+    if not crossbar.weights.paired and crossbar.cell_limits[0] < 0:
+        raise ArgumentError(
+            '{}: its single cells hold digits below 0 (encoding = "{}"), which no conductance '
+            "does, so there is no noise to draw; leave {noise} out",
             layer,
             crossbar.weights.name,
         )

@@ -23,12 +23,9 @@ INT32 = np.iinfo(np.int32)
 BYTE = 256
 """Values of a byte."""
 
-MOST_INPUT_BITS = 31
-"""Inputs of so many bits, and what their cycles count, are int32."""
-
 
 class RowDrive(NamedTuple):
-    """The cut of inputs into digits: (x + lift, or |x| with its sign) >> shift & mask, by cycle.
+    """The cut of inputs into digits: (x + lift, or its size) >> shift & mask, by cycle.
 
     `factors` [cycles] weigh the cycles' sums.
     """
@@ -104,7 +101,8 @@ def converted_layer(
         return None
     if fraction and any(step is None for step in steps):
         return None
-    if crossbar.inputs.bits > MOST_INPUT_BITS:
+    lo, hi = crossbar.inputs.lifted_limits
+    if max(-lo, hi, int(np.abs(crossbar.cycle_factors).max())) > INT32.max:
         return None
     exponents = [0 if step is None else step for step in steps]
     drive, factors = _drive(crossbar), cells.row_sum_factors
@@ -216,12 +214,12 @@ def cut(x, first, last, drive, cycle, digits):  # type: ignore[no-untyped-def]
     lift, shift, mask = np.int32(drive.lift), drive.shifts[cycle], drive.masks[cycle]
     total = np.int32(0)
     for k in range(last - first):
-        value = np.int32(x[first + k])
+        value = np.int32(np.int32(x[first + k]) + lift)
         if drive.sign_magnitude:
             digit = np.int32((abs(value) >> shift) & mask)
             digit = np.int32(-digit) if value < 0 else digit
         else:
-            digit = np.int32(((value + lift) >> shift) & mask)
+            digit = np.int32((value >> shift) & mask)
         digits[k] = digit
         total += digit
     return np.int32(total)
