@@ -9,26 +9,30 @@ M(u) = E exp(-u D), L = log M and F(v) = L(side a v) + side b v. For N = 0, 1, 2
 along v = c + i t with N < c < N + 1, and 0 < I_N < T_(N+1). F is convex. N is chosen such that the
 minimum of F is in the strip: up to there the terms fall, and neither their sum nor the integral
 cancels. On side -1, M ends at a branch point, which narrows the strip or leaves out the rest.
+
+F and its place on the line come from sums over dimensions at each point, or where variances are
+small from a series (`exact_series`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
-from cimtool.base.compiled import jit
-
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
-
-
-def _jit(function: Kernel) -> Kernel:
-    """Compile for sums over dimensions in any order, in vectors; a quotient by 0 is infinite."""
-    return cast(Kernel, jit(function, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}))
-
+from cimtool.reference.exact_series import (
+    DOUBT,
+    LIKELY,
+    Series,
+    along,
+    derivatives,
+    expand,
+    jit_sums,
+    remainder,
+    series_of,
+)
 
 STEP = 4
 """Dimensions taken at once for all nodes; their number is padded to it with zeros."""
@@ -39,7 +43,7 @@ CHUNK = 16
 LANES, MOST_LANES = 8, 64
 """Nodes are evaluated in multiples of the one, a vector of AVX-512, at most the other at once."""
 
-TERMS = 4
+TERMS = 5
 """Most terms before the integral. Beyond, a slope steep enough to matter makes it negligible."""
 
 NEGLIGIBLE = 1e-15
@@ -50,6 +54,9 @@ AGREEMENT = 1e-9
 
 The error falls as exp(-const / step) or faster, so that of the later one is some 1e-12 or less.
 """
+
+EQUAL = 1e-13
+"""Results that differ by such a share of what they are added to are one, at whatever step."""
 
 FIRST_STEP, FIRST_NODES = 0.25, 16
 WIDTH = 2.0
@@ -63,12 +70,32 @@ SADDLE_SLOPE = 0.1
 """The line's place: where the slope, in units of the width, is less. The minimum is flat."""
 
 # Where in the workspace of one line of nodes stand: t; the product of all 1 + i r t as p + i q, its
-# turns, and the logarithm of what its square was divided by; the two sums of the exponent. All in
-# one flat array at constant distances: the compiler sees that they do not overlap.
-T, P, Q, TURNS, LOG_SQUARE, PHASE, DECAY = (MOST_LANES * row for row in range(7))
+# turns, and the logarithm of what its square was divided by; the two sums of the exponent; and what
+# all this comes to: the logarithm of the size, the phase, their error; dt / dx. All in one flat
+# array at constant distances: the compiler sees that they do not overlap.
+T, P, Q, TURNS, LOG_SQUARE, PHASE, DECAY, SIZE, TURN, LEFT, DX = (
+    MOST_LANES * row for row in range(11)
+)
 
 
-@_jit
+class Pair(NamedTuple):
+    """One side's question about a pair, for compiled code.
+
+    `square` = delta^2 [d], `s` [d] and the `widest` of it; `room` [2, d] is overwritten. `series`
+    has terms where it takes the place of sums over dimensions.
+    """
+
+    side: float
+    a: float
+    b: float
+    square: FloatArray
+    s: FloatArray
+    widest: float
+    room: FloatArray
+    series: Series
+
+
+@jit_sums
 def log_probabilities(
     mu_t: FloatArray, s_t: FloatArray, mu_v: FloatArray, s_v: FloatArray, rows: IntArray,
     start: int, stop: int, a: float, b: float, log_p: FloatArray, log_1mp: FloatArray,
@@ -91,28 +118,50 @@ def log_probabilities(
         # Where E y < 0 the median of y is not far above 0, so p is never near 1; and the mirror.
         # The other one thus loses next to nothing as what p leaves of 1.
         side = 1.0 if b < a * distance else -1.0
-        smaller = _log_expectation(side, a, b, square, s, room)
+        smaller = log_expectation(side, a, b, square, s, room)
         larger = math.log1p(-math.exp(smaller))
         log_p[pair] = smaller if side > 0 else larger
         log_1mp[pair] = larger if side > 0 else smaller
 
 
-@_jit
-def _log_expectation(
+@jit_sums
+def log_expectation(
     side: float, a: float, b: float, square: FloatArray, s: FloatArray, room: FloatArray
 ) -> float:
     """log E sigmoid(side (b - a D)), with `square` = delta^2 [d] and `s` [d]; NaN if not reached.
 
     `room` [2, d] is overwritten.
     """
-    widest = float(s.max())
+    widest = _largest(s)
     if widest == 0:
         y = side * (b - a * square.sum())
         return float(min(y, 0.0) - math.log1p(math.exp(-abs(y))))
-    end = math.inf if side > 0 else 1.0 / (2.0 * a * widest)
+    series = series_of(side, a, b, square, s, widest, room[0])
+    if len(series.terms):
+        found = _expected(Pair(side, a, b, square, s, widest, room, series))
+        if not math.isnan(found):
+            return found
+    by_dimensions = Series(series.terms[:0], series.around[:0], 0.0, 0.0)
+    return _expected(Pair(side, a, b, square, s, widest, room, by_dimensions))
+
+
+@jit_sums
+def _largest(s: FloatArray) -> float:
+    """The largest of numbers that are 0 or more, padded to STEP."""
+    m0, m1, m2, m3 = 0.0, 0.0, 0.0, 0.0
+    for i in range(0, len(s), STEP):
+        m0, m1 = max(m0, s[i]), max(m1, s[i + 1])
+        m2, m3 = max(m2, s[i + 2]), max(m3, s[i + 3])
+    return max(max(m0, m1), max(m2, m3))
+
+
+@jit_sums
+def _expected(pair: Pair) -> float:
+    """log E sigmoid(side y); NaN if it is not reached, or the series is not enough."""
+    end = math.inf if pair.side > 0 else 1.0 / (2.0 * pair.a * pair.widest)
     n, sign, terms, first = 0, 1.0, 0.0, 0.0
     while n < TERMS and n + 1 < end:
-        value, slope, _ = _exponent(n + 1.0, side, a, b, square, s)
+        value, slope, _ = exponent(n + 1.0, pair)
         if slope >= 0:
             break
         if n == 0:
@@ -120,22 +169,31 @@ def _log_expectation(
         term = math.exp(value - first)
         if n > 0 and term < NEGLIGIBLE * terms:
             return first + math.log(terms)
+        if not _doubt(n + 1.0, pair) * term <= LIKELY * DOUBT * max(terms, term):
+            break  # the line from here on tells whether the series is enough
         terms += sign * term
         sign = -sign
         n += 1
     pole = float(n)
-    c, value, width = _saddle(pole, min(pole + 1, end), side, a, b, square, s)
-    integral = _line(c, pole, width, side, a, b, square, s, room)
+    c, value, width = saddle(pole, min(pole + 1, end), pair)
     if n == 0:
-        return value + math.log(integral)
-    return first + math.log(terms + sign * math.exp(value - first) * integral)
+        return value + math.log(line(c, pole, width, 0.0, pair))
+    share = math.exp(value - first)
+    return first + math.log(terms + sign * share * line(c, pole, width, terms / share, pair))
 
 
-@_jit
-def _exponent(
-    v: float, side: float, a: float, b: float, square: FloatArray, s: FloatArray
-) -> tuple[float, float, float]:
+@jit_sums
+def _doubt(v: float, pair: Pair) -> float:
+    """Error of F at |v| at most: that of the series."""
+    return remainder(pair.series, v) if len(pair.series.terms) else 0.0
+
+
+@jit_sums
+def exponent(v: float, pair: Pair) -> tuple[float, float, float]:
     """F(v), F'(v) and F''(v) for real v within the domain."""
+    if len(pair.series.terms):
+        return derivatives(pair.series, v)
+    square, s, side, a, b = pair.square, pair.s, pair.side, pair.a, pair.b
     u = side * a * v
     log_m, mean, slope, curve = 0.0, 0.0, 0.0, 0.0
     for start in range(0, len(s), CHUNK):
@@ -151,16 +209,14 @@ def _exponent(
     return log_m - u * mean + side * b * v, side * (b - a * slope), a * a * curve
 
 
-@_jit
-def _saddle(
-    low: float, high: float, side: float, a: float, b: float, square: FloatArray, s: FloatArray
-) -> tuple[float, float, float]:
+@jit_sums
+def saddle(low: float, high: float, pair: Pair) -> tuple[float, float, float]:
     """c near the minimum of F(c) - log|sin pi c| in (low, high), F(c), and 1/sqrt(curvature)."""
     pole = low
     c = 0.5 * (low + high)
     value, width = 0.0, 0.0
     for _ in range(SADDLE_STEPS):
-        value, slope, curve = _exponent(c, side, a, b, square, s)
+        value, slope, curve = exponent(c, pair)
         angle = math.pi * (c - pole)
         slope -= math.pi / math.tan(angle)
         width = 1.0 / math.sqrt(curve + (math.pi / math.sin(angle)) ** 2)
@@ -176,48 +232,43 @@ def _saddle(
     return c, value, width
 
 
-@_jit
-def _line(
-    c: float, pole: float, width: float, side: float, a: float, b: float,
-    square: FloatArray, s: FloatArray, room: FloatArray,
-) -> float:  # fmt: skip
+@jit_sums
+def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> float:
     """I_N e^-F(c) by the trapezoid rule in x, t = WIDTH width sinh(x), halving its step.
 
-    The integrand at -t is the conjugate of that at t, so half of the line is enough.
+    The integrand at -t is the conjugate of that at t, so half of the line is enough. It is as exact
+    as its sum with `beside` needs. NaN if it is not reached, or the series is not enough.
     """
-    r, e = room[0], room[1]
-    for i in range(len(s)):
-        inverse = 1.0 / (1.0 + 2.0 * side * a * c * s[i])
-        r[i] = 2.0 * a * s[i] * inverse
-        e[i] = a * square[i] * inverse * inverse
-    widest = r.max()
+    _prepare(c, pair)
     angle, scale = math.pi * (c - pole), WIDTH * width
-    nodes, values = np.empty(7 * MOST_LANES), np.empty((2, MOST_LANES))
+    beside *= math.sin(angle)
+    nodes, values = np.empty(11 * MOST_LANES), np.empty((3, MOST_LANES))
     step, length, count = FIRST_STEP, 0.0, 0
-    coarse, total = 0.0, 0.0
+    coarse, total, doubt = 0.0, 0.0, 0.0
     while length == 0.0:
         if count >= MOST_NODES:
             return math.nan
-        _integrand(
-            count * step, step, FIRST_NODES, scale, angle, side, b, widest, r, e, nodes, values
-        )
+        _integrand(count * step, step, FIRST_NODES, scale, c, angle, pair, nodes, values)
         if count == 0:
             values[0, 0] *= 0.5
         for k in range(0, FIRST_NODES, 2):
             coarse += 2 * step * values[0, k]
             total += step * (values[0, k] + values[0, k + 1])
         for k in range(FIRST_NODES):
-            if values[1, k] < NEGLIGIBLE * abs(total):
+            doubt += step * values[2, k]
+            if values[1, k] < NEGLIGIBLE * (abs(total) + beside):
                 length = (count + k) * step
                 break
         count += FIRST_NODES
-    while not abs(total - coarse) <= AGREEMENT * abs(total):
+    if not doubt <= DOUBT * (abs(total) + beside):
+        return math.nan
+    while not abs(total - coarse) <= max(AGREEMENT * abs(total), EQUAL * beside):
         if count >= MOST_NODES:
             return math.nan
         fresh, x = 0.0, 0.5 * step
         while x < length:
             lanes = min(int((length - x) / (step * LANES) + 1) * LANES, MOST_LANES)
-            _integrand(x, step, lanes, scale, angle, side, b, widest, r, e, nodes, values)
+            _integrand(x, step, lanes, scale, c, angle, pair, nodes, values)
             fresh += values[0, :lanes].sum()
             count += lanes
             x += lanes * step
@@ -226,40 +277,89 @@ def _line(
     return total / math.sin(angle)
 
 
-@_jit
+@jit_sums
+def _prepare(c: float, pair: Pair) -> None:
+    """Write into the room what the points of the line through c share: r and e, or the series."""
+    if len(pair.series.terms):
+        expand(pair.series, c)
+        return
+    for i in range(len(pair.s)):
+        inverse = 1.0 / (1.0 + 2.0 * pair.side * pair.a * c * pair.s[i])
+        pair.room[0, i] = 2.0 * pair.a * pair.s[i] * inverse
+        pair.room[1, i] = pair.a * pair.square[i] * inverse * inverse
+
+
+@jit_sums
 def _integrand(
-    x: float, step: float, lanes: int, scale: float, angle: float, side: float, b: float,
-    widest: float, r: FloatArray, e: FloatArray, nodes: FloatArray, values: FloatArray,
+    x: float, step: float, lanes: int, scale: float, c: float, angle: float, pair: Pair,
+    nodes: FloatArray, values: FloatArray,
 ) -> None:  # fmt: skip
-    """Write the integrand over dx and a bound on its tail over dt, [2, lanes], from x on.
+    """Write from x on the integrand over dx, a bound on its tail over dt, and its error [3, lanes].
+
+    Its size falls as t grows, whatever the pair. So the tail is at most the size here times the
+    integral of sin(pi c) / sinh(pi t), that is -sin(pi c) / pi log tanh(pi t / 2), which is less
+    than sin(pi c) e^(-pi t) where t > 0.2.
+    """
+    grown, ratio = math.exp(x), math.exp(step)
+    for k in range(lanes):
+        nodes[T + k] = scale * 0.5 * (grown - 1.0 / grown)
+        nodes[DX + k] = scale * 0.5 * (grown + 1.0 / grown)
+        grown *= ratio
+    if len(pair.series.terms):
+        _by_series(lanes, c, pair, nodes)
+    else:
+        _by_dimensions(lanes, pair, nodes)
+    sine, cosine = math.sin(angle), math.cos(angle)
+    for k in range(lanes):
+        t = nodes[T + k]
+        fall = math.exp(-math.pi * t)
+        size = math.exp(nodes[SIZE + k]) * fall
+        # sin(pi c) / sin(pi (c + i t)), both parts times e^(-pi t) / 2
+        re, im = sine * (1 + fall * fall), cosine * (1 - fall * fall)
+        phase = nodes[TURN + k]
+        wave = (math.cos(phase) * re + math.sin(phase) * im) * 2 * sine / (re * re + im * im)
+        values[0, k] = size * wave * nodes[DX + k]
+        values[1, k] = sine * size if t > 0.2 else math.inf
+        values[2, k] = size * nodes[DX + k] * nodes[LEFT + k]
+
+
+@jit_sums
+def _by_series(lanes: int, c: float, pair: Pair, nodes: FloatArray) -> None:
+    """Size and phase of e^(F(c + i t) - F(c)), and the relative error of both.
+
+    Beyond the reach of the series the integrand is taken for nothing, and its error for infinite:
+    the line has to end before.
+    """
+    for k in range(lanes):
+        t = nodes[T + k]
+        left = remainder(pair.series, math.sqrt(c * c + t * t))
+        size, phase = along(pair.series, t)
+        within = left < 0.5
+        nodes[SIZE + k] = size if within else -math.inf
+        nodes[TURN + k] = phase if within else 0.0
+        nodes[LEFT + k] = 1.3 * left if within else math.inf  # e^x - 1 < 1.3 x below 0.5
+
+
+@jit_sums
+def _by_dimensions(lanes: int, pair: Pair, nodes: FloatArray) -> None:
+    """Size and phase of e^(F(c + i t) - F(c)), without error.
 
     Moving from c to c + i t a factor of M takes on, with r = 2 a s / q, e = a delta^2 / q^2 and
     q = 1 + 2 side a c s, all at c:
 
         (1 + i r t)^-1/2 exp(-(i t e + t^2 r e) / (1 + t^2 r^2))        (side +1; -1: its conjugate)
-
-    Its size falls as t grows, whatever r and e. So the tail is at most the size here times the
-    integral of sin(pi c) / sinh(pi t), that is -sin(pi c) / pi log tanh(pi t / 2), which is less
-    than sin(pi c) e^(-pi t) where t > 0.2.
     """
-    for k in range(lanes):
-        nodes[T + k] = scale * math.sinh(x + k * step)
-    _multiply(lanes, widest, r, e, nodes)
-    sine, cosine = math.sin(angle), math.cos(angle)
+    r, e = pair.room[0], pair.room[1]
+    _multiply(lanes, r.max(), r, e, nodes)
     for k in range(lanes):
         t = nodes[T + k]
-        size = math.exp(-0.25 * nodes[LOG_SQUARE + k] - t * t * nodes[DECAY + k] - math.pi * t)
+        nodes[SIZE + k] = -0.25 * nodes[LOG_SQUARE + k] - t * t * nodes[DECAY + k]
         arc = math.atan2(nodes[Q + k], nodes[P + k]) + 2 * math.pi * nodes[TURNS + k]
-        phase = side * (b * t - 0.5 * arc - t * nodes[PHASE + k])
-        # sin(pi c) / sin(pi (c + i t)), both parts times e^(-pi t) / 2
-        gone = math.exp(-2 * math.pi * t)
-        re, im = sine * (1 + gone), cosine * (1 - gone)
-        wave = (math.cos(phase) * re + math.sin(phase) * im) * 2 * sine / (re * re + im * im)
-        values[0, k] = size * wave * scale * math.cosh(x + k * step)
-        values[1, k] = sine * size if t > 0.2 else math.inf
+        nodes[TURN + k] = pair.side * (pair.b * t - 0.5 * arc - t * nodes[PHASE + k])
+        nodes[LEFT + k] = 0.0
 
 
-@_jit
+@jit_sums
 def _multiply(lanes: int, widest: float, r: FloatArray, e: FloatArray, nodes: FloatArray) -> None:
     """Take all dimensions' factors together at each node: their product and the exponent's sums."""
     for k in range(lanes):
@@ -279,7 +379,7 @@ def _multiply(lanes: int, widest: float, r: FloatArray, e: FloatArray, nodes: Fl
             nodes[Q + k] /= math.sqrt(square)
 
 
-@_jit
+@jit_sums
 def _multiply_four(lanes: int, r: FloatArray, e: FloatArray, nodes: FloatArray) -> None:
     """Take in four dimensions, two at a time: together they turn the product by less than pi.
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cimtool.reference import exact_kernels as kernels
+from cimtool.reference.exact_series import Series, series_of
 
 
 def make(d, a_s, seed):
@@ -15,12 +16,23 @@ def make(d, a_s, seed):
     return square, s
 
 
-def line(low, high, side, b, square, s):
+def pair_of(side, b, square, s, a=1.0):
+    """A pair whose exponent is summed over dimensions."""
+    nothing = np.empty(0)
+    none = Series(nothing, nothing, 0.0, 0.0)
+    return kernels.Pair(side, a, b, square, s, float(s.max()), np.empty((2, len(s))), none)
+
+
+def with_series(pair):
+    """The same pair with the series that is chosen for it."""
+    _, a, b, square, s, widest, room, _ = pair
+    return pair._replace(series=series_of(pair.side, a, b, square, s, widest, room[0]))
+
+
+def line(low, high, pair):
     """log of I_N, for the strip that begins at N = `low`."""
-    c, value, width = kernels._saddle(low, high, side, 1.0, b, square, s)
-    room = np.empty((2, len(s)))
-    integral = kernels._line(c, low, width, side, 1.0, b, square, s, room)
-    return value + math.log(integral)
+    c, value, width = kernels.saddle(low, high, pair)
+    return value + math.log(kernels.line(c, low, width, 0.0, pair))
 
 
 @pytest.mark.parametrize(("d", "a_s"), [(1, 0.2), (1, 15.0), (6, 2.0), (300, 0.02), (300, 0.5)])
@@ -30,7 +42,7 @@ def test_both_sides_add_up_to_one(d, a_s, mean_y):
     b = float((square + s).sum()) + mean_y
     room = np.empty((2, len(s)))
     p, rest = (
-        math.exp(kernels._log_expectation(side, 1.0, b, square, s, room)) for side in (1.0, -1.0)
+        math.exp(kernels.log_expectation(side, 1.0, b, square, s, room)) for side in (1.0, -1.0)
     )
     assert min(p, rest) < 0.7
     assert p + rest == pytest.approx(1, abs=1e-10)
@@ -41,30 +53,28 @@ def test_both_sides_add_up_to_one(d, a_s, mean_y):
 def test_a_strip_further_differs_by_one_term(d, a_s, mean_y):
     square, s = make(d, a_s, 1)
     b = float((square + s).sum()) + mean_y
-    here = math.exp(line(0.0, 1.0, 1.0, b, square, s))
+    pair = pair_of(1.0, b, square, s)
+    here = math.exp(line(0.0, 1.0, pair))
     for n in (1, 2, 3):
-        term = math.exp(kernels._exponent(float(n), 1.0, 1.0, b, square, s)[0])
-        beyond = math.exp(line(float(n), n + 1.0, 1.0, b, square, s))
+        term = math.exp(kernels.exponent(float(n), pair)[0])
+        beyond = math.exp(line(float(n), n + 1.0, pair))
         assert here + beyond == pytest.approx(term, rel=1e-10)
         here = beyond
 
 
-def test_the_series_alone_is_the_line():
+def test_the_terms_alone_are_the_line():
     square, s = make(400, 0.01, 2)
     b = float((square + s).sum()) - 30.0
     room = np.empty((2, len(s)))
-    series = kernels._log_expectation(1.0, 1.0, b, square, s, room)
-    room[:] = np.nan
-    assert kernels._log_expectation(1.0, 1.0, b, square, s, room) == series
-    assert np.isnan(room).all()  # no line was needed
-    assert line(0.0, 1.0, 1.0, b, square, s) == pytest.approx(series, abs=1e-10)
+    terms = kernels.log_expectation(1.0, 1.0, b, square, s, room)
+    assert line(0.0, 1.0, pair_of(1.0, b, square, s)) == pytest.approx(terms, abs=1e-10)
 
 
 def test_slopes_of_the_exponent_are_its_differences():
     square, s = make(37, 0.8, 3)
     v, h = 0.6, 1e-4
     below, here, above = (
-        kernels._exponent(v + k * h, 1.0, 1.0, 3.0, square, s) for k in (-1, 0, 1)
+        kernels.exponent(v + k * h, pair_of(1.0, 3.0, square, s)) for k in (-1, 0, 1)
     )
     assert here[1] == pytest.approx((above[0] - below[0]) / (2 * h), rel=1e-7)
     assert here[2] == pytest.approx((above[1] - below[1]) / (2 * h), rel=1e-7)
@@ -77,10 +87,10 @@ def test_factors_are_taken_together_with_all_their_turns(reach):
     rng = np.random.default_rng(4)
     r, e = reach * rng.uniform(size=200), rng.uniform(size=200)
     t = np.linspace(0, 2, 8)
-    nodes = np.full(7 * kernels.MOST_LANES, np.nan)
+    nodes = np.full(11 * kernels.MOST_LANES, np.nan)
     nodes[:8] = t
     kernels._multiply(8, r.max(), r, e, nodes)
-    _, p, q, turns, log_square, phase, decay = nodes.reshape(7, -1)[:, :8]
+    _, p, q, turns, log_square, phase, decay = nodes.reshape(11, -1)[:7, :8]
     x = np.outer(t, r)
     np.testing.assert_allclose(
         np.arctan2(q, p) + 2 * np.pi * turns, np.arctan(x).sum(axis=1), rtol=1e-12
@@ -88,3 +98,32 @@ def test_factors_are_taken_together_with_all_their_turns(reach):
     np.testing.assert_allclose(log_square, np.log1p(x * x).sum(axis=1), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(phase, (e / (1 + x * x)).sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(decay, (e * r / (1 + x * x)).sum(axis=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 3, 40, 1024])
+@pytest.mark.parametrize("a_s", [1e-9, 1e-4, 1e-2])
+@pytest.mark.parametrize("mean_y", [-25.0, -9.0, -1.0, 0.5, 9.0, 25.0])
+def test_a_series_gives_what_the_dimensions_give(d, a_s, mean_y):
+    square, s = make(d, a_s, 5)
+    square *= 0.3 / max(a_s, 0.3 * square.sum())  # of a distance of at most 1
+    b = float((square + s).sum()) + mean_y
+    side = 1.0 if mean_y < 0 else -1.0
+    summed = pair_of(side, b, square, s)
+    short = with_series(summed)
+    assert len(short.series.terms)
+    found, expected = kernels._expected(short), kernels._expected(summed)
+    assert found == pytest.approx(expected, abs=3e-12)
+
+
+def test_a_series_that_is_not_enough_is_given_up():
+    square, s = make(64, 0.01, 6)
+    b = float((square + s).sum()) - 1.0
+    summed = pair_of(1.0, b, square, s)
+    short = with_series(summed)
+    assert not math.isnan(kernels._expected(short))
+    series = short.series
+    for worse in (
+        series._replace(terms=series.terms[:2], around=series.around[:2]),
+        series._replace(ratio=0.6),  # the line leaves its reach before it has ended
+    ):
+        assert math.isnan(kernels._expected(short._replace(series=worse)))

@@ -1,0 +1,181 @@
+"""The exponent of the exact probability as a power series, where variances are small; compiled.
+
+With A_k = sum s^k and B_k = sum delta^2 s^k over a pair's dimensions, L = log E exp(-u D) is
+
+    L(u) = sum over k >= 1 of (-u)^k 2^(k-1) (A_k / k + B_(k-1))     for |2 u| max s < 1
+
+(the cumulants of D, a generalised chi-square, over k!). Of u = side a v and K terms, with
+q = 2 a max s, what is left out is at most
+
+    R(v) = a |v| (A_1 / (K+1) + B_0) (q |v|)^K / (1 - q |v|),
+
+as no s is larger than max s. A pair costs K multiplications a dimension, whatever the number of
+points at which L is wanted. R is held against the result: a pair whose series is not enough is
+summed over its dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from cimtool.base.arrays import FloatArray
+from cimtool.base.compiled import jit
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def jit_sums(function: Kernel) -> Kernel:
+    """Compile for sums over dimensions in any order, in vectors; a quotient by 0 is infinite."""
+    return cast(Kernel, jit(function, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}))
+
+
+AT_ONCE = 4
+"""Orders that one pass over the dimensions adds."""
+
+MOST_ORDERS = 5 * AT_ONCE
+"""Orders beyond which the sums over dimensions themselves are as fast."""
+
+DOUBT = 1e-12
+"""Share of the result that the remainder may change; it is mostly far smaller."""
+
+LIKELY = 0.01
+"""Share of DOUBT at which a series, before the line is known, is taken for enough."""
+
+NEAR = 0.9
+"""The series is used where q |v| is below; it ends at 1."""
+
+EXPONENT = 35.0
+"""The integrand's exponent at which the line has ended: e^-35 is 6e-16."""
+
+
+class Series(NamedTuple):
+    """F(v) = sum of `terms[k]` v^(k+1), for compiled code; no terms where the series is not used.
+
+    The remainder at v is `weight` |v| (q |v|)^K / (1 - q |v|), with q = `ratio`. `around` [K] is
+    room for the terms of another place.
+    """
+
+    terms: FloatArray
+    around: FloatArray
+    weight: float
+    ratio: float
+
+
+@jit_sums
+def series_of(
+    side: float, a: float, b: float, square: FloatArray, s: FloatArray, widest: float,
+    power: FloatArray,
+) -> Series:  # fmt: skip
+    """The shortest series that is likely enough for a pair; `power` [d] is overwritten.
+
+    `square` = delta^2 [d] and `s` [d], whose largest, `widest`, is above 0.
+    """
+    ratio = 2.0 * a * widest
+    terms = np.empty(MOST_ORDERS)
+    power[:] = 1.0
+    weight, factor = 0.0, 1.0
+    for done in range(0, MOST_ORDERS, AT_ONCE):
+        of_s, of_square = _sums(square, s, power)
+        for j in range(AT_ONCE):
+            factor *= -side * a
+            terms[done + j] = factor * (of_s[j] / (done + j + 1) + of_square[j])
+            factor *= 2.0
+        count = done + AT_ONCE
+        if done == 0:
+            mean, half = of_s[0], of_square[0]
+            # F''(0) = Var y. The line ends where Var y t^2 / 2 + pi t is EXPONENT.
+            variance = 2.0 * terms[1]
+            end = _root(variance, EXPONENT) + 1.0
+            if ratio * end > NEAR:
+                break
+        weight = a * (mean / (count + 1) + half)
+        # |v|^(K+1) times the size of the integrand is largest here.
+        top = (math.sqrt(math.pi**2 + 4.0 * variance * (count + 1)) - math.pi) / (2.0 * variance)
+        size = math.exp(-(0.5 * variance * top + math.pi) * top)
+        if size * _bound(weight, ratio, count, top + 1.0) < LIKELY * DOUBT:
+            terms[0] += side * b
+            return Series(terms[:count], np.empty(count), weight, ratio)
+    return Series(terms[:0], terms[:0], 0.0, 0.0)
+
+
+@jit_sums
+def _root(variance: float, exponent: float) -> float:
+    """The t at which variance t^2 / 2 + pi t is `exponent`."""
+    return 2.0 * exponent / (math.pi + math.sqrt(math.pi**2 + 2.0 * variance * exponent))
+
+
+@jit_sums
+def _sums(
+    square: FloatArray, s: FloatArray, power: FloatArray
+) -> tuple[tuple[float, float, float, float], tuple[float, float, float, float]]:
+    """Sums of s^k, from one above the power on, and of delta^2 s^k, from the power on."""
+    s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0
+    q1, q2, q3, q4 = 0.0, 0.0, 0.0, 0.0
+    for i in range(len(s)):
+        q, x, p = square[i], s[i], power[i]
+        q1 += q * p
+        p *= x
+        s1 += p
+        q2 += q * p
+        p *= x
+        s2 += p
+        q3 += q * p
+        p *= x
+        s3 += p
+        q4 += q * p
+        p *= x
+        s4 += p
+        power[i] = p
+    return (s1, s2, s3, s4), (q1, q2, q3, q4)
+
+
+@jit_sums
+def _bound(weight: float, ratio: float, count: int, v: float) -> float:
+    near = ratio * v
+    return weight * v * near**count / (1.0 - near) if near < NEAR else math.inf
+
+
+@jit_sums
+def remainder(series: Series, v: float) -> float:
+    """The most that the terms beyond the series add to F at |v|; infinite beyond its reach."""
+    return _bound(series.weight, series.ratio, len(series.terms), v)
+
+
+@jit_sums
+def derivatives(series: Series, v: float) -> tuple[float, float, float]:
+    """F(v), F'(v) and F''(v) for real v."""
+    value, slope, half = 0.0, 0.0, 0.0
+    for term in series.terms[::-1]:
+        half = half * v + slope
+        slope = slope * v + value
+        value = value * v + term
+    # The polynomial is v times what was evaluated.
+    half = half * v + slope
+    slope = slope * v + value
+    return value * v, slope, 2.0 * half
+
+
+@jit_sums
+def expand(series: Series, c: float) -> None:
+    """Write F^(k)(c) / k! for k = 1 to K into `around`."""
+    around, count = series.around, len(series.terms)
+    around[:] = series.terms
+    # Synthetic division by v - c, again and again; the constant, F(c), is not wanted.
+    for first in range(-1, count - 1):
+        for k in range(count - 2, max(first, 0) - 1, -1):
+            around[k] += c * around[k + 1]
+
+
+@jit_sums
+def along(series: Series, t: float) -> tuple[float, float]:
+    """Real and imaginary part of F(c + i t) - F(c), of the series expanded at c."""
+    around, count, square = series.around, len(series.around), t * t
+    odd, even = 0.0, 0.0
+    for k in range((count - 1) // 2 * 2, -1, -2):
+        odd = around[k] - odd * square
+        even = (around[k + 1] if k + 1 < count else 0.0) - even * square
+    return -even * square, odd * t
