@@ -170,8 +170,8 @@ def test_a_wrong_name_or_value_is_one_sentence_that_knows_plug_ins(walked: dict[
         'item to l1_distance, which no array computes; expected "digital"\n'
     )
     assert sentence("halfway") == (
-        "cimtool: error: halfway-arrays 1.0: lower has no rule for operation far at level float; "
-        "expected one\n"
+        'cimtool: error: halfway-arrays 1.0: plug-in "halfway" (halfway): lower has no rule for '
+        "operation far at level float; expected one\n"
     )
 
 

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from cimtool.base.errors import CimError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import FrameType
 
 GROUP = "cimtool.plugins"
 """The group of entry points."""
@@ -34,13 +36,18 @@ FILES = {"": "target", "noise": "noise model"}
 class Plugin:
     """An entry point of a package; `broken` says in one sentence why it brings nothing.
 
-    `origin` is the name and version of the package, `package` the name that it is imported by.
+    `origin` is the name and version of the package, `point` its entry point, and `packages` are the
+    names that its modules are imported by.
     """
 
     origin: str
-    package: str
+    point: str
+    packages: frozenset[str]
     targets: Path | None = None
     broken: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.point}"
 
 
 _loaded: list[Plugin] | None = None
@@ -67,14 +74,47 @@ def broken_plugins() -> list[str]:
 
 def origin_of_module(module: str) -> str:
     """The origin of the plug-in that has a module; OWN where none of those that are loaded has."""
+    plugin = _plugin_of(module)
+    return OWN if plugin is None else plugin.origin
+
+
+def _plugin_of(module: str) -> Plugin | None:
     package = _package(module)
-    return next((one.origin for one in _loaded or () if one.package == package), OWN)
+    return next((one for one in _loaded or () if package in one.packages), None)
 
 
 def fault_of(kind: type[Any], sentence: str, error: type[Exception]) -> Exception:
     """The error for a fault of a class: `error`, or a CimError naming the plug-in that has it."""
-    origin = origin_of_module(kind.__module__)
-    return error(sentence) if origin == OWN else CimError(f"{origin}: {sentence}")
+    plugin = _plugin_of(kind.__module__)
+    return error(sentence) if plugin is None else CimError(f"{plugin}: {sentence}")
+
+
+def as_plugin_fault(error: Exception) -> Exception:
+    """The error itself, or a CimError naming the plug-in in whose code it was raised."""
+    if isinstance(error, CimError | OSError | MemoryError):
+        return error
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    for only_methods in (True, False):
+        for frame in reversed(frames):
+            plugin = _plugin_of(frame.f_globals.get("__name__", ""))
+            name, expected = _contract(frame)
+            if plugin is not None and (expected or not only_methods):
+                says = f"{plugin}: {name} raises {_reason(error)}"
+                return CimError(f"{says}; expected: {expected}" if expected else says)
+    return error
+
+
+def _contract(frame: FrameType) -> tuple[str, str]:
+    """The name of a frame's function, and the first sentence of the method that it overrides."""
+    code = frame.f_code
+    first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+    kind = first if isinstance(first, type) else type(first)
+    for base in kind.__mro__ if hasattr(kind, code.co_name) else ():
+        explained = getattr(vars(base).get(code.co_name), "__doc__", None)
+        if _package(base.__module__) == OWN and isinstance(explained, str):
+            said = " ".join(explained.partition(".")[0].split())
+            return f"{kind.__name__}.{code.co_name}", said[:1].lower() + said[1:]
+    return code.co_qualname, ""
 
 
 @contextmanager
@@ -129,24 +169,30 @@ def _imported(point: EntryPoint) -> Plugin:
     """Import one plug-in; what a broken one had registered and imported is taken back."""
     global _undo
     origin = "a package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
-    package = _package(point.module)
+    where = f'plug-in "{point.name}" ({point.value})'
     _undo, before = [], set(sys.modules)
     try:
         targets = getattr(point.load(), "TARGETS", None)
         if targets is not None:
             targets = Path(targets)
             _check_targets(targets)
-        return Plugin(origin, package, targets)
+        return Plugin(origin, where, _packages(point), targets)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: it is the plug-in's and not cimtool's
         for _, undo in reversed(_undo):
             undo()
-        _forget({package, *(_package(module) for module, _ in _undo)}, before)
-        sentence = f'{origin}: plug-in "{point.name}" ({point.value}) is left out: {_reason(error)}'
-        return Plugin(origin, package, broken=sentence)
+        packages = _packages(point)
+        _forget(packages, before)
+        sentence = f"{origin}: {where} is left out: {_reason(error)}"
+        return Plugin(origin, where, packages, broken=sentence)
     finally:
         _undo = None
+
+
+def _packages(point: EntryPoint) -> frozenset[str]:
+    """The package of an entry point, and those whose modules registered something meanwhile."""
+    return frozenset({_package(point.module), *(_package(module) for module, _ in _undo or ())})
 
 
 def _reason(error: BaseException) -> str:
@@ -155,7 +201,7 @@ def _reason(error: BaseException) -> str:
     return " ".join(": ".join(filter(None, (kind, str(error)))).split())
 
 
-def _forget(packages: set[str], before: set[str]) -> None:
+def _forget(packages: frozenset[str], before: set[str]) -> None:
     """Forget modules of packages that were imported since, so that the next import runs them."""
     for name in set(sys.modules) - before:
         if _package(name) in packages:

@@ -11,7 +11,7 @@ import click
 
 from cimtool import __version__
 from cimtool.base.errors import CimError
-from cimtool.base.plugins import broken_plugins
+from cimtool.base.plugins import as_plugin_fault, broken_plugins
 from cimtool.cli.group import LazyGroup, Refusal
 
 # A command is the `command` of the module `cimtool.cli.<name>`, imported when it is called for;
@@ -76,6 +76,9 @@ def run(arguments: Sequence[str]) -> int:
     except MemoryError as error:
         return _complain(f"not enough memory: {error}", CimError.exit_status)
     except Exception as error:  # the outermost frame: nothing above could say it better
+        fault = as_plugin_fault(error)
+        if isinstance(fault, CimError):
+            return _complain(f"{fault}; --debug shows where", fault.exit_status)
         what = f"{type(error).__name__}: {error}"
         return _complain(f"a fault in cimtool itself; --debug shows where ({what})", FAULT)
     finally:

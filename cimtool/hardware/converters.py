@@ -16,13 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, get_args
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import CimError, kind_of
 from cimtool.base.named import Named
+from cimtool.base.plugins import fault_of
 from cimtool.base.toml_files import name_of, value_text
 from cimtool.ir.format import Rounding, adc, adc_limits
 
@@ -252,6 +253,43 @@ class Measured(Converter, name="measured"):
         lo, hi = adc_limits(self.bits, signed)
         thresholds = np.array(self.transfer, np.int64) + (lo << THRESHOLD_BITS)
         return StaircaseLaw(lo, thresholds, np.arange(lo, hi + 1))
+
+
+def law_of(converter: Converter, signed: bool) -> Law | None:
+    """The law of a converter for signed or unsigned sums, checked.
+
+    Raises CimError naming the plug-in of a converter whose law is none, ValueError for one of
+    cimtool.
+    """
+    law = converter.law(signed)
+    if wrong := _wrong_law(law):
+        raise fault_of(type(converter), f"{type(converter).__name__}.law is {wrong}", ValueError)
+    return law
+
+
+def _wrong_law(law: object) -> str | None:
+    if law is None:
+        return None
+    if isinstance(law, UniformLaw):
+        if law.lo <= law.hi and law.rounding in get_args(Rounding):
+            return None
+        return f"{law}; expected lo of at most hi and one of {', '.join(get_args(Rounding))}"
+    if not isinstance(law, StaircaseLaw):
+        return f"of type {kind_of(law)}; expected UniformLaw, StaircaseLaw or None"
+    for name in ("thresholds", "levels"):
+        values = np.asarray(getattr(law, name))
+        if values.ndim != 1 or not values.size or values.dtype.kind not in "iu":
+            form = f"{list(values.shape)} of {values.dtype}"
+            return f"a StaircaseLaw with {name} {form}; expected integers [n]"
+        if (np.diff(values.astype(np.int64)) < 0).any():
+            return f"a StaircaseLaw whose {name} fall; expected rising ones"
+    thresholds, levels = len(law.thresholds), len(law.levels)
+    if levels != thresholds + 1:
+        return (
+            f"a StaircaseLaw with {thresholds} thresholds and {levels} levels; expected "
+            f"{thresholds + 1} levels, one more"
+        )
+    return None
 
 
 def threshold_shifts(step: int) -> tuple[int, int]:

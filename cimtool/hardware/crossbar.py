@@ -26,8 +26,8 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import kind_of
 from cimtool.base.named import Named
 from cimtool.base.plugins import fault_of
-from cimtool.hardware.converters import LOSSLESS, Converter, Law
-from cimtool.hardware.input_codes import Cycle, InputCode
+from cimtool.hardware.converters import LOSSLESS, Converter, Law, law_of
+from cimtool.hardware.input_codes import Cycle, InputCode, check_cycles
 from cimtool.hardware.weight_codes import Slice, WeightCode
 
 AdcOn = Literal["difference", "polarity"]
@@ -127,6 +127,7 @@ class Crossbar:
                         "integer, a number, a text, or a tuple of them"
                     )
                     raise fault_of(type(part), sentence, TypeError)
+        check_cycles(self.inputs)
 
     @property
     def columns_by_polarity(self) -> bool:
@@ -188,7 +189,7 @@ class Crossbar:
     @cached_property
     def law(self) -> Law | None:
         """The law of the column sums' converter; None where it is lossless."""
-        return self.converter.law(self.signed_sums)
+        return law_of(self.converter, self.signed_sums)
 
     def read(self, p: IntArray, step: int | None) -> IntArray:
         """The values that the digital side takes column sums for; at no step, the sums."""
@@ -198,11 +199,7 @@ class Crossbar:
 
     def digits(self, x: IntArray) -> IntArray:
         """Digits [cycles, n, K] int64 that drive each converted column sum for inputs [n, K]."""
-        x = x.astype(np.int64) + self.inputs.lift
-        if not self.inputs.sign_magnitude:
-            return np.stack([x >> cycle.shift & cycle.mask for cycle in self.cycles])
-        sign, x = np.sign(x), np.abs(x)
-        return np.stack([sign * (x >> cycle.shift & cycle.mask) for cycle in self.cycles])
+        return self.inputs.digits(x, self.cycles)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name, for a file."""

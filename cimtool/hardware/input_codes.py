@@ -6,10 +6,16 @@ its magnitude, and the cycles, each with the bits that it drives and what they c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
+import numpy as np
+
+from cimtool.base.arrays import IntArray
 from cimtool.base.named import Named
+from cimtool.base.plugins import fault_of
 from cimtool.base.toml_files import name_of
 
 
@@ -76,6 +82,14 @@ class InputCode(Named):
         lo, hi = self.limits(self.bits)
         return lo + self.lift, hi + self.lift
 
+    def digits(self, x: IntArray, cycles: Sequence[Cycle]) -> IntArray:
+        """Digits [cycles, n, K] int64 that these cycles drive for inputs [n, K]."""
+        x = x.astype(np.int64) + self.lift
+        if not self.sign_magnitude:
+            return np.stack([x >> cycle.shift & cycle.mask for cycle in cycles])
+        sign, x = np.sign(x), np.abs(x)
+        return np.stack([sign * (x >> cycle.shift & cycle.mask) for cycle in cycles])
+
     def digit_limits(self, cycle: Cycle) -> tuple[int, int]:
         """Smallest and largest digit that a cycle of such inputs drives.
 
@@ -137,6 +151,30 @@ class Bipolar(InputCode, name="bipolar"):
     @property
     def cycles(self) -> tuple[Cycle, ...]:
         return self._magnitude_cycles(self.bits - 1)
+
+
+@cache
+def check_cycles(code: InputCode) -> None:
+    """Check that the digits of a code make up its inputs.
+
+    Raises CimError naming the plug-in of one that does not, ValueError for one of cimtool.
+    """
+    lo, hi = code.limits(code.bits)
+    x = np.array([lo + (hi - lo) * i // CHECKED_INPUTS for i in range(CHECKED_INPUTS + 1)])
+    factors = np.array([cycle.factor for cycle in code.cycles], np.int64)
+    found = factors @ code.digits(x[:, None], code.cycles)[:, :, 0] - code.lift
+    if not np.array_equal(found, x):
+        first = int(np.argmax(found != x))
+        sentence = (
+            f"{type(code).__name__}.cycles drive digits that make {found[first]} of the input "
+            f"{x[first]}; expected the sum of the digits times sign << shift, less lift, to be the "
+            "input"
+        )
+        raise fault_of(type(code), sentence, ValueError)
+
+
+CHECKED_INPUTS = 64
+"""Inputs from one limit to the other on which a code is checked, beside the first."""
 
 
 def _names(signed: bool) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray, narrow
 from cimtool.hardware.bounds import Bounds, column_bounds
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
-from cimtool.hardware.weight_codes import Slice, plain
+from cimtool.hardware.weight_codes import Slice, plain, stored_slices
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class StoredWeights:
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
         """Digits as stored, a slice for each column that is converted, in as few bytes as hold."""
-        slices = self.crossbar.weights.encode(self.weight, self.groups)
+        slices = stored_slices(self.crossbar.weights, self.weight, self.groups)
         if self.crossbar.columns_by_polarity:
             slices = tuple(
                 plain(np.maximum(sign * s.digits, 0), self.groups, s.shift, sign * s.sign)

@@ -14,7 +14,7 @@ from cimtool.base.errors import CimError, invalid_at, naming
 from cimtool.base.named import nearest
 from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
-from cimtool.hardware.converters import Converter, check_given
+from cimtool.hardware.converters import Converter, check_given, law_of
 from cimtool.hardware.figures import Figure, OperatingPoint, check_conditions
 from cimtool.hardware.geometry import (
     ArraySpec,
@@ -70,7 +70,7 @@ def check_converter(keys: Keys) -> None:
                 f"{' and '.join(known) or 'no parameters'}{nearest(name, known)}"
             )
     for signed in (False, True):
-        keys.converter.law(signed)
+        law_of(keys.converter, signed)
 
 
 class Target(TomlTable):

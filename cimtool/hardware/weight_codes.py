@@ -8,7 +8,7 @@ off. Whoever walks an array reads these and never asks for a code's name.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from cimtool.base.arrays import BoolArray, IntArray
 from cimtool.base.named import Named
+from cimtool.base.plugins import fault_of
 from cimtool.base.toml_files import name_of
 
 
@@ -167,6 +168,63 @@ class TwosComplement(WeightCode, name="twos-complement"):
         if self.cell_bits == 1:
             return (*slices, plain(-(weight >> top), groups, top, -1))
         return (*slices, plain(weight >> top, groups, top))
+
+
+def stored_slices(code: WeightCode, weight: IntArray, groups: Sequence[slice]) -> tuple[Slice, ...]:
+    """Slices of weights [K, N] in row groups, checked: their digits make up the weights.
+
+    Raises CimError naming the plug-in of a code that yields others, ValueError for one of cimtool.
+    """
+    slices = tuple(code.encode(weight, groups))
+    for wrong in _wrong_forms(code, slices, weight.shape, len(groups)):
+        raise fault_of(type(code), f"{type(code).__name__}.encode yields {wrong}", ValueError)
+    for r, group in enumerate(groups):
+        found = _weights_of(code, slices, r, group)
+        if not np.array_equal(found, weight[group]):
+            row, column = np.argwhere(found != weight[group])[0]
+            sentence = (
+                f"{type(code).__name__}.encode yields digits that make {found[row, column]} of the "
+                f"weight {weight[group][row, column]}; expected the sum of its digits times sign "
+                "<< shift, less its offset, to be the weight"
+            )
+            raise fault_of(type(code), sentence, ValueError)
+    return slices
+
+
+def _wrong_forms(
+    code: WeightCode, slices: tuple[Slice, ...], shape: tuple[int, ...], groups: int
+) -> Iterator[str]:
+    """Yield what is wrong with the number, the forms and the limits of slices."""
+    if len(slices) != code.slices or not all(isinstance(one, Slice) for one in slices):
+        kinds = " or ".join(sorted({type(one).__name__ for one in slices}))
+        yield f"{len(slices)} slices ({kinds or 'none'}); expected {code.slices} of type Slice"
+    lo, hi = code.digit_limits
+    for k, one in enumerate(slices):
+        digits, flags = np.asarray(one.digits), np.asarray(one.flipped)
+        if digits.shape != shape or digits.dtype.kind not in "iu":
+            yield (
+                f"digits {list(digits.shape)} of {digits.dtype} in slice {k}; expected integers "
+                f"{list(shape)}"
+            )
+        if flags.shape != (groups, shape[1]) or flags.dtype != bool:
+            yield (
+                f"flipped {list(flags.shape)} of {flags.dtype} in slice {k}; expected bool "
+                f"{[groups, shape[1]]}"
+            )
+        if digits.size and not lo <= digits.min() <= digits.max() <= hi:
+            yield (
+                f"digits from {digits.min()} to {digits.max()} in slice {k}; expected {lo} to "
+                f"{hi}, its digit_limits"
+            )
+
+
+def _weights_of(code: WeightCode, slices: tuple[Slice, ...], index: int, group: slice) -> IntArray:
+    """The weights of a row group that slices hold."""
+    held = (one.flipped[index] * (one.sign * code.cell_maximum << one.shift) for one in slices)
+    total = np.asarray(sum(held), np.int64) - code.offset
+    for one in slices:
+        total = total + one.digits[group] * (one.signs[index] << one.shift)
+    return np.asarray(total)
 
 
 Encoding = name_of(WeightCode)

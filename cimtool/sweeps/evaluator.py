@@ -14,6 +14,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
+from cimtool.base.plugins import as_plugin_fault
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.dies import MEDIAN, WORST
 from cimtool.costs.estimate import Estimate, estimate
@@ -304,6 +305,7 @@ class PointEvaluator:
 
 def _failed(error: Exception) -> Outcome:
     """The outcome of a point that an error ended."""
+    error = as_plugin_fault(error)
     if isinstance(error, CimError):
         return Outcome(str(error))
     if isinstance(error, MemoryError):

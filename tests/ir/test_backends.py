@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from plugin_of import as_plugin
 from rules import missing_rules
 
-from cimtool.base import plugins
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import MatMul, Sum
 from cimtool.ir.backends import GALLERY, Rules
@@ -57,12 +58,11 @@ def test_a_rule_that_a_plug_in_lacks_is_a_mistake_of_the_plug_in(
     class Far(Op, name="far", levels=Level.FLOAT.to(Level.DIE)):
         infer, run = MatMul.infer, MatMul.run
 
-    package = Far.__module__.partition(".")[0]
-    monkeypatch.setattr(plugins, "_loaded", [plugins.Plugin("far-arrays 1.0", package)])
-    sentence = (
-        "^far-arrays 1.0: a backend has no rule for operation far at level mac; expected one$"
+    named = as_plugin(monkeypatch, Far.__module__, "far-arrays 1.0", "far")
+    sentence = re.escape(
+        f"{named}: a backend has no rule for operation far at level mac; expected one"
     )
-    with pytest.raises(CimError, match=sentence):
+    with pytest.raises(CimError, match=f"^{sentence}$"):
         table.of(Far())
     with pytest.raises(TypeError):
         table.of(Sum())
