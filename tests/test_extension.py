@@ -125,6 +125,20 @@ def test_the_ternary_array_agrees_to_the_bit_and_takes_noise(walked: dict[str, A
     assert report["noisy"]
 
 
+def test_the_bundle_names_the_plug_in_and_says_where_it_is_missing(
+    walked: dict[str, Any], tmp_path: Path
+) -> None:
+    bundle = walked["folder"] / "bundle"
+    manifest = json.loads((bundle / "manifest.json").read_text("utf-8"))
+    assert manifest["plugins"] == ["acme-arrays 0.1"]
+    done = python(tmp_path, "-m", "cimtool", "cost", str(bundle))
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"cimtool: error: {bundle}/manifest.json: needs the plug-in acme-arrays 0.1, which is not "
+        "installed; expected it\n",
+    )
+
+
 def test_its_operation_stands_in_the_compiled_score_and_runs_in_torch(
     walked: dict[str, Any],
 ) -> None:

@@ -9,7 +9,7 @@ Nothing is imported before a name is asked for that cimtool does not know itself
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,25 @@ def origin_of_module(module: str) -> str:
     """The origin of the plug-in that has a module; OWN where none of those that are loaded has."""
     plugin = _plugin_of(module)
     return OWN if plugin is None else plugin.origin
+
+
+def origins_of(kinds: Iterable[type[Any]]) -> list[str]:
+    """The origins of the plug-ins that have some of these classes, sorted."""
+    return sorted({origin_of_module(kind.__module__) for kind in kinds} - {OWN})
+
+
+def check_plugins(origins: Iterable[str]) -> None:
+    """Raise CimError where the package of an origin has no plug-in here that can be imported.
+
+    Its version may be another one.
+    """
+    for origin in origins:
+        name = origin.rpartition(" ")[0]
+        here = [one for one in load_plugins() if one.origin.rpartition(" ")[0] == name]
+        if not here:
+            raise CimError(f"needs the plug-in {origin}, which is not installed; expected it")
+        if all(one.broken for one in here):
+            raise CimError(f"needs the plug-in {origin}, which is broken; {here[0].broken}")
 
 
 def _plugin_of(module: str) -> Plugin | None:

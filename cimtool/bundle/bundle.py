@@ -21,12 +21,16 @@ from safetensors.numpy import load_file, save
 
 from cimtool import __version__
 from cimtool.base.arrays import Array
-from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256, unwritable
+from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import validated
 from cimtool.bundle.serial import ConstantTable, as_computed, narrowed, program_text, read_program
 from cimtool.costs.estimate import Estimate, estimate
+from cimtool.hardware.crossbar import FAMILIES
+from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import ScoreMapping
+from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Program
@@ -225,10 +229,30 @@ def write_bundle(
             "notes": list(notes),
             "files": {file.name: sha256(file) for file in sorted(partial.iterdir())},
         }
+        if plugins := origins_of(_kinds(model, target, settings, stages)):
+            manifest["plugins"] = plugins
         if gallery is not None:
             manifest["gallery"] = asdict(gallery)
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
     return Bundle(folder, manifest, model, target, settings, gallery)
+
+
+def _kinds(
+    model: ModelCard, target: Target, settings: Settings, stages: tuple[Stage, ...]
+) -> Iterator[type[Any]]:
+    """Yield the registered classes that reading a bundle takes."""
+    yield type(model.head)
+    for keys in (target.keys, settings):
+        yield from (type(keys.weight_code), type(keys.converter))
+        for name in (keys.input_encoding, keys.unsigned_encoding):
+            yield InputCode.named(name, "encoding")
+    if target.noise is not None:
+        yield from map(type, target.noise.mechanisms)
+    for graph in (graph for stage in stages for graph in stage.program.graphs):
+        for node in graph.nodes:
+            yield type(node.op)
+            if isinstance(node.op, CrossbarMvm):
+                yield from (type(getattr(node.op.crossbar, family)) for family in FAMILIES)
 
 
 def _write_program(folder: Path, all_stages: tuple[Stage, ...]) -> None:
@@ -325,6 +349,8 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(
             f"{file}: format_version = {version}; expected {FORMAT_VERSION}, compile again"
         )
+    with naming(file):
+        check_plugins(manifest.get("plugins", ()))
     try:
         model, gallery = ModelCard.from_json(manifest["model"]), gallery_of(manifest)
         target, settings = manifest["target"], manifest["settings"]

@@ -45,7 +45,7 @@ def command(
     written = export_bundle(read, format_name, output, request)
     size = sum(file.stat().st_size for file in written)
     shown = [f"wrote {file}" for file in written]
-    if format_name == "testvectors":
+    if Exporter.named(format_name, "format").counted:
         shown = [f"wrote {output}: {len(written)} files, {size / 1e6:.1f} MB"]
     out.result(
         {"bundle": bundle, "format": format_name, "written": list(written), "bytes": size},

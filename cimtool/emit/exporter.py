@@ -24,6 +24,8 @@ class Request:
 class Exporter(Named):
     """Base of the exporters; a subclass in `cimtool/emit/exporters/` is found by itself."""
 
+    counted: ClassVar[bool] = False
+    """True for an exporter of so many files that they are counted, not listed."""
     takes_request: ClassVar[bool] = False
     """True for an exporter that can be told which layers and which rows it exports."""
 

@@ -195,6 +195,7 @@ def _bundle(folder: Path) -> Facts:
         with reading(manifest):
             values = json.loads(manifest.read_text(encoding="utf-8"))
         facts = {key: values[key] for key in MANIFEST_KEYS}
+        facts |= {"plugins": values["plugins"]} if "plugins" in values else {}
         if "gallery" in values:
             facts["gallery"] = values["gallery"]
         listed = values["files"].items()

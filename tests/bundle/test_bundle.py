@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from plugin_of import as_plugin
 
 from cimtool.api import Compilation, load, prepare, verify
+from cimtool.base import plugins
 from cimtool.base.errors import CimError
 from cimtool.bundle import bundle as bundle_module
 from cimtool.bundle.bundle import (
@@ -335,3 +337,26 @@ def test_a_pass_that_is_added_is_in_the_bundle_its_onnx_files_and_its_report(
     rows = [row.stage for row in report.drift.rows]
     assert rows[-3:] == ["converters fitted", "trimmed", "ONNX Runtime"]
     assert {count.differing for count in report.checks.bits} == {0}
+
+
+def test_a_bundle_whose_plug_in_is_missing_or_broken_names_it(
+    small_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "b"
+    shutil.copytree(small_bundle, folder)
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    assert "plugins" not in manifest
+    manifest["target"]["noise"] = {"shot": 1}
+    text = json.dumps(manifest | {"plugins": ["zed-arrays 0.3"]})
+    (folder / "manifest.json").write_text(text, "utf-8")
+    sentence = r"^.*manifest\.json: needs the plug-in zed-arrays 0\.3, which is "
+    monkeypatch.setattr(plugins, "_loaded", [])
+    with pytest.raises(CimError, match=f"{sentence}not installed; expected it$"):
+        read_bundle(folder)
+    broken = plugins.Plugin("zed-arrays 0.4", 'plug-in "zed" (zed)', frozenset(), broken="why")
+    monkeypatch.setattr(plugins, "_loaded", [broken])
+    with pytest.raises(CimError, match=f"{sentence}broken; why$"):
+        read_bundle(folder)
+    as_plugin(monkeypatch, __name__, "zed-arrays 0.4", "zed")
+    with pytest.raises(CimError, match=r"manifest\.json: target: "):
+        read_bundle(folder)

@@ -36,6 +36,7 @@ LARGEST = 1 << 30
 class TestVectors(Exporter, name="testvectors"):
     """Test vectors, described in a layout file."""
 
+    counted = True
     takes_request = True
 
     @classmethod
