@@ -72,20 +72,24 @@ def verdict(found: TrainingGrid) -> list[str]:
     best, lines = found.rows[found.best], []
     raw = found.raw
     if raw is not None and raw.behind is not None and raw.as_good:
-        surely = raw.behind.high < 0
-        than = "better than every row" if surely else "as good as the best row"
+        said = (
+            "Raw embeddings by cosine, which no training made, are better than every row"
+            if raw.behind.high < 0
+            else "No row is surely better than raw embeddings by cosine, which no training made"
+        )
         lines.append(
-            f"Raw embeddings by cosine, which no training made, are {than}: {found.lead} "
-            f"{_share(raw.metrics[LEAD].value)} against {_share(best.metrics[LEAD].value)}, a "
-            f"difference of {_points(raw.behind)}."
+            f"{said}: {found.lead} {_share(raw.metrics[LEAD].value)} of the raw ones, "
+            f"{_share(best.metrics[LEAD].value)} of the best row, a difference of "
+            f"{_points(raw.behind)}."
         )
     cheaper = [one for one in found.rows if one.as_good and found.price(one) < found.price(best)]
     if cheaper:
         one = min(cheaper, key=lambda row: (found.price(row), -row.metrics[LEAD].value))
         assert one.behind is not None
         lines.append(
-            f"A cheaper row is as good: {row_name(found, one)}, {_price(found, one, best)}; its "
-            f"{found.lead} of {_share(one.metrics[LEAD].value)} is {_points(one.behind)} below."
+            f"A cheaper row is not surely worse: {row_name(found, one)}, "
+            f"{_price(found, one, best)}; its {found.lead} of "
+            f"{_share(one.metrics[LEAD].value)} is {_points(one.behind)} below."
         )
     lines.append(
         f"Best of {counted(len(found.rows), 'row')}: {row_name(found, best)}, {found.lead} "
