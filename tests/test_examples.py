@@ -7,13 +7,16 @@ import runpy
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cimtool import api
 from cimtool.training.demo_data import DemoFiles
+from cimtool.training.losses import Loss
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -109,17 +112,30 @@ def test_use_the_onnx_files_alone(
 
 
 def test_train_on_a_polynomial(
-    small_trunk: DemoFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:
     name = "train_on_a_polynomial.py"
     demo = DemoFiles.under(tmp_path / "cache")
-    for field, file in vars(demo).items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(getattr(small_trunk, field), file)
+    demo.poly.parent.mkdir()
+    rng = np.random.default_rng(0)
+    text = rng.normal(size=(2800, 12)).astype(np.float32)
+    video = text @ np.linalg.qr(rng.normal(size=(12, 12)))[0] + 0.3 * rng.normal(size=text.shape)
+    rows = {"text": text, "video": video.astype(np.float32)}
+    for file, part in (
+        (demo.train, slice(2000)), (demo.calibration, slice(100)), (demo.eval, slice(2000, 2800)),
+    ):  # fmt: skip
+        np.savez(file, **{side: all_[part] for side, all_ in rows.items()})
+    kind = Loss.named("pairwise-poly", "loss")
+    quick = replace(kind.optimisation, batch=32, learning_rate=3e-3)  # what so few rows need
+    monkeypatch.setattr(kind, "optimisation", quick)
+    sizes: dict[str, Any] = {"options": {"model.hidden": 32, "model.width": 8}}
+    sizes |= {"epochs": 2, "batch": quick.batch, "learning_rate": quick.learning_rate}
+    api.train(demo.train, demo.teacher.parent, loss="info-nce", **sizes)
     monkeypatch.setattr(sys, "argv", [name, str(tmp_path), str(demo.poly.parent)])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     printed = capsys.readouterr().out
     assert "epoch 2 of 2: loss " in printed
+    assert printed.count(" on unseen pairs: ") == 2
     assert printed.endswith("values that differ: 0\n")
     assert (tmp_path / "trained@isaac-rram-128" / "report.html").is_file()
 

@@ -108,7 +108,7 @@ def subjects_of(
     Those are of its pair of modalities; alone they are of each pair of `modalities`, or of text and
     video. A model in float is followed by Monte Carlo with each of `samples` a side. Alone the raw
     embeddings are compared by `head`, by the first that can where it is None; beside others by that
-    one, and left out where widths differ or, with a warning, a row has no cosine. Raises CimError,
+    one, and with a warning left out where widths differ or a row has no cosine. Raises CimError,
     one sentence, for whatever is missing or does not fit.
     """
 
@@ -137,15 +137,26 @@ def subjects_of(
         pairs: list[Modalities | None] = [None] if modalities is None else _pairs(modalities)
         return tuple(raw_subject(rows(one), head or raw_heads()[0]) for one in pairs)
     for one in dict.fromkeys(subject.data.modalities for subject in found):
-        raw = rows(one)
-        if raw.text.shape[1] != raw.video.shape[1]:
-            continue
-        try:
-            found.append(raw_subject(raw, raw_heads()[0]))
-        except CimError as error:  # a row that has no cosine
-            left_out = f"raw embeddings are no subject: {error}"
-            found[0] = replace(found[0], warnings=(*found[0].warnings, left_out))
+        beside = _raw_beside(rows(one))
+        if isinstance(beside, Subject):
+            found.append(beside)
+        else:
+            found[0] = replace(found[0], warnings=(*found[0].warnings, beside))
     return tuple(found)
+
+
+def _raw_beside(data: Embeddings) -> Subject | str:
+    """Raw embeddings beside models, or the sentence that says why they are left out."""
+    text, video = data.text.shape[1], data.video.shape[1]
+    if text != video:
+        one, other = data.modalities or MODALITIES
+        return (
+            f"raw embeddings have no cosine: {one} rows have {text} numbers, {other} rows {video}"
+        )
+    try:
+        return raw_subject(data, raw_heads()[0])
+    except CimError as error:  # a row that has no cosine
+        return f"raw embeddings are no subject: {error}"
 
 
 def _pairs(modalities: Sequence[str]) -> list[Modalities | None]:

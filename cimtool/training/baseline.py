@@ -42,10 +42,10 @@ def leading(recalls: Mapping[str, float]) -> tuple[str, float]:
     return name, means[name]
 
 
-def raw_sentence(raw: Mapping[str, float] | None) -> str | None:
-    """The figures of raw rows; None where they have no cosine."""
+def raw_sentence(raw: Mapping[str, float] | None) -> str:
+    """The figures of raw rows, or that they have no cosine."""
     if raw is None:
-        return None
+        return "Raw embeddings have no cosine: text and video rows differ in width."
     return f"Raw embeddings by cosine, on the same pairs: {shares_text(raw)}."
 
 

@@ -30,12 +30,11 @@ Measured = tuple[Column, Sequence[float | None]]
 def retrieval_headline(
     history: Sequence[RetrievalEpoch], raw: Mapping[str, float] | None = None
 ) -> str:
-    """The best epoch and its recalls, and those of the raw rows where they are known."""
+    """The best epoch and its recalls, and those of the raw rows, or that they have none."""
     best = best_epoch(history)
     which = f"epoch {best.number}" if best.number else "the start, before any training"
     said = f"Best of {history[-1].number} epochs is {which}: {best.shares}, means of both ways."
-    beside = raw_sentence(raw)
-    return said if beside is None else f"{said} {beside}"
+    return f"{said} {raw_sentence(raw)}"
 
 
 def retrieval_page(

@@ -140,3 +140,13 @@ def test_rows_without_a_cosine_are_no_baseline(tmp_path: Path) -> None:
     assert [one.kind for one in found.scores] == ["float"]
     (warning,) = found.scores[0].warnings
     assert warning.startswith("raw embeddings are no subject: embeddings: row 3 of video is all")
+
+
+def test_rows_of_two_widths_have_no_cosine(tmp_path: Path) -> None:
+    sides = {f"{name}_proj": {"fc.weight": torch.eye(2, n), "fc.bias": torch.zeros(2)}
+             for name, n in (("text", 3), ("video", 5))}  # fmt: skip
+    torch.save({**sides, "activation": "none", "head": "cosine"}, tmp_path / "two.pth")
+    data = {"text": np.eye(9, 3) + 1, "video": np.eye(9, 5) + 1}
+    found = cimtool.evaluate(data, tmp_path / "two.pth", resamples=2)
+    (said,) = found.scores[0].warnings
+    assert said == "raw embeddings have no cosine: text rows have 3 numbers, video rows 5"

@@ -165,3 +165,15 @@ def test_two_branch_starts_from_the_rows(tmp_path: Path) -> None:
     assert run.history[0].recalls == pytest.approx(run.raw)
     assert run.best.merit >= run.history[0].merit
     assert not any("worse than raw" in one for one in run.warnings)
+
+
+def test_the_first_line_says_that_raw_rows_have_no_cosine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = near(60, 0.3)
+    np.savez(tmp_path / "rows.npz", text=rows["text"], video=rows["video"][:, :-1])
+    options = [f"--set={name}={value}" for name, value in SIZES.items()]
+    arguments = ["--data", str(tmp_path / "rows.npz"), *options, "--batch", "16", "--epochs", "1"]
+    assert command(["train", *arguments, "-o", str(tmp_path / "a")]) == 0
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith("Raw embeddings have no cosine: text and video rows differ in width.")
