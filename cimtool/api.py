@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cimtool.training.hardware.fine_tune import FineTuningRun
     from cimtool.training.job import TrainingOptions
     from cimtool.training.projectors import ProjectorRun
-    from cimtool.verification.compare import Comparison
+    from cimtool.verification.compare import BundleComparison
     from cimtool.verification.references import ReferenceKind
     from cimtool.verification.report import Report
 
@@ -98,7 +98,7 @@ def compare(
     qrels: File | None = None,
     allow_calibration_rows: bool = False,
     say: Say = silent,
-) -> Comparison:
+) -> BundleComparison:
     """Verify several bundles on the same data, to put them side by side; nothing is written.
 
     With a file `qrels` right is what it grades above 0. Raises CheckFailed where a bit differs.

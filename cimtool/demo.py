@@ -49,7 +49,6 @@ TEACHER_LOSS, POLY_LOSS = "soft-contrastive", "pairwise-poly"
 MATCHED = 0.5
 """Share of right pairs among those that are labelled."""
 
-SAMPLED_POLY = "sampled-poly.json"
 """The polynomial that the labels by Monte Carlo give."""
 
 FORMAT = 6  # raised when the same settings come to mean other artefacts

@@ -207,6 +207,25 @@ def test_the_template_of_an_argument_error_is_a_literal_with_a_place_for_each_va
             assert places.count("") == len(values), ast.unparse(node)
 
 
+def types_named(file: str) -> Iterator[str]:
+    """The public classes and type aliases of a module; variables of types are none."""
+    for node in ast.parse((ROOT / file).read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign) and not ast.unparse(node.value).startswith("TypeVar("):
+            yield from (one.id for one in node.targets if isinstance(one, ast.Name))
+
+
+def test_no_two_types_share_a_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for file in MODULES:
+        for name in types_named(file):
+            if re.fullmatch(r"[A-Z]+[a-z]\w*", name):
+                homes.setdefault(name, []).append(file)
+    assert len(homes) > 400
+    assert not {name: files for name, files in homes.items() if len(files) > 1}
+
+
 # Where a text may be taken apart: what comes from outside, never a name that cimtool made.
 READERS = {
     "cimtool/base/folders.py": "names of files that a killed run left",

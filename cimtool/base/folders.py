@@ -25,7 +25,7 @@ LEFT = (LOCK, PARTIAL, SHARED)
 POINTS = "points"
 """The folder, in that of the work, of what is kept of each point."""
 
-Identity = Mapping[str, str | int]
+WorkIdentity = Mapping[str, str | int]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class KindOfWork:
     names: Mapping[str, str]
 
     @contextmanager
-    def opened(self, path: Path, whose: Identity) -> Iterator[None]:
+    def opened(self, path: Path, whose: WorkIdentity) -> Iterator[None]:
         """Open or make the folder, for this process alone until the end.
 
         Raises CimError where it holds other work of this kind or something else, and where another
@@ -85,7 +85,7 @@ class KindOfWork:
             finally:
                 file.unlink(missing_ok=True)
 
-    def _require_same(self, path: Path, whose: Identity) -> None:
+    def _require_same(self, path: Path, whose: WorkIdentity) -> None:
         """Raise CimError where the work in the folder is not `whose`."""
         held = read_object(path / self.file) or {}
         for name, value in whose.items():

@@ -14,7 +14,7 @@ from cimtool.base.errors import ArgumentError
 from cimtool.base.toml_files import dotted
 
 Value = int | float | str | bool
-Key = tuple[str, ...]
+KeyPath = tuple[str, ...]
 Grid = Mapping[str, Sequence[Value]]
 
 MOST_POINTS = 10_000
@@ -24,7 +24,7 @@ MOST_POINTS = 10_000
 class GridKey:
     """One key of the grid and its values, in the order in which they are given."""
 
-    path: Key
+    path: KeyPath
     values: tuple[Value, ...]
 
     @property
@@ -40,8 +40,8 @@ class KeyReader:
     `check` gets the path, the value and the name; both raise CimError for what is wrong.
     """
 
-    path: Callable[[str], Key]
-    check: Callable[[Key, Value, str], None]
+    path: Callable[[str], KeyPath]
+    check: Callable[[KeyPath, Value, str], None]
     example: str
 
     def read(self, grid: Grid) -> tuple[GridKey, ...]:
@@ -50,7 +50,7 @@ class KeyReader:
             raise ArgumentError(
                 "{grid} is missing; expected at least one KEY=VALUE,VALUE, {}", self.example
             )
-        keys: dict[Key, GridKey] = {}
+        keys: dict[KeyPath, GridKey] = {}
         for name, values in grid.items():
             key = self._key(name, _plain(name, values))
             if key.path in keys:

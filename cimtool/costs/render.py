@@ -25,7 +25,6 @@ from cimtool.report.terminal import table_text
 
 PACKAGE = "cimtool.costs"
 
-Facts = Iterator[tuple[str, str]]
 """Names and what they are."""
 
 
@@ -82,7 +81,7 @@ def fit_sentence(plan: Floorplan) -> str:
     return f"On {counted(plan.chips, 'chip')} of {counted(on_chip, 'array')}"
 
 
-def fit_facts(plan: Floorplan) -> Facts:
+def fit_facts(plan: Floorplan) -> Iterator[tuple[str, str]]:
     """The share of chips that is filled, or the loads of one chip; macros and cores."""
     if plan.chips_filled is None or plan.chips is None:
         yield "chips", f"{NOT_GIVEN}: the target does not say how large one is"
@@ -96,7 +95,7 @@ def fit_facts(plan: Floorplan) -> Facts:
     yield "in", f"{counted(plan.macros, 'macro')}, {counted(plan.cores, 'core')}"
 
 
-def use_facts(estimate: Estimate) -> Facts:
+def use_facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     """The cells of its arrays that a program uses, where they are, and their area."""
     stored = [place for place in estimate.placements if place.shares is None]
     cells = sum(place.arrays * place.cells_per_array for place in stored)

@@ -27,10 +27,8 @@ from cimtool.ir.source import (
     Sigmoid,
     Tanh,
 )
-from cimtool.ir.types import INT_LIMIT, Type, integer
+from cimtool.ir.types import INT_LIMIT, Type, Types, integer
 from cimtool.reference.surrogate import shifted
-
-Types = tuple[Type, ...]
 
 
 def append(writer: GraphWriter, graph: Graph, node: Node, values: Mapping[str, str]) -> str:

@@ -9,24 +9,30 @@ from pydantic import Field, model_validator
 from cimtool.base.errors import invalid_at
 from cimtool.base.toml_files import TomlTable
 from cimtool.hardware.crossbar import leak_of
-from cimtool.hardware.keys import Count, Keys, in_table
+from cimtool.hardware.keys import AtLeastOne, Keys, in_table
 
 
 @in_table("array", first="rows columns cell_bits cells_per_weight encoding pairs rows_active")
 class ArraySpec(TomlTable):
     """One array: its physical cells and what they hold of signed weights."""
 
-    cells_per_weight: Count = Field(title="Cells of one signed weight, by its bits and encoding.")
-    signed_rows: Count | None = Field(
+    cells_per_weight: AtLeastOne = Field(
+        title="Cells of one signed weight, by its bits and encoding."
+    )
+    signed_rows: AtLeastOne | None = Field(
         default=None, title="Rows of signed weights; must follow from rows."
     )
-    signed_cols: Count | None = Field(
+    signed_cols: AtLeastOne | None = Field(
         default=None,
         title="Columns of signed weights; must follow from columns and cells_per_weight.",
     )
-    weight_sets: Count = Field(default=1, title="Weights that one cell's place can hold in turn.")
-    arrays: Count | None = Field(default=None, title="Arrays on the chip; must agree with [chip].")
-    weights_total: Count | None = Field(
+    weight_sets: AtLeastOne = Field(
+        default=1, title="Weights that one cell's place can hold in turn."
+    )
+    arrays: AtLeastOne | None = Field(
+        default=None, title="Arrays on the chip; must agree with [chip]."
+    )
+    weights_total: AtLeastOne | None = Field(
         default=None, title="Weights on the chip: signed_rows x signed_cols x weight_sets x arrays."
     )
 
@@ -37,9 +43,9 @@ class ChipSpec(TomlTable):
     Without `cores` nobody has said how large the chip is.
     """
 
-    arrays_per_macro: Count = Field(default=1, title="Arrays in a macro.")
-    macros_per_core: Count = Field(default=1, title="Macros in a core.")
-    cores: Count | None = Field(
+    arrays_per_macro: AtLeastOne = Field(default=1, title="Arrays in a macro.")
+    macros_per_core: AtLeastOne = Field(default=1, title="Macros in a core.")
+    cores: AtLeastOne | None = Field(
         default=None, title="Cores on the chip; left out, its size is not given."
     )
 

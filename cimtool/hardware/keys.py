@@ -36,13 +36,13 @@ FeatureBits = Annotated[int, Field(ge=4, le=16)]
 ConverterBits = Annotated[int, Field(ge=1, le=16)]
 CellBits = Annotated[int, Field(ge=1, le=8)]
 AccumulatorBits = Annotated[int, Field(ge=8, le=63)]
-Count = Annotated[int, Field(ge=1)]
+AtLeastOne = Annotated[int, Field(ge=1)]
 Redundant = Annotated[int, Field(ge=0)]
 OrUnlimited = Field(description="an integer of at least 1 (leave the key out for unlimited)")
 OnOffRatio = Annotated[float, Field(gt=1, allow_inf_nan=False)]
 Threshold = Annotated[float, Field(ge=-(1 << 20), le=1 << 20, allow_inf_nan=False)]
 Thresholds = Annotated[tuple[Threshold, ...] | None, Field(strict=False)]
-Parameters = Annotated[
+ConverterParameters = Annotated[
     dict[str, int | float | str] | None,
     Field(strict=False, description="a table of numbers and texts"),
 ]
@@ -102,10 +102,10 @@ class Keys(TomlTable):
     )
     cell_bits: CellBits = key("Bits of a memory cell.", "array.cell_bits")
     dac_bits: ConverterBits = key("Bits of an input that one cycle drives.", "input.dac_bits")
-    rows: Annotated[Count | None, OrUnlimited] = key(
+    rows: Annotated[AtLeastOne | None, OrUnlimited] = key(
         "Rows of physical cells in an array.", "array.rows", setting="array"
     )
-    columns: Annotated[Count | None, OrUnlimited] = key(
+    columns: Annotated[AtLeastOne | None, OrUnlimited] = key(
         "Columns of physical cells in an array.", "array.columns", setting="array"
     )
     encoding: Encoding = key("Code of signed weights in the cells.", "array.encoding")
@@ -123,7 +123,7 @@ class Keys(TomlTable):
         "adc.kind",
         default=None,
     )
-    adc_parameters: Parameters = key(
+    adc_parameters: ConverterParameters = key(
         "Parameters of this kind of converter beside its bits.",
         "adc.parameters",
         default=None,
@@ -153,7 +153,7 @@ class Keys(TomlTable):
         default="columns",
         setting="",
     )
-    rows_active: Count | None = key(
+    rows_active: AtLeastOne | None = key(
         "Rows of weights that are read at the same time.", "array.rows_active", default=None
     )
     on_off_ratio: OnOffRatio | None = key(
@@ -183,7 +183,7 @@ class Keys(TomlTable):
     score_mapping: ScoreMapping = key(
         "Scoring of a gallery: digital, in-memory or hybrid.", default="digital"
     )
-    shortlist: Count | None = key(
+    shortlist: AtLeastOne | None = key(
         "Items that a hybrid score takes from the memory and scores exactly.",
         default=None,
         metavar="L",

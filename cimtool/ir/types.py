@@ -88,6 +88,10 @@ def _checked(bound: Any) -> Array:
     return exact.astype(np.int64)
 
 
+Types = tuple[Type, ...]
+"""The types of the inputs of an operation."""
+
+
 def number_type(shape: Shape, lo: Any, hi: Any, scale: Any) -> Type:
     """An integer value whose unit is `scale`, a real one where that is None."""
     return real(shape, lo, hi) if scale is None else integer(shape, lo, hi, scale)

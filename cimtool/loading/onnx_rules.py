@@ -19,7 +19,7 @@ from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, L2Normalize, LayerNorm, LeakyRelu, Sigmoid, Tanh
 from cimtool.loading.layout import RELU
 from cimtool.loading.onnx_graph import OnnxGraph
-from cimtool.loading.onnx_translation import Norms, Rows, Translation, Value
+from cimtool.loading.onnx_translation import Norms, Rows, Translated, Translation
 
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE, as `Cast` names them (TensorProto.DataType)."""
@@ -29,7 +29,7 @@ LARGEST_EPSILON = 1e-6
 
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
-Rule = Callable[[Translation], Value]
+TranslationRule = Callable[[Translation], Translated]
 
 
 def translate(graph: OnnxGraph) -> Graph:
@@ -39,7 +39,7 @@ def translate(graph: OnnxGraph) -> Graph:
     extent.
     """
     builder = TowerBuilder(graph.width)
-    values: dict[str, Value] = {**graph.constants, graph.x: Rows("x")}
+    values: dict[str, Translated] = {**graph.constants, graph.x: Rows("x")}
     for node in graph.nodes:
         t = Translation(graph, node, values, builder)
         if node.domain or node.kind not in RULES:
@@ -61,7 +61,7 @@ def translate(graph: OnnxGraph) -> Graph:
     return builder.tower(*outputs)
 
 
-def gemm(t: Translation) -> Value:
+def gemm(t: Translation) -> Translated:
     """`alpha x W + beta b`, W transposed with transB."""
     attributes = t.node.attributes
     if attributes.get("transA", 0):
@@ -72,7 +72,7 @@ def gemm(t: Translation) -> Value:
     return _layer(t, weight.T if attributes.get("transB", 0) else weight, bias)
 
 
-def matmul(t: Translation) -> Value:
+def matmul(t: Translation) -> Translated:
     """`x W`."""
     return _layer(t, t.weights(1), scalar(0.0))
 
@@ -97,7 +97,7 @@ def _require_storable(t: Translation, what: str, array: FloatArray) -> None:
         t.fail(f"{what} comes to {array[beyond].flat[0]:.3g}, beyond float32")
 
 
-def batch_normalization(t: Translation) -> Value:
+def batch_normalization(t: Translation) -> Translated:
     """Inference with running statistics.
 
     Before operator set 14, which has `training_mode`, outputs beside the first say training.
@@ -125,7 +125,7 @@ def batch_normalization(t: Translation) -> Value:
     return t.add(op, x)
 
 
-def layer_normalization(t: Translation) -> Value:
+def layer_normalization(t: Translation) -> Translated:
     """Rows to mean 0 and variance 1, then a gain and an offset a channel."""
     x = t.rows()
     width, eps = t.width(x), t.number("epsilon", 1e-5, least=0.0)
@@ -135,13 +135,13 @@ def layer_normalization(t: Translation) -> Value:
     return t.add(LayerNorm(gamma, t.channels(beta, width), eps), x)
 
 
-def leaky_relu(t: Translation) -> Value:
+def leaky_relu(t: Translation) -> Translated:
     """`x` above 0, `alpha x` below."""
     alpha = t.number("alpha", 0.01, least=0.0)
     return t.add(LeakyRelu(alpha) if alpha else RELU, t.rows())
 
 
-def clip(t: Translation) -> Value:
+def clip(t: Translation) -> Translated:
     """Limits, as inputs or (before operator set 11) attributes."""
     lo, hi = _limit(t, 1, "min", -np.inf), _limit(t, 2, "max", np.inf)
     value = t.value(0)
@@ -163,7 +163,7 @@ def _limit(t: Translation, index: int, name: str, absent: float) -> float:
     return float(given.item())
 
 
-def add(t: Translation, sign: float = 1.0) -> Value:
+def add(t: Translation, sign: float = 1.0) -> Translated:
     """`a + sign b` of two values (a residual), or of a value and a constant, in either order."""
     signs = (1.0, sign)
     if t.is_rows(0) and t.is_rows(1):
@@ -175,13 +175,13 @@ def add(t: Translation, sign: float = 1.0) -> Value:
     return _affine(t, index, scalar(signs[index]), t.weights(1 - index) * signs[1 - index])
 
 
-def multiply(t: Translation) -> Value:
+def multiply(t: Translation) -> Translated:
     """A value times a constant."""
     index = 0 if t.is_rows(0) else 1
     return _affine(t, index, t.weights(1 - index), scalar(0.0))
 
 
-def divide(t: Translation) -> Value:
+def divide(t: Translation) -> Translated:
     """A value by a constant, or by its own row norms (how torch exports `normalize`)."""
     divisor = t.value(1)
     if isinstance(divisor, Norms):
@@ -205,14 +205,14 @@ def _affine(t: Translation, index: int, factor: FloatArray, offset: FloatArray) 
     return t.add(Add((factor,), offset), x)
 
 
-def lp_normalization(t: Translation) -> Value:
+def lp_normalization(t: Translation) -> Translated:
     """Rows divided by their Euclidean norm."""
     t.require("p", (2,), "2")
     t.require("axis", (-1, 1), "the last one")
     return t.add(L2Normalize(), t.rows())
 
 
-def reduce_l2(t: Translation) -> Value:
+def reduce_l2(t: Translation) -> Translated:
     """Norms of rows; axes as input or (before operator set 18) attribute."""
     given = t.constant(1)
     axes = t.node.attributes.get("axes", ()) if given is None else given.reshape(-1).tolist()
@@ -221,7 +221,7 @@ def reduce_l2(t: Translation) -> Value:
     return Norms(t.rows())
 
 
-def expand(t: Translation) -> Value:
+def expand(t: Translation) -> Translated:
     """Row norms spread over the rows that they divide."""
     value = t.value(0)
     if not isinstance(value, Norms):
@@ -229,7 +229,7 @@ def expand(t: Translation) -> Value:
     return value
 
 
-def dropout(t: Translation) -> Value:
+def dropout(t: Translation) -> Translated:
     """The same value, as at inference."""
     training = t.constant(2)
     if training is not None and training.any():
@@ -237,14 +237,14 @@ def dropout(t: Translation) -> Value:
     return Rows(t.rows())
 
 
-def cast(t: Translation) -> Value:
+def cast(t: Translation) -> Translated:
     """The same value: programs of real numbers are float64."""
     if t.node.attributes["to"] not in REAL_TYPES:
         t.fail("casts to another type than float or double")
     return t.value(0)
 
 
-def transpose(t: Translation) -> Value:
+def transpose(t: Translation) -> Translated:
     """A constant matrix transposed."""
     matrix = t.weights(0)
     if matrix.ndim != 2 or list(t.node.attributes.get("perm", (1, 0))) != [1, 0]:
@@ -252,13 +252,13 @@ def transpose(t: Translation) -> Value:
     return matrix.T
 
 
-def flatten(t: Translation) -> Value:
+def flatten(t: Translation) -> Translated:
     """The same value: rows are flat."""
     t.require("axis", (1, -1), "1")
     return Rows(t.rows())
 
 
-def reshape(t: Translation) -> Value:
+def reshape(t: Translation) -> Translated:
     """The same value, where the shape is the one that it has."""
     x = t.rows()
     shape = t.weights(1).reshape(-1).tolist()
@@ -271,12 +271,12 @@ def reshape(t: Translation) -> Value:
     return Rows(x)
 
 
-def _elementwise(op: Op) -> Rule:
+def _elementwise(op: Op) -> TranslationRule:
     """The rule of an operator that is one operation, the same for all values."""
     return lambda t: t.add(op, t.rows())
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, TranslationRule] = {
     "Add": add,
     "BatchNormalization": batch_normalization,
     "Cast": cast,

@@ -30,7 +30,7 @@ class Norms:
     of: str
 
 
-Value = Rows | Norms | Array
+Translated = Rows | Norms | Array
 """The form of an ONNX value in a program; an array is a constant."""
 
 
@@ -44,7 +44,7 @@ class Translation:
 
     graph: OnnxGraph
     node: OnnxNode
-    values: Mapping[str, Value]
+    values: Mapping[str, Translated]
     builder: Builder
 
     def fail(self, complaint: str) -> NoReturn:
@@ -55,7 +55,7 @@ class Translation:
         """The name of an input; empty where it is left out."""
         return self.node.inputs[index] if index < len(self.node.inputs) else ""
 
-    def value(self, index: int) -> Value:
+    def value(self, index: int) -> Translated:
         """The value of an input."""
         name = self.input(index)
         if name not in self.values:

@@ -27,7 +27,9 @@ ROUNDING = 2.0**-COEFFICIENT_BITS
 TANH_LIMIT = 5.5
 """From here on tanh is taken as constant: it is within 2^-14.8 of 1."""
 
-MAX_DEGREE = 24
+MAX_MULTIPLY_ADDS = 24
+"""The highest degree of a polynomial for exp or tanh: one multiply-add each."""
+
 MAX_NEWTON_STEPS = 8
 
 
@@ -47,7 +49,7 @@ def _scaled_exp(u: FloatArray, half: float) -> FloatArray:
 
 def _interpolations(function: Callable[[FloatArray], FloatArray]) -> Iterator[FloatArray]:
     """Rounded coefficients of the interpolations at Chebyshev nodes, from degree 1 up."""
-    for degree in range(1, MAX_DEGREE + 1):
+    for degree in range(1, MAX_MULTIPLY_ADDS + 1):
         nodes = chebyshev.chebpts1(degree + 1)
         fitted = chebyshev.chebfit(nodes, function(nodes), degree)
         yield significant(chebyshev.cheb2poly(fitted), np.rint, COEFFICIENT_BITS)
@@ -69,7 +71,8 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
             return ExpPolynomial(centre, half, tuple(float(c) for c in powers * top), error)
     raise CimError(
         f"logvar spans {lo:.3g} to {hi:.3g} on the calibration data, too wide for exp in "
-        f"{MAX_DEGREE} multiply-adds; expected a span below about 50 (clamp it, or check the data)"
+        f"{MAX_MULTIPLY_ADDS} multiply-adds; expected a span below about 50 (clamp it, or check "
+        "the data)"
     )
 
 
@@ -105,7 +108,7 @@ def fit_tanh(top: float, tolerance: float) -> TanhPolynomial:
         error = float(np.abs(u * polynomial.polyval(v, powers) - exact).max())
         if error <= tolerance:
             return TanhPolynomial(limit, tuple(float(c) for c in powers), error)
-    raise ValueError(f"tanh up to {limit} is not within {tolerance} at degree {MAX_DEGREE}")
+    raise ValueError(f"tanh up to {limit} is not within {tolerance} at degree {MAX_MULTIPLY_ADDS}")
 
 
 @dataclass(frozen=True)

@@ -201,9 +201,9 @@ def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: 
     squares = builder.add(f"{name}.sq", Mul(), rows, rows)
     if added:
         spread = builder.add(f"{name}.spread", Sum(), squares)
-        squared = builder.add(f"{name}.energy", plus(1, offset=added), spread, seen=seen)
+        squared = builder.add(f"{name}.sum_squares", plus(1, offset=added), spread, seen=seen)
     else:
-        squared = builder.add(f"{name}.energy", Sum(), squares, seen=seen)
+        squared = builder.add(f"{name}.sum_squares", Sum(), squares, seen=seen)
     x = builder.add(f"{name}.x", Clip(scalar(lo), scalar(hi)), squared)
     y = builder.add(f"{name}.y0", plus(fit.beta, offset=fit.alpha), x)
     for step in range(1, fit.steps + 1):

@@ -31,7 +31,7 @@ RECALLS = (1, 5, 10)
 Metrics = dict[str, FloatArray]
 """Metrics by name, each a value a resample [B]."""
 
-Measured = Callable[[Samples], Metrics]
+MetricsOf = Callable[[Samples], Metrics]
 """A row of metrics in any sample."""
 
 
@@ -242,8 +242,8 @@ class Uncertainty:
 
 
 def uncertainties(
-    rows: Sequence[Measured],
-    reference: Measured,
+    rows: Sequence[MetricsOf],
+    reference: MetricsOf,
     right: IntArray,
     videos: int,
     seed: int,

@@ -18,7 +18,7 @@ MAX_DEGREE = 6
 # 1e-6 leave of a fit.
 CONSTANT_SHARE = 1e-6
 
-Range = tuple[float, float]
+Extent = tuple[float, float]
 
 
 def exponents(degree: int) -> list[tuple[int, int]]:
@@ -113,7 +113,7 @@ class Polynomial:
         moved = (self.evaluate(ed + off * np.ptp(ed), vd), self.evaluate(ed, vd + off * np.ptp(vd)))
         return max(float(np.sqrt(np.mean((one - value) ** 2))) for one in moved)
 
-    def is_constant(self, ed: Range, vd: Range) -> bool:
+    def is_constant(self, ed: Extent, vd: Extent) -> bool:
         """Say whether it hardly varies over the rectangle of raw ed and vd, (low, high) each.
 
         Hardly: in variables in [-1, 1] all terms but the constant add up to less than
@@ -172,7 +172,7 @@ def _as_float(c: Fraction) -> float:
         raise CimError("polynomial: its terms are beyond float64 where it is evaluated") from None
 
 
-def _range_of(name: str, values: FloatArray) -> Range:
+def _range_of(name: str, values: FloatArray) -> Extent:
     low, high = float(values.min()), float(values.max())
     if not (math.isfinite(low) and math.isfinite(high)):
         raise CimError(f"polynomial: {name} ranges from {low} to {high}; expected finite values")

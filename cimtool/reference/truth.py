@@ -144,11 +144,13 @@ def truth_judged(judged: Judgements, texts: int, videos: int, leave_one_out: boo
     return Truth(judged.best(texts, videos), videos, None, False, judged)
 
 
-Question = tuple[IntArray, Array]
+GradedCandidates = tuple[IntArray, Array]
 """The candidates of a query, and their grades: above 0, or true, for what is right."""
 
 
-def questions(truth: Truth, way: str, by_class: bool) -> tuple[IntArray, Iterator[Question]]:
+def questions(
+    truth: Truth, way: str, by_class: bool
+) -> tuple[IntArray, Iterator[GradedCandidates]]:
     """Queries of one way, and the candidates of each with their grades.
 
     With `by_class` by the classes where they are known. By pairs and by class a video without a

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from cimtool.reference.bootstrap import Change
 from cimtool.report import svg
-from cimtool.report.formats import Form
+from cimtool.report.formats import NumberFormat
 
 ROW = 27.0
 """Units a row of a chart is high."""
@@ -34,7 +34,7 @@ class Whisker:
     strong: bool = False
 
 
-def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: Form) -> str:
+def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: NumberFormat) -> str:
     """Dots with whiskers from low to high, the rows one below another on one axis."""
     left, top = svg.gutter([row.label for row in rows]), 30.0
     bottom = top + ROW * len(rows)
@@ -110,7 +110,10 @@ def _bar(
 
 
 def bars(
-    rows: Sequence[tuple[str, Sequence[float]]], series: Sequence[str], label: str, form: Form
+    rows: Sequence[tuple[str, Sequence[float]]],
+    series: Sequence[str],
+    label: str,
+    form: NumberFormat,
 ) -> str:
     """Rows of bars from zero with their values, each row a label and a value a series."""
     left, top = svg.gutter([name for name, _ in rows]), 28.0
@@ -169,7 +172,7 @@ class Plane:
 
     def picture(
         self, label: str, names: Sequence[str], parts: Iterable[str],
-        y_form: Form = svg.tick_text, sign: Callable[[float, float, int], str] = svg.mark,
+        y_form: NumberFormat = svg.tick_text, sign: Callable[[float, float, int], str] = svg.mark,
     ) -> str:  # fmt: skip
         """A picture of the axes, the `names` of series behind their `sign`, and `parts`."""
         across, up = self.across, self.up
@@ -207,7 +210,7 @@ def curves(
     x_title: str,
     y_title: str,
     label: str,
-    y_form: Form = svg.percent_tick,
+    y_form: NumberFormat = svg.percent_tick,
     log_x: bool = True,
 ) -> str:
     """Lines with marks at their points; the horizontal axis is logarithmic with `log_x`."""
@@ -237,7 +240,7 @@ def histogram(counts: Sequence[int], label: str) -> str:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ParetoPoint:
     """A point of a Pareto picture: both values are better when lower; `best` is on the front.
 
     `note` is shown on hovering, where the name is all that is written beside the point.
@@ -251,7 +254,7 @@ class Candidate:
 
 
 def pareto(
-    candidates: Sequence[Candidate], x_title: str, y_title: str, label: str, log_x: bool = True,
+    candidates: Sequence[ParetoPoint], x_title: str, y_title: str, label: str, log_x: bool = True,
     log_y: bool = False,
 ) -> str:  # fmt: skip
     """Candidates on two axes, those of the front named and joined by the steps that it makes."""

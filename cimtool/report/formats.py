@@ -13,7 +13,7 @@ NOT_GIVEN = "not given"
 
 NOT_KNOWN = "not known"
 
-Form = Callable[[float], str]
+NumberFormat = Callable[[float], str]
 """The text of a number."""
 
 Units = Sequence[tuple[float, str]]

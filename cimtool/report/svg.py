@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from typing import Literal
 
-from cimtool.report.formats import Form
+from cimtool.report.formats import NumberFormat
 
 WIDTH = 480
 """Units across a chart; a page scales it to its column."""
@@ -223,7 +223,12 @@ def legend(
 
 
 def axis(
-    scale: Scale, low: float, high: float, form: Form, title: str = "", upright: bool = False
+    scale: Scale,
+    low: float,
+    high: float,
+    form: NumberFormat,
+    title: str = "",
+    upright: bool = False,
 ) -> str:
     """Grid lines from `low` to `high`, their values at `high`, and what is measured.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cimtool.reference.bootstrap import Change
-from cimtool.report.formats import NOTHING, Form
+from cimtool.report.formats import NOTHING, NumberFormat
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ Content = str | float | Cell | None
 """A text, a number for its column's `form`, a cell ready made, or nothing."""
 
 
-def interval_cell(value: Change | None, form: Form) -> Content:
+def interval_cell(value: Change | None, form: NumberFormat) -> Content:
     """A number and its interval; nothing where it is not known."""
     if value is None:
         return None
@@ -61,7 +61,7 @@ class Column:
     """
 
     heading: str
-    form: Form | None = None
+    form: NumberFormat | None = None
     help: str = ""
     unit: str = ""
     essential: bool = True

@@ -22,10 +22,10 @@ from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import TORCH
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
-from cimtool.ir.types import Type
+from cimtool.ir.types import Type, Types
 
 Tensor = torch.Tensor
-Kernel = Callable[..., Tensor]
+TorchKernel = Callable[..., Tensor]
 
 
 def device_of(name: str) -> torch.device:
@@ -60,7 +60,7 @@ class TorchBackend:
     def __init__(self, name: str):
         self.device = device_of(name)
 
-    def prepare(self, op: Op, types: tuple[Type, ...], known: Type) -> Kernel:
+    def prepare(self, op: Op, types: Types, known: Type) -> TorchKernel:
         """The form of an integer operation that takes and returns tensors on the device.
 
         Raises TypeError for an operation that no compiled program holds.
@@ -82,32 +82,32 @@ def _constant(value: Any, device: torch.device) -> Tensor:
 
 
 @TORCH.rule(Quantize)
-def _quantize(op: Quantize, types: tuple[Type, ...], device: torch.device) -> Kernel:
+def _quantize(op: Quantize, types: Types, device: torch.device) -> TorchKernel:
     scale = _constant(np.asarray(op.scale, np.float32), device)
     return lambda x: torch.round(x.to(torch.float32) / scale).clamp(op.lo, op.hi).to(torch.int64)
 
 
 @TORCH.rule(Requant)
-def _requant(op: Requant, types: tuple[Type, ...], device: torch.device) -> Kernel:
+def _requant(op: Requant, types: Types, device: torch.device) -> TorchKernel:
     half = _constant(np.left_shift(np.int64(1), np.asarray(op.shift, np.int64) - 1), device)
     multiplier, shift = _constant(op.multiplier, device), _constant(op.shift, device)
     return lambda x: ((x * multiplier + half) >> shift).clamp(op.lo, op.hi)
 
 
 @TORCH.rule(Dequantize)
-def _dequantize(op: Dequantize, types: tuple[Type, ...], device: torch.device) -> Kernel:
+def _dequantize(op: Dequantize, types: Types, device: torch.device) -> TorchKernel:
     scale = _constant(np.asarray(op.scale, np.float64), device)
     return lambda x: x * scale
 
 
 @TORCH.rule(Clip)
-def _clip(op: Clip, types: tuple[Type, ...], device: torch.device) -> Kernel:
+def _clip(op: Clip, types: Types, device: torch.device) -> TorchKernel:
     lo, hi = (_constant(np.asarray(end, np.int64), device) for end in (op.lo, op.hi))
     return lambda x: torch.minimum(torch.maximum(x, lo), hi)
 
 
 @TORCH.rule(Add)
-def _add(op: Add, types: tuple[Type, ...], device: torch.device) -> Kernel:
+def _add(op: Add, types: Types, device: torch.device) -> TorchKernel:
     factors = [_constant(factor, device) for factor in op.factors]
     offset = _constant(op.offset, device)
 
@@ -121,24 +121,24 @@ def _add(op: Add, types: tuple[Type, ...], device: torch.device) -> Kernel:
 
 
 @TORCH.rule(Mul, Sum)
-def _as_defined(op: Op, types: tuple[Type, ...], device: torch.device) -> Any:
+def _as_defined(op: Op, types: Types, device: torch.device) -> Any:
     """The operation itself, whose definition takes tensors as it takes arrays."""
     return op.run
 
 
 @TORCH.rule(Axis)
-def _axis(op: Axis, types: tuple[Type, ...], device: torch.device) -> Kernel:
+def _axis(op: Axis, types: Types, device: torch.device) -> TorchKernel:
     return lambda x: x.unsqueeze(op.axis)
 
 
 @TORCH.rule(MatMul)
-def _matmul(op: MatMul, types: tuple[Type, ...], device: torch.device) -> Kernel:
+def _matmul(op: MatMul, types: Types, device: torch.device) -> TorchKernel:
     a, b = types
     product = integer_product(int(a.magnitude), int(b.magnitude), int(a.shape[-1]))
     return lambda x, y: product(x, y.T)
 
 
-def integer_product(a: int, b: int, width: int) -> Kernel:
+def integer_product(a: int, b: int, width: int) -> TorchKernel:
     """`x @ y` of int64 tensors [n, width] and [width, m] with |x| <= a and |y| <= b, exact."""
     if width * a * b < 1 << 53:
         kind = torch.float32 if width * a * b < 1 << 24 else torch.float64
@@ -159,7 +159,7 @@ def integer_product(a: int, b: int, width: int) -> Kernel:
 
 
 @TORCH.rule(CrossbarMvm)
-def _crossbar_mvm(op: CrossbarMvm, types: tuple[Type, ...], device: torch.device) -> Kernel:
+def _crossbar_mvm(op: CrossbarMvm, types: Types, device: torch.device) -> TorchKernel:
     if op.exact:
         largest = int(np.abs(op.weight).max(initial=0))
         product = integer_product(int(types[0].magnitude), largest, op.weight.shape[0])
@@ -168,7 +168,7 @@ def _crossbar_mvm(op: CrossbarMvm, types: tuple[Type, ...], device: torch.device
     return _converted(op, device)
 
 
-def _converted(op: CrossbarMvm, device: torch.device) -> Kernel:
+def _converted(op: CrossbarMvm, device: torch.device) -> TorchKernel:
     """The form of a layer with converters, its cells on the device."""
     cells, crossbar, bias = op.stored.cells, op.crossbar, op.bias - op.stored.correction
     digits = [s.digits.astype(np.int64) for s in cells.slices]

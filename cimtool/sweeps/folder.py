@@ -15,7 +15,7 @@ import numpy as np
 from cimtool import __version__
 from cimtool.base.arrays import Array
 from cimtool.base.files import replace_files, replace_texts
-from cimtool.base.folders import POINTS, Identity, KindOfWork, read_object
+from cimtool.base.folders import POINTS, KindOfWork, WorkIdentity, read_object
 from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.deployment.compilation import calibration_rows, fit_rows
 from cimtool.hardware.configuration import Configuration
@@ -37,7 +37,7 @@ def sweep_identity(
 ) -> dict[str, str | int]:
     """All that the points of one folder have in common, by name: versions, digests of contents.
 
-    `model` is under a head that does not hang on the grid, where its points may have several.
+    `model` is under a head that does not depend on the grid, where its points may have several.
     """
     constants = ConstantTable()
     program = program_text(model.program, constants)
@@ -72,7 +72,7 @@ def _digest(*parts: bytes | Array) -> str:
 
 
 def point_digest(
-    whose: Identity, build: Configuration, score: Mapping[str, Any], dies: DieRequest | None
+    whose: WorkIdentity, build: Configuration, score: Mapping[str, Any], dies: DieRequest | None
 ) -> str:
     """The name of a point's file: a digest of everything that decides its outcome.
 
@@ -132,7 +132,7 @@ class SweepFolder:
 
 
 @contextmanager
-def opened(path: Path, whose: Identity) -> Iterator[SweepFolder]:
+def opened(path: Path, whose: WorkIdentity) -> Iterator[SweepFolder]:
     """Open or make the folder, for this process alone until the end.
 
     Raises CimError where it holds another sweep or something else, and where another process is at

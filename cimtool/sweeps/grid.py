@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.grids import Grid, GridKey, Key, KeyReader, Value
+from cimtool.base.grids import Grid, GridKey, KeyPath, KeyReader, Value
 from cimtool.base.named import nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.toml_files import FREE, check_value, dotted, leaves
@@ -62,7 +62,7 @@ class Point:
     `refusal` is the sentence for values that contradict each other: then there is no `build`.
     """
 
-    values: tuple[tuple[Key, Value], ...]
+    values: tuple[tuple[KeyPath, Value], ...]
     base: str
     build: Configuration | None
     refusal: str = ""
@@ -87,7 +87,7 @@ def read_grid(grid: Grid) -> tuple[GridKey, ...]:
     return KeyReader(_path, _check_value, EXAMPLE).read(grid)
 
 
-def _path(name: str) -> Key:
+def _path(name: str) -> KeyPath:
     """The place of a key among settings, or in the target's file after `target`."""
     parts = _parts(name)
     if parts[0] == TARGET and len(parts) > 1:
@@ -106,7 +106,7 @@ def _path(name: str) -> Key:
     return parts
 
 
-def _parts(name: str) -> Key:
+def _parts(name: str) -> KeyPath:
     """A dotted key as TOML reads it."""
     try:
         inner: Any = tomllib.loads(f"{name} = 0")
@@ -121,7 +121,7 @@ def _parts(name: str) -> Key:
     return tuple(parts)
 
 
-def _target_key(name: str, parts: Key) -> Key:
+def _target_key(name: str, parts: KeyPath) -> KeyPath:
     """The one key of a target's file that ends in `parts`; CimError for none or several."""
     if not (found := _ending(parts)):
         load_plugins()
@@ -140,7 +140,7 @@ def _target_key(name: str, parts: Key) -> Key:
     return found[0]
 
 
-def _ending(parts: Key) -> list[Key]:
+def _ending(parts: KeyPath) -> list[KeyPath]:
     """The keys of a target's file that end in `parts`, the last of which may be any of a table."""
     found = [key for key in leaves(Target) if key not in IDENTITY]
     if len(parts) > 1:
@@ -148,7 +148,7 @@ def _ending(parts: Key) -> list[Key]:
     return [key for key in found if key[-len(parts) :] == parts]
 
 
-def _check_value(path: Key, value: Value, name: str) -> None:
+def _check_value(path: KeyPath, value: Value, name: str) -> None:
     if path == (TARGET,):
         load_target(str(value))
         return
@@ -207,17 +207,17 @@ def points(keys: Sequence[GridKey], target: str | Target | None, file: Path | No
     return [_point(pairs, known, file) for pairs in every]
 
 
-Pairs = tuple[tuple[Key, Value], ...]
+PointValues = tuple[tuple[KeyPath, Value], ...]
 
 
-def _without_idle_degree(pairs: Sequence[tuple[Key, Value]]) -> Pairs:
+def _without_idle_degree(pairs: Sequence[tuple[KeyPath, Value]]) -> PointValues:
     """The pairs, without a degree where their head takes no polynomial."""
     head = dict(pairs).get((HEAD,))
     idle = head is not None and not Head.named(str(head), HEAD).takes_polynomial
     return tuple(pair for pair in pairs if not (idle and pair[0] == (DEGREE,)))
 
 
-def _point(pairs: Pairs, known: Mapping[str, Target], file: Path | None) -> Point:
+def _point(pairs: PointValues, known: Mapping[str, Target], file: Path | None) -> Point:
     base = str(dict(pairs).get((TARGET,), next(iter(known))))
     chosen: dict[str, Any] = {key[0]: value for key, value in pairs if key[0] in SCORE_KEYS}
     score = ScoreChoice(**chosen)
@@ -228,7 +228,7 @@ def _point(pairs: Pairs, known: Mapping[str, Target], file: Path | None) -> Poin
 
 
 def _configuration(
-    values: Sequence[tuple[Key, Value]], target: Target, file: Path | None
+    values: Sequence[tuple[KeyPath, Value]], target: Target, file: Path | None
 ) -> Configuration:
     """The target and the settings that a point's values make; CimError for a contradiction."""
     changes = target_changes(values)
@@ -237,17 +237,17 @@ def _configuration(
     return Configuration(target, resolve(target, file, setting_flags(values)))
 
 
-def target_changes(values: Sequence[tuple[Key, Value]]) -> dict[Key, Value]:
+def target_changes(values: Sequence[tuple[KeyPath, Value]]) -> dict[KeyPath, Value]:
     """A point's values of keys of its target's file."""
     return {key[1:]: value for key, value in values if key[0] == TARGET and key[1:]}
 
 
-def setting_flags(values: Sequence[tuple[Key, Value]]) -> dict[str, Any]:
+def setting_flags(values: Sequence[tuple[KeyPath, Value]]) -> dict[str, Any]:
     """A point's settings by their names; `layers` are nested tables."""
     return nested({key: value for key, value in values if key[0] not in (TARGET, *SCORE_KEYS)})
 
 
-def nested(values: Mapping[Key, Value]) -> dict[str, Any]:
+def nested(values: Mapping[KeyPath, Value]) -> dict[str, Any]:
     """Values by dotted key as tables in tables."""
     tables: dict[str, Any] = {}
     for key, value in values.items():
@@ -258,7 +258,7 @@ def nested(values: Mapping[Key, Value]) -> dict[str, Any]:
     return tables
 
 
-def derived_name(base: Target, changes: Mapping[Key, Value]) -> str:
+def derived_name(base: Target, changes: Mapping[KeyPath, Value]) -> str:
     """The name of a target that a point changed: another design, so not its base's."""
     changed = (f"{dotted(key)}-{value}" for key, value in changes.items())
     return re.sub(r"[^\w.-]", "-", "-".join([base.name, *changed]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cimtool.base.grids import value_text
-from cimtool.report.charts import Candidate, pareto
+from cimtool.report.charts import ParetoPoint, pareto
 from cimtool.report.formats import ENERGIES, unit_of
 from cimtool.report.page import render
 from cimtool.sweeps.choice import DRIFT, ENERGY, comparable, drifting
@@ -74,7 +74,7 @@ def _picture(sweep: Sweep, cost: str, shown: Sequence[int]) -> str:
         size, unit = unit_of(most, ENERGIES)
         title = f"{title} ({unit})"
     candidates = [
-        Candidate(
+        ParetoPoint(
             f"point {index}",
             sweep.outcomes[index].cost[cost] / size,
             sweep.outcomes[index].metrics[DRIFT],

@@ -10,7 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
-from cimtool.reference.surrogate import Range
+from cimtool.reference.surrogate import Extent
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Band:
     the rectangle that they span; in the rectangle's other corners its powers mean nothing.
     """
 
-    ed: Range
+    ed: Extent
     start: float
     slope: float
-    beside: Range
+    beside: Extent
 
     @classmethod
     def of(cls, ed: FloatArray, vd: FloatArray) -> Band:
@@ -44,7 +44,7 @@ class Band:
             (low * ed, high * ed), self.start * vd, self.slope * vd / ed, (near * vd, far * vd)
         )
 
-    def domain(self) -> dict[str, Range]:
+    def domain(self) -> dict[str, Extent]:
         """The band as it stands in the `domain` of a polynomial's file."""
         return {"ed": self.ed, "vd_line": (self.start, self.slope), "vd_beside_line": self.beside}
 
@@ -58,12 +58,12 @@ class Band:
         return cls(ed, *line, beside)
 
 
-def extent(values: FloatArray) -> Range:
+def extent(values: FloatArray) -> Extent:
     """The least and the largest of values."""
     return float(values.min()), float(values.max())
 
 
-def _pair(value: Any, where: str) -> Range:
+def _pair(value: Any, where: str) -> Extent:
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError):

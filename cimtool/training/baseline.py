@@ -18,9 +18,6 @@ from cimtool.training.models import ProjectorModel
 from cimtool.training.pairs import Pairs
 from cimtool.training.towers import all_cosines
 
-FROM_ROWS = "two-branch"
-"""The model that gives the rows as they are before it is trained."""
-
 CHANCES = 10
 """A start whose R@1 is below so many times that of guessing has learnt nothing to suspect."""
 
@@ -61,8 +58,9 @@ def below_raw(
     (name, known), (_, found) = leading(raw), leading(best_epoch(history).recalls)
     if found >= known:
         return None
-    alike = model.has_variance and not model.one_modality and model.name != FROM_ROWS
-    other = f"; model {FROM_ROWS} starts from the rows as they are" if alike else ""
+    alike = model.has_variance and not model.one_modality and not model.starts_from_rows
+    names = [name for name, kind in ProjectorModel.family.items() if kind.starts_from_rows]
+    other = f"; model {' or '.join(names)} starts from the rows as they are" if alike else ""
     return (
         f"warning: the trained model is worse than raw embeddings by cosine: held-out {name} "
         f"{found:.1%} against {known:.1%}{other}"

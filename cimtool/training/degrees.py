@@ -56,7 +56,7 @@ Scores = Mapping[str, FloatArray]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ComparedForm:
     """A form of the score on held-out pairs, and what one pair takes of it.
 
     `rmse` and `worst` are distances from the labels in logits, None for a score that is no logit;
@@ -78,8 +78,8 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Candidates in the order of what they take, of which `best` errs least and `enough` suffices.
+class FormComparison:
+    """Forms by what they take: the RMSE of `best` is the lowest, `enough` is not surely worse.
 
     One is enough whose RMSE is not surely above the best's, or surely by less than `tolerance`, and
     whose R@1 is not surely below. `scatter` is what `samples` a side scatter by, None where a is
@@ -87,7 +87,7 @@ class Comparison:
     file that R@1 is of, and its (texts, videos).
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ComparedForm, ...]
     best: Form
     enough: Form
     tolerance: float
@@ -98,7 +98,7 @@ class Comparison:
     data: str | None = None
     items: tuple[int, int] | None = None
 
-    def of(self, form: Form) -> Candidate:
+    def of(self, form: Form) -> ComparedForm:
         """The candidate of a form."""
         return next(one for one in self.candidates if one.form == form)
 
@@ -146,7 +146,7 @@ def compare_forms(
     seed: int,
     say: Say,
     target: Target | None = None,
-) -> Comparison:
+) -> FormComparison:
     """Put fitted polynomials, csd and -ed side by side on pairs that no fit saw.
 
     `tolerance` is None for a share TOLERATED of what samples scatter by, or of what labels spread
@@ -177,7 +177,7 @@ def compare_forms(
         in_memory = costs_in_memory(items, target)
     forms: dict[str, Form | None] = {**dict.fromkeys(lines), **{f.name: f for f in fitted}}
     candidates = tuple(
-        Candidate(
+        ComparedForm(
             name,
             form,
             (costs | lines)[name],
@@ -194,7 +194,7 @@ def compare_forms(
     spread = float(labels.logit.std())
     allowed = TOLERATED * min(scatter or 0.0, spread) if tolerance is None else tolerance
     enough = next(one.form for one in candidates if one.form and _suffices(one, allowed))
-    return Comparison(
+    return FormComparison(
         candidates,
         best,
         enough,
@@ -208,7 +208,7 @@ def compare_forms(
     )
 
 
-def _suffices(one: Candidate, tolerance: float) -> bool:
+def _suffices(one: ComparedForm, tolerance: float) -> bool:
     assert one.less_best is not None
     near = one.less_best.low <= 0 or one.less_best.high <= tolerance
     return near and all(change.high >= 0 for change in one.recall_less_best.values())

@@ -9,11 +9,11 @@ from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import WAY_NAMES
 from cimtool.report.formats import ENERGIES, four_digits, percent, whole
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
-from cimtool.training.degrees import TOLERATED, Candidate, Comparison, Form
+from cimtool.training.degrees import TOLERATED, ComparedForm, Form, FormComparison
 from cimtool.training.score_cost import QueryCost
 
 
-def comparison_values(found: Comparison) -> dict[str, Any]:
+def comparison_values(found: FormComparison) -> dict[str, Any]:
     """All of a comparison as plain values."""
     return {
         "candidates": [_values(one, found.d) for one in found.candidates],
@@ -27,7 +27,7 @@ def comparison_values(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _values(one: Candidate, d: int | None) -> dict[str, Any]:
+def _values(one: ComparedForm, d: int | None) -> dict[str, Any]:
     form = one.form
     return {
         "name": one.name,
@@ -58,7 +58,7 @@ def _change(change: Change | None) -> dict[str, float] | None:
     return None if change is None else {k: getattr(change, k) for k in ("value", "low", "high")}
 
 
-def degree_table(found: Comparison, chosen: Form) -> Table:
+def degree_table(found: FormComparison, chosen: Form) -> Table:
     """A row a score, the cheapest first; the one that is kept stands out."""
     columns = [
         Column("score"),
@@ -86,11 +86,11 @@ def degree_table(found: Comparison, chosen: Form) -> Table:
     return make_table("Degrees side by side", columns, rows, styles, (note,))
 
 
-def _ways(found: Comparison) -> Mapping[str, str]:
+def _ways(found: FormComparison) -> Mapping[str, str]:
     return WAY_NAMES if any(one.recall for one in found.candidates) else {}
 
 
-def _row(one: Candidate, found: Comparison) -> list[Content]:
+def _row(one: ComparedForm, found: FormComparison) -> list[Content]:
     rmse = interval_cell(one.rmse, four_digits)
     recalls = [interval_cell(one.recall[way], percent) for way in _ways(found)]
     cost, d = one.cost, found.d
@@ -105,7 +105,7 @@ def _row(one: Candidate, found: Comparison) -> list[Content]:
     return [*row, *energies]
 
 
-def advice(found: Comparison, chosen: Form, asked: bool) -> str:
+def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
     """The form that is enough, why, and what it saves; of one that was asked for, whether it is."""
     enough, best = found.of(found.enough), found.of(found.best)
     assert enough.rmse is not None
@@ -114,7 +114,7 @@ def advice(found: Comparison, chosen: Form, asked: bool) -> str:
         return f"No cheaper form is as good as {chosen.name}."
     text = f"{enough.name[0].upper()}{enough.name[1:]} is enough: "
     if enough is best:
-        text += "it errs least on held-out pairs, and everything cheaper is surely worse"
+        text += "its RMSE on held-out pairs is the lowest, and everything cheaper is surely worse"
     elif enough.less_best.low <= 0:
         text += (
             f"its RMSE, {enough.rmse.value:.3g}, is not surely above that of {best.name}, "
@@ -132,7 +132,7 @@ def advice(found: Comparison, chosen: Form, asked: bool) -> str:
     return f"{text}."
 
 
-def _reason(found: Comparison) -> str:
+def _reason(found: FormComparison) -> str:
     if found.tolerance == TOLERATED * found.spread:
         return ", a tenth of what the labels spread by"
     if found.scatter is None or found.tolerance != TOLERATED * found.scatter:
@@ -140,10 +140,10 @@ def _reason(found: Comparison) -> str:
     return f", a tenth of what K = {found.samples} samples a side scatter by"
 
 
-def _products(one: Candidate) -> str:
+def _products(one: ComparedForm) -> str:
     count = one.cost.products
     return f"{count} matrix product{'' if count == 1 else 's'}"
 
 
-def _rmse(one: Candidate) -> float:
+def _rmse(one: ComparedForm) -> float:
     return float("nan") if one.rmse is None else one.rmse.value

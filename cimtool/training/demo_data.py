@@ -38,7 +38,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, order=True)
-class Pair:
+class DocumentedFunction:
     """The first paragraph of a function's docstring (`text`), its arguments and body (`code`)."""
 
     text: str
@@ -57,7 +57,7 @@ def _package_folder(name: str) -> Path:
     return Path(spec.origin).parent
 
 
-def collect_pairs(folders: Iterable[Path]) -> list[Pair]:
+def collect_pairs(folders: Iterable[Path]) -> list[DocumentedFunction]:
     """Return the pairs of all functions below `folders`, sorted, no text and no code twice.
 
     The order depends on what the sources hold and not on where they lie, so that the same
@@ -81,7 +81,7 @@ def _sources(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _pairs_of(path: Path) -> Iterator[Pair]:
+def _pairs_of(path: Path) -> Iterator[DocumentedFunction]:
     try:
         with tokenize.open(path) as file:
             source = file.read()
@@ -107,7 +107,7 @@ def _functions(tree: ast.AST) -> Iterator[FunctionNode]:
             yield from _functions(child)
 
 
-def _pair_of(node: FunctionNode, lines: list[str]) -> Pair | None:
+def _pair_of(node: FunctionNode, lines: list[str]) -> DocumentedFunction | None:
     docstring = ast.get_docstring(node, clean=False)
     if docstring is None or len(node.body) < 2:
         return None
@@ -117,7 +117,7 @@ def _pair_of(node: FunctionNode, lines: list[str]) -> Pair | None:
     # From the line after the docstring, so that the comments above the first statement are kept.
     body = "\n".join(lines[node.body[0].end_lineno : node.end_lineno])
     code = f"{ast.unparse(node.args)}\n{body}".strip()
-    return Pair(text, code) if len(code) >= SHORTEST_CODE else None
+    return DocumentedFunction(text, code) if len(code) >= SHORTEST_CODE else None
 
 
 # camelCase, snake_case and ACRONYMWord come apart; digits are pieces of their own.
@@ -140,14 +140,14 @@ def _grams_of(word: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class DocumentFeatures:
     """A fitted map from documents to rows of norm `sqrt(width)`."""
 
     vectorizer: TfidfVectorizer
     svd: TruncatedSVD
 
     @classmethod
-    def fit(cls, documents: Sequence[str], width: int = 1024, seed: int = 0) -> Features:
+    def fit(cls, documents: Sequence[str], width: int = 1024, seed: int = 0) -> DocumentFeatures:
         """Fit on `documents`; the same documents and seed give the same map.
 
         Raises CimError if they hold too little for `width` dimensions.
@@ -223,7 +223,7 @@ class DemoFiles:
 
 
 def write_embeddings(
-    pairs: Sequence[Pair],
+    pairs: Sequence[DocumentedFunction],
     files: DemoFiles,
     width: int,
     eval_rows: int,
@@ -256,7 +256,7 @@ def write_embeddings(
 
 
 def _embedded(documents: Sequence[str], width: int, eval_rows: int) -> Array:
-    return Features.fit(documents[eval_rows:], width, SEED).transform(documents)
+    return DocumentFeatures.fit(documents[eval_rows:], width, SEED).transform(documents)
 
 
 def _seen(rows: Array, eval_rows: int) -> BoolArray:

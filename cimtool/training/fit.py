@@ -12,9 +12,9 @@ from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target
-from cimtool.reference.surrogate import Polynomial, Range
+from cimtool.reference.surrogate import Extent, Polynomial
 from cimtool.training.band import Band, extent
-from cimtool.training.degrees import Comparison, Form, HeldOut, compare_forms, forms_of
+from cimtool.training.degrees import Form, FormComparison, HeldOut, compare_forms, forms_of
 from cimtool.training.items import Items
 from cimtool.training.ridge import ALPHA, check_labels, condition, fit_logit, noise_weights
 from cimtool.training.teacher import Labels
@@ -55,12 +55,12 @@ class Fit:
     teacher: Teacher
     polynomial: Polynomial
     form: Form
-    comparison: Comparison
+    comparison: FormComparison
     asked: bool
     alpha: float
     scale_ed: float
     scale_vd: float
-    domain: dict[str, Range]
+    domain: dict[str, Extent]
     condition: float
     fitted: int
     held: Labels
@@ -87,12 +87,12 @@ def fit_teacher(
     """Fit polynomials to nine tenths of a teacher's pairs, check them on the others, choose one.
 
     Of one `degree` that one is chosen, whatever lower ones do; of several the first form that is
-    enough (`Comparison`, with `tolerance`), in ed alone before those that take vd. With `ed_alone`
-    none takes it. A pair that was drawn several times is in one part only. ed and vd are divided by
-    `scale_ed` and `scale_vd` first (default: the teacher's own). Pairs weigh what `noise_weights`
-    says. With `items` all their pairs are ranked too, and with a `target` their products priced.
-    The same pairs give the same bits. Raises CimError as `fit_logit` does, naming the teacher's
-    file.
+    enough (`FormComparison`, with `tolerance`), in ed alone before those that take vd. With
+    `ed_alone` none takes it. A pair that was drawn several times is in one part only. ed and vd are
+    divided by `scale_ed` and `scale_vd` first (default: the teacher's own). Pairs weigh what
+    `noise_weights` says. With `items` all their pairs are ranked too, and with a `target` their
+    products priced. The same pairs give the same bits. Raises CimError as `fit_logit` does, naming
+    the teacher's file.
     """
     _check_options(scale_ed, scale_vd, seed, tolerance)
     scales = scale_ed or teacher.scale_ed, scale_vd or teacher.scale_vd

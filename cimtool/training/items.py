@@ -22,7 +22,7 @@ from cimtool.loading.source import ModelSource
 from cimtool.reference.classes import Classes, memberships
 from cimtool.reference.statistics import Gaussians
 from cimtool.simulation.simulator import ROW_BLOCK, Simulator
-from cimtool.training.teacher import Rows, mixed_pairs
+from cimtool.training.teacher import PairRows, mixed_pairs
 
 ARRAYS = ("text_mu", "text_logvar", "video_mu", "video_logvar")
 """The arrays of a file of Gaussians, [n, d] and [m, d]; `text_to_video` [n] may stand beside."""
@@ -52,7 +52,7 @@ class Items:
     a: float | None = None
     b: float | None = None
 
-    def drawn(self, pairs: int, matched: float, seed: int) -> Rows:
+    def drawn(self, pairs: int, matched: float, seed: int) -> PairRows:
         """Draw text and video rows of so many pairs, a share `matched` of them right ones.
 
         For items of one modality these are two of a class. Raises CimError where that is to be
@@ -62,7 +62,7 @@ class Items:
         rows = mixed_pairs(self.right, len(self.video), pairs, share, seed)
         return self._of_a_class(rows, matched, seed) if self.alone and matched else rows
 
-    def matched(self, rows: Rows) -> BoolArray:
+    def matched(self, rows: PairRows) -> BoolArray:
         """Mask [n] of the right pairs: never an item with itself."""
         text, video = rows
         if not self.alone:
@@ -74,7 +74,7 @@ class Items:
         found: BoolArray = np.logical_and(same, np.not_equal(text, video))
         return found
 
-    def _of_a_class(self, rows: Rows, matched: float, seed: int) -> Rows:
+    def _of_a_class(self, rows: PairRows, matched: float, seed: int) -> PairRows:
         """Put two items of one class in the place of a share `matched` of the pairs."""
         if self.labels is None:
             raise ArgumentError(

@@ -57,6 +57,8 @@ class ProjectorModel(Options, Named):
     """True where the towers give `logvar` beside `mu`."""
     one_modality: ClassVar[bool] = False
     """True where both towers are one encoder of items, so that data are of one modality."""
+    starts_from_rows: ClassVar[bool] = False
+    """True where `mu` is the row as it is before training."""
 
     def deployed(self) -> Mapping[str, Any]:
         """Plain values that the layout needs beside the weights, such as an activation."""

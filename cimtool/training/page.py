@@ -7,7 +7,7 @@ from typing import Any
 
 from cimtool.reference.queries import WAY_NAMES
 from cimtool.report.charts import Points, curves
-from cimtool.report.formats import Form, four_digits, whole
+from cimtool.report.formats import NumberFormat, four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.svg import percent_tick, tick_text
 from cimtool.report.table import Column, make_table
@@ -23,7 +23,7 @@ TITLES = {
     for name, title in MEASURES.items()
 }
 
-Measured = tuple[Column, Sequence[float | None]]
+MeasuredColumn = tuple[Column, Sequence[float | None]]
 """A column of the table of epochs, and its value for each of them."""
 
 
@@ -122,7 +122,7 @@ def run_page(
     settings: Mapping[str, Any],
     history: Sequence[EpochT],
     stopped: str | None,
-    measured: Sequence[Measured],
+    measured: Sequence[MeasuredColumn],
     terms: Sequence[Points] = (),
     others: Sequence[Points] = (),
     **words: str,
@@ -160,7 +160,7 @@ def run_page(
     )
 
 
-def epoch_curves(lines: Sequence[Points], title: str, form: Form) -> str:
+def epoch_curves(lines: Sequence[Points], title: str, form: NumberFormat) -> str:
     """A picture of values by epoch, which `form` writes at the ticks."""
     ends = "; ".join(f"{one.name} ends at {form(one.points[-1][1])}" for one in lines)
     return curves(lines, "epoch", title, f"{title}: {ends}", form, log_x=False)

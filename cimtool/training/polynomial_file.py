@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
 from cimtool.loading.polynomial import FITTED_TO
-from cimtool.reference.surrogate import Polynomial, Range, exponents
+from cimtool.reference.surrogate import Extent, Polynomial, exponents
 
 PtKeys = Literal["coeff", "c"]
 PT_KEYS: tuple[PtKeys, ...] = get_args(PtKeys)
@@ -19,7 +19,7 @@ SUFFIXES = (".json", ".pt")
 
 
 def polynomial_text(
-    polynomial: Polynomial, domain: Mapping[str, Range] | None = None, model: str | None = None
+    polynomial: Polynomial, domain: Mapping[str, Extent] | None = None, model: str | None = None
 ) -> str:
     """The JSON of a polynomial's file; `domain` is (low, high) of ed and vd where it was fitted.
 
@@ -35,7 +35,7 @@ def polynomial_text(
 
 def polynomial_pt(
     polynomial: Polynomial,
-    domain: Mapping[str, Range] | None = None,
+    domain: Mapping[str, Extent] | None = None,
     keys: PtKeys = "coeff",
     model: str | None = None,
 ) -> bytes:

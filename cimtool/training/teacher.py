@@ -24,7 +24,7 @@ REPORTED = 1 << 14
 COLUMNS = ("ed", "vd", "log_p", "log_1mp", "standard_error")
 """Values of each pair, in the order of `Labels`."""
 
-Rows = tuple[IntArray, IntArray]
+PairRows = tuple[IntArray, IntArray]
 """The text row and the video row of each pair, both [n]."""
 
 
@@ -75,7 +75,7 @@ class Labels:
 def monte_carlo_labels(
     text: Gaussians,
     video: Gaussians,
-    pairs: Rows,
+    pairs: PairRows,
     sigmoid: TeacherSigmoid,
     seed: int = 0,
     say: Say = silent,
@@ -98,7 +98,7 @@ def monte_carlo_labels(
 
 
 def exact_labels(
-    text: Gaussians, video: Gaussians, pairs: Rows, a: float, b: float, say: Say = silent
+    text: Gaussians, video: Gaussians, pairs: PairRows, a: float, b: float, say: Say = silent
 ) -> Labels:
     """Label `pairs` by the exact probability; CimError naming the rows where one is not reached."""
 
@@ -116,7 +116,7 @@ def exact_labels(
 def _labelled(
     text: Gaussians,
     video: Gaussians,
-    pairs: Rows,
+    pairs: PairRows,
     label: Callable[[Gaussians, Gaussians, IntArray], tuple[FloatArray, ...]],
     say: Say,
 ) -> Labels:
@@ -143,7 +143,7 @@ def _labelled(
     return Labels(*out)
 
 
-def _require_finite(columns: FloatArray, pairs: Rows, numbers: IntArray) -> None:
+def _require_finite(columns: FloatArray, pairs: PairRows, numbers: IntArray) -> None:
     """Raise CimError naming the first of the pairs `numbers` that has a value not finite."""
     bad = ~np.isfinite(columns[:, numbers])
     if bad.any():
@@ -156,12 +156,12 @@ def _require_finite(columns: FloatArray, pairs: Rows, numbers: IntArray) -> None
         )
 
 
-def _named(pairs: Rows, number: int) -> str:
+def _named(pairs: PairRows, number: int) -> str:
     i, j = pairs
     return f"text row {i[number]} and video row {j[number]}"
 
 
-def mixed_pairs(right: IntArray, videos: int, pairs: int, matched: float, seed: int) -> Rows:
+def mixed_pairs(right: IntArray, videos: int, pairs: int, matched: float, seed: int) -> PairRows:
     """Draw text and video rows of pairs, a share `matched` of them right pairs.
 
     `right` [n] is the right one of `videos` for each text. The rest pair any text with any video.

@@ -38,7 +38,7 @@ from cimtool.sweeps.references import reference_name, references
 from cimtool.tuning.search import Attempt, Search, probe
 from cimtool.tuning.widths import (
     ORDER,
-    Bits,
+    BitAssignment,
     CostName,
     LayerCosts,
     Width,
@@ -131,7 +131,7 @@ def tune(
     start = costs.bits
     _require_start(budget, measured(start), evaluated)
 
-    def chosen_on(bits: Bits) -> Outcome:
+    def chosen_on(bits: BitAssignment) -> Outcome:
         return measured(bits).chosen_on
 
     search = Search(costs, ORDER[cost], probe(start, chosen_on, say), start)
@@ -180,8 +180,8 @@ def _measurement(
     model: Model, rows: Embeddings, data: Embeddings, highest: Configuration, say: Say
 ) -> tuple[
     LayerCosts,
-    Callable[[Bits], HalvesMeasured],
-    Callable[[Bits], Mapping[str, tuple[float, float]]],
+    Callable[[BitAssignment], HalvesMeasured],
+    Callable[[BitAssignment], Mapping[str, tuple[float, float]]],
 ]:
     """Costs of the layers, the measurement of bits, and their intervals over all queries.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from cimtool.base.progress import Say
 from cimtool.sweeps.evaluator import Outcome
-from cimtool.tuning.widths import LOWEST_BITS, Bits, CostName, LayerCosts, Width
+from cimtool.tuning.widths import LOWEST_BITS, BitAssignment, CostName, LayerCosts, Width
 
 PROBE_BITS = 4
 """Bits that are taken off one width at a time to measure the error that this adds."""
@@ -21,7 +21,7 @@ PROBE_BITS = 4
 STRIDE = 8
 """Moves that are made at once, at first, before the budget is checked."""
 
-Evaluate = Callable[[Bits], Outcome]
+Evaluate = Callable[[BitAssignment], Outcome]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Attempt:
     """Moves made at once: the bits after them, the compiled model's error, and whether to keep."""
 
     moves: tuple[Move, ...]
-    bits: Bits
+    bits: BitAssignment
     cost: Mapping[CostName, float]
     outcome: Outcome
     kept: bool
@@ -67,7 +67,7 @@ class Search:
     costs: LayerCosts
     order: tuple[CostName, CostName]
     weights: Mapping[Width, float]
-    bits: Bits
+    bits: BitAssignment
     refused: dict[Width, int] = field(default_factory=dict)
 
     def run(
@@ -94,7 +94,7 @@ class Search:
             else:
                 stride = len(moves) // 2
 
-    def ahead(self, count: int) -> tuple[tuple[Move, ...], Bits]:
+    def ahead(self, count: int) -> tuple[tuple[Move, ...], BitAssignment]:
         """The next moves, at most `count`, and the bits after them."""
         bits, moves = dict(self.bits), list[Move]()
         while len(moves) < count:
@@ -105,7 +105,7 @@ class Search:
             moves.append(move)
         return tuple(moves), bits
 
-    def _best(self, bits: Bits) -> Move | None:
+    def _best(self, bits: BitAssignment) -> Move | None:
         """The move of the least added error a cost saved; of the first cost, if any saves it."""
         before = self.costs.cost(bits)
         for cost in self.order:
@@ -115,7 +115,7 @@ class Search:
         return None
 
     def _cheaper(
-        self, width: Width, cost: CostName, bits: Bits, before: Mapping[CostName, float]
+        self, width: Width, cost: CostName, bits: BitAssignment, before: Mapping[CostName, float]
     ) -> Iterator[tuple[float, Move]]:
         """The move to the most bits that cost less than now, with its error added by cost saved."""
         least = max(LOWEST_BITS, self.refused.get(width, 0) + 1)
@@ -127,7 +127,7 @@ class Search:
                 return
 
 
-def probe(start: Bits, evaluate: Evaluate, say: Say) -> dict[Width, float]:
+def probe(start: BitAssignment, evaluate: Evaluate, say: Say) -> dict[Width, float]:
     """The mean squared error of the logit that each width adds, times 4 to its bits.
 
     Never below a share of the largest, so that a width that seems free is not lowered without end.

@@ -43,10 +43,10 @@ class Width:
         return f"{self.layer} {self.key}"
 
 
-Bits = Mapping[Width, int]
+BitAssignment = Mapping[Width, int]
 
 
-def by_layer(bits: Bits) -> dict[str, dict[str, int]]:
+def by_layer(bits: BitAssignment) -> dict[str, dict[str, int]]:
     """Bits by layer and key, as the table `layers` of a settings file has them."""
     return nested({(width.layer, width.key): value for width, value in bits.items()})
 
@@ -61,7 +61,7 @@ class LayerCosts:
 
     start: Configuration
     layers: Mapping[str, tuple[str, CrossbarMvm, Type]]
-    bits: Bits
+    bits: BitAssignment
     _placed: dict[tuple[str, int, int], Placement] = field(default_factory=dict)
 
     @classmethod
@@ -81,14 +81,14 @@ class LayerCosts:
                 bits[Width(layer, "activation_bits")] = input_bits
         return cls(start, layers, bits)
 
-    def configured(self, bits: Bits) -> Configuration:
+    def configured(self, bits: BitAssignment) -> Configuration:
         """The configuration with these bits, which override its own settings of layers."""
         settings = self.start.settings
         added = (LayerSettings(pattern=layer, **own) for layer, own in by_layer(bits).items())
         layers = (*settings.layers, *added)
         return replace(self.start, settings=settings.model_copy(update={"layers": layers}))
 
-    def cost(self, bits: Bits) -> dict[CostName, float]:
+    def cost(self, bits: BitAssignment) -> dict[CostName, float]:
         """Arrays of both projectors; conversions, and energy in pJ, of a text and a video encoded.
 
         Energy is NaN where the target gives no figure of it.
@@ -103,7 +103,7 @@ class LayerCosts:
             "energy": float(sum(np.nan if value is None else value for value in energies)),
         }
 
-    def _place(self, layer: str, bits: Bits, settings: Settings) -> Placement:
+    def _place(self, layer: str, bits: BitAssignment, settings: Settings) -> Placement:
         """The placement of a layer, which its own bits decide: each choice is placed once."""
         own_bits = [bits[Width(layer, name)] for name in ("weight_bits", "activation_bits")]
         key = layer, own_bits[0], own_bits[1]

@@ -24,7 +24,7 @@ from cimtool.verification.run import verify_bundle
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BundleComparison:
     """Reports of several bundles on the same data, in the order given; `scores` are in words."""
 
     reports: tuple[Report, ...]
@@ -61,7 +61,7 @@ def compare_bundles(
     references: References | None = None,
     say: Say = silent,
     seen_rows: bool = False,
-) -> Comparison:
+) -> BundleComparison:
     """Verify each bundle on the same data; references are computed once for equal trained models.
 
     `data` is what every bundle takes, or one a bundle where their widths or norms differ. Raises
@@ -77,7 +77,7 @@ def compare_bundles(
         )
         for bundle, rows in zip(bundles, each, strict=True)
     )
-    return Comparison(reports, described([bundle.model.head for bundle in bundles]))
+    return BundleComparison(reports, described([bundle.model.head for bundle in bundles]))
 
 
 def described(heads: Sequence[Head]) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def _decided(report: Report, score: str) -> dict[str, str]:
     return {name: setting_text(value) for name, value in {**values, **subject.settings}.items()}
 
 
-def comparison_text(found: Comparison, width: int = WIDTH) -> str:
+def comparison_text(found: BundleComparison, width: int = WIDTH) -> str:
     """The comparison for a terminal, plain text: a column a bundle."""
     columns = [Column(""), *(Column(name, number) for name in found.names)]
     apart = ("",) * len(columns)
@@ -111,15 +111,15 @@ def comparison_text(found: Comparison, width: int = WIDTH) -> str:
     return f"{table}\n\n{wrapped(dict.fromkeys(_notes(found)), width)}"
 
 
-Rows = list[Sequence[Content]]
+TableRows = list[Sequence[Content]]
 
 
-def _by_label(each: Sequence[Mapping[str, Content]]) -> Rows:
+def _by_label(each: Sequence[Mapping[str, Content]]) -> TableRows:
     """A row a label of the longest of `each`."""
     return [(label, *(one.get(label) for one in each)) for label in max(each, key=len)]
 
 
-def _steps(found: Comparison) -> Rows:
+def _steps(found: BundleComparison) -> TableRows:
     """RMSE that each step adds, from the float score on."""
     surrogates = " or ".join(dict.fromkeys(report.drift.surrogate for report in found.reports))
     each: list[Mapping[str, Content]] = []
@@ -152,7 +152,7 @@ def _metrics(report: Report) -> dict[str, Content]:
     return found
 
 
-def _notes(found: Comparison) -> list[str]:
+def _notes(found: BundleComparison) -> list[str]:
     names = {report.drift.reference for report in found.reports}
     notes = [f"RMSE and losses are against {' or '.join(sorted(names))}."]
     for name, report in zip(found.names, found.reports, strict=True):

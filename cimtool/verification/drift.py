@@ -13,7 +13,7 @@ from cimtool.base.errors import CimError
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.metrics import ReferenceScores, common_mean, on_grid, spreads
 from cimtool.reference.queries import (
-    Measured,
+    MetricsOf,
     Queries,
     Uncertainty,
     compared,
@@ -198,7 +198,7 @@ class DriftTable:
         return first, second
 
     def uncertainties(
-        self, rows: Sequence[Measured], seed: int, other: Measured | None = None
+        self, rows: Sequence[MetricsOf], seed: int, other: MetricsOf | None = None
     ) -> list[Uncertainty]:
         """The uncertainty of rows measured on this table's pairs.
 

@@ -31,7 +31,7 @@ LAYER_SETTINGS = ("weight_bits", "activation_bits", "adc_bits")
 
 
 @dataclass(frozen=True)
-class Number:
+class GraphValue:
     """A value of a graph: integers whose real value is `unit` times as large, or real numbers."""
 
     array: Array
@@ -106,29 +106,29 @@ class MixedGraph:
     def __init__(
         self,
         graphs: GraphStages,
-        inputs: Mapping[str, Number],
+        inputs: Mapping[str, GraphValue],
         real: Collection[str],
-        before: Mapping[str, Number] = MappingProxyType({}),
+        before: Mapping[str, GraphValue] = MappingProxyType({}),
     ):
         self.graphs, self.real = graphs, frozenset(real)
         self.values = {**before, **inputs}
         self._integer = {name: value.unit is not None for name, value in inputs.items()}
 
-    def value(self, name: str) -> Number:
+    def value(self, name: str) -> GraphValue:
         """A value by its name in the lowered graph, or in the compiled one."""
         if name not in self.values:
             if self.is_integer(name):
-                found = Number(self._codes(name), self.graphs.compiled.types[name].unit)
+                found = GraphValue(self._codes(name), self.graphs.compiled.types[name].unit)
             else:
-                found = Number(self._computed(name))
+                found = GraphValue(self._computed(name))
             self.values[name] = found
         return self.values[name]
 
-    def outputs(self) -> dict[str, Number]:
+    def outputs(self) -> dict[str, GraphValue]:
         """The outputs by the names that the graph gives them."""
         return {name: self.value(value) for name, value in self.graphs.lowered.outputs.items()}
 
-    def kept(self) -> dict[str, Number]:
+    def kept(self) -> dict[str, GraphValue]:
         """Computed values of the parts and the outputs: enough to start another evaluation from."""
         held = {*self.graphs.parts, *self.graphs.lowered.outputs.values()}
         return {name: value for name, value in self.values.items() if name in held}

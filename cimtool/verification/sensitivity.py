@@ -27,7 +27,7 @@ from cimtool.passes.pipeline import Stage, stage_of
 from cimtool.passes.tile import TilePass
 from cimtool.reference.metrics import top1_agreement
 from cimtool.verification.headline import DriftFindings
-from cimtool.verification.hybrid import LAYER_SETTINGS, GraphStages, MixedGraph, Number
+from cimtool.verification.hybrid import LAYER_SETTINGS, GraphStages, GraphValue, MixedGraph
 from cimtool.verification.layers import LayerFinding, layer_findings
 from cimtool.verification.notes import alike_text, pairs_alike
 from cimtool.verification.stages import StageRuns
@@ -160,21 +160,21 @@ class _Model:
 
     def __init__(self, stages: Mapping[str, GraphStages], rows: Mapping[str, Array]):
         self.stages = stages
-        self.rows = {modality: {"x": Number(x)} for modality, x in rows.items()}
+        self.rows = {modality: {"x": GraphValue(x)} for modality, x in rows.items()}
         self.parts = frozenset(
             part for stage in stages.values() for owned in stage.parts.values() for part in owned
         )
-        self._ends: dict[tuple[str, frozenset[str]], dict[str, Number]] = {}
+        self._ends: dict[tuple[str, frozenset[str]], dict[str, GraphValue]] = {}
 
     def logits(self, real: Collection[str]) -> FloatArray:
         """The logits [n, m] with some parts in real numbers and all others compiled."""
-        features: dict[str, Number] = {}
+        features: dict[str, GraphValue] = {}
         for modality in MODALITIES:
             features |= as_inputs(modality, self._features(modality, frozenset(real)))
         walk = MixedGraph(self.stages["score"], features, real)
         return walk.outputs()["logit"].real
 
-    def _features(self, modality: str, real: frozenset[str]) -> dict[str, Number]:
+    def _features(self, modality: str, real: frozenset[str]) -> dict[str, GraphValue]:
         stages, rows = self.stages[modality], self.rows[modality]
         own = frozenset(part for owned in stages.parts.values() for part in owned)
         # The nearer of both ends, nothing real and everything, shares most with what is asked for.

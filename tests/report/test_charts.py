@@ -9,7 +9,7 @@ import pytest
 
 from cimtool.reference.bootstrap import Change
 from cimtool.report.charts import (
-    Candidate,
+    ParetoPoint,
     Points,
     Term,
     Whisker,
@@ -57,8 +57,8 @@ PICTURES: dict[str, Callable[[], str]] = {
     "curves": lambda: curves([Points("a", [(1, 1.0), (0, 0.5)]), Points("b", [])], "x", "y", "a"),
     "histogram": lambda: histogram([0, 3, 1], HOSTILE),
     "histogram of nothing": lambda: histogram([], "a"),
-    "pareto": lambda: pareto([Candidate(HOSTILE, 1.0, 2.0, True, HOSTILE)], "x", "y", "a"),
-    "pareto of nothing": lambda: pareto([Candidate("a", 0.0, math.inf)], "x", "y", "a"),
+    "pareto": lambda: pareto([ParetoPoint(HOSTILE, 1.0, 2.0, True, HOSTILE)], "x", "y", "a"),
+    "pareto of nothing": lambda: pareto([ParetoPoint("a", 0.0, math.inf)], "x", "y", "a"),
 }  # fmt: skip
 
 
@@ -132,9 +132,9 @@ def test_a_histogram_is_as_high_as_its_counts() -> None:
 
 def test_a_front_is_stepped_and_named() -> None:
     candidates = [
-        Candidate("cheap", 1.0, 3.0, True),
-        Candidate("good", 100.0, 1.0, True),
-        Candidate("neither", 90.0, 3.5, note="4 bits"),
+        ParetoPoint("cheap", 1.0, 3.0, True),
+        ParetoPoint("good", 100.0, 1.0, True),
+        ParetoPoint("neither", 90.0, 3.5, note="4 bits"),
     ]
     picture = pareto(candidates, "pJ", "RMSE", "front")
     (front,) = named(picture, "curve")
@@ -145,8 +145,8 @@ def test_a_front_is_stepped_and_named() -> None:
 
 
 def test_names_that_would_lie_on_each_other_are_left_out() -> None:
-    crowd = [Candidate(f"point {i}", 1.0 + 1e-4 * i, 1.0 - 1e-4 * i, True) for i in range(9)]
-    picture = pareto([*crowd, Candidate("far", 9.0, 0.1, True)], "x", "y", "crowd", log_x=False)
+    crowd = [ParetoPoint(f"point {i}", 1.0 + 1e-4 * i, 1.0 - 1e-4 * i, True) for i in range(9)]
+    picture = pareto([*crowd, ParetoPoint("far", 9.0, 0.1, True)], "x", "y", "crowd", log_x=False)
     shown = [text for text in texts(picture) if text.startswith("point")]
     assert len(shown) < len(crowd)
     assert len([node.text for node in Xml.fromstring(picture).iter("title")]) == 10

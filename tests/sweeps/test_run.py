@@ -1,4 +1,4 @@
-"""The walk of a sweep: shared work once, points kept as they come, results that hang on nothing."""
+"""The walk of a sweep: shared work once, points kept as they come, independent results."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.surrogate import Polynomial
 from cimtool.verification.compare import (
-    Comparison,
+    BundleComparison,
     compare_bundles,
     comparison_text,
     described,
@@ -26,27 +26,29 @@ def told() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def found(make_bundle: MakeBundle, bundle: Bundle, data: Embeddings, told: list[str]) -> Comparison:
+def found(
+    make_bundle: MakeBundle, bundle: Bundle, data: Embeddings, told: list[str]
+) -> BundleComparison:
     return compare_bundles([bundle, make_bundle("coarse", weight_bits=4)], data, say=told.append)
 
 
-def test_only_what_differs_is_listed(found: Comparison) -> None:
+def test_only_what_differs_is_listed(found: BundleComparison) -> None:
     assert found.differing == {"weight_bits": ("8", "4")}
 
 
-def test_fewer_bits_drift_more(found: Comparison) -> None:
+def test_fewer_bits_drift_more(found: BundleComparison) -> None:
     fine, coarse = (report.headline.compiled_rmse for report in found.reports)
     assert coarse > 1.5 * fine
     assert found.reports[0].drift.rows[:3] == found.reports[1].drift.rows[:3]
 
 
-def test_one_trained_model_is_sampled_once(found: Comparison, told: list[str]) -> None:
+def test_one_trained_model_is_sampled_once(found: BundleComparison, told: list[str]) -> None:
     assert [text for text in told if "Monte Carlo" in text] == [
         "small: Monte Carlo (K=10): 40 x 40 pairs"
     ]
 
 
-def test_the_table_has_a_column_a_bundle(found: Comparison) -> None:
+def test_the_table_has_a_column_a_bundle(found: BundleComparison) -> None:
     text = comparison_text(found)
     assert max(map(len, text.splitlines())) <= 100
     lines = {line.split("  ")[0].strip(): line.split() for line in text.splitlines() if line}
@@ -87,14 +89,14 @@ def test_the_degree_of_a_polynomial_differs_and_so_do_its_coefficients() -> None
     assert len(set(described([line, line]))) == 1
 
 
-def test_json_holds_every_report(found: Comparison) -> None:
+def test_json_holds_every_report(found: BundleComparison) -> None:
     read = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert read["bundles"] == ["small", "coarse"]
     assert [one["settings"]["weight_bits"] for one in read["reports"]] == [8, 4]
 
 
-def test_two_of_one_name_are_told_apart(found: Comparison) -> None:
-    twice = Comparison((found.reports[0],) * 2, ("polynomial",) * 2)
+def test_two_of_one_name_are_told_apart(found: BundleComparison) -> None:
+    twice = BundleComparison((found.reports[0],) * 2, ("polynomial",) * 2)
     assert twice.names == ("small (1)", "small (2)")
     assert twice.differing == {}
 

@@ -8,7 +8,7 @@ import pytest
 from cimtool.bundle.bundle import Bundle
 from cimtool.loading.embeddings import Embeddings, embeddings_of
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.hybrid import GraphStages, MixedGraph, Number
+from cimtool.verification.hybrid import GraphStages, GraphValue, MixedGraph
 
 from .conftest import D, MakeBundle, many_texts, two_branch
 
@@ -46,7 +46,7 @@ def logits(found: dict[str, GraphStages], data: Embeddings, real: Iterable[str])
     real = set(real)
     features = {}
     for modality, x in (("text", data.text), ("video", data.video)):
-        outputs = MixedGraph(found[modality], {"x": Number(x)}, real).outputs()
+        outputs = MixedGraph(found[modality], {"x": GraphValue(x)}, real).outputs()
         features |= {f"{modality}.{name}": value for name, value in outputs.items()}
     return MixedGraph(found["score"], features, real).outputs()["logit"].real
 
@@ -90,7 +90,9 @@ def test_the_parts_of_a_trunk(coarse: Bundle, bundle: Bundle) -> None:
 def test_what_a_part_changes(coarse: Bundle) -> None:
     text = forms(coarse)["text"]
     assert text.changed({"text.s_summed"}) >= {"s_summed", "s_total", "ed_self", "vd_self"}
-    assert text.changed({"text.s_summed"}).isdisjoint({"s_stored", "mu_stored", "mu_energy", "mu"})
+    assert text.changed({"text.s_summed"}).isdisjoint(
+        {"s_stored", "mu_stored", "mu_sum_squares", "mu"}
+    )
     assert text.changed({"text.fc2.adc_bits"}).isdisjoint({"x.stored", "fc1", "relu1.stored"})
     compiled_alone = text.compiled.by_name.keys() - text.lowered.by_name.keys()
     assert not text.changed({"text.logvar.weight_bits"}).isdisjoint(compiled_alone)
@@ -174,18 +176,20 @@ def test_one_part_in_integers_by_hand(case: str, coarse: Bundle, data: Embedding
     integers, by_hand = BY_HAND[case]
     text = forms(coarse)["text"]
     real = every_part({"text": text}) - integers
-    found = MixedGraph(text, {"x": Number(data.text)}, real).outputs()["mu"].real
+    found = MixedGraph(text, {"x": GraphValue(data.text)}, real).outputs()["mu"].real
     expected = by_hand(Hand(coarse, data.text.astype(np.float64)))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
     exact = (
-        MixedGraph(text, {"x": Number(data.text)}, every_part({"text": text})).outputs()["mu"].real
+        MixedGraph(text, {"x": GraphValue(data.text)}, every_part({"text": text}))
+        .outputs()["mu"]
+        .real
     )
     assert np.abs(found - exact).max() > 1e-4  # or nothing was tested
 
 
 def test_an_input_left_real_keeps_what_converters_err(coarse: Bundle, data: Embeddings) -> None:
     text = forms(coarse)["text"]
-    walk = MixedGraph(text, {"x": Number(data.text)}, {"text.x.stored"})
+    walk = MixedGraph(text, {"x": GraphValue(data.text)}, {"text.x.stored"})
     hand = Hand(coarse, data.text.astype(np.float64))
     codes = hand.codes("x.stored", hand.x)
     error = hand.converted("fc1", codes) - hand.converted("fc1", codes, "tiled")
@@ -200,7 +204,7 @@ def test_an_input_left_real_keeps_what_converters_err(coarse: Bundle, data: Embe
 def test_a_stored_value_left_real_is_the_one_before_it(coarse: Bundle, data: Embeddings) -> None:
     """Its sums take it as it is, and all others as integers."""
     text = forms(coarse)["text"]
-    walk = MixedGraph(text, {"x": Number(data.text)}, {"text.mu_stored"})
+    walk = MixedGraph(text, {"x": GraphValue(data.text)}, {"text.mu_stored"})
     found = walk.outputs()
     values = Simulator(coarse.program).values("text", data.text, ["mu", "s_summed", "s_stored"])
     real = {name: value * text.compiled.types[name].scale for name, value in values.items()}
@@ -215,7 +219,7 @@ def test_a_walk_starts_from_another(end: str, coarse: Bundle, data: Embeddings) 
     text = forms(coarse)["text"]
     every = every_part({"text": text})
     start = every if end == "real" else set()
-    first = MixedGraph(text, {"x": Number(data.text)}, start)
+    first = MixedGraph(text, {"x": GraphValue(data.text)}, start)
     first.outputs()
     kept = first.kept()
     assert {"fc2", "mu_stored", "ed_self"} <= set(kept)
@@ -223,7 +227,7 @@ def test_a_walk_starts_from_another(end: str, coarse: Bundle, data: Embeddings) 
     for part in every:
         changed = text.changed({part})
         before = {name: value for name, value in kept.items() if name not in changed}
-        second = MixedGraph(text, {"x": Number(data.text)}, start ^ {part}, before).outputs()
-        alone = MixedGraph(text, {"x": Number(data.text)}, start ^ {part}).outputs()
+        second = MixedGraph(text, {"x": GraphValue(data.text)}, start ^ {part}, before).outputs()
+        alone = MixedGraph(text, {"x": GraphValue(data.text)}, start ^ {part}).outputs()
         for name, value in alone.items():
             np.testing.assert_array_equal(second[name].real, value.real)

@@ -20,10 +20,10 @@ from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.named import Named
 from cimtool.base.toml_files import TomlTable
 
-Number = Annotated[
+Coefficient = Annotated[
     float, Field(ge=-1e6, le=1e6, allow_inf_nan=False, description="a number up to 1e6")
 ]
-Positive = Annotated[
+PositiveNumber = Annotated[
     float, Field(gt=0, le=1e9, allow_inf_nan=False, description="a number above 0, up to 1e9")
 ]
 Sigma = Annotated[
@@ -31,10 +31,12 @@ Sigma = Annotated[
 ]
 Probability = Annotated[float, Field(ge=0, le=1, description="a number from 0 to 1")]
 Coefficients = Annotated[
-    tuple[Number, ...],
+    tuple[Coefficient, ...],
     Field(strict=False, min_length=1, max_length=9, description="a list of 1 to 9 numbers"),
 ]
-Two = Annotated[tuple[Number, Number], Field(strict=False, description="a list of two numbers")]
+Two = Annotated[
+    tuple[Coefficient, Coefficient], Field(strict=False, description="a list of two numbers")
+]
 
 
 class NonIdeality(Named, TomlTable):

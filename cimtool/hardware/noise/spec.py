@@ -21,7 +21,7 @@ from cimtool.base.errors import ArgumentError, invalid_at
 from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
 from cimtool.hardware.noise.mechanisms import NonIdeality, kinds
-from cimtool.hardware.noise.model import Positive, ReadNoise, ageing
+from cimtool.hardware.noise.model import PositiveNumber, ReadNoise, ageing
 from cimtool.hardware.noise.times import parse_time
 
 Kind = TypeVar("Kind", bound=NonIdeality)
@@ -36,9 +36,9 @@ class Noise(TomlTable):
     """
 
     source: str = Field(description="a text that says where the figures come from")
-    g_max: Positive = Field(json_schema_extra={"unit": "uS"})
+    g_max: PositiveNumber = Field(json_schema_extra={"unit": "uS"})
     devices: int = Field(1, ge=1, le=64)
-    t0: Positive | None = Field(None, json_schema_extra={"unit": "s"})
+    t0: PositiveNumber | None = Field(None, json_schema_extra={"unit": "s"})
     _mechanisms: tuple[NonIdeality, ...] = PrivateAttr(())
 
     @model_validator(mode="wrap")

@@ -152,7 +152,7 @@ def distance_features(builder: Builder, mu: str, s: str) -> dict[str, str]:
     mu = builder.add("mu_stored", Store("mu"), mu)
     summed = builder.add("s_summed", Store("s_self", 16), s)
     squares = builder.add("mu_squared", Mul(), mu, mu)
-    mu_sum_squares = builder.add("mu_energy", Sum(), squares)
+    mu_sum_squares = builder.add("mu_sum_squares", Sum(), squares)
     s_total = builder.add("s_total", Sum(), summed)
     return {"mu": mu, "ed_self": builder.add("ed_self", plus(1, 1), mu_sum_squares, s_total)}
 

@@ -77,10 +77,10 @@ class PcmePoly(Head, name="pcme-poly"):
         crossed = builder.add("s_stored", Store("s"), s)
         summed = builder.add("s_summed", Store("s_self", 16), s)
         squares = builder.add("mu_squared", Mul(), mu, mu)
-        mu_sum_squares = builder.add("mu_energy", Sum(), squares)
+        mu_sum_squares = builder.add("mu_sum_squares", Sum(), squares)
         s_total = builder.add("s_total", Sum(), summed)
         s_sum_squares = builder.add(
-            "s_energy", Sum(), builder.add("s_squared", Mul(), summed, summed)
+            "s_sum_squares", Sum(), builder.add("s_squared", Mul(), summed, summed)
         )
         # Zero but for rounding.
         rest = builder.add("s_rest", plus(1, -1), summed, crossed)

@@ -19,13 +19,11 @@ from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.backends import KERNELS
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.op import Op
-from cimtool.ir.types import INT_LIMIT, Type
+from cimtool.ir.types import INT_LIMIT, Type, Types
 from cimtool.simulation.kernels.choice import Kernel, Kind, fused_cells
 from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.fused import INT32
 from cimtool.simulation.kernels.products import Factor, PairProduct, weight_product
-
-Types = tuple[Type, ...]
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
 

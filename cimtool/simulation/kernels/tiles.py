@@ -26,7 +26,6 @@ BIT_ROWS, BYTE_ROWS = 4, 12
 
 _I32 = ir.IntType(32)
 _LANES = ir.VectorType(_I32, LANES)
-_BYTES = ir.IntType(8)
 
 
 def dot_bits() -> int:

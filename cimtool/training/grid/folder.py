@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cimtool import __version__
 from cimtool.base.files import replace_texts
-from cimtool.base.folders import POINTS, Identity, KindOfWork, read_object
+from cimtool.base.folders import POINTS, KindOfWork, WorkIdentity, read_object
 from cimtool.training.grid.point import TrainedPoint
 from cimtool.training.job import TrainingJob
 from cimtool.training.trainer import LAST
@@ -33,7 +33,7 @@ SECONDS = "seconds.json"
 DIGEST_LETTERS = 20
 
 
-def grid_identity(data: str, validation: str | None) -> Identity:
+def grid_identity(data: str, validation: str | None) -> WorkIdentity:
     """All that the points of one folder have in common, by name; data by their SHA-256."""
     return {
         "format_version": FORMAT_VERSION,

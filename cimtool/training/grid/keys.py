@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
-from cimtool.base.grids import Grid, GridKey, Key, KeyReader, Value, value_text
+from cimtool.base.grids import Grid, GridKey, KeyPath, KeyReader, Value, value_text
 from cimtool.base.named import nearest, unknown
 from cimtool.training.job import Start, TrainingOptions, kinds_of
 from cimtool.training.loss import Loss
@@ -56,7 +56,7 @@ def read_training_grid(grid: Grid) -> tuple[GridKey, ...]:
     return KeyReader(_path, _check_value, EXAMPLE).read(grid)
 
 
-def _path(name: str) -> Key:
+def _path(name: str) -> KeyPath:
     if name in ARGUMENTS:
         return (name,)
     try:
@@ -66,7 +66,7 @@ def _path(name: str) -> Key:
         raise ArgumentError("{grid} {}", unknown("key", name, known)) from None
 
 
-def _check_value(path: Key, value: Value, name: str) -> None:
+def _check_value(path: KeyPath, value: Value, name: str) -> None:
     key = path[0]
     if len(path) > 1:
         return  # with the models and losses of the points, whose option it is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cimtool.base.grids import value_text
 from cimtool.reference.queries import WAY_NAMES, WAYS
-from cimtool.report.charts import Candidate, Whisker, pareto, whiskers
+from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
 from cimtool.report.page import render
 from cimtool.report.svg import percent_tick
 from cimtool.training.grid.render import RAW, failures, notes, row_name, rows_table, verdict
@@ -61,7 +61,7 @@ def _sizes(found: TrainingGrid) -> str | None:
     if len({weights for weights, _ in points}) < 2:
         return None
     candidates = [
-        Candidate(
+        ParetoPoint(
             f"row {index}",
             *point,
             not any(other != point and _beats(other, point) for other in points),

@@ -29,9 +29,9 @@ from cimtool.training.hardware.straight_through import (
     PERFECT,
     GraphPlan,
     LayerErrors,
+    LayerParameters,
     LayerPlan,
-    Parameters,
-    Rounding,
+    StoredFormat,
     tensor,
 )
 
@@ -119,7 +119,7 @@ class Compiler:
     job: Job
     conditions: Conditions | None
 
-    def compile(self, parameters: Mapping[str, Parameters]) -> Compiled:
+    def compile(self, parameters: Mapping[str, LayerParameters]) -> Compiled:
         """Run all passes on the program with these weights and biases, by modality."""
         towers = {m: with_parameters(getattr(self.program, m), parameters[m]) for m in MODALITIES}
         stages = compile_program(replace(self.program, **towers), self.job, silent)
@@ -143,7 +143,7 @@ class Compiler:
         return float(np.sqrt(np.mean([np.square(one - wanted).mean() for one in logits])))
 
 
-def with_parameters(graph: Graph, parameters: Parameters) -> Graph:
+def with_parameters(graph: Graph, parameters: LayerParameters) -> Graph:
     """The graph with the layers' weights and biases replaced."""
 
     def changed(node: Node) -> Node:
@@ -169,7 +169,7 @@ def plan_graph(
             rounded = quantized.by_name[node.name].op
             assert isinstance(rounded, Quantize | Requant)
             limits = rounded.lo, rounded.hi, tensor(rounded.scale)
-            stores[node.name] = Rounding(*limits, half_even=isinstance(rounded, Quantize))
+            stores[node.name] = StoredFormat(*limits, half_even=isinstance(rounded, Quantize))
         if isinstance(node.op, Mvm):
             own = settings.of_layer(lowered.layer(node))
             _, largest = integer_limits(own.weight_bits, True)

@@ -33,7 +33,7 @@ def round_ste(x: Tensor, half_even: bool = False) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Rounding:
+class StoredFormat:
     """The format of a stored value: integers from `lo` to `hi` of `scale` (one, or one a channel).
 
     A value beyond the limits is clipped and has no gradient.
@@ -93,11 +93,11 @@ class GraphPlan:
     """A lowered graph, the format of each stored value and the plan of each layer."""
 
     graph: Graph
-    stores: Mapping[str, Rounding]
+    stores: Mapping[str, StoredFormat]
     layers: Mapping[str, LayerPlan]
 
 
-Parameters = Mapping[str, tuple[Tensor, Tensor]]
+LayerParameters = Mapping[str, tuple[Tensor, Tensor]]
 """Trained weights [N, K] and biases [N] of a graph's layers, by node."""
 
 
@@ -107,14 +107,14 @@ class Site:
 
     node: Node
     plan: GraphPlan
-    parameters: Parameters
+    parameters: LayerParameters
     draws: torch.Generator | None
 
 
 def forward(
     plan: GraphPlan,
     inputs: Mapping[str, Tensor],
-    parameters: Parameters,
+    parameters: LayerParameters,
     draws: torch.Generator | None = None,
 ) -> dict[str, Tensor]:
     """Compute a graph's outputs as its compiled form would, differentiable in `parameters`.

@@ -64,6 +64,7 @@ class TwoBranchModel(ProjectorModel, name="two-branch"):
     """
 
     layout: ClassVar[str] = "two-branch"
+    starts_from_rows: ClassVar[bool] = True
 
     hidden: Count = 2048
     dropout: BelowOne = 0.1

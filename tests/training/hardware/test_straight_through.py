@@ -11,7 +11,7 @@ from cimtool.training.demo_data import DemoFiles
 from cimtool.training.hardware.compiled import Compiler
 from cimtool.training.hardware.fine_tune import layer_tensors
 from cimtool.training.hardware.straight_through import (
-    Rounding,
+    StoredFormat,
     column_integers,
     forward,
     round_ste,
@@ -29,7 +29,7 @@ def test_halves_go_up_or_to_even_and_the_derivative_is_one() -> None:
 
 def test_a_stored_value_is_a_multiple_of_its_scale_and_clipped_ones_have_no_gradient() -> None:
     x = torch.tensor([[0.6, -3.0], [9.0, 1.4]], requires_grad=True)
-    kept = Rounding(0, 15, torch.tensor([0.5, 1.0]), half_even=False)(x)
+    kept = StoredFormat(0, 15, torch.tensor([0.5, 1.0]), half_even=False)(x)
     assert kept.tolist() == [[0.5, 0.0], [7.5, 1.0]]
     kept.sum().backward()
     assert x.grad is not None

@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 
 from cimtool.base.arrays import Array, BoolArray, FloatArray
 from cimtool.base.errors import CimError
-from cimtool.hardware.noise.model import ArrayNoise, ArrayState, Positive, Probability
+from cimtool.hardware.noise.model import ArrayNoise, ArrayState, PositiveNumber, Probability
 
 Spares = Annotated[int, Field(ge=0, le=4096)]
 
@@ -105,7 +105,7 @@ class IrDrop(ArrayNoise, name="ir_drop"):
 
     order: ClassVar[float] = 70
 
-    wire_resistance: Positive = Field(json_schema_extra={"unit": "ohm a cell"})
+    wire_resistance: PositiveNumber = Field(json_schema_extra={"unit": "ohm a cell"})
     drive: Probability = Field(1.0)
 
     def effective(self, g: FloatArray, state: ArrayState) -> FloatArray:

@@ -18,7 +18,7 @@ from cimtool.hardware.noise.model import (
     DeviceNoise,
     DeviceState,
     NonIdeality,
-    Positive,
+    PositiveNumber,
     ReadNoise,
     ReadState,
     Sigma,
@@ -45,7 +45,7 @@ class Programming(DeviceNoise, name="programming"):
         None, description="a table of lists of numbers, by times such as 1s or 1d"
     )
     of: Literal["x", "g"] = "x"
-    tolerance: Positive | None = Field(None, json_schema_extra={"unit": "uS"})
+    tolerance: PositiveNumber | None = Field(None, json_schema_extra={"unit": "uS"})
 
     @model_validator(mode="after")
     def _one_sigma(self) -> Self:
@@ -144,7 +144,7 @@ class Flicker(DeviceNoise, name="flicker"):
     ages: ClassVar[bool] = True
 
     q: Curve
-    t_read: Positive = Field(json_schema_extra={"unit": "s"})
+    t_read: PositiveNumber = Field(json_schema_extra={"unit": "s"})
 
     @model_validator(mode="after")
     def _positive(self) -> Self:
