@@ -9,8 +9,8 @@ from cimtool.base.errors import CimError
 from cimtool.loading.digests import row_digests
 from cimtool.training.demo_data import (
     DemoFiles,
+    DocumentedFunction,
     DocumentFeatures,
-    Pair,
     collect_pairs,
     grams,
     installed_sources,
@@ -20,7 +20,7 @@ from cimtool.training.demo_data import (
 VERBS = ("parse", "sort", "merge", "open", "close", "count", "hash", "split", "join", "scale")
 NOUNS = ("matrix", "socket", "buffer", "thread", "vector", "kernel", "header", "window")
 PAIRS = [
-    Pair(f"{verb} every {noun}", f"for {noun} in {noun}s: {verb}({noun})")
+    DocumentedFunction(f"{verb} every {noun}", f"for {noun} in {noun}s: {verb}({noun})")
     for verb in VERBS
     for noun in NOUNS
 ]
@@ -46,7 +46,7 @@ def test_the_files_hold_rows_of_both_sides(tmp_path: Path) -> None:
 
 def test_no_row_that_evaluates_is_trained_on(tmp_path: Path) -> None:
     """Functions that differ in punctuation alone are two pairs with the same rows."""
-    twins = [Pair(f"{pair.text}!", f"{pair.code};") for pair in PAIRS]
+    twins = [DocumentedFunction(f"{pair.text}!", f"{pair.code};") for pair in PAIRS]
     files = DemoFiles.under(tmp_path)
     count = write_embeddings([*PAIRS, *twins], files, 8, 10, 4, calibration_rows=999)
     assert 140 <= count < 150
@@ -86,7 +86,7 @@ def test_a_pair_is_the_first_paragraph_and_the_code_without_it(tmp_path: Path) -
     write(tmp_path, "a.py", FUNCTION)
     code = f"argument, other=1\n    # a comment that is kept\n{BODY}"
     assert collect_pairs([tmp_path]) == [
-        Pair("Compute something four times over and over again.", code)
+        DocumentedFunction("Compute something four times over and over again.", code)
     ]
 
 

@@ -10,18 +10,18 @@ import pytest
 
 from cimtool.sweeps.evaluator import Outcome
 from cimtool.tuning.search import Search, probe
-from cimtool.tuning.widths import Bits, LayerCosts, Width
+from cimtool.tuning.widths import BitAssignment, LayerCosts, Width
 
 GAINS = {Width("a", "weight_bits"): 1.0, Width("b", "weight_bits"): 64.0}
 START = dict.fromkeys(GAINS, 8)
 
 
-def measure(bits: Bits) -> Outcome:
+def measure(bits: BitAssignment) -> Outcome:
     square = sum(gain * 4.0 ** -bits[width] for width, gain in GAINS.items())
     return Outcome(metrics={"logit_rmse": square**0.5})
 
 
-def cost(bits: Bits) -> dict[str, float]:
+def cost(bits: BitAssignment) -> dict[str, float]:
     """An array a two bits, as 2-bit cells have it; conversions go with every bit."""
     return {"arrays": sum(-(-b // 2) for b in bits.values()), "conversions": sum(bits.values())}
 
