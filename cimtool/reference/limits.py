@@ -23,11 +23,12 @@ def limit_metrics(own: Mapping[str, float], reference: Mapping[str, float]) -> d
 
     Losses are the worse of both directions, shares as fractions; negative where the scores do
     better. Those of rankings are missing where nothing is ranked, that of logits for scores that
-    are none.
+    are none, and that of agreement for scores that were not compared.
     """
-    agreement = {"top1_agreement_loss": 1 - own["top1_agreement"]}
-    rmse = {name: own[name] for name in ("logit_rmse",) if name in own}
-    return rmse | agreement | worse_losses(own, reference)
+    found = {name: own[name] for name in ("logit_rmse",) if name in own}
+    if "top1_agreement" in own:
+        found["top1_agreement_loss"] = 1 - own["top1_agreement"]
+    return found | worse_losses(own, reference)
 
 
 def limit_changes(
@@ -58,17 +59,21 @@ def within(value: float, limit: float) -> bool:
 
 @dataclass(frozen=True)
 class DriftLimit:
-    """A metric of the compiled model, the most it may be, what it is, and its interval if known."""
+    """A metric of the compiled model, the most it may be, what it is, and its interval if known.
+
+    One that is not `founded` is against a reference that is broken itself, and never kept.
+    """
 
     metric: str
     limit: float
     value: float
     interval: Interval | None = None
+    founded: bool = True
 
     @property
     def kept(self) -> bool:
-        """True where the value is within the limit."""
-        return within(self.value, self.limit)
+        """True where the value is within the limit, and against a reference that is not broken."""
+        return self.founded and within(self.value, self.limit)
 
     @property
     def text(self) -> str:
@@ -79,6 +84,11 @@ class DriftLimit:
 
     def sentence(self) -> str:
         """The metric and its limit, for a message."""
+        if not self.founded:
+            return (
+                f"{self.metric} is {self.text} against a float score that is BROKEN, so that no "
+                "limit is kept"
+            )
         return f"{self.metric} is {self.text}; the limit is {self.limit:g}"
 
 

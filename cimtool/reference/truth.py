@@ -39,6 +39,9 @@ BY_CLASS: dict[str, Callable[[Hits], float]] = {
 }
 """Measures of a query from all of its right items, by name."""
 
+RETRIEVED = ("rank", *BY_CLASS)
+"""Names of all measurements of a query."""
+
 COLUMNS = 128
 """Videos whose scores are copied at a time, to lie side by side in memory."""
 
@@ -267,7 +270,7 @@ def ranked(asked: Iterable[tuple[Array, Array]]) -> dict[str, FloatArray]:
         best = hits[0][0] if len(hits[0]) else np.nan
         found.append((best, *(measure(hits) for measure in BY_CLASS.values())))
     values = np.array(found, np.float64).reshape(len(found), 1 + len(BY_CLASS)).T
-    return dict(zip(("rank", *BY_CLASS), values, strict=True))
+    return dict(zip(RETRIEVED, values, strict=True))
 
 
 def retrieval(scores: Array, truth: Truth) -> dict[str, float]:

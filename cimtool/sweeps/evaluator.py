@@ -37,6 +37,7 @@ from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
+from cimtool.reference.bootstrap import Change
 from cimtool.reference.limits import LIMITS
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import WAYS, Queries, Selection
@@ -45,6 +46,7 @@ from cimtool.simulation.die_program import Conditions, on_die
 from cimtool.simulation.simulator import Simulator
 from cimtool.sweeps.grid import COMPILED, Point, ScoreChoice
 from cimtool.sweeps.references import SAMPLES, SweepReferences, trained_gaussians
+from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.stages import encode, real_means
 
 WORST_OF_DIES = dict.fromkeys(LIMITS, 100 - WORST) | {f"r1_{way}": WORST for way in WAYS}
@@ -67,8 +69,9 @@ class DieRequest:
 class Outcome:
     """The figures of a point, plain values by name, or the sentence that says why it has none.
 
-    `intervals` are those of the metrics over resamples of the queries; `dies` are, for each time,
-    medians and worst twentieths over dies. `warnings` are the `notes` that every reader should see:
+    `intervals` are those of the metrics over resamples of the queries, `against_raw` the loss from
+    raw embeddings where their widths agree; `dies` are, for each time, medians and worst twentieths
+    over dies. `warnings` are the `notes` that every reader should see:
     few levels of cells, or no dies where they were asked for.
     """
 
@@ -79,6 +82,7 @@ class Outcome:
     dies: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    against_raw: BaselineLoss | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name, as a point's file has them."""
@@ -87,9 +91,13 @@ class Outcome:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Outcome:
         """Read what `to_json` returned; KeyError or TypeError for anything else."""
-        lists = {name: tuple(values[name]) for name in ("dies", "notes", "warnings")}
+        dies, notes, warnings = (tuple(values[name]) for name in ("dies", "notes", "warnings"))
         intervals = {name: (low, high) for name, (low, high) in values["intervals"].items()}
-        return cls(values["error"], values["metrics"], intervals, values["cost"], **lists)
+        raw = values["against_raw"]
+        if raw is not None:
+            raw = BaselineLoss(**{**raw, "loss": Change(**raw["loss"])})
+        kept = (values["error"], values["metrics"], intervals, values["cost"])
+        return cls(*kept, dies, notes, warnings, raw)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +149,10 @@ class PointEvaluator:
             queries, found = (self._evaluated if score.samples is None else self._sampled)(
                 build, score
             )
-            return replace(found, intervals=self.references.intervals(queries))
+            known = self.references
+            return replace(
+                found, intervals=known.intervals(queries), against_raw=known.against_raw(queries)
+            )
         except Exception as error:  # the outermost frame of a point: others must not end with it
             return _failed(error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from cimtool.reference.metrics import ReferenceScores, common_mean, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
+    WAYS,
     Queries,
     Selection,
     compared,
@@ -31,17 +32,13 @@ from cimtool.reference.queries import (
     uncertainties,
 )
 from cimtool.reference.statistics import Gaussians
-from cimtool.reference.truth import Truth, retrieved
+from cimtool.reference.truth import RETRIEVED, Truth, retrieved
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.references import (
-    EXACT,
-    References,
-    gaussians,
-    reference_scores,
-    trained_features,
-    within_float64,
-)
-from cimtool.verification.stages import real_means
+from cimtool.verification.baselines import RAW, BaselineLoss, baseline_loss
+from cimtool.verification.faults import float_faults
+from cimtool.verification.notes import constant_score
+from cimtool.verification.references import EXACT, References, gaussians, trained_features
+from cimtool.verification.stages import real_means, run_float
 
 SAMPLES = DEFAULT_SAMPLES
 MONTE_CARLO = f"Monte Carlo (K={SAMPLES})"
@@ -58,9 +55,10 @@ class SweepReferences:
     """Scores [n, m] of the evaluation pairs that no hardware has touched.
 
     `scores` are the reference's, `name` says which it is; `floats` the float scores by the digest
-    of their heads; `sampled` those of Monte Carlo where the teacher is known. `gaps` [n] are the
-    cosine gaps of the trained means where any pair is wrong, and `mean` [d] is what these means
-    share.
+    of their heads, and `faults` the sentences on each, as `verify` has them; `sampled` those of
+    Monte Carlo where the teacher is known. `gaps` [n] are the cosine gaps of the trained means
+    where any pair is wrong, and `mean` [d] is what these means share. `raw` is the retrieval of the
+    embeddings as they are, None where widths differ or nothing is ranked.
     """
 
     name: str
@@ -70,6 +68,8 @@ class SweepReferences:
     mean: FloatArray
     sampled: FloatArray | None = None
     gaps: FloatArray | None = None
+    faults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    raw: Queries | None = None
 
     @cached_property
     def against(self) -> ReferenceScores:
@@ -130,15 +130,25 @@ class SweepReferences:
         known = {name: one.interval for name, one in limits.items()} | kept
         return {name: (one.low, one.high) for name, one in known.items() if one is not None}
 
-    def baselines(self, heads: Mapping[str, Head]) -> dict[str, dict[str, float]]:
-        """The same metrics of the float scores of named heads, and of Monte Carlo beside them."""
+    def baselines(self, heads: Mapping[str, Head]) -> dict[str, Queries]:
+        """The same of the float scores of named heads, of Monte Carlo, and of raw embeddings."""
         found = {
             name: self._measured(self.floats[head_digest(head)], self.gaps, head)
             for name, head in heads.items()
         }
         if self.sampled is not None:
             found[MONTE_CARLO] = self.sampled_queries(self.sampled)
-        return {name: self.metrics(queries) for name, queries in found.items()}
+        return found | ({} if self.raw is None else {RAW: self.raw})
+
+    def against_raw(self, queries: Queries) -> BaselineLoss | None:
+        """The loss of a compiled model's queries against raw embeddings, where these are known."""
+        if self.raw is None:
+            return None
+        row, other = partial(metrics, queries), partial(metrics, self.raw)
+        truth = self.truth
+        right = truth.text_to_video
+        own, raw = uncertainties([row, other], other, right, truth.videos, seed=0)
+        return baseline_loss(RAW, "compiled", own, raw, truth.by_class)
 
     def knows(self, heads: Iterable[Head]) -> bool:
         """True where the float scores of all these heads are there."""
@@ -149,6 +159,10 @@ class SweepReferences:
         arrays = {name: value for name in KEPT if (value := getattr(self, name)) is not None}
         arrays["floats"] = np.stack(list(self.floats.values()))
         arrays["heads"] = np.array([list(name.encode()) for name in self.floats], np.uint8)
+        arrays["faults"] = np.frombuffer(json.dumps(dict(self.faults)).encode(), np.uint8)
+        if self.raw is not None:
+            sides = zip(WAYS, (self.raw.text, self.raw.video), strict=True)
+            arrays |= {f"raw_{way}_{name}": side[name] for way, side in sides for name in RETRIEVED}
         content: bytes = save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
         return content
 
@@ -159,8 +173,19 @@ class SweepReferences:
             arrays = load(content)
             heads = [bytes(letters).decode() for letters in arrays.pop("heads")]
             floats = dict(zip(heads, arrays.pop("floats"), strict=True))
-            return cls(name, truth, floats=floats, **arrays)
-        except (SafetensorError, TypeError, KeyError):
+            said = json.loads(bytes(arrays.pop("faults")))
+            faults = {digest: tuple(texts) for digest, texts in said.items()}
+            own = [
+                {
+                    name: arrays.pop(key)
+                    for name in RETRIEVED
+                    if (key := f"raw_{w}_{name}") in arrays
+                }
+                for w in WAYS
+            ]
+            raw = Queries(*own) if any(own) else None
+            return cls(name, truth, floats=floats, faults=faults, raw=raw, **arrays)
+        except (SafetensorError, TypeError, KeyError, ValueError):
             return None
 
 
@@ -181,26 +206,28 @@ def references(models: Iterable[Model], data: Embeddings, say: Say) -> SweepRefe
     The first of `models` has the exact score of all of them.
     """
     pairs = f"{len(data.text)} x {len(data.video)} pairs"
+    shared = References(samples=SAMPLES)
     floats: dict[str, FloatArray] = {}
+    faults: dict[str, tuple[str, ...]] = {}
     found: SweepReferences | None = None
     for model in models:
-        if head_digest(model.head) in floats:
+        digest = head_digest(model.head)
+        if digest in floats:
             continue
         say(f"the trained model, {model.head.described}: {pairs}")
-        trained = Simulator(model.program)
-        features = trained_features(trained, data)
-        with within_float64(data):
-            scores = on_grid(trained.score(features["text"], features["video"]))
-        floats[head_digest(model.head)] = scores
+        run = run_float(model.program, model, data, shared, say)
+        floats[digest] = scores = run.table.float_scores
+        constant = constant_score(model.head, run.statistics, data)
+        faults[digest] = (*constant, *float_faults(run, model.head, seed=0))
         if found is not None:
             continue
-        known = reference_scores(References(samples=SAMPLES), model, trained, features, data, say)
-        means = real_means(model.program, features)
+        means = real_means(model.program, run.features)
         mean, gaps = common_mean(*means), data.truth.cosine_gaps(*means)
         name, exact, sampled = model.head.surrogate, scores, None
-        if known is not None and known.exact is not None:
-            name, exact, sampled = EXACT, known.exact, known.monte_carlo
-        found = SweepReferences(name, data.truth, exact, floats, mean, sampled, gaps)
+        if run.known is not None and run.known.exact is not None:
+            name, exact, sampled = EXACT, run.known.exact, run.known.monte_carlo
+        raw = run.table.queries_of(RAW)
+        found = SweepReferences(name, data.truth, exact, floats, mean, sampled, gaps, faults, raw)
     assert found is not None
     return found
 

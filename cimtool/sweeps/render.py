@@ -9,6 +9,8 @@ from typing import Any
 
 from cimtool.base.grids import Value, value_text
 from cimtool.costs.totals import Quantity
+from cimtool.reference.bootstrap import Change
+from cimtool.reference.queries import WAY_NAMES, RankingMetric, led
 from cimtool.report.formats import (
     ENERGIES,
     SIZES,
@@ -16,11 +18,12 @@ from cimtool.report.formats import (
     counted,
     coverage,
     four_digits,
+    percent,
     scaled,
     whole,
 )
 from cimtool.report.page import render_text
-from cimtool.report.table import Cell, Column, Content, Table, make_table
+from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
 from cimtool.report.terminal import table_text
 from cimtool.sweeps.choice import (
     DRIFT,
@@ -81,6 +84,7 @@ def notes_of_points(found: Sweep) -> list[str]:
         for warning in outcome.warnings:
             points_of.setdefault(warning, []).append(str(index))
     many = len(found.outcomes)
+    notes += found.remarks.notes
     return notes + [
         note if len(of) == many else f"{note} (point{'s' * (len(of) > 1)} {', '.join(of)})"
         for note, of in points_of.items()
@@ -90,6 +94,8 @@ def notes_of_points(found: Sweep) -> list[str]:
 def budget_lines(found: Sweep, choice: Choice) -> list[str]:
     """The cheapest point within the budget, the cost that it is cheapest by, and its command."""
     limits = ", ".join(f"{name}={most:g}" for name, most in choice.budget.items())
+    if found.remarks.broken_reference:
+        return [f"no point is within {limits}: the float score is BROKEN itself"]
     if not choice.within:
         return [f"no point is within {limits}"]
     within = f"{counted(choice.within, 'point')} within {limits}"
@@ -125,7 +131,7 @@ def values_text(found: Sweep, index: int) -> str:
 
 
 def points_table(found: Sweep) -> Table:
-    """All points, those on a front in bold; failed ones say so."""
+    """All points, those on a front in bold, and scores that no hardware touched; failed say so."""
     done = [one for one in found.outcomes if one.error is None]
     times = list(dict.fromkeys(die["time"] for one in done for die in one.dies))
     coverages = len({one.cost["energy_coverage"] for one in done} - {None}) > 1
@@ -142,11 +148,17 @@ def points_table(found: Sweep) -> Table:
         else:
             cells.append(Cell("failed", math.nan, style="bad"))
         rows.append([*cells, *[None] * (len(columns) - len(cells))])
+    styles = ["result" if text and index not in same else "" for index, text in enumerate(fronts)]
+    for name, metrics in found.baselines.items():
+        intervals = found.baseline_intervals.get(name, {})
+        cells = [Cell(name, math.nan), None, *[None] * len(found.grid)]
+        cells += _retrieval(found, metrics, intervals)
+        rows.append([*cells, *[None] * (len(columns) - len(cells))])
     return make_table(
-        counted(len(rows), "point"),
+        counted(len(found.points), "point"),
         columns,
         rows,
-        ["result" if text and index not in same else "" for index, text in enumerate(fronts)],
+        [*styles, *[""] * len(found.baselines)],
         notes_of_points(found),
         absent="",
     )
@@ -154,6 +166,7 @@ def points_table(found: Sweep) -> Table:
 
 def _columns(found: Sweep, times: Sequence[str], coverages: bool) -> list[Column]:
     against, share = found.reference, "{:.2%}".format
+    lead, *others = _led(found)
     front = "the costs for which no other point beats it, or the first of points that are the same"
     energy = (
         "of one query; > is a lower bound: the target lacks figures of parts; in brackets what "
@@ -161,14 +174,31 @@ def _columns(found: Sweep, times: Sequence[str], coverages: bool) -> list[Column
     )
     top1 = "queries whose best item is another one, the worse of both directions"
     return [
-        Column("point", whole, "the number of the point in results.json"),
+        Column(
+            "point",
+            whole,
+            "the number of the point in results.json, or a score that no hardware touched",
+        ),
         Column("front", help=front),  # in sight where the table is wider than the screen
         *(Column(key.name, None if any(map(_is_word, key.values)) else str) for key in found.grid),
         Column("RMSE", four_digits, f"root mean square difference of the logit from {against}"),
         Column("top-1 loss", share, top1),
-        Column("R@1 loss", share, f"what is lost of R@1 against {against}, the worse direction"),
         *(
-            Column(f"R@1 loss,\nmedian die, {time}", share, "the same, read after that time")
+            Column(f"{lead.label}, %\n{way}", percent, f"{lead.help}; 95% interval")
+            for way in WAY_NAMES.values()
+        ),
+        *(
+            Column(
+                f"{one.label} loss",
+                share,
+                f"what is lost of {one.label} against {against}, the worse direction",
+            )
+            for one in (lead, *others)
+        ),
+        *(
+            Column(
+                f"{lead.label} loss,\nmedian die, {time}", share, "the same, read after that time"
+            )
             for time in times
         ),
         Column("arrays", whole, "arrays of the target that hold the projectors"),
@@ -200,9 +230,9 @@ def _figures(
     found: Sweep, outcome: Outcome, times: Sequence[str], coverages: bool, apart: bool
 ) -> Iterator[Content]:
     """The figures of a point; its energy is in brackets where it is `apart` from the others'."""
-    cost, metrics = outcome.cost, outcome.metrics
-    yield from (metrics.get(name) for name in (DRIFT, "top1_agreement_loss", "r1_loss"))
-    on_dies = {one["time"]: one["r1_loss"]["median"] for one in outcome.dies if "r1_loss" in one}
+    cost, lead = outcome.cost, _led(found)[0].loss
+    yield from _retrieval(found, outcome.metrics, outcome.intervals)
+    on_dies = {one["time"]: one[lead]["median"] for one in outcome.dies if lead in one}
     yield from (on_dies.get(time) for time in times)
     yield from (cost["arrays"], cost["conversions"])
     energy = _amount(cost, ENERGY)
@@ -212,6 +242,24 @@ def _figures(
     for name in _score_columns(found):
         size = cost[name]
         yield Cell(scaled(size, SIZES), size) if name == "gallery_bytes" else size
+
+
+def _led(found: Sweep) -> list[RankingMetric]:
+    """R@1, after mAP where classes or judgements say what is right."""
+    return [one for one in led(found.by_class) if one.name in ("r1", "map")][: 1 + found.by_class]
+
+
+def _retrieval(
+    found: Sweep, metrics: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]
+) -> Iterator[Content]:
+    """Drift, the metric that leads in both ways with its interval, and losses."""
+    metric, *_ = shown = _led(found)
+    yield from (metrics.get(name) for name in (DRIFT, "top1_agreement_loss"))
+    for key in metric.keys.values():
+        known = key in metrics and key in intervals
+        change = Change(metrics[key], *intervals[key]) if known else None
+        yield metrics.get(key) if change is None else interval_cell(change, percent)
+    yield from (metrics.get(one.loss) for one in shown)
 
 
 def _front_texts(found: Sweep) -> list[str]:

@@ -13,11 +13,11 @@ from typing import Any, Literal
 from cimtool import __version__
 from cimtool.base.errors import ArgumentError
 from cimtool.base.grids import GridKey
-from cimtool.reference.limits import LIMITS
 from cimtool.sweeps.choice import COSTS, SCORE_COSTS, Choice, front
 from cimtool.sweeps.evaluator import DieRequest, Outcome
 from cimtool.sweeps.folder import FORMAT_VERSION
 from cimtool.sweeps.grid import SCORE_KEYS, Point
+from cimtool.sweeps.remarks import Remarks, raw_sentences
 
 TableFormat = Literal["csv", "parquet"]
 JSON_FILE = "results.json"
@@ -28,14 +28,17 @@ TABLES = ("results.csv", "results.parquet")
 class Sweep:
     """All points of a sweep, in the order of the grid.
 
-    `baselines` are the metrics of scores that no hardware has touched; `resumed` points were done
-    by an earlier run; `files` are those that the model was read from, with the SHA-256 of each.
+    `baselines` are the metrics of scores that no hardware has touched, with their intervals;
+    `remarks` are told beside all figures. `resumed` points were done by an earlier run; `files` are
+    those that the model was read from, with the SHA-256 of each.
     """
 
     model: str
     data: Mapping[str, Any]
     reference: str
     baselines: Mapping[str, Mapping[str, float]]
+    baseline_intervals: Mapping[str, Mapping[str, tuple[float, float]]]
+    remarks: Remarks
     grid: Sequence[GridKey]
     dies: DieRequest | None
     points: Sequence[Point]
@@ -61,6 +64,18 @@ class Sweep:
         return {index for index, one in enumerate(self.points) if one.score.samples is not None}
 
     @property
+    def by_class(self) -> bool:
+        """True where classes or judgements say what is right, so that their metrics lead."""
+        return bool(self.data.get("by_class"))
+
+    @property
+    def first(self) -> list[str]:
+        """Sentences that a reader must see before any figure."""
+        chosen = None if self.chosen is None else self.chosen.index
+        losses = [outcome.against_raw for outcome in self.outcomes]
+        return self.remarks.first(raw_sentences(losses, chosen))
+
+    @property
     def costs(self) -> Mapping[str, str]:
         """The costs that tell points apart, by name: multiplications too where scores differ."""
         return SCORE_COSTS if any(key.path[0] in SCORE_KEYS for key in self.grid) else COSTS
@@ -82,9 +97,14 @@ class Sweep:
             "cimtool_version": __version__,
             "model": self.model,
             "files": {Path(name).name: digest for name, digest in self.files},
+            "warnings": self.first,
             "data": dict(self.data),
             "reference": self.reference,
             "baselines": {name: dict(values) for name, values in self.baselines.items()},
+            "baseline_intervals": {
+                name: {key: list(ends) for key, ends in values.items()}
+                for name, values in self.baseline_intervals.items()
+            },
             "grid": {key.name: list(key.values) for key in self.grid},
             "dies": None if self.dies is None else vars(self.dies),
             "points": [
@@ -93,6 +113,7 @@ class Sweep:
             ],
             "pareto": self.fronts,
             "budget": None if self.chosen is None else self.chosen.to_json(),
+            "notes": list(self.remarks.notes),
         }
 
     def rows(self) -> list[dict[str, Any]]:
@@ -117,9 +138,12 @@ LAST = ("error", "notes")
 
 def _flat(outcome: Outcome) -> dict[str, Any]:
     row: dict[str, Any] = {"state": outcome.to_json()["state"], **outcome.metrics}
-    for name in LIMITS:
-        if name in outcome.intervals:
-            row |= dict(zip((f"{name}_low", f"{name}_high"), outcome.intervals[name], strict=True))
+    for name, ends in outcome.intervals.items():
+        row |= dict(zip((f"{name}_low", f"{name}_high"), ends, strict=True))
+    if outcome.against_raw is not None:
+        loss = outcome.against_raw.loss
+        row |= {"loss_from_raw": loss.value, "loss_from_raw_low": loss.low}
+        row |= {"loss_from_raw_high": loss.high}
     row |= outcome.cost
     for values in outcome.dies:
         time = str(values["time"]).replace(" ", "")

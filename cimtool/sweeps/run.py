@@ -24,12 +24,13 @@ from cimtool.loading.source import ModelOptions, ModelSource, Projectors
 from cimtool.passes.gallery import score_layers
 from cimtool.reference.limits import check_measurable, check_metrics
 from cimtool.reference.surrogate import Polynomial
-from cimtool.sweeps.choice import cheapest
+from cimtool.sweeps.choice import Choice, cheapest
 from cimtool.sweeps.command import SETTINGS_FILE, TARGET_FILE, Sources, compile_command
 from cimtool.sweeps.evaluator import DieRequest, Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.folder import SweepFolder, opened, point_digest, sweep_identity
 from cimtool.sweeps.grid import LAYERS, Point, ScoreChoice, points, read_grid
 from cimtool.sweeps.references import reference_name, references
+from cimtool.sweeps.remarks import Remarks
 from cimtool.sweeps.results import TABLES, Sweep, TableFormat, check_format, sweep_files
 from cimtool.sweeps.scores import check_scores, fitted_in, scored_models
 from cimtool.sweeps.workers import Compute, Outcomes, workers
@@ -113,11 +114,15 @@ def sweep(
             evaluator = PointEvaluator.of(models, rows, evaluated, scores, dies)
             done |= _computed(compute, evaluator, left, folder, say)
         texts, videos = len(evaluated.text), len(evaluated.video)
+        counted = {"by_class": evaluated.truth.by_class, "queries": scores.own.counts}
+        beside = scores.baselines(known.heads)
         found = Sweep(
             model=known.first.name,
-            data={"file": evaluated.file, "texts": texts, "videos": videos},
+            data={"file": evaluated.file, "texts": texts, "videos": videos, **counted},
             reference=name,
-            baselines=scores.baselines(known.heads),
+            baselines={name: scores.metrics(one) for name, one in beside.items()},
+            baseline_intervals={name: scores.intervals(one) for name, one in beside.items()},
+            remarks=Remarks.of(known.compiled, evaluated, scores),
             grid=keys,
             dies=dies,
             points=made,
@@ -197,6 +202,8 @@ def _written(
     texts = dict(fitted)
     if budget:
         chosen = cheapest(sweep.outcomes, budget, sweep.units, sweep.sampled)
+        if sweep.remarks.broken_reference:
+            chosen = Choice(budget, None, None, 0)
         if chosen.index is not None and sources:
             point = sweep.points[chosen.index]
             command, files = compile_command(point, sources[point.score], place)
@@ -212,5 +219,7 @@ def _written(
         raise PointsFailed(sweep, f"{place}: {sweep.failed} of {len(sweep.points)} points failed")
     if sweep.chosen is not None and not sweep.chosen.within:
         limits = ", ".join(f"{name}={most:g}" for name, most in budget.items())
+        if broken := sweep.remarks.broken_reference:
+            raise PointsFailed(sweep, f"{place}: no point is within {limits}: {broken}")
         raise PointsFailed(sweep, f"{place}: no point is within the budget {limits}")
     return sweep

@@ -49,7 +49,12 @@ class ScoredModels:
     @property
     def heads(self) -> dict[str, Head]:
         """The head of each score that is compiled, by its name in tables."""
-        return {score_name(one, self.models[one]): self.models[one].head for one in self.sources}
+        return {name: model.head for name, model in self.compiled.items()}
+
+    @property
+    def compiled(self) -> dict[str, Model]:
+        """The model of each score that is compiled, by the name of that in tables."""
+        return {score_name(one, self.models[one]): self.models[one] for one in self.sources}
 
     @property
     def reference(self) -> str:

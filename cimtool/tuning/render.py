@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cimtool.report.formats import four_digits
+from cimtool.reference.bootstrap import Change
+from cimtool.reference.queries import WAY_NAMES, led
+from cimtool.report.formats import NumberFormat, four_digits, percent
 from cimtool.report.page import render_text
-from cimtool.report.table import Cell, Column, Content, Table, make_table
+from cimtool.report.table import Column, Content, Table, interval_cell, make_table
 from cimtool.report.terminal import table_text
 from cimtool.tuning.run import Tuned
 from cimtool.tuning.search import Attempt
+from cimtool.tuning.widths import CostName
 
 MOST_MOVES = 2
 """Moves of a step that its line names."""
@@ -22,36 +25,52 @@ def tuned_text(found: Tuned) -> str:
 
 
 def step_table(found: Tuned) -> Table:
-    """Every step: its moves, their cost, and the error of the compiled model."""
+    """Every step: its moves, their cost, the error of the compiled model, and its retrieval.
+
+    Below them, on all queries, scores that no hardware has touched.
+    """
     metrics = list(dict.fromkeys((*found.budget, "logit_rmse", "top1_agreement_loss")))
+    lead = led(found.by_class)[0]
     columns = (
         Column("tried"),
         Column(""),
         Column(found.cost, "{:,.0f}".format),
         *(Column(name, four_digits) for name in metrics),
+        *(Column(f"{lead.label}, %\n{WAY_NAMES[way]}", percent) for way in lead.keys),
     )
-    chosen = found.chosen_cost
-    points = (
+    points: list[tuple[str, str, Mapping[CostName, float], Mapping[str, float]]] = [
         ("the highest bits", "kept", found.start_cost, found.start),
         *((_moves(step), _verdict(step), step.cost, step.outcome.metrics) for step in found.steps),
-        ("chosen", "", chosen, found.chosen),
-        ("chosen, held-out queries", "", chosen, found.held_out),
-        ("chosen, all queries", "", chosen, found.on_all),
-    )
+        ("chosen", "", found.chosen_cost, found.chosen),
+        ("chosen, held-out queries", "", found.chosen_cost, found.held_out),
+        ("chosen, all queries", "", found.chosen_cost, found.on_all),
+        *((name, "", {}, values) for name, values in found.baselines.items()),
+    ]
+    intervals = {"chosen, all queries": found.intervals, **found.baseline_intervals}
     rows = [
-        (tried, verdict, cost[found.cost], *(_cell(found, values, name) for name in metrics))
+        (
+            tried,
+            verdict,
+            cost.get(found.cost),
+            *(_cell(values, intervals.get(tried, {}), name, four_digits) for name in metrics),
+            *(_cell(values, intervals.get(tried, {}), key, percent) for key in lead.keys.values()),
+        )
         for tried, verdict, cost, values in points
     ]
     return make_table("Steps", columns, rows, absent="")
 
 
-def _cell(found: Tuned, values: Mapping[str, float], name: str) -> Content:
-    """A metric; of all queries with its interval."""
+def _cell(
+    values: Mapping[str, float],
+    intervals: Mapping[str, tuple[float, float]],
+    name: str,
+    form: NumberFormat,
+) -> Content:
+    """A metric, with its interval where that is known."""
     value = values.get(name)
-    if value is None or values is not found.on_all or name not in found.intervals:
+    if value is None or name not in intervals:
         return value
-    low, high = map(four_digits, found.intervals[name])
-    return Cell(four_digits(value), value, f"[{low}, {high}]")
+    return interval_cell(Change(value, *intervals[name]), form)
 
 
 def _moves(step: Attempt) -> str:

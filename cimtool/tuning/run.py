@@ -34,7 +34,8 @@ from cimtool.sweeps.choice import keeps_budget
 from cimtool.sweeps.command import toml_text, with_layers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.grid import COMPILED
-from cimtool.sweeps.references import reference_name, references
+from cimtool.sweeps.references import SweepReferences, reference_name, references
+from cimtool.sweeps.remarks import Remarks
 from cimtool.tuning.search import Attempt, Search, probe
 from cimtool.tuning.widths import (
     ORDER,
@@ -45,6 +46,8 @@ from cimtool.tuning.widths import (
     by_layer,
     check_cost,
 )
+from cimtool.verification.baselines import BaselineLoss
+from cimtool.verification.faults import baseline_sentences
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,9 @@ class Tuned:
 
     `start` and `chosen` are metrics of the queries that the bits were chosen on, `held_out` those
     of the chosen bits on the other half, and `on_all` on all queries, as `verify` measures them,
-    with `intervals`. The last `taken_back` kept steps were undone for these two.
+    with `intervals`, and `against_raw` their loss from raw embeddings where widths agree. The last
+    `taken_back` kept steps were undone for these two. `baselines` are metrics, on all queries with
+    intervals, of scores that no hardware has touched. With `by_class` metrics of classes lead.
     """
 
     model: str
@@ -71,7 +76,18 @@ class Tuned:
     held_out: Mapping[str, float]
     on_all: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]
+    against_raw: BaselineLoss | None
+    baselines: Mapping[str, Mapping[str, float]]
+    baseline_intervals: Mapping[str, Mapping[str, tuple[float, float]]]
+    by_class: bool
+    remarks: Remarks
     written: Path
+
+    @property
+    def first(self) -> list[str]:
+        """Sentences that a reader must see before any figure."""
+        raw = () if self.against_raw is None else (self.against_raw,)
+        return self.remarks.first([*baseline_sentences(raw)])
 
     @property
     def risky(self) -> dict[str, float]:
@@ -84,7 +100,9 @@ class Tuned:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
-        return vars(self) | {"steps": [step.to_json() for step in self.steps]}
+        values = {name: value for name, value in vars(self).items() if name != "remarks"}
+        said = {"warnings": self.first, "notes": self.remarks.notes}
+        return said | values | {"steps": [step.to_json() for step in self.steps]}
 
 
 def tune(
@@ -109,8 +127,8 @@ def tune(
     They are chosen on every second video of `data` and its texts as queries in the whole gallery;
     steps that miss the budget on the others, or on all, are taken back. The file goes to `output`
     (default `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades
-    above 0. Raises CimError where the highest bits miss the budget, or rows of `data` calibrated
-    (unless `allow_calibration_rows`).
+    above 0. Raises CimError where the highest bits miss the budget, where the budget is of a broken
+    float score for want of a and b, or rows of `data` calibrated (unless `allow_calibration_rows`).
     """
     source, by_name = ModelSource.of(projectors, poly, options)
     highest = Configuration.of(target, settings, by_name)
@@ -126,7 +144,10 @@ def tune(
     name = f"{model.name}@{highest.target.name}.settings.toml"
     file = Path(output) if output else Path("exports") / name
     check_output(file, ".toml")
-    costs, measured, intervals = _measurement(model, rows, evaluated, highest, say)
+    known = references([model], evaluated, say)
+    remarks = Remarks.of({model.head.surrogate: model}, evaluated, known)
+    _require_reference(budget, remarks)
+    costs, measured, resampled = _measurement(model, rows, evaluated, known, highest, say)
     check_cost(costs, cost)
     start = costs.bits
     _require_start(budget, measured(start), evaluated)
@@ -139,7 +160,8 @@ def tune(
     kept = [*(step.bits for step in reversed(steps) if step.kept), start]
     back = next(k for k, bits in enumerate(kept) if measured(bits).keep(budget))
     bits = kept[back]
-    found = measured(bits)
+    found, whole = measured(bits), resampled(bits)
+    beside = known.baselines({model.head.surrogate: model.head})
     layers = by_layer(bits)
     texts = {file.name: toml_text(with_layers(given, layers))}
     (written,) = replace_texts(file.parent, texts, file.name)
@@ -158,7 +180,12 @@ def tune(
         chosen_cost=costs.cost(bits),
         held_out=found.held_out.metrics,
         on_all=found.on_all.metrics,
-        intervals=intervals(bits),
+        intervals=whole.intervals,
+        against_raw=whole.against_raw,
+        baselines={name: known.metrics(one) for name, one in beside.items()},
+        baseline_intervals={name: known.intervals(one) for name, one in beside.items()},
+        by_class=evaluated.truth.by_class,
+        remarks=remarks,
         written=written,
     )
 
@@ -177,18 +204,20 @@ class HalvesMeasured:
 
 
 def _measurement(
-    model: Model, rows: Embeddings, data: Embeddings, highest: Configuration, say: Say
+    model: Model,
+    rows: Embeddings,
+    data: Embeddings,
+    known: SweepReferences,
+    highest: Configuration,
+    say: Say,
 ) -> tuple[
-    LayerCosts,
-    Callable[[BitAssignment], HalvesMeasured],
-    Callable[[BitAssignment], Mapping[str, tuple[float, float]]],
+    LayerCosts, Callable[[BitAssignment], HalvesMeasured], Callable[[BitAssignment], Outcome]
 ]:
-    """Costs of the layers, the measurement of bits, and their intervals over all queries.
+    """Costs of the layers, the measurement of bits, and that of all queries with its intervals.
 
     Each choice is compiled and scored once, and once more for its intervals.
     """
     selections = (*halves(data), None)
-    known = references([model], data, say)
     evaluator = PointEvaluator.of({COMPILED: model}, rows, data, known, None)
     say("the highest bits")
     costs = LayerCosts.of(evaluator.compiled(highest.settings, lambda line: None), highest)
@@ -200,11 +229,21 @@ def _measurement(
     return (
         costs,
         lambda bits: measured(tuple(bits.items())),
-        lambda bits: evaluator.evaluate(costs.configured(bits)).intervals,
+        lambda bits: evaluator.evaluate(costs.configured(bits)),
     )
 
 
 PLACES = {"chosen_on": "a half of", "held_out": "a half of", "on_all": "all of"}
+
+
+def _require_reference(budget: Mapping[str, float], remarks: Remarks) -> None:
+    if broken := remarks.broken_reference:
+        raise ArgumentError(
+            "{budget} {} is of the float score itself, for a and b are not known. {} Expected {a} "
+            "and {b}, or another score",
+            ", ".join(f"{name}={most:g}" for name, most in budget.items()),
+            broken,
+        )
 
 
 def _require_start(budget: Mapping[str, float], first: HalvesMeasured, data: Embeddings) -> None:

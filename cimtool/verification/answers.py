@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.limits import DriftLimit
 from cimtool.reference.queries import WAY_NAMES
 from cimtool.report.formats import counted, percent, percent_range
 from cimtool.verification.bits import REFERENCE_ROWS
 from cimtool.verification.headline import equal_text
 from cimtool.verification.layers import worst_clipping
 from cimtool.verification.margins import SIGMAS
-from cimtool.verification.report import Report
+from cimtool.verification.report import DataCard, Report
 
 STATUSES = {
     "confirmed": "read in their source",
@@ -34,10 +35,15 @@ def measured_on(report: Report) -> str:
     data = report.subject.data
     reference = report.drift.reference
     found = f"{data.texts} texts x {data.videos} videos of {data.file}, against {reference}"
+    return "; ".join([found, *trained_clause(data)])
+
+
+def trained_clause(data: DataCard) -> list[str]:
+    """A clause on the rows that the model was trained on, where there are any."""
     if data.trained is None or not (data.trained.texts or data.trained.videos):
-        return found
+        return []
     rows = f"{data.trained.texts:,} of the texts and {data.trained.videos:,} of the videos"
-    return f"{found}; the model was trained on {rows}, so the figures say little of unseen rows"
+    return [f"the model was trained on {rows}, so the figures say little of unseen rows"]
 
 
 def survival_sentence(report: Report) -> str:
@@ -203,9 +209,15 @@ def domain_sentences(report: Report) -> tuple[str, ...]:
 def limit_sentences(report: Report) -> tuple[str, ...]:
     """Each limit and whether it is kept."""
     return tuple(
-        f"{'kept' if one.kept else 'EXCEEDED'}: {one.metric} {one.text}, limit {one.limit:g}"
+        f"{_standing(one)}: {one.metric} {one.text}, limit {one.limit:g}"
         for one in report.checks.limits
     )
+
+
+def _standing(limit: DriftLimit) -> str:
+    if not limit.founded:
+        return "NOT KEPT, against a broken float score"
+    return "kept" if limit.kept else "EXCEEDED"
 
 
 def fidelity(report: Report) -> str:

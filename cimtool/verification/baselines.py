@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cimtool.reference.bootstrap import Change
-from cimtool.reference.queries import WAYS
+from cimtool.reference.queries import WAYS, Uncertainty
 from cimtool.verification.drift import DriftTable
 
 RAW = "raw embeddings"
@@ -37,14 +37,19 @@ def baseline_losses(
     table: DriftTable, pairs: Sequence[tuple[str, str]], seed: int
 ) -> tuple[BaselineLoss, ...]:
     """The loss of the stage of each pair (baseline, stage); of a baseline that is missing none."""
-    name, label = ("r1", "R@1") if not table.truth.by_class else ("map", "mAP")
-    found = []
-    for baseline, stage in pairs:
-        if baseline not in table.stages:
-            continue
-        own, other = table.compared_with(stage, baseline, seed)
-        loss = own.losses[f"{name}_loss"]
-        way = next(key for key in (f"{name}_{w}" for w in WAYS) if own.losses[key] is loss)
-        values = (other.metrics[way], own.metrics[way])
-        found.append(BaselineLoss(baseline, stage, label, loss, *values))
-    return tuple(found)
+    by_class = table.truth.by_class
+    return tuple(
+        baseline_loss(baseline, stage, *table.compared_with(stage, baseline, seed), by_class)
+        for baseline, stage in pairs
+        if baseline in table.stages
+    )
+
+
+def baseline_loss(
+    baseline: str, stage: str, own: Uncertainty, other: Uncertainty, by_class: bool
+) -> BaselineLoss:
+    """The loss of a stage against the `other` uncertainty, which its `own` losses are from."""
+    name, label = ("map", "mAP") if by_class else ("r1", "R@1")
+    loss = own.losses[f"{name}_loss"]
+    way = next(key for key in (f"{name}_{w}" for w in WAYS) if own.losses[key] is loss)
+    return BaselineLoss(baseline, stage, label, loss, other.metrics[way], own.metrics[way])

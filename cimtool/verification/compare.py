@@ -16,7 +16,9 @@ from cimtool.reference.queries import WAY_NAMES, led
 from cimtool.report.formats import four_digits, number, numbered, percent
 from cimtool.report.table import Column, Content, interval_cell, make_table
 from cimtool.report.terminal import table_text, wrapped
-from cimtool.verification.answers import setting_text
+from cimtool.verification.answers import setting_text, trained_clause
+from cimtool.verification.baselines import RAW
+from cimtool.verification.faults import NOT_CHECKED, baseline_sentences
 from cimtool.verification.references import References
 from cimtool.verification.render import WIDTH
 from cimtool.verification.report import FORMAT_VERSION, Report
@@ -101,14 +103,19 @@ def _decided(report: Report, score: str) -> dict[str, str]:
 
 
 def comparison_text(found: BundleComparison, width: int = WIDTH) -> str:
-    """The comparison for a terminal, plain text: a column a bundle."""
+    """The comparison for a terminal, plain text: what must be known first, then a column a bundle.
+
+    Rows of raw embeddings stand below the metric that leads, where their widths agree.
+    """
     columns = [Column(""), *(Column(name, number) for name in found.names)]
     apart = ("",) * len(columns)
     settings = [(key, *row) for key, row in found.differing.items()]
     metrics = _by_label([_metrics(report) for report in found.reports])
     rows = [*settings, apart, *_steps(found), apart, *metrics]
     table = table_text(make_table("Bundles side by side", columns, rows), width, gap=1)
-    return f"{table}\n\n{wrapped(dict.fromkeys(_notes(found)), width)}"
+    notes = wrapped(dict.fromkeys(_notes(found)), width)
+    first = wrapped(dict.fromkeys(_first(found)), width)
+    return "\n\n".join(filter(None, [first, table, notes]))
 
 
 TableRows = list[Sequence[Content]]
@@ -133,6 +140,7 @@ def _steps(found: BundleComparison) -> TableRows:
 def _metrics(report: Report) -> dict[str, Content]:
     """The compiled model's drift and retrieval with intervals; shares in percent."""
     row, shares = report.drift.final, led(report.drift.by_class)
+    raw = next((one for one in report.drift.rows if one.stage == RAW), None)
     found: dict[str, Content] = {
         "RMSE": interval_cell(row.with_interval("logit_rmse"), number),
         "RMSE vs float": interval_cell(row.with_interval("float_rmse"), number),
@@ -149,12 +157,27 @@ def _metrics(report: Report) -> dict[str, Content]:
             label = metric.label if metric.of_means else f"{metric.label} {WAY_NAMES[way]}"
             form = percent if metric.share else four_digits
             found[label] = interval_cell(row.with_interval(key), form)
+            if raw is not None and metric is shares[0]:
+                found[f"{RAW}: {label}"] = interval_cell(raw.with_interval(key), form)
     return found
+
+
+def _first(found: BundleComparison) -> list[str]:
+    """Sentences that a reader must see before any figure, each after its bundle."""
+    said = []
+    for name, report in zip(found.names, found.reports, strict=True):
+        sentences = report.headline.sentences
+        own = [*report.warnings, *baseline_sentences(report.drift.baselines)]
+        own += trained_clause(report.subject.data)
+        own += [NOT_CHECKED] * (NOT_CHECKED in sentences)
+        said += [f"{name}: {text}" for text in own]
+    return said
 
 
 def _notes(found: BundleComparison) -> list[str]:
     names = {report.drift.reference for report in found.reports}
     notes = [f"RMSE and losses are against {' or '.join(sorted(names))}."]
     for name, report in zip(found.names, found.reports, strict=True):
-        notes += [f"{name}: {note}" for note in report.all_notes]
+        others = report.all_notes[len(report.warnings) :]
+        notes += [f"{name}: {note}" for note in others]
     return notes

@@ -95,6 +95,12 @@ class DriftTable:
         assert reference is not None, "the table has no scores yet"
         return reference.scores
 
+    @property
+    def float_scores(self) -> FloatArray:
+        """The scores [n, m] of the trained program."""
+        assert self._float is not None, "the table has no scores yet"
+        return self._float.scores
+
     def add_reference(self, stage: str, text_mu: Array, video_mu: Array) -> None:
         """Append the reference's own row; one that cannot be computed has no metrics.
 
@@ -184,6 +190,10 @@ class DriftTable:
         if gaps is not None:
             found.text["cosine_gap"] = gaps
         return found
+
+    def queries_of(self, stage: str) -> Queries | None:
+        """The queries of a row; None where there is none of this name."""
+        return self.queries[self.stages.index(stage)] if stage in self.stages else None
 
     def finished(self, seed: int) -> tuple[StageRow, ...]:
         """The rows with the intervals of their metrics."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
+from cimtool.ir.heads import Head
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
+from cimtool.reference.queries import metrics
 from cimtool.report.formats import percent
-from cimtool.verification.baselines import DISTANCE, RAW, BaselineLoss
-from cimtool.verification.drift import StageRow
+from cimtool.verification.baselines import DISTANCE, RAW, BaselineLoss, baseline_losses
+from cimtool.verification.drift import StageRow, row_of
 from cimtool.verification.references import Scatter
+from cimtool.verification.stages import FloatRun
 
 BROKEN_SURROGATE = 2.0
 """Multiple of Monte Carlo's error at which a surrogate is broken.
@@ -67,6 +71,15 @@ def surrogate_faults(
             "(`cimtool fit`)"
         )
     return tuple(faults)
+
+
+def float_faults(run: FloatRun, head: Head, seed: int) -> tuple[str, ...]:
+    """Faults of the float score of a run, which nothing has compiled yet."""
+    table = run.table
+    (own,) = table.uncertainties([partial(metrics, table.queries[-1])], seed)
+    row = row_of(head.surrogate, table.queries[-1], own)
+    baselines = baseline_losses(table, [(DISTANCE, head.surrogate)], seed)
+    return surrogate_faults(row, run.scatter, head.measure, run.jitter, baselines)
 
 
 def _beyond_sampling(surrogate: StageRow, scatter: Scatter, score: str) -> Iterator[str]:

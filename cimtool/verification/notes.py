@@ -9,9 +9,11 @@ import numpy as np
 from cimtool.base.arrays import FloatArray
 from cimtool.bundle.bundle import Bundle
 from cimtool.deployment.programming import recall
-from cimtool.ir.heads import Span
+from cimtool.ir.heads import Head, Span
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.score import statistics_note
+from cimtool.reference.queries import Queries
+from cimtool.reference.truth import Truth
 from cimtool.verification.stages import StageRuns
 
 FEW_QUERIES = 200
@@ -23,11 +25,11 @@ ALIKE = 1e-9
 
 
 def notes_of(
-    bundle: Bundle, data: Embeddings, runs: StageRuns, faults: Sequence[str]
+    bundle: Bundle, data: Embeddings, runs: StageRuns, warnings: Sequence[str]
 ) -> tuple[str, ...]:
-    """All notes of a report, warnings first; `faults` are those of the surrogate."""
+    """All notes of a report, the `warnings` first."""
     head, truth = bundle.model.head, runs.table.truth
-    notes = [f"warning: {text}" for text in _warnings(bundle, data, runs, faults)]
+    notes = [f"warning: {text}" for text in warnings]
     if not head.is_sampled:
         notes.append(head.unsampled_note)
     elif runs.scatter is None:
@@ -35,6 +37,14 @@ def notes_of(
             "the teacher's a and b are not known, so the exact and Monte Carlo rows are not known "
             "and drift is measured against the float polynomial; compile with them"
         )
+    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
+        notes.append(_recall_note(bundle.gallery.shortlist, runs))
+    return (*notes, *data_notes(data, truth, runs.table.queries[-1]))
+
+
+def data_notes(data: Embeddings, truth: Truth, queries: Queries) -> list[str]:
+    """Sentences on what is right in the data, on few queries, and on arrays that are not used."""
+    notes = []
     if data.alone:
         right = "right are the others of its class"
         if truth.judged is not None:
@@ -43,30 +53,33 @@ def notes_of(
             right = "nothing is right without labels that two items share, so nothing is ranked"
         notes.append(f"items of one modality: an item does not find itself; {right}")
     if truth.ranks:
-        notes += few_queries(*runs.table.queries[-1].counts.values())
-    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
-        notes.append(_recall_note(bundle.gallery.shortlist, runs))
+        notes += few_queries(*queries.counts.values())
     notes += [*judged_by(data), *data.notes]
-    return (*notes, *unused_labels(data, truth.by_class or data.alone))
+    return [*notes, *unused_labels(data, truth.by_class or data.alone)]
 
 
-def _warnings(
+def warnings_of(
     bundle: Bundle, data: Embeddings, runs: StageRuns, faults: Sequence[str]
-) -> list[str]:
+) -> tuple[str, ...]:
+    """The warnings of a report; `faults` are those of the surrogate."""
     head, model = bundle.model.head, bundle.model
-    if pairs_alike(runs.statistics):
-        found = [f"{alike_text(runs.statistics, data)}, so every pair gets the same score"]
-    elif head.constant_over(runs.statistics):
-        found = [
-            f"the {head.surrogate} is constant over these pairs, so every pair gets the same "
-            "score; fit another one (`cimtool fit`)"
-        ]
-    else:
-        found = all_equal(runs.scores)
+    found = constant_score(head, runs.statistics, data) or all_equal(runs.scores)
     found += [*model.warnings, *faults]
     if faults and head.takes_polynomial:
         found += filter(None, [statistics_note(model.layout, model.dimension)])
-    return [*found, *filter(None, (domain.warning() for domain in runs.domains))]
+    return (*found, *filter(None, (domain.warning() for domain in runs.domains)))
+
+
+def constant_score(head: Head, statistics: Mapping[str, Span], data: Embeddings) -> list[str]:
+    """A sentence where the float score is the same for all pairs, whose `statistics` lie so."""
+    if pairs_alike(statistics):
+        return [f"{alike_text(statistics, data)}, so every pair gets the same score"]
+    if head.constant_over(statistics):
+        return [
+            f"the {head.surrogate} is constant over these pairs, so every pair gets the same "
+            "score; fit another one (`cimtool fit`)"
+        ]
+    return []
 
 
 def pairs_alike(statistics: Mapping[str, Span]) -> bool:

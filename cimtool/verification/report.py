@@ -92,18 +92,23 @@ def verified_bundle(bundle: Bundle, data: Embeddings, seed: int) -> VerifiedBund
 
 @dataclass(frozen=True)
 class Checks:
-    """The values that differ between implementations, those not finite, and limits on `metrics`."""
+    """The values that differ between implementations, those not finite, and limits on `metrics`.
+
+    `reference_faults` are those of the float score where it is what limits are held against.
+    """
 
     bits: tuple[BitCount, ...]
     float_file: FiniteCount
     metrics: Mapping[str, float]
     limits: tuple[DriftLimit, ...]
+    reference_faults: tuple[str, ...]
 
     @property
     def failures(self) -> tuple[str, ...]:
         """One sentence for each check that did not hold."""
         over = (one.sentence() for one in self.limits if not one.kept)
-        return (*bit_failures(self.bits), *self.float_file.failures, *over)
+        broken = self.reference_faults if self.limits else ()
+        return (*bit_failures(self.bits), *self.float_file.failures, *over, *broken)
 
 
 def make_checks(
@@ -111,17 +116,20 @@ def make_checks(
     float_file: FiniteCount,
     compiled: StageRow,
     limits: Mapping[str, float],
+    reference_faults: tuple[str, ...] = (),
 ) -> Checks:
     """Hold the row of the compiled model against limits.
 
-    Losses are from the reference's row, the float score's where no other reference is known.
+    Losses are from the reference's row, the float score's where no other reference is known: with
+    `reference_faults` of that none is kept.
     """
     found = limit_changes(compiled.metrics, compiled.intervals, compiled.losses)
     held = tuple(
-        DriftLimit(metric, limit, found[metric].value, found[metric].interval)
+        DriftLimit(metric, limit, found[metric].value, found[metric].interval, not reference_faults)
         for metric, limit in limits.items()
     )
-    return Checks(bits, float_file, {name: one.value for name, one in found.items()}, held)
+    values = {name: one.value for name, one in found.items()}
+    return Checks(bits, float_file, values, held, reference_faults)
 
 
 @dataclass(frozen=True)
@@ -158,7 +166,7 @@ RECORDS = (VerifiedBundle, DriftFindings, Checks, Saturation, Causes, CostCard)
 
 @dataclass(frozen=True)
 class Report:
-    """The findings on one bundle; `notes` are sentences a reader should see."""
+    """The findings on one bundle; `notes` are sentences a reader should see, `warnings` of them."""
 
     subject: VerifiedBundle
     drift: DriftFindings
@@ -167,6 +175,7 @@ class Report:
     causes: Causes
     estimate: Estimate
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def headline(self) -> Headline:

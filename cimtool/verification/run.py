@@ -21,7 +21,7 @@ from cimtool.verification.bits import count_bits
 from cimtool.verification.faults import surrogate_faults
 from cimtool.verification.headline import find_drift
 from cimtool.verification.noisy import measure_dies
-from cimtool.verification.notes import notes_of
+from cimtool.verification.notes import notes_of, warnings_of
 from cimtool.verification.references import References
 from cimtool.verification.render import write_report
 from cimtool.verification.report import Report, VerificationFailed, make_checks, verified_bundle
@@ -72,15 +72,17 @@ def verify_bundle(
     drift = find_drift(head, runs, rows, faults, baselines, dies, data, seed)
     causes = find_causes(bundle, data, runs, drift, say)
     say("counting saturation")
+    warnings = warnings_of(bundle, data, runs, faults)
     lowered = stage_of(bundle.stages, LowerPass).program
     report = Report(
         verified_bundle(bundle, data, seed),
         drift,
-        make_checks(bits, runs.finite, rows[-1], limits),
+        make_checks(bits, runs.finite, rows[-1], limits, () if runs.scatter else faults),
         Saturation(runs.domains, stored_values(lowered, runs.simulator, data)),
         causes,
         bundle.estimate(references.samples, len(data.video)),
-        notes_of(bundle, data, runs, faults),
+        notes_of(bundle, data, runs, warnings),
+        warnings,
     )
     if folder is not None:
         write_report(report, folder)

@@ -55,10 +55,30 @@ class FiniteCount:
 
 
 @dataclass(frozen=True, eq=False)
+class FloatRun:
+    """The trained program on data: its features, the references and the `table` up to its row.
+
+    `known` is None where the head has no sampled score or the teacher's a and b are not known.
+    """
+
+    simulator: Simulator
+    features: dict[str, Features]
+    known: TeacherScores | None
+    table: DriftTable
+    statistics: Mapping[str, Span]  # ranges of ed and vd
+    jitter: float  # of the score, where a statistic is JITTER of its range off
+
+    @property
+    def scatter(self) -> Scatter | None:
+        """Monte Carlo's own, of a score that is sampled and whose a and b are known."""
+        return None if self.known is None else self.known.scatter
+
+
+@dataclass(frozen=True, eq=False)
 class StageRuns:
     """Results of all stages: the rows so far, and the compiled program's features and scores.
 
-    `scatter` is None where the head has no sampled score or the teacher's a and b are not known.
+    `scatter`, `statistics` and `jitter` are those of the trained program, as a FloatRun has them.
     """
 
     reference: str
@@ -68,9 +88,34 @@ class StageRuns:
     features: dict[str, Features]
     scores: FloatArray
     domains: tuple[Domain, ...]
-    statistics: Mapping[str, Span]  # ranges of ed and vd, as the trained program sees them
-    jitter: float  # of the float score, where a statistic is JITTER of its range off
+    statistics: Mapping[str, Span]
+    jitter: float
     finite: FiniteCount
+
+
+def run_float(
+    program: Program, model: ModelCard, data: Embeddings, references: References, say: Say
+) -> FloatRun:
+    """Run the trained program, and fill the table with references, baselines and its own row.
+
+    Raises CimError where its scores are not finite.
+    """
+    trained = Simulator(program)
+    features = trained_features(trained, data)
+    head = model.head
+    with within_float64(data):
+        scores, statistics, some, ed = _score_with_statistics(trained, features, head)
+    known = reference_scores(references, model, trained, features, data, say)
+    means = real_means(program, features)
+    table = _table(data.truth, references, known, head, means)
+    if data.text.shape[1] == data.video.shape[1]:
+        table.add_baseline(RAW, cosines(data.text, data.video))
+    if ed is not None:
+        table.add_baseline(DISTANCE, -ed)
+        del ed
+    table.add(head.surrogate, scores, *means)
+    jitter = head.jitter(some, JITTER)
+    return FloatRun(trained, features, known, table, statistics, jitter)
 
 
 def run_stages(
@@ -88,28 +133,17 @@ def run_stages(
     """
     from cimtool.emit.runtime import Session  # not for those who read features alone
 
-    trained = Simulator(stages[0].program)
-    features = trained_features(trained, data)
-    head = model.head
-    with within_float64(data):
-        scores, statistics, some, ed = _score_with_statistics(trained, features, head)
-    known = reference_scores(references, model, trained, features, data, say)
-    truth = data.truth
-    means = real_means(stages[0].program, features)
-    table = _table(truth, references, known, head, means)
-    if data.text.shape[1] == data.video.shape[1]:
-        table.add_baseline(RAW, cosines(data.text, data.video))
-    if ed is not None:
-        table.add_baseline(DISTANCE, -ed)
-        del ed
-    table.add(head.surrogate, scores, *means)
+    run = run_float(stages[0].program, model, data, references, say)
+    head, name = model.head, model.head.surrogate if run.known is None else references.name
+    simulator, features, table, scatter = run.simulator, run.features, run.table, run.scatter
+    statistics, jitter, scores = run.statistics, run.jitter, table.float_scores
+    del run  # its features go with the first stage
     say(f"{float_file.name}: {len(data.text)} x {len(data.video)} pairs")
     logits = Session(float_file).score_rows(data.text, data.video)
     table.add_beside(float_file.name, logits)
     finite = FiniteCount(float_file.name, logits.size, int(np.isfinite(logits).sum()))
     del logits
     found: tuple[Domain, ...] = ()
-    simulator = trained
     for stage in stages[1:]:
         say(f"{stage.name}: encoding and scoring")
         simulator = Simulator(stage.program)
@@ -119,9 +153,7 @@ def run_stages(
         if stage.name in (LowerPass.name, stages[-1].name):
             say(f"{stage.name}: counting saturated pairs")
             limited = {name: name for name in statistics} | dict(head.limited)
-            found += domains(simulator, stage.name, features, truth, limited)
-    name = head.surrogate if known is None else references.name
-    scatter, jitter = None if known is None else known.scatter, head.jitter(some, JITTER)
+            found += domains(simulator, stage.name, features, table.truth, limited)
     results = (simulator, features, scores, found)
     return StageRuns(name, scatter, table, *results, statistics, jitter, finite)
 

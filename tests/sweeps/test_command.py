@@ -57,7 +57,10 @@ def test_the_command_names_the_head(sweep_small: RunSweep, tmp_path: Path) -> No
     found = sweep_small(
         tmp_path / "s", {"weight_bits": [6]}, poly=None, head="cosine", budget={"r1_loss": 1.0}
     )
-    assert (found.reference, list(found.baselines)) == ("cosine", ["cosine"])
+    assert (found.reference, list(found.baselines)) == (
+        "cosine",
+        ["cosine", "raw embeddings"],
+    )
     metrics = found.outcomes[0].metrics
     assert metrics["logit_rmse"] == pytest.approx(metrics["float_rmse"])
     assert metrics["float_rmse"] > 0

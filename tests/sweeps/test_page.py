@@ -17,6 +17,7 @@ from cimtool.sweeps.choice import COSTS
 from cimtool.sweeps.evaluator import Outcome
 from cimtool.sweeps.grid import points, read_grid
 from cimtool.sweeps.page import pareto_page
+from cimtool.sweeps.remarks import Remarks
 from cimtool.sweeps.render import notes_of_points, points_table
 from cimtool.sweeps.results import Sweep
 
@@ -46,7 +47,9 @@ def sweep_of(outcomes: list[Outcome], **changed: Any) -> Sweep:
         "model": "<model>",
         "data": {"file": "eval.npz", "texts": 40, "videos": 30},
         "reference": "exact",
-        "baselines": {"polynomial": outcomes[0].metrics},
+        "baselines": {},
+        "baseline_intervals": {},
+        "remarks": Remarks(),
         "grid": axes,
         "dies": None,
         "points": points(axes, "ideal", None),
@@ -107,6 +110,7 @@ def test_the_table_marks_the_fronts(swept: Sweep) -> None:
     table = points_table(swept)
     titles = [column.title for column in table.columns]
     assert titles[:4] == ["point", "front", "weight_bits", "RMSE"]
+    assert titles[5:8] == ["R@1, % text to video", "R@1, % video to text", "R@1 loss"]
     assert [row.style for row in table.rows] == ["result", "result", "", ""]
     assert texts(table, "front") == ["energy, arrays", "conversions, arrays", "", ""]
 
@@ -147,7 +151,7 @@ def test_the_page_says_what_was_swept(swept: Sweep) -> None:
 
 def test_figures_that_are_not_there_sort_last(swept: Sweep) -> None:
     *_, failed = points_table(swept).rows
-    assert [cell.key for cell in failed.cells[3:]] == ["NaN"] * 7
+    assert [cell.key for cell in failed.cells[3:]] == ["NaN"] * 9
 
 
 def test_a_sweep_where_all_failed_has_a_page_too(made: Made) -> None:

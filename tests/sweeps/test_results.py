@@ -79,8 +79,9 @@ def test_parquet_without_its_package_is_told(
 def test_the_text_tells_points_failures_and_the_choice(swept: Sweep) -> None:
     text = sweep_text(swept)
     lines = text.splitlines()
-    assert lines[0].endswith("eval.npz, against exact")
-    assert lines[2].split()[:5] == ["point", "front", "adc_bits", "encoding", "RMSE"]
+    start = next(i for i, line in enumerate(lines) if line.endswith("eval.npz, against exact"))
+    assert lines[:start] == [*swept.first, ""]
+    assert lines[start + 3].split()[:5] == ["point", "front", "adc_bits", "encoding", "RMSE"]
     assert "4 points: 3 done (0 by an earlier run), 1 failed" in lines
     assert any(line.startswith("point 1 failed: ") and "adds digitally" in line for line in lines)
     chosen = next(line for line in lines if line.startswith("cheapest of 3 points within"))

@@ -105,7 +105,7 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
 
 def test_the_reference_is_the_exact_score(swept: Sweep) -> None:
     assert swept.reference == "exact"
-    assert list(swept.baselines) == ["polynomial", "Monte Carlo (K=10)"]
+    assert list(swept.baselines) == ["polynomial", "Monte Carlo (K=10)", "raw embeddings"]
     assert swept.baselines["polynomial"]["float_rmse"] == 0
     assert swept.baselines["polynomial"]["logit_rmse"] > 0
     drifts = [outcome.metrics["logit_rmse"] for outcome in swept.outcomes]

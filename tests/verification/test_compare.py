@@ -104,3 +104,20 @@ def test_two_of_one_name_are_told_apart(found: BundleComparison) -> None:
 def test_one_bundle_is_no_comparison(bundle: Bundle, data: Embeddings) -> None:
     with pytest.raises(CimError, match="1 bundle is given; expected at least two"):
         compare_bundles([bundle], data)
+
+
+def test_what_must_be_known_first_stands_before_the_table(
+    make_bundle: MakeBundle, bundle: Bundle, data: Embeddings
+) -> None:
+    broken = make_bundle("turned", Polynomial(1, (0.1, 0.0), 0.05))
+    found = compare_bundles([bundle, broken], data)
+    text = " ".join(comparison_text(found).split())
+    table = text.index("raw embeddings: R@1 text to video")
+    for sentence in (
+        "small: Raw embeddings retrieve ",
+        "turned: the polynomial itself loses ",
+        "turned: The surrogate was NOT CHECKED",
+    ):
+        assert text.index(sentence) < table
+    assert text.startswith("small: ")
+    assert text.index("only 40 texts are queries: below 200") > table

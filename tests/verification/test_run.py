@@ -484,3 +484,23 @@ def test_a_broken_surrogate_is_told_without_a_and_b(
     assert "BROKEN" in html(report)
     assert NOT_CHECKED in unknown_report.headline.sentences[:2]
     assert not unknown_report.headline.surrogate_broken
+
+
+def test_no_limit_against_a_broken_surrogate_is_kept(
+    make_bundle: MakeBundle, data: Embeddings
+) -> None:
+    broken = make_bundle("backwards", Polynomial(1, (0.1, 0.0), 0.05))
+    with pytest.raises(VerificationFailed) as caught:
+        verify_bundle(broken, data, limits={"logit_rmse": 100.0, "r1_loss": 1.0})
+    sentence = str(caught.value)
+    assert sentence.startswith("logit_rmse is ")
+    assert "against a float score that is BROKEN, so that no limit is kept" in sentence
+    assert "itself loses" in sentence
+    report = caught.value.report
+    assert [limit["kept"] for limit in report.to_json()["limits"]] == [False, False]
+    assert "NOT KEPT, against a broken float score: r1_loss" in terminal_text(report)
+    assert verify_bundle(broken, data).failures == (), "without limits nothing is held"
+    # With a and b the limit is against the exact score, which tells by itself.
+    known = make_bundle("known", Polynomial(1, (0.1, 0.0), 0.05, a=0.1, b=0.0))
+    with pytest.raises(VerificationFailed, match=r"^r1_loss is .*; the limit is 0\.1$"):
+        verify_bundle(known, data, limits={"r1_loss": 0.1, "logit_rmse": 1e6})
