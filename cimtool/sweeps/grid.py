@@ -8,7 +8,6 @@ score: `head`, `degree` of the polynomial, or `samples` of Monte Carlo beside th
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from cimtool.hardware.settings import LayerBits, Overrides, resolve
 from cimtool.hardware.target import Target, derived, load_target
 from cimtool.ir.heads import Head
 from cimtool.reference.surrogate import MAX_DEGREE
+from cimtool.training.degrees import ED_ALONE, FORMS, Form
 
 TARGET = "target"
 LAYERS = "layers"
@@ -41,13 +41,13 @@ EXAMPLE = "such as weight_bits=4,6,8"
 
 @dataclass(frozen=True)
 class ScoreChoice:
-    """The score of a point: a head and the degree of its polynomial, None as the files say.
+    """The score of a point: a head and the form of its polynomial, None as the files say.
 
     With `samples` it is Monte Carlo of so many a side, in float, and nothing is compiled.
     """
 
     head: str | None = None
-    degree: int | None = None
+    form: Form | None = None
     samples: int | None = None
 
 
@@ -166,10 +166,13 @@ def _check_score(key: str, value: Value) -> None:
     if key == HEAD:
         Head.named(str(value), f"grid {HEAD}")
         return
-    least, most = (1, MAX_DEGREE) if key == DEGREE else (2, math.inf)
-    if type(value) is not int or not least <= value <= most:
-        range_ = f"from 1 to {MAX_DEGREE}" if key == DEGREE else "of at least 2"
-        raise ArgumentError("{grid} {}: {}: must be an integer {}", key, value, range_)
+    if key == DEGREE and str(value) not in FORMS:
+        raise ArgumentError(
+            "{grid} {}: {}: must be an integer from 1 to {}, or {}1 to {}{} in ed alone",
+            key, value, MAX_DEGREE, ED_ALONE, ED_ALONE, MAX_DEGREE,
+        )  # fmt: skip
+    if key == SAMPLES and (type(value) is not int or value < 2):
+        raise ArgumentError("{grid} {}: {}: must be an integer of at least 2", key, value)
 
 
 def points(keys: Sequence[GridKey], target: str | Target | None, file: Path | None) -> list[Point]:
@@ -220,7 +223,8 @@ def _without_idle_degree(pairs: Sequence[tuple[KeyPath, Value]]) -> PointValues:
 def _point(pairs: PointValues, known: Mapping[str, Target], file: Path | None) -> Point:
     base = str(dict(pairs).get((TARGET,), next(iter(known))))
     chosen: dict[str, Any] = {key[0]: value for key, value in pairs if key[0] in SCORE_KEYS}
-    score = ScoreChoice(**chosen)
+    form = FORMS.get(str(chosen.get(DEGREE)))
+    score = ScoreChoice(chosen.get(HEAD), form, chosen.get(SAMPLES))
     try:
         return Point(pairs, base, _configuration(pairs, known[base], file), score=score)
     except CimError as error:

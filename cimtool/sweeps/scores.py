@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,13 +70,16 @@ class ScoredModels:
     def source(self, choice: ScoreChoice, folder: Path) -> ModelSource:
         """The source of a score once the fitted polynomials are in a folder."""
         own = self.sources[choice]
-        fitted = choice in self.polynomials
-        return replace(own, poly=folder / FITTED.format(choice.degree)) if fitted else own
+        if choice.form is None:
+            return own
+        return replace(own, poly=folder / FITTED.format(choice.form.key))
 
     @property
     def fitted_files(self) -> dict[str, str]:
         """The texts of fitted polynomials by the names of their files."""
-        return {FITTED.format(one.degree): text for one, text in self.polynomials.items()}
+        return {
+            FITTED.format(one.form.key): text for one, text in self.polynomials.items() if one.form
+        }
 
 
 def fitted_in(folder: Path) -> list[Path]:
@@ -86,7 +89,7 @@ def fitted_in(folder: Path) -> list[Path]:
 
 def score_name(choice: ScoreChoice, model: Model) -> str:
     """The float score of a model in tables: `csd`, or `polynomial, degree 2` of a fitted one."""
-    fitted = "" if choice.degree is None else f", degree {choice.degree}"
+    fitted = "" if choice.form is None else f", {choice.form.name}"
     return f"{model.head.surrogate}{fitted}"
 
 
@@ -125,16 +128,21 @@ def scored_models(
     """
     choices = dict.fromkeys(point.score for point in made)
     labels = None if teacher is None else read_teacher(Path(teacher))
-    fits = {n: fit_teacher(labels, n, say=say) for n in _degrees(choices)} if labels else {}
+    forms = dict.fromkeys(one.form for one in choices if one.form is not None)
+    fits = {
+        form: fit_teacher(labels, form.degree, ed_alone=form.ed_alone, say=say)
+        for form in forms
+        if labels is not None
+    }
     models, sources, texts = dict[ScoreChoice, Model](), dict[ScoreChoice, ModelSource](), {}
     for choice in choices:
         if choice.samples is not None:
             continue
         sources[choice] = own = _of_head(source, choice.head, labels)
-        if choice.degree is None:
+        if choice.form is None:
             model = own.load(say)
         else:
-            fit = fits[choice.degree]
+            fit = fits[choice.form]
             texts[choice] = polynomial_text(fit.polynomial, fit.domain, fit.teacher.model)
             model = own.load(say, fit.polynomial)
         towers = next(iter(models.values()), model).towers
@@ -148,10 +156,6 @@ def scored_models(
         files[str(teacher), sha256(Path(teacher))] = None
     models |= {choice: projectors for choice in choices if choice.samples is not None}
     return ScoredModels(models, sources, first, projectors, texts, tuple(files))
-
-
-def _degrees(choices: Iterable[ScoreChoice]) -> list[int]:
-    return list(dict.fromkeys(one.degree for one in choices if one.degree is not None))
 
 
 def _first(models: Mapping[ScoreChoice, Model], scores: int) -> Model:

@@ -15,7 +15,7 @@ from cimtool.reference.metrics import on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import WAYS
 from cimtool.reference.statistics import Gaussians, centred
-from cimtool.reference.surrogate import Polynomial, exponents
+from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents
 from cimtool.reference.truth import queries_among_others, retrieved, truth_of
 from cimtool.training.items import Items
 from cimtool.training.score_cost import (
@@ -32,6 +32,9 @@ TOLERATED = 0.1
 """The share of what samples scatter by, and of what labels spread by, that a lower degree may be
 worse: mean squares grow by 1%."""
 
+ED_ALONE = "ed-"
+"""The mark before the degree of a polynomial in ed alone, in a grid."""
+
 
 @dataclass(frozen=True)
 class Form:
@@ -39,6 +42,11 @@ class Form:
 
     degree: int
     ed_alone: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in a grid and in files."""
+        return f"{ED_ALONE if self.ed_alone else ''}{self.degree}"
 
     @property
     def name(self) -> str:
@@ -50,6 +58,12 @@ class Form:
         """Its coefficients without the constant."""
         return self.degree if self.ed_alone else len(exponents(self.degree))
 
+
+FORMS = {
+    form.key: form
+    for form in (Form(n, alone) for n in range(1, MAX_DEGREE + 1) for alone in (False, True))
+}
+"""All forms by the keys that a grid has for them: `2`, or `ed-2` in ed alone."""
 
 Scores = Mapping[str, FloatArray]
 """Values of scores by the name of each."""

@@ -12,6 +12,7 @@ from cimtool.base import grids as module
 from cimtool.base.errors import CimError
 from cimtool.hardware.target import load_target
 from cimtool.sweeps.grid import ScoreChoice, points, read_grid
+from cimtool.training.degrees import Form
 
 
 def test_points_are_all_combinations_with_the_last_key_fastest() -> None:
@@ -35,8 +36,8 @@ def test_a_head_without_a_polynomial_has_no_degree_and_samples_are_points_of_the
         for target in ("ideal", "isaac-rram-128")
         for score in (
             ScoreChoice("csd"),
-            ScoreChoice("pcme-poly", 1),
-            ScoreChoice("pcme-poly", 2),
+            ScoreChoice("pcme-poly", Form(1)),
+            ScoreChoice("pcme-poly", Form(2)),
         )
     ]
     assert [point.named for point in sampled] == [
@@ -124,7 +125,10 @@ def test_values_that_contradict_each_other_refuse_one_point() -> None:
         ({'layers."*".bits': [4]}, 'did you mean "'),
         ({'layers."*".weight_bits': [1]}, "weight_bits: 1: must be an integer from 2"),
         ({"head": ["csdd"]}, 'grid head "csdd" is not known: .*did you mean "csd"'),
-        ({"degree": [7]}, "grid degree: 7: must be an integer from 1 to 6"),
+        ({"degree": [7]}, "grid degree: 7: must be an integer from 1 to 6, or ed-1 to ed-6"),
+        ({"degree": ["ed-7"]}, "grid degree: ed-7: must be an integer"),
+        ({"degree": ["ed-"]}, "grid degree: ed-: must be an integer"),
+        ({"degree": [True]}, "grid degree: True: must be an integer"),
         ({"degree": ["all"]}, "grid degree: all: must be an integer"),
         ({"samples": [10, 1]}, "grid samples: 1: must be an integer of at least 2"),
         ({"samples": [True]}, "grid samples: True: must be an integer"),

@@ -92,15 +92,17 @@ def test_the_folder_keeps_the_polynomials_and_the_command_takes_them(
     folder = scored.written[0].parent
     alone = api.fit(labels, degree=2).polynomial
     assert read_polynomial(folder / "degree-2.json") == alone
-    found = sweep_small(
-        tmp_path / "s", {"degree": [2]}, poly=None, teacher=labels, budget={"r1_loss": 1.0}
-    )
+    grid = {"degree": [2, "ed-1"]}
+    found = sweep_small(tmp_path / "s", grid, poly=None, teacher=labels, budget={"r1_loss": 1.0})
+    assert "polynomial, degree 1, ed alone" in sweep_text(found)
+    in_ed = api.fit(labels, degree=1, ed_alone=True).polynomial
+    assert read_polynomial(tmp_path / "s" / "degree-ed-1.json") == in_ed
     assert found.chosen is not None
     words = shlex.split(found.chosen.command)
-    assert str(tmp_path / "s" / "degree-2.json") in words
+    assert str(tmp_path / "s" / "degree-ed-1.json") in words, "of equal cost, the fewest products"
     assert cli.run([*words[1:], "-o", str(tmp_path / "bundle")]) == 0
     model = read_bundle(tmp_path / "bundle").model
-    assert model.head.described == "polynomial of degree 2"
+    assert model.head.described == "polynomial of degree 1, ed alone"
     assert (model.a, model.b) == (0.1, 0.5)
 
 
