@@ -7,6 +7,9 @@ from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAY_NAMES, led
 from cimtool.report.table import Cell, Column, Content, Table, make_table
 
+ERROR = "logit_rmse"
+"""The metric of a score's distance from the exact one, of subjects that have such a one."""
+
 SIDE_BY_SIDE = 3
 """Subjects that have columns of their own; more are rows, with the metric that leads."""
 
@@ -28,6 +31,8 @@ def _rows(found: Evaluation) -> Table:
         heading, less = f"{said}\n{label}", "less the\nfirst"
         columns += [Column(heading, str, unit="%"), Column(less, str, essential=False)]
         columns.append(Column(other, str, unit="%", essential=False))
+    known = any(ERROR in one.metrics for one in found.scores)
+    columns += [Column("logit RMSE", str, essential=False)] * known
     rows: list[list[Content]] = []
     for one in found.scores:
         row: list[Content] = [_heading(found, one)]
@@ -36,6 +41,7 @@ def _rows(found: Evaluation) -> Table:
             row.append(_measured(one, leading))
             row.append(_cell(one.differences[leading], leading, "+") if one.differences else None)
             row.append(_number(one.metrics[other], other, ""))
+        row += [_measured(one, ERROR)] * known
         rows.append(row)
     return make_table("Retrieval", columns, rows, footnotes=sentences(found))
 
@@ -45,13 +51,14 @@ def _columns(found: Evaluation) -> Table:
     for one in found.scores:
         columns.append(Column(_heading(found, one), str))
         columns += [Column("less the first", str)] * bool(one.differences)
-    known = found.scores[0].metrics
     labels = {
         key: metric.label if metric.of_means else f"{said}: {metric.label}{', %' * metric.share}"
         for way, said in _ways(found)
         for metric in led(found.by_class)
         if (key := metric.keys.get(way)) is not None
     }
+    labels[ERROR] = "logit RMSE"
+    known = {name for one in found.scores for name in one.metrics}
     rows = [(label, *_cells(found, name)) for name, label in labels.items() if name in known]
     return make_table("Retrieval", columns, rows, footnotes=sentences(found))
 
@@ -77,11 +84,15 @@ def _cells(found: Evaluation, name: str) -> list[Content]:
     cells: list[Content] = []
     for one in found.scores:
         cells.append(_measured(one, name))
-        cells += [_cell(one.differences[name], name, "+")] if one.differences else []
+        if one.differences:
+            less = one.differences.get(name)
+            cells.append(None if less is None else _cell(less, name, "+"))
     return cells
 
 
-def _measured(one: Score, name: str) -> Cell:
+def _measured(one: Score, name: str) -> Cell | None:
+    if name not in one.metrics:
+        return None
     interval = one.intervals[name]
     return _cell(Change(one.metrics[name], interval.low, interval.high), name, "")
 
@@ -94,6 +105,8 @@ def _cell(value: Change, name: str, sign: str) -> Cell:
 
 
 def _number(value: float, name: str, sign: str) -> str:
+    if name == ERROR:
+        return f"{value:.4f}"
     metric = RANKINGS_BY_KEY[name]
     digits, scale = 4 if metric.of_means else 1, 100 if metric.share else 1
     return f"{round(scale * value, digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no -0.0 is printed

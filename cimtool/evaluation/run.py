@@ -22,7 +22,8 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Modalities
 from cimtool.reference.bootstrap import Change, Interval
 from cimtool.reference.classes import any_alike, memberships
-from cimtool.reference.metrics import common_mean, settle
+from cimtool.reference.exact import OutOfReach, exact
+from cimtool.reference.metrics import common_mean, on_grid, settle
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
@@ -41,6 +42,9 @@ from cimtool.verification.stages import encode, real_means
 
 FORMAT_VERSION = 1
 
+MOST_PAIRS = 1 << 22
+"""Pairs whose exact scores are computed for a logit RMSE; `verify` has no such limit."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -48,8 +52,9 @@ class Score:
 
     `modalities` are the names of the arrays that were its text and video. `differences` are its
     metrics less those of the first subject of the same two, on the same resamples; empty for that
-    one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`. `queries`
-    counts items of these two with a right item, by way.
+    one. Shares are fractions; the names are the keys of `reference.queries.RANKINGS`, and
+    `logit_rmse` against the exact score of the trained model, where it has one. `queries` counts
+    items of these two with a right item, by way.
     """
 
     name: str
@@ -251,18 +256,52 @@ def _queries(
     say(f"{name}: ranking")
     if folder is not None:
         write_run(folder, name, data, truth, scores)
-    return rank_queries(scores, *means, truth), all_equal(scores, "scores")
+    ranked, said = rank_queries(scores, *means, truth), all_equal(scores, "scores")
+    if subject.sigmoid is not None and _of_logits(subject):
+        say(f"{name}: exact scores")
+        said += _add_error(ranked, subject, subject.sigmoid, trained, scores)
+    return ranked, said
+
+
+def _add_error(
+    ranked: Queries,
+    subject: Subject,
+    sigmoid: tuple[float, float],
+    trained: Mapping[str, Features],
+    scores: FloatArray,
+) -> list[str]:
+    """Add each text's mean squared distance of `scores` [n, m] from the exact ones.
+
+    Returns the sentence on why there is none instead.
+    """
+    if scores.size > MOST_PAIRS:
+        return [f"no logit RMSE of more than {MOST_PAIRS:,} pairs; `cimtool verify` has it"]
+    data, simulator = subject.data, Simulator(subject.trained)
+    rows = {"text": data.text, "video": data.video}
+    text, video = (gaussians(simulator, m, trained[m], rows[m]) for m in MODALITIES)
+    try:
+        known = on_grid(exact(text, video, *sigmoid).logit)
+    except OutOfReach as error:
+        return [f"no logit RMSE: {error}"]
+    off = scores - known
+    ranked.text["logit_squares"] = np.einsum("nm,nm->n", off, off) / off.shape[1]
+    return []
+
+
+def _of_logits(subject: Subject) -> bool:
+    """True where a subject's scores are logits: a polynomial may give probabilities."""
+    return subject.samples is not None or subject.head.predicts_logit
 
 
 def _scores(subject: Subject, simulator: Simulator, features: Mapping[str, Features]) -> FloatArray:
     """The scores of all pairs [n, m]; those of Monte Carlo are logits."""
-    chosen, data = subject.sampling, subject.data
-    if chosen is None:
+    data = subject.data
+    if subject.samples is None or subject.sigmoid is None:
         found: FloatArray = simulator.score(features["text"], features["video"])
         return found
     rows = {"text": data.text, "video": data.video}
     text, video = (gaussians(simulator, m, features[m], rows[m]) for m in MODALITIES)
-    return monte_carlo(text, video, chosen.a, chosen.b, chosen.samples).logit
+    return monte_carlo(text, video, *subject.sigmoid, subject.samples).logit
 
 
 def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:

@@ -38,21 +38,14 @@ RAW = "embeddings"
 """The name of embeddings that nothing projects."""
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """Monte Carlo in place of a model's score: its sigmoid's `a` and `b`, and samples a side."""
-
-    a: float
-    b: float
-    samples: int
-
-
 @dataclass(frozen=True, eq=False)
 class Subject:
     """A program to be scored on rows as it takes them; `trained` is the same before any pass.
 
     `kind` says what it is: embeddings, float, Monte Carlo, compiled. `warnings` are what a reader
-    of its metrics should know. With `sampling` its means and variances are scored by samples.
+    of its metrics should know. With `samples` its means and variances are scored by so many a side.
+    `sigmoid` has the a and b that its logits are of, where they are known: then its trained model
+    has an exact score.
     """
 
     name: str
@@ -62,7 +55,8 @@ class Subject:
     program: Program
     data: Embeddings
     warnings: tuple[str, ...] = ()
-    sampling: Sampling | None = None
+    sigmoid: tuple[float, float] | None = None
+    samples: int | None = None
 
 
 def sources_of(
@@ -127,7 +121,7 @@ def subjects_of(
             found.append(bundle_subject(source, rows, seen_rows))
         else:
             found += trained_subjects(source, rows, samples, say)
-    if samples and not any(subject.sampling for subject in found):
+    if samples and not any(subject.samples for subject in found):
         raise ArgumentError(
             "{samples} is {}, and no subject has a score that samples estimate; expected trained "
             "projectors with variances whose a and b are known",
@@ -209,20 +203,27 @@ def trained_subjects(
     rows = read_data(read(model.modalities), model)
     require_rivals(rows)
     warnings = (*trained_on(model.provenance, model.name, rows.text, rows.video), *model.warnings)
-    plain = Subject(model.name, "float", model.head, model.program, model.program, rows, warnings)
-    if not model.head.is_sampled or model.a is None or model.b is None:
+    plain = Subject(
+        model.name, "float", model.head, model.program, model.program, rows, warnings,
+        _sigmoid(model.head, model.a, model.b),
+    )  # fmt: skip
+    if plain.sigmoid is None:
         return (plain,)
-    samplings = [Sampling(model.a, model.b, count) for count in samples]
     return plain, *(
         replace(
             plain,
-            name=f"{plain.name}, K={one.samples}",
+            name=f"{plain.name}, K={count}",
             kind="Monte Carlo",
             warnings=(),
-            sampling=one,
+            samples=count,
         )
-        for one in samplings
+        for count in samples
     )
+
+
+def _sigmoid(head: Head, a: float | None, b: float | None) -> tuple[float, float] | None:
+    """The a and b of a score that samples estimate, where both are known."""
+    return None if not head.is_sampled or a is None or b is None else (a, b)
 
 
 def bundle_subject(folder: Path, read: Reader, seen_rows: bool) -> Subject:
@@ -236,4 +237,7 @@ def bundle_subject(folder: Path, read: Reader, seen_rows: bool) -> Subject:
     check_gallery(bundle, rows)
     trained = bundle.stages[0].program
     warnings = (*trained_on(bundle.training, bundle.name, rows.text, rows.video), *card.warnings)
-    return Subject(bundle.name, "compiled", card.head, trained, bundle.program, rows, warnings)
+    sigmoid = _sigmoid(card.head, card.a, card.b)
+    return Subject(
+        bundle.name, "compiled", card.head, trained, bundle.program, rows, warnings, sigmoid
+    )

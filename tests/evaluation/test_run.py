@@ -16,6 +16,7 @@ from cimtool.evaluation import run
 from cimtool.evaluation.run import Score, check_truth, rank_queries
 from cimtool.evaluation.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
+from cimtool.loading.source import ModelSource
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.queries import RANKINGS, metrics
 from cimtool.reference.truth import BY_CLASS
@@ -53,9 +54,10 @@ def same_as(row: Any, score: Score) -> None:
     for way in WAYS:
         for metric in RANKINGS[:-1]:
             assert score.metrics[f"{metric.name}_{way}"] == row.get(f"{metric.name}_{way}")
-    assert score.metrics["cosine_gap"] == row.get("cosine_gap")
+    for name in ("cosine_gap", "logit_rmse"):
+        assert score.metrics[name] == row.get(name)
     shared = set(row.intervals) & set(score.intervals)
-    assert len(shared) == 19
+    assert len(shared) == 20
     assert {name: row.intervals[name] for name in shared} == {
         name: score.intervals[name] for name in shared
     }
@@ -74,6 +76,26 @@ def test_metrics_are_those_of_verify(
     same_as(next(row for row in report.drift.rows if row.stage == report.drift.surrogate), trained)
     same_as(report.drift.final, compiled)
     assert "only 40 texts are queries: below 200, R@1 means little" in found.notes
+
+
+def test_the_distance_from_the_exact_score_is_of_logits_with_an_a_and_a_b(
+    small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = ModelSource(small_trunk.projectors, small_trunk.poly)
+    found = cimtool.evaluate(
+        small_trunk.eval, source, ModelSource(small_trunk.projectors, head="cosine"), samples=(2, 8)
+    )
+    errors = {one.name: one.metrics.get("logit_rmse") for one in found.scores}
+    name = small_trunk.projectors.stem
+    few, more = errors[f"{name}, K=2"], errors[f"{name}, K=8"]
+    assert few is not None
+    assert more is not None
+    assert 0 < more < few
+    assert {one.head for one in found.scores if "logit_rmse" not in one.metrics} == {"cosine"}
+    monkeypatch.setattr(run, "MOST_PAIRS", 10)
+    found = cimtool.evaluate(small_trunk.eval, source)
+    assert "logit_rmse" not in found.scores[0].metrics
+    assert any("no logit RMSE of more than 10 pairs" in note for note in found.notes)
 
 
 def test_differences_are_paired_with_the_first(small_trunk: DemoFiles, small_bundle: Path) -> None:
