@@ -56,8 +56,10 @@ class OpenMagnitude(InputCode):
 
 
 @dataclass(frozen=True)
-class SignedCell(WeightCode, name="signed-cell-of-a-test"):
+class SignedCell(WeightCode):
     """Digits of |W| with its sign, each in one cell that holds -1, 0 or 1."""
+
+    name: ClassVar[str] = "signed-cell"  # and not registered: the family is the whole process's
 
     @property
     def digit_limits(self) -> tuple[int, int]:
