@@ -32,6 +32,9 @@ class GridKey:
         """The key as results write it."""
         return dotted(self.path)
 
+    def __str__(self) -> str:
+        return f"{self.name}={','.join(map(value_text, self.values))}"
+
 
 @dataclass(frozen=True)
 class KeyReader:

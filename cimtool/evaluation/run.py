@@ -46,6 +46,10 @@ MOST_PAIRS = 1 << 22
 """Pairs whose exact scores are computed for a logit RMSE; `verify` has no such limit."""
 
 
+ExactScores = dict[tuple[int, tuple[float, float]], FloatArray]
+"""Exact logits [n, m] by the trained program's identity and its sigmoid's a and b."""
+
+
 @dataclass(frozen=True)
 class Score:
     """The metrics of one subject by name, their intervals, its warnings.
@@ -164,9 +168,10 @@ def evaluate_subjects(
     truth = data.truth_of(alone)
     names = numbered([subject.name for subject in subjects])
     found, notes = [], []
+    known: ExactScores = {}
     with nullcontext() if trec is None else staged(trec, "the runs") as folder:
         for name, subject in zip(names, subjects, strict=True):
-            queries, said = _queries(subject, name, truth, folder, say)
+            queries, said = _queries(subject, name, truth, folder, known, say)
             found.append(queries)
             notes += [f"{name}: {sentence}" for sentence in (*subject.warnings, *said)]
         if folder is not None:
@@ -236,7 +241,7 @@ def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> No
 
 
 def _queries(
-    subject: Subject, name: str, truth: Truth, folder: Path | None, say: Say
+    subject: Subject, name: str, truth: Truth, folder: Path | None, known: ExactScores, say: Say
 ) -> tuple[Queries, list[str]]:
     """Rank the queries of a subject, also into `folder`; and give warnings on its scores."""
     data = subject.data
@@ -259,7 +264,7 @@ def _queries(
     ranked, said = rank_queries(scores, *means, truth), all_equal(scores, "scores")
     if subject.sigmoid is not None and _of_logits(subject):
         say(f"{name}: exact scores")
-        said += _add_error(ranked, subject, subject.sigmoid, trained, scores)
+        said += _add_error(ranked, subject, subject.sigmoid, trained, scores, known)
     return ranked, said
 
 
@@ -269,21 +274,23 @@ def _add_error(
     sigmoid: tuple[float, float],
     trained: Mapping[str, Features],
     scores: FloatArray,
+    known: ExactScores,
 ) -> list[str]:
     """Add each text's mean squared distance of `scores` [n, m] from the exact ones.
 
-    Returns the sentence on why there is none instead.
+    Those are kept in `known`: samples of a model share them with its own score. Returns the
+    sentence on why there is none instead.
     """
     if scores.size > MOST_PAIRS:
         return [f"no logit RMSE of more than {MOST_PAIRS:,} pairs; `cimtool verify` has it"]
-    data, simulator = subject.data, Simulator(subject.trained)
-    rows = {"text": data.text, "video": data.video}
-    text, video = (gaussians(simulator, m, trained[m], rows[m]) for m in MODALITIES)
+    place = id(subject.trained), sigmoid
     try:
-        known = on_grid(exact(text, video, *sigmoid).logit)
+        if place not in known:
+            given = gaussians(Simulator(subject.trained), trained, subject.data)
+            known[place] = on_grid(exact(*given, *sigmoid).logit)
     except OutOfReach as error:
         return [f"no logit RMSE: {error}"]
-    off = scores - known
+    off = scores - known[place]
     ranked.text["logit_squares"] = np.einsum("nm,nm->n", off, off) / off.shape[1]
     return []
 
@@ -299,8 +306,7 @@ def _scores(subject: Subject, simulator: Simulator, features: Mapping[str, Featu
     if subject.samples is None or subject.sigmoid is None:
         found: FloatArray = simulator.score(features["text"], features["video"])
         return found
-    rows = {"text": data.text, "video": data.video}
-    text, video = (gaussians(simulator, m, features[m], rows[m]) for m in MODALITIES)
+    text, video = gaussians(simulator, features, data)
     return monte_carlo(text, video, *subject.sigmoid, subject.samples).logit
 
 

@@ -35,7 +35,7 @@ def pareto_page(sweep: Sweep) -> str:
         sweep=sweep,
         done=len(sweep.points) - sweep.failed,
         targets=dict.fromkeys(point.base for point in sweep.points),
-        grid=[f"{key.name}={','.join(map(value_text, key.values))}" for key in sweep.grid],
+        grid=list(map(str, sweep.grid)),
         settings=_shared_settings(sweep),
         files=[(Path(name).name, digest) for name, digest in sweep.files],
         budget=[] if sweep.chosen is None else budget_lines(sweep, sweep.chosen),

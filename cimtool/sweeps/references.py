@@ -15,7 +15,6 @@ from safetensors.numpy import load, save
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.progress import Say
 from cimtool.ir.heads import Head
-from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.reference.limits import limit_changes, limit_metrics
@@ -235,6 +234,4 @@ def references(models: Iterable[Model], data: Embeddings, say: Say) -> SweepRefe
 def trained_gaussians(model: Model, data: Embeddings) -> tuple[Gaussians, Gaussians]:
     """Means and variances of the evaluation rows by the trained model."""
     trained = Simulator(model.program)
-    features = trained_features(trained, data)
-    text, video = (gaussians(trained, m, features[m], getattr(data, m)) for m in MODALITIES)
-    return text, video
+    return gaussians(trained, trained_features(trained, data), data)

@@ -223,12 +223,18 @@ def reference_scores(
     """
     if not model.head.is_sampled or model.a is None or model.b is None:
         return None
-    rows = {"text": data.text, "video": data.video}
-    text, video = (gaussians(trained, m, features[m], rows[m]) for m in MODALITIES)
-    return references.of(text, video, model, say, data.alone)
+    return references.of(*gaussians(trained, features, data), model, say, data.alone)
 
 
-def gaussians(trained: Simulator, modality: str, features: Features, rows: Array) -> Gaussians:
+def gaussians(
+    trained: Simulator, features: Mapping[str, Features], data: Embeddings
+) -> tuple[Gaussians, Gaussians]:
+    """Means and variances of texts and videos, by the `features` of their rows."""
+    text, video = (_gaussians(trained, m, features[m], getattr(data, m)) for m in MODALITIES)
+    return text, video
+
+
+def _gaussians(trained: Simulator, modality: str, features: Features, rows: Array) -> Gaussians:
     """Means and variances; a head that stores sums of s alone still encodes s on the way."""
     if "s" in features:
         return Gaussians(features["mu"], features["s"])

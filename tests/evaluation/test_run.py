@@ -18,6 +18,7 @@ from cimtool.evaluation.subjects import raw_subject
 from cimtool.loading.embeddings import embeddings_of
 from cimtool.loading.source import ModelSource
 from cimtool.reference.bootstrap import Samples
+from cimtool.reference.exact import exact
 from cimtool.reference.queries import RANKINGS, metrics
 from cimtool.reference.truth import BY_CLASS
 from cimtool.training.demo_data import DemoFiles
@@ -82,9 +83,12 @@ def test_the_distance_from_the_exact_score_is_of_logits_with_an_a_and_a_b(
     small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = ModelSource(small_trunk.projectors, small_trunk.poly)
+    computed = []
+    monkeypatch.setattr(run, "exact", lambda *given: computed.append(1) or exact(*given))
     found = cimtool.evaluate(
         small_trunk.eval, source, ModelSource(small_trunk.projectors, head="cosine"), samples=(2, 8)
     )
+    assert len(computed) == 1, "samples share the exact score of their model"
     errors = {one.name: one.metrics.get("logit_rmse") for one in found.scores}
     name = small_trunk.projectors.stem
     few, more = errors[f"{name}, K=2"], errors[f"{name}, K=8"]

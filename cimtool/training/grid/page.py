@@ -27,7 +27,7 @@ def grid_page(found: TrainingGrid) -> str:
         rows=rows_table(found),
         notes=notes(found),
         failures=failures(found),
-        grid=[f"{key.name}={','.join(map(value_text, key.values))}" for key in found.grid],
+        grid=list(map(str, found.grid)),
         common=[f"{name}={value_text(value)}" for name, value in found.common.items()],
     )
 
