@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 from string import Formatter
 
@@ -58,10 +59,16 @@ class Import:
     typing: bool  # for annotations alone
 
 
+@cache
+def tree(file: Path) -> ast.Module:
+    """The parsed text of a file, for all tests: to parse the package takes seconds."""
+    return ast.parse(file.read_text())
+
+
+@cache
 def imports(file: str) -> list[Import]:
     """All imports of a file, late ones inside functions too."""
-    tree = ast.parse((ROOT / file).read_text())
-    return list(_imports(tree, Path(file).parent.parts, typing=False))
+    return list(_imports(tree(ROOT / file), Path(file).parent.parts, typing=False))
 
 
 def _imports(node: ast.AST, package: tuple[str, ...], typing: bool) -> Iterator[Import]:
@@ -109,6 +116,7 @@ def test_every_library_is_declared() -> None:
     assert not {one for one in strangers if one[1] not in known}
 
 
+@cache
 def arrows() -> dict[str, set[str]]:
     """The modules of the package that each of them imports, for annotations too."""
     files = {file.removesuffix(".py").removesuffix("/__init__"): file for file in MODULES}
@@ -182,8 +190,7 @@ COMMAND_LINE = re.compile(r"cimtool [a-z]+[^`)]*")
 
 
 def texts(file: str) -> Iterator[str]:
-    tree = ast.parse((ROOT / file).read_text())
-    for node in ast.walk(tree):
+    for node in ast.walk(tree(ROOT / file)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
@@ -198,7 +205,7 @@ def test_the_library_does_not_speak_of_options(file: str) -> None:
 def test_the_template_of_an_argument_error_is_a_literal_with_a_place_for_each_value(
     file: str,
 ) -> None:
-    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+    for node in ast.walk(tree(ROOT / file)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "ArgumentError":
             template, *values = node.args
             assert isinstance(template, ast.Constant), ast.unparse(node)
@@ -209,7 +216,7 @@ def test_the_template_of_an_argument_error_is_a_literal_with_a_place_for_each_va
 
 def types_named(file: str) -> Iterator[str]:
     """The public classes and type aliases of a module; variables of types are none."""
-    for node in ast.parse((ROOT / file).read_text()).body:
+    for node in tree(ROOT / file).body:
         if isinstance(node, ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Assign) and not ast.unparse(node.value).startswith("TypeVar("):
@@ -252,7 +259,7 @@ TAKES_APART = {
 
 
 def takes_apart(file: str) -> list[str]:
-    calls = (n for n in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(n, ast.Call))
+    calls = (n for n in ast.walk(tree(ROOT / file)) if isinstance(n, ast.Call))
     functions = (call.func for call in calls if isinstance(call.func, ast.Attribute))
     return [
         ast.unparse(function)
@@ -272,7 +279,7 @@ QUESTION = re.compile(r"(What|Whether|How|Which|Where|Who|When|Why)\b")
 
 def docstrings(file: Path) -> Iterator[str]:
     """The docstrings of a module, its classes, functions, constants and fields."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree(file)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             texts = (one.value for one in node.body if isinstance(one, ast.Expr))
             yield from (one.value for one in texts if isinstance(one, ast.Constant))

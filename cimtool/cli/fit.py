@@ -13,7 +13,7 @@ from cimtool.cli.group import Command, Integers, OneOf
 from cimtool.cli.options import DIR, FILE, embeddings_option, model_options
 from cimtool.cli.output import Output
 from cimtool.report.terminal import table_text
-from cimtool.training.degrees_table import advice, degree_table
+from cimtool.training.degrees_table import advice, degree_table, raw_sentence
 from cimtool.training.fit_page import error_table, facts, fit_headline, fit_values, report_names
 
 
@@ -57,14 +57,16 @@ def command(
     """Fit the polynomial to a teacher's labels.
 
     A tenth of the pairs is held out to check it; the report is <name>.fit.html and .json, with a
-    table of the degrees, of csd and of -ed; with --projectors and --data R@1 is in it. Layout
+    table of the degrees, of csd and of -ed; with --projectors and --data R@1 is in it, of raw
+    embeddings too where widths agree. Layout
     two-branch divides ed by d and vd by d^2: its teacher says so, or --scale-ed and --scale-vd do.
     """
     degrees = options.pop("degree")
     options["degree"] = degrees if len(degrees) > 1 else degrees[0]
     found = api.fit(teacher, output=output, report=report, say=out.say, **options)
     written = [output, *((report or output.parent) / name for name in report_names(output))]
-    lines = [fit_headline(found), "", table_text(error_table(found)), ""]
+    lines = [*filter(None, [raw_sentence(found.comparison)]), fit_headline(found), ""]
+    lines += [table_text(error_table(found)), ""]
     lines += [advice(found.comparison, found.form, found.asked), ""]
     table = degree_table(found.comparison, found.form)
     lines += [table_text(table, out.width), "", *table.footnotes]

@@ -27,6 +27,7 @@ from cimtool.loading.embeddings import (
 from cimtool.loading.model import Modalities, check_modalities
 from cimtool.loading.provenance import trained_on
 from cimtool.loading.source import ModelSource
+from cimtool.verification.baselines import without_cosine
 
 if TYPE_CHECKING:
     from cimtool.loading.source import Projectors
@@ -141,12 +142,8 @@ def subjects_of(
 
 def _raw_beside(data: Embeddings) -> Subject | str:
     """Raw embeddings beside models, or the sentence that says why they are left out."""
-    text, video = data.text.shape[1], data.video.shape[1]
-    if text != video:
-        one, other = data.modalities or MODALITIES
-        return (
-            f"raw embeddings have no cosine: {one} rows have {text} numbers, {other} rows {video}"
-        )
+    if said := without_cosine(data):
+        return said
     try:
         return raw_subject(data, raw_heads()[0])
     except CimError as error:  # a row that has no cosine

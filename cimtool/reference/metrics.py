@@ -198,6 +198,10 @@ def common_mean(text: Array, video: Array) -> FloatArray:
     return mean
 
 
+RAW = "raw embeddings"
+"""The name of rows as they are, ranked by their cosine, beside what was made of them."""
+
+
 def cosines(text: Array, video: Array) -> FloatArray:
     """Return the cosine of each row of `text` [n, d] with each of `video` [m, d], [n, m].
 

@@ -91,14 +91,18 @@ def spanning(
 ) -> Scale:
     """A scale over the finite `values` with a margin on each side, as a share of their span.
 
-    Where they are one value, or none, it stands in the middle all the same. A logarithmic scale
-    leaves out values that are not positive.
+    Where they are one value, or none, it stands in the middle all the same, and the scale does not
+    reach beyond 0; of nothing but 0 it begins there. A logarithmic scale leaves out values that are
+    not positive.
     """
     known = [x for x in values if math.isfinite(x) and (x > 0 or not log)]
     ends = [math.log(x) if log else x for x in (min(known), max(known))] if known else [0.0, 1.0]
     span = ends[1] - ends[0]
-    wider = margin * span if span > 1e-12 * max(map(abs, ends)) else max(0.1 * abs(ends[0]), 0.1)
-    lo, hi = ends[0] - wider, ends[1] + wider
+    if span > 1e-12 * max(map(abs, ends)):
+        wider = margin * span
+    else:
+        wider = max(0.1 * abs(ends[0]), 0.1 if log else 0.0)
+    lo, hi = ends[0] - wider, ends[1] + wider or 1.0
     return Scale(math.exp(lo), math.exp(hi), start, end, True) if log else Scale(lo, hi, start, end)
 
 

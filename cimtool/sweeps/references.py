@@ -18,7 +18,7 @@ from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Model
 from cimtool.reference.limits import limit_changes, limit_metrics
-from cimtool.reference.metrics import ReferenceScores, common_mean, on_grid
+from cimtool.reference.metrics import RAW, ReferenceScores, common_mean, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import (
     RANKINGS_BY_KEY,
@@ -33,7 +33,7 @@ from cimtool.reference.queries import (
 from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import RETRIEVED, Truth, retrieved
 from cimtool.simulation.simulator import Simulator
-from cimtool.verification.baselines import RAW, BaselineLoss, baseline_loss
+from cimtool.verification.baselines import BaselineLoss, baseline_loss
 from cimtool.verification.faults import float_faults
 from cimtool.verification.notes import constant_score
 from cimtool.verification.references import EXACT, References, gaussians, trained_features

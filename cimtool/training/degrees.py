@@ -11,7 +11,7 @@ from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.progress import Say
 from cimtool.hardware.target import Target
 from cimtool.reference.bootstrap import Change, interval, resamples
-from cimtool.reference.metrics import on_grid
+from cimtool.reference.metrics import RAW, cosines, on_grid
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import WAYS
 from cimtool.reference.statistics import Gaussians, centred
@@ -77,12 +77,12 @@ class ComparedForm:
     `less_best` is the RMSE less that of the best polynomial, on the same pairs. `recall` is R@1 by
     way, `recall_less_best` what it is less the best polynomial's; both empty where no data were
     given. `in_memory` is what a query takes where the items are in a target's arrays, None where no
-    target was given.
+    target was given. Raw embeddings have recalls alone: their cosine is of other widths.
     """
 
     name: str
     form: Form | None
-    cost: ScoreCost
+    cost: ScoreCost | None = None
     rmse: Change | None = None
     worst: float | None = None
     less_best: Change | None = None
@@ -165,8 +165,9 @@ def compare_forms(
 
     `tolerance` is None for a share TOLERATED of what samples scatter by, or of what labels spread
     by where that is less: a constant is never enough. It is 0 where the scatter is not known.
-    With `items` every score ranks all of their pairs; the polynomials' statistics are divided by
-    `divisors`. With a `target` too, the products in its arrays are priced.
+    With `items` every score ranks all of their pairs, and so does the cosine of their embeddings
+    where widths agree; the polynomials' statistics are divided by `divisors`. With a `target` too,
+    the products in its arrays are priced.
     """
     labels = held.labels
     values = {form.name: p.evaluate(labels.ed, labels.vd) for form, p in fitted.items()}
@@ -189,18 +190,19 @@ def compare_forms(
     if items is not None and target is not None:
         say(f"the score in the memory of {target.name}")
         in_memory = costs_in_memory(items, target)
-    forms: dict[str, Form | None] = {**dict.fromkeys(lines), **{f.name: f for f in fitted}}
+    baselines = [RAW, *lines] if RAW in recalls else [*lines]
+    forms: dict[str, Form | None] = {**dict.fromkeys(baselines), **{f.name: f for f in fitted}}
     candidates = tuple(
         ComparedForm(
             name,
             form,
-            (costs | lines)[name],
+            (costs | lines).get(name),
             rmses.get(name),
             float(np.abs(errors[name]).max()) if name in errors else None,
             less.get(name),
             recalls.get(name, {}),
             lost.get(name, {}),
-            in_memory[form is not None and not form.ed_alone],
+            None if name == RAW else in_memory[form is not None and not form.ed_alone],
         )
         for name, form in forms.items()
     )
@@ -263,7 +265,7 @@ def _recalls(
     """R@1 of every score by way, and what it is less the best's, over draws of the queries."""
     ed, vd = pair_statistics(items.text, items.video)
     hits: dict[str, dict[str, FloatArray]] = {way: {} for way in WAYS}
-    for name, scores in _scores(ed, vd, fitted, divisors):
+    for name, scores in _scores(items, ed, vd, fitted, divisors):
         for way, found in zip(WAYS, _hits(scores, items), strict=True):
             hits[way][name] = found
     right = items.right if not items.alone else np.arange(len(items.text))
@@ -287,12 +289,15 @@ def _recalls(
 
 
 def _scores(
+    items: Items,
     ed: FloatArray,
     vd: FloatArray,
     fitted: Mapping[Form, Polynomial],
     divisors: tuple[float, float],
 ) -> Iterator[tuple[str, FloatArray]]:
     """Every score of all pairs, one at a time; csd ranks as -ed does."""
+    if items.rows is not None and items.rows[0].shape[1] == items.rows[1].shape[1]:
+        yield RAW, cosines(*items.rows)
     yield "-ed", -ed
     for form, polynomial in fitted.items():
         yield form.name, polynomial.evaluate(ed / divisors[0], vd / divisors[1])

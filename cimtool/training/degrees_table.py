@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import WAY_NAMES
 from cimtool.report.formats import ENERGIES, four_digits, percent, whole
 from cimtool.report.table import Cell, Column, Content, Table, interval_cell, make_table
 from cimtool.training.degrees import TOLERATED, ComparedForm, Form, FormComparison
-from cimtool.training.score_cost import QueryCost
+from cimtool.training.score_cost import QueryCost, ScoreCost
 
 
 def comparison_values(found: FormComparison) -> dict[str, Any]:
@@ -28,20 +29,20 @@ def comparison_values(found: FormComparison) -> dict[str, Any]:
 
 
 def _values(one: ComparedForm, d: int | None) -> dict[str, Any]:
-    form = one.form
+    form, cost = one.form, one.cost
     return {
         "name": one.name,
         "degree": None if form is None else form.degree,
-        "ed_alone": form is None or form.ed_alone,
+        "ed_alone": None if cost is None else form is None or form.ed_alone,
         "coefficients": None if form is None else form.terms,
         "rmse": _change(one.rmse),
         "worst": one.worst,
         "less_best": _change(one.less_best),
         **{f"r1_{way}": _change(one.recall.get(way)) for way in WAY_NAMES},
         **{f"r1_{way}_less_best": _change(one.recall_less_best.get(way)) for way in WAY_NAMES},
-        "products": one.cost.products,
-        "other_multiplications": one.cost.multiplications,
-        "multiplications": None if d is None else one.cost.total(d),
+        "products": None if cost is None else cost.products,
+        "other_multiplications": None if cost is None else cost.multiplications,
+        "multiplications": None if d is None or cost is None else cost.total(d),
         "in_memory": None if one.in_memory is None else _priced(one.in_memory),
     }
 
@@ -93,16 +94,18 @@ def _ways(found: FormComparison) -> Mapping[str, str]:
 def _row(one: ComparedForm, found: FormComparison) -> list[Content]:
     rmse = interval_cell(one.rmse, four_digits)
     recalls = [interval_cell(one.recall[way], percent) for way in _ways(found)]
-    cost, d = one.cost, found.d
-    taken: Content = cost.multiplications + cost.products * (d or 0)
-    if d is None:
-        taken = Cell(f"{cost.products} d + {cost.multiplications}", cost.products)
     coefficients = None if one.form is None else one.form.terms
-    row: list[Content] = [one.name, coefficients, rmse, one.worst, *recalls, cost.products, taken]
-    energies: list[Content] = (
-        [] if one.in_memory is None else [one.in_memory.of_an_item.cell(ENERGIES)]
-    )
-    return [*row, *energies]
+    row: list[Content] = [one.name, coefficients, rmse, one.worst, *recalls]
+    row += [None, None] if one.cost is None else [one.cost.products, _taken(one.cost, found.d)]
+    if any(other.in_memory for other in found.candidates):
+        row.append(None if one.in_memory is None else one.in_memory.of_an_item.cell(ENERGIES))
+    return row
+
+
+def _taken(cost: ScoreCost, d: int | None) -> Content:
+    if d is None:
+        return Cell(f"{cost.products} d + {cost.multiplications}", cost.products)
+    return cost.total(d)
 
 
 def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
@@ -125,11 +128,30 @@ def advice(found: FormComparison, chosen: Form, asked: bool) -> str:
             f"its RMSE, {enough.rmse.value:.3g}, is above that of {best.name}, {_rmse(best):.3g}, "
             f"by less than {found.tolerance:.3g}{_reason(found)}"
         )
-    text += f"; it takes {_products(enough)} a query"
     against = found.of(chosen) if asked else best
-    if against.cost.products > enough.cost.products:
-        text += f" in place of {against.cost.products}"
+    fewer, more = _products(enough), _products(against)
+    text += f"; it takes {fewer} matrix product{'' if fewer == 1 else 's'} a query"
+    if more > fewer:
+        text += f" in place of {more}"
     return f"{text}."
+
+
+def raw_sentence(found: FormComparison) -> str | None:
+    """The sentence where raw embeddings retrieve as well as the best polynomial, or better."""
+    raw = next((one for one in found.candidates if one.name == RAW), None)
+    if raw is None:
+        return None
+    best = found.of(found.best)
+    way = max(raw.recall, key=lambda way: raw.recall_less_best[way].value)
+    more = raw.recall_less_best[way]
+    if more.high < 0:
+        return None
+    how = "BETTER" if more.low > 0 else "as well, as far as these queries tell"
+    return (
+        f"Raw embeddings retrieve {how}: R@1 {WAY_NAMES[way]} {percent(raw.recall[way].value)}% by "
+        f"their cosine, {percent(best.recall[way].value)}% by {best.name}, {percent(more.value)} "
+        f"points less ({percent(more.low)} to {percent(more.high)})."
+    )
 
 
 def _reason(found: FormComparison) -> str:
@@ -140,9 +162,8 @@ def _reason(found: FormComparison) -> str:
     return f", a tenth of what K = {found.samples} samples a side scatter by"
 
 
-def _products(one: ComparedForm) -> str:
-    count = one.cost.products
-    return f"{count} matrix product{'' if count == 1 else 's'}"
+def _products(one: ComparedForm) -> int:
+    return 0 if one.cost is None else one.cost.products
 
 
 def _rmse(one: ComparedForm) -> float:

@@ -22,7 +22,12 @@ from cimtool.report.charts import Points, scatter
 from cimtool.report.formats import NOT_KNOWN, four_digits, whole
 from cimtool.report.page import render
 from cimtool.report.table import Column, Table, make_table
-from cimtool.training.degrees_table import advice, comparison_values, degree_table
+from cimtool.training.degrees_table import (
+    advice,
+    comparison_values,
+    degree_table,
+    raw_sentence,
+)
 from cimtool.training.fit import GROUPS, Fit, fit_teacher
 from cimtool.training.items import model_items
 from cimtool.training.polynomial_file import (
@@ -71,7 +76,8 @@ def fit(
     or surely by less than `tolerance` (default: a tenth of what samples scatter by, or of what
     labels spread by where that is less). With `ed_alone` no polynomial takes vd. ed and vd are
     divided by `scale_ed` and `scale_vd` first (default: what the teacher says). With `projectors`
-    and `data` the table has R@1 on these, and with a `target` too the energy of an item in its
+    and `data` the table has R@1 on these, of their raw embeddings too where both are equally
+    wide, and with a `target` the energy of an item in its
     arrays. With `output`, a `.json` or a `.pt` whose keys are `coeff` and `bias` or, with `pt_keys`
     "c", c and b, the polynomial is written there, its report into `report` (default: beside it).
     `pt_keys` are refused without a `.pt`.
@@ -179,6 +185,7 @@ def fit_page(fit: Fit) -> str:
         PAGE,
         title=f"Polynomial of {chosen} for {Path(fit.teacher.file).name}",
         headline=fit_headline(fit),
+        raw=raw_sentence(known),
         advice=advice(known, fit.form, fit.asked),
         degrees=degree_table(known, fit.form),
         notes=fit.notes,

@@ -36,7 +36,7 @@ class Items:
     where the items come from, for messages. With `alone` texts and videos are the same items;
     `labels` are the classes of each, [n] or [n, C], None where unknown. `model` is the SHA-256 of
     the projectors, and `trained` are the shares of the rows that trained them; None where unknown,
-    as are `a` and `b`, which the model keeps of its sigmoid.
+    as are `a` and `b`, which the model keeps of its sigmoid, and `rows`, the embeddings of both.
     """
 
     text: Gaussians
@@ -51,6 +51,7 @@ class Items:
     trained: TrainedShares | None = None
     a: float | None = None
     b: float | None = None
+    rows: tuple[Array, Array] | None = None
 
     def drawn(self, pairs: int, matched: float, seed: int) -> PairRows:
         """Draw text and video rows of so many pairs, a share `matched` of them right ones.
@@ -126,6 +127,7 @@ def model_items(source: ModelSource, data: EmbeddingsLike, say: Say) -> Items:
         shares,
         model.a,
         model.b,
+        (rows.text, rows.video),
     )
 
 

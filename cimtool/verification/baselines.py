@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import WAYS, Uncertainty
 from cimtool.verification.drift import DriftTable
 
-RAW = "raw embeddings"
 DISTANCE = "-ed"
 
 
@@ -31,6 +32,15 @@ class BaselineLoss:
     loss: Change
     of_baseline: float
     of_stage: float
+
+
+def without_cosine(data: Embeddings) -> str | None:
+    """The sentence on rows of two widths, which have no cosine; None where both are as wide."""
+    text, video = data.text.shape[1], data.video.shape[1]
+    if text == video:
+        return None
+    one, other = data.modalities or MODALITIES
+    return f"raw embeddings have no cosine: {one} rows have {text} numbers, {other} rows {video}"
 
 
 def baseline_losses(

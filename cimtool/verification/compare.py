@@ -12,12 +12,12 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
+from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import WAY_NAMES, led
 from cimtool.report.formats import four_digits, number, numbered, percent
 from cimtool.report.table import Column, Content, interval_cell, make_table
 from cimtool.report.terminal import table_text, wrapped
 from cimtool.verification.answers import setting_text, trained_clause
-from cimtool.verification.baselines import RAW
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences
 from cimtool.verification.references import References
 from cimtool.verification.render import WIDTH

@@ -8,10 +8,11 @@ from functools import partial
 
 from cimtool.ir.heads import Head
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.metrics import RAW
 from cimtool.reference.montecarlo import DEFAULT_SAMPLES
 from cimtool.reference.queries import metrics
 from cimtool.report.formats import percent
-from cimtool.verification.baselines import DISTANCE, RAW, BaselineLoss, baseline_losses
+from cimtool.verification.baselines import DISTANCE, BaselineLoss, baseline_losses
 from cimtool.verification.drift import StageRow, row_of
 from cimtool.verification.references import Scatter
 from cimtool.verification.stages import FloatRun

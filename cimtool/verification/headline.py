@@ -10,8 +10,9 @@ from itertools import pairwise
 from cimtool.ir.heads import Head
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.metrics import RAW
 from cimtool.report.page import render_text
-from cimtool.verification.baselines import RAW, BaselineLoss
+from cimtool.verification.baselines import BaselineLoss
 from cimtool.verification.drift import StageRow
 from cimtool.verification.faults import NOT_CHECKED, baseline_sentences, points_text
 from cimtool.verification.margins import (

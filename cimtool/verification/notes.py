@@ -14,6 +14,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.score import statistics_note
 from cimtool.reference.queries import Queries
 from cimtool.reference.truth import Truth
+from cimtool.verification.baselines import without_cosine
 from cimtool.verification.stages import StageRuns
 
 FEW_QUERIES = 200
@@ -43,7 +44,7 @@ def notes_of(
 
 
 def data_notes(data: Embeddings, truth: Truth, queries: Queries) -> list[str]:
-    """Sentences on what is right in the data, on few queries, and on arrays that are not used."""
+    """Sentences on what is right in the data, on rows that cannot be ranked, and on few queries."""
     notes = []
     if data.alone:
         right = "right are the others of its class"
@@ -53,6 +54,7 @@ def data_notes(data: Embeddings, truth: Truth, queries: Queries) -> list[str]:
             right = "nothing is right without labels that two items share, so nothing is ranked"
         notes.append(f"items of one modality: an item does not find itself; {right}")
     if truth.ranks:
+        notes += filter(None, [without_cosine(data)])
         notes += few_queries(*queries.counts.values())
     notes += [*judged_by(data), *data.notes]
     return [*notes, *unused_labels(data, truth.by_class or data.alone)]

@@ -15,8 +15,9 @@ from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import stage_of
 from cimtool.reference.limits import check_measurable, check_metrics
+from cimtool.reference.metrics import RAW
 from cimtool.simulation.die_program import Conditions
-from cimtool.verification.baselines import DISTANCE, RAW, baseline_losses
+from cimtool.verification.baselines import DISTANCE, baseline_losses
 from cimtool.verification.bits import count_bits
 from cimtool.verification.faults import surrogate_faults
 from cimtool.verification.headline import find_drift

@@ -16,10 +16,10 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import ModelCard
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import Stage
-from cimtool.reference.metrics import cosines
+from cimtool.reference.metrics import RAW, cosines
 from cimtool.reference.truth import Truth
 from cimtool.simulation.simulator import Features, Simulator
-from cimtool.verification.baselines import DISTANCE, RAW
+from cimtool.verification.baselines import DISTANCE
 from cimtool.verification.drift import DriftTable
 from cimtool.verification.references import (
     References,

@@ -167,10 +167,11 @@ def test_several_degrees_are_put_side_by_side_and_the_cheapest_that_is_enough_is
     found = cimtool("fit", teacher, *DEGREES, *ranked, "-o", poly).json
     table = found["comparison"]
     assert [one["name"] for one in table["candidates"]] == [
+        "raw embeddings",
         "csd", "-ed", "degree 1, ed alone", "degree 2, ed alone", "degree 3, ed alone",
         "degree 1", "degree 2", "degree 3",
     ]  # fmt: skip
-    assert [one["products"] for one in table["candidates"]] == [1] * 5 + [6] * 3
+    assert [one["products"] for one in table["candidates"]] == [None] + [1] * 5 + [6] * 3
     by_name = {one["name"]: one for one in table["candidates"]}
     first = by_name["degree 1, ed alone"]
     assert 16 < first["multiplications"] < by_name["degree 3, ed alone"]["multiplications"]

@@ -114,6 +114,18 @@ def test_standard_error_is_the_scatter_over_seeds(b):
     assert (claimed > 2 * scatter / np.sqrt(10)).all()
 
 
+@pytest.mark.parametrize("a", [4.0, 4e3, 4e9])
+@pytest.mark.parametrize("sign", [1, -1])  # p small, 1-p small
+def test_standard_error_grows_with_the_scatter_where_one_sample_is_the_whole_mean(a, sign):
+    text, video = make(2, 64, 0), make(2, 64, 1)
+    b = 0.0 if sign == 1 else 200 * a
+    runs = [monte_carlo(text, video, a, b, seed=seed) for seed in range(60)]
+    scatter = np.std([run.logit for run in runs], axis=0)
+    claimed = np.sqrt(np.mean([run.standard_error_of_logit**2 for run in runs], axis=0))
+    assert scatter.min() > 2 * np.sqrt(2)  # the most that the relative error of the mean can be
+    np.testing.assert_allclose(claimed, scatter, rtol=0.6)
+
+
 def test_standard_error_by_its_formula():
     text, video = make(1, 8, 0), make(1, 8, 1)
     z_t, z_v = (

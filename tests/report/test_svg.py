@@ -52,6 +52,15 @@ def test_a_scale_spans_whatever_there_is(values: list[float], log: bool) -> None
     assert all(0.0 <= scale.at(x) <= 100.0 for x in values if x > 0 or (not log and x <= 0))
 
 
+@pytest.mark.parametrize("value", [0.0, 0.02, 3.0, -0.02])
+def test_a_scale_of_one_value_ends_before_zero(value: float) -> None:
+    scale = svg.spanning([value], 0.0, 100.0)
+    assert scale.at(value) == (pytest.approx(50.0) if value else 0.0)
+    ends = (scale.lo, scale.hi) if value >= 0 else (-scale.hi, -scale.lo)
+    assert 0.0 <= ends[0] < ends[1]
+    assert len(scale.ticks()) >= 2
+
+
 def test_text_is_escaped_and_long_labels_are_cut() -> None:
     assert "<b>" not in svg.text(0, 0, "<b>x</b>")
     assert '"' not in svg.document(1, 'a"b', []).split("aria-label=")[1][1:].split(">")[0][:-1]

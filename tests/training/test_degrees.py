@@ -9,9 +9,15 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.reference.bootstrap import Change
+from cimtool.reference.metrics import RAW
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.training.degrees import Form, forms_of, pair_statistics, sampling_scatter
-from cimtool.training.degrees_table import advice, degree_table
+from cimtool.training.degrees_table import (
+    advice,
+    comparison_values,
+    degree_table,
+    raw_sentence,
+)
 from cimtool.training.fit import fit_teacher
 from cimtool.training.items import Items, gaussian_items
 from cimtool.training.teacher import Labels, TeacherSigmoid
@@ -123,6 +129,39 @@ def test_recall_is_counted_on_the_items_given_and_can_refuse_a_form() -> None:
     lost = replace(one, recall_less_best={"text_to_video": Change(-0.1, -0.2, -0.05)})
     assert _suffices(one, 1.0)
     assert not _suffices(lost, 1.0)
+
+
+def test_raw_embeddings_are_ranked_by_their_cosine_where_widths_agree() -> None:
+    seen, rng = items(40, seed=9), np.random.default_rng(4)
+    rows = rng.normal(size=(40, 6))
+    without = fit_teacher(teacher(), [1], items=seen).comparison
+    wider = replace(seen, rows=(rows, rng.normal(size=(40, 7))))
+    for found in (without, fit_teacher(teacher(), [1], items=wider).comparison):
+        assert [one.name for one in found.candidates][:2] == ["csd", "-ed"]
+        assert raw_sentence(found) is None
+    # Equal rows on both sides: nothing that projects them ranks better.
+    alike = fit_teacher(teacher(), [1], items=replace(seen, rows=(rows, rows))).comparison
+    raw = alike.candidates[0]
+    assert (raw.name, raw.cost, raw.rmse, raw.in_memory) == (RAW, None, None, None)
+    assert {change.value for change in raw.recall.values()} == {1.0}
+    assert [one.recall for one in alike.candidates[1:]] == [
+        one.recall for one in without.candidates
+    ]
+    best = alike.of(alike.best).recall["text_to_video"].value
+    said = raw_sentence(alike)
+    assert said is not None
+    how = "BETTER" if raw.recall_less_best["text_to_video"].low > 0 else "as well"
+    assert said.startswith(f"Raw embeddings retrieve {how}")
+    assert f"100.0% by their cosine, {100 * best:.1f}% by {alike.best.name}" in said
+    table = degree_table(alike, alike.enough)
+    texts = [cell.text for cell in table.rows[0].cells]
+    assert texts[:4] == [RAW, "-", "-", "-"]
+    assert texts[-2:] == ["-", "-"]
+    values = comparison_values(alike)["candidates"][0]
+    assert (values["name"], values["ed_alone"], values["multiplications"]) == (RAW, None, None)
+    # Rows that tell nothing are worse than any score, and no sentence says anything of them.
+    noise = replace(seen, rows=(rows, rng.normal(size=(40, 6))))
+    assert raw_sentence(fit_teacher(teacher(), [1], items=noise).comparison) is None
 
 
 def test_forms_come_from_the_cheapest() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from cimtool.reference.bootstrap import Change
-from cimtool.verification.baselines import DISTANCE, RAW, BaselineLoss
+from cimtool.reference.metrics import RAW
+from cimtool.verification.baselines import DISTANCE, BaselineLoss
 from cimtool.verification.drift import StageRow
 from cimtool.verification.faults import baseline_sentences, surrogate_faults
 from cimtool.verification.headline import equal_text, make_headline

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from cimtool.base.grids import value_text
+from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import WAY_NAMES, WAYS
 from cimtool.report.charts import ParetoPoint, Whisker, pareto, whiskers
 from cimtool.report.page import render
 from cimtool.report.svg import percent_tick
-from cimtool.training.grid.render import RAW, failures, notes, row_name, rows_table, verdict
+from cimtool.training.grid.render import failures, notes, row_name, rows_table, verdict
 from cimtool.training.grid.results import LEAD, TrainingGrid, TrainingRow
 
 PACKAGE = "cimtool.training"

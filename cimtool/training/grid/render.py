@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from cimtool.base.grids import value_text
 from cimtool.reference.bootstrap import RESAMPLES, Change
+from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import RANKINGS_BY_KEY, WAY_NAMES, WAYS
 from cimtool.report.formats import counted, four_digits, number, percent, whole
 from cimtool.report.page import render_text
@@ -17,8 +18,6 @@ from cimtool.training.grid.question import Question
 from cimtool.training.grid.results import LEAD, TrainingGrid, TrainingRow
 from cimtool.training.history import MEASURES
 from cimtool.training.trainer import BEST
-
-RAW = "raw embeddings"
 
 
 def grid_summary(found: TrainingGrid) -> str:
