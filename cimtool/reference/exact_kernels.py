@@ -134,15 +134,14 @@ def log_expectation(
     """
     widest = _largest(s)
     if widest == 0:
-        y = side * (b - a * square.sum())
+        y = side * (b - a * _total(square))
         return float(min(y, 0.0) - math.log1p(math.exp(-abs(y))))
     series = series_of(side, a, b, square, s, widest, room[0])
-    if len(series.terms):
+    while True:  # a call in one place: the compiler would inline each anew
         found = _expected(Pair(side, a, b, square, s, widest, room, series))
-        if not math.isnan(found):
+        if not math.isnan(found) or not len(series.terms):
             return found
-    by_dimensions = Series(series.terms[:0], series.around[:0], 0.0, 0.0)
-    return _expected(Pair(side, a, b, square, s, widest, room, by_dimensions))
+        series = Series(series.terms[:0], series.around[:0], 0.0, 0.0)
 
 
 @jit_sums
@@ -153,6 +152,14 @@ def _largest(s: FloatArray) -> float:
         m0, m1 = max(m0, s[i]), max(m1, s[i + 1])
         m2, m3 = max(m2, s[i + 2]), max(m3, s[i + 3])
     return max(max(m0, m1), max(m2, m3))
+
+
+@jit_sums
+def _total(values: FloatArray) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total
 
 
 @jit_sums
@@ -177,7 +184,7 @@ def _expected(pair: Pair) -> float:
     pole = float(n)
     c, value, width = saddle(pole, min(pole + 1, end), pair)
     if n == 0:
-        return value + math.log(line(c, pole, width, 0.0, pair))
+        first = value
     share = math.exp(value - first)
     return first + math.log(terms + sign * share * line(c, pole, width, terms / share, pair))
 
@@ -244,22 +251,23 @@ def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> floa
     beside *= math.sin(angle)
     nodes, values = np.empty(11 * MOST_LANES), np.empty((3, MOST_LANES))
     step, length, count = FIRST_STEP, 0.0, 0
+    first = int(FIRST_NODES)  # a number, not a literal, for which all below is compiled once more
     coarse, total, doubt = 0.0, 0.0, 0.0
     while length == 0.0:
         if count >= MOST_NODES:
             return math.nan
-        _integrand(count * step, step, FIRST_NODES, scale, c, angle, pair, nodes, values)
+        _integrand(count * step, step, first, scale, c, angle, pair, nodes, values)
         if count == 0:
             values[0, 0] *= 0.5
-        for k in range(0, FIRST_NODES, 2):
+        for k in range(0, first, 2):
             coarse += 2 * step * values[0, k]
             total += step * (values[0, k] + values[0, k + 1])
-        for k in range(FIRST_NODES):
+        for k in range(first):
             doubt += step * values[2, k]
             if values[1, k] < NEGLIGIBLE * (abs(total) + beside):
                 length = (count + k) * step
                 break
-        count += FIRST_NODES
+        count += first
     if not doubt <= DOUBT * (abs(total) + beside):
         return math.nan
     while not abs(total - coarse) <= max(AGREEMENT * abs(total), EQUAL * beside):
@@ -269,7 +277,8 @@ def line(c: float, pole: float, width: float, beside: float, pair: Pair) -> floa
         while x < length:
             lanes = min(int((length - x) / (step * LANES) + 1) * LANES, MOST_LANES)
             _integrand(x, step, lanes, scale, c, angle, pair, nodes, values)
-            fresh += values[0, :lanes].sum()
+            for k in range(lanes):
+                fresh += values[0, k]
             count += lanes
             x += lanes * step
         step *= 0.5
@@ -350,7 +359,7 @@ def _by_dimensions(lanes: int, pair: Pair, nodes: FloatArray) -> None:
         (1 + i r t)^-1/2 exp(-(i t e + t^2 r e) / (1 + t^2 r^2))        (side +1; -1: its conjugate)
     """
     r, e = pair.room[0], pair.room[1]
-    _multiply(lanes, r.max(), r, e, nodes)
+    _multiply(lanes, _largest(r), r, e, nodes)
     for k in range(lanes):
         t = nodes[T + k]
         nodes[SIZE + k] = -0.25 * nodes[LOG_SQUARE + k] - t * t * nodes[DECAY + k]

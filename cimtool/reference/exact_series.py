@@ -149,10 +149,10 @@ def remainder(series: Series, v: float) -> float:
 def derivatives(series: Series, v: float) -> tuple[float, float, float]:
     """F(v), F'(v) and F''(v) for real v."""
     value, slope, half = 0.0, 0.0, 0.0
-    for term in series.terms[::-1]:
+    for k in range(len(series.terms) - 1, -1, -1):
         half = half * v + slope
         slope = slope * v + value
-        value = value * v + term
+        value = value * v + series.terms[k]
     # The polynomial is v times what was evaluated.
     half = half * v + slope
     slope = slope * v + value
@@ -163,7 +163,8 @@ def derivatives(series: Series, v: float) -> tuple[float, float, float]:
 def expand(series: Series, c: float) -> None:
     """Write F^(k)(c) / k! for k = 1 to K into `around`."""
     around, count = series.around, len(series.terms)
-    around[:] = series.terms
+    for k in range(count):  # an assignment of arrays takes 3 s to compile
+        around[k] = series.terms[k]
     # Synthetic division by v - c, again and again; the constant, F(c), is not wanted.
     for first in range(-1, count - 1):
         for k in range(count - 2, max(first, 0) - 1, -1):

@@ -127,3 +127,13 @@ def test_a_series_that_is_not_enough_is_given_up():
         series._replace(ratio=0.6),  # the line leaves its reach before it has ended
     ):
         assert math.isnan(kernels._expected(short._replace(series=worse)))
+
+
+def test_a_kernel_is_compiled_once_for_any_number_of_nodes():
+    square, s = make(40, 2.0, 7)  # no series, and a step that is halved
+    log_p = kernels.log_expectation(
+        1.0, 1.0, float((square + s).sum()), square, s, np.empty((2, 40))
+    )
+    assert -1 < log_p < 0
+    for kernel in (kernels._integrand, kernels._by_dimensions, kernels._multiply):
+        assert len(kernel.nopython_signatures) == 1
