@@ -49,8 +49,6 @@ TEACHER_LOSS, POLY_LOSS = "soft-contrastive", "pairwise-poly"
 MATCHED = 0.5
 """Share of right pairs among those that are labelled."""
 
-"""The polynomial that the labels by Monte Carlo give."""
-
 FORMAT = 6  # raised when the same settings come to mean other artefacts
 MANIFEST = "manifest.json"
 DISTRIBUTIONS = ("numpy", "scipy", "scikit-learn", "torch")

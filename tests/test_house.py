@@ -247,7 +247,7 @@ READERS = {
     "cimtool/report/svg.py": "a number without its .0",
     "cimtool/simulation/kernels/tiles.py": "environment variables of Numba",
     "cimtool/sweeps/command.py": "a target given as a path or as a name",
-    "cimtool/training/demo_data.py": "the source code that the demo trains on",
+    "cimtool/training/demo_sources.py": "the source code that the demo trains on",
     "cimtool/training/job.py": "keys of a checkpoint",
     "cimtool/training/models/perceptron.py": "keys of a checkpoint, and widths that a user gives",
     "cimtool/training/options.py": "model.KEY and loss.KEY as a user gives them",

@@ -6,14 +6,11 @@ are sub-word TF-IDF and truncated SVD, without any download.
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib.util
 import math
 import re
 import sysconfig
-import tokenize
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,26 +20,13 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from cimtool.base.arrays import Array, BoolArray
+from cimtool.base.compiled import thread_count
 from cimtool.base.errors import CimError
 from cimtool.loading.digests import row_digests
+from cimtool.training.demo_sources import DocumentedFunction, documented_functions
 
 PACKAGES = ("numpy", "scipy", "sklearn")
 SKIPPED_FOLDERS = frozenset({"test", "tests", "idle_test", "site-packages", "__pycache__"})
-SHORTEST_TEXT = 25
-LONGEST_TEXT = 400
-SHORTEST_CODE = 100  # below it are stubs that say nothing of what their docstring says
-
-BLANK_LINE = re.compile(r"\n\s*\n")
-
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(frozen=True, order=True)
-class DocumentedFunction:
-    """The first paragraph of a function's docstring (`text`), its arguments and body (`code`)."""
-
-    text: str
-    code: str
 
 
 def installed_sources(packages: Iterable[str] = PACKAGES) -> tuple[Path, ...]:
@@ -63,7 +47,8 @@ def collect_pairs(folders: Iterable[Path]) -> list[DocumentedFunction]:
     The order depends on what the sources hold and not on where they lie, so that the same
     installation gives the same pairs on every machine.
     """
-    found = {pair for folder in folders for path in _sources(folder) for pair in _pairs_of(path)}
+    paths = [path for folder in folders for path in _sources(folder)]
+    found = documented_functions(paths, thread_count())
     texts: set[str] = set()
     codes: set[str] = set()
     kept = []
@@ -79,45 +64,6 @@ def _sources(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*.py"):
         if SKIPPED_FOLDERS.isdisjoint(path.relative_to(folder).parts[:-1]):
             yield path
-
-
-def _pairs_of(path: Path) -> Iterator[DocumentedFunction]:
-    try:
-        with tokenize.open(path) as file:
-            source = file.read()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # foreign sources: their invalid escapes are not ours
-            tree = ast.parse(source)
-    except (SyntaxError, UnicodeDecodeError):
-        return  # installations hold templates and code for other versions, which is no corpus
-    # Not splitlines(): it also splits at form feeds, which the parser's line numbers do not count.
-    lines = source.split("\n")
-    for node in _functions(tree):
-        pair = _pair_of(node, lines)
-        if pair is not None:
-            yield pair
-
-
-def _functions(tree: ast.AST) -> Iterator[FunctionNode]:
-    """Yield all functions below `tree`: `ast.walk` without the expressions, most of the nodes."""
-    for child in ast.iter_child_nodes(tree):
-        if isinstance(child, FunctionNode):
-            yield child
-        if not isinstance(child, ast.expr):
-            yield from _functions(child)
-
-
-def _pair_of(node: FunctionNode, lines: list[str]) -> DocumentedFunction | None:
-    docstring = ast.get_docstring(node, clean=False)
-    if docstring is None or len(node.body) < 2:
-        return None
-    text = " ".join(BLANK_LINE.split(docstring.strip(), 1)[0].split())
-    if not SHORTEST_TEXT <= len(text) <= LONGEST_TEXT:
-        return None
-    # From the line after the docstring, so that the comments above the first statement are kept.
-    body = "\n".join(lines[node.body[0].end_lineno : node.end_lineno])
-    code = f"{ast.unparse(node.args)}\n{body}".strip()
-    return DocumentedFunction(text, code) if len(code) >= SHORTEST_CODE else None
 
 
 # camelCase, snake_case and ACRONYMWord come apart; digits are pieces of their own.

@@ -16,9 +16,11 @@ from cimtool.reference.montecarlo import draw, mean_of_sigmoids
 from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
 from cimtool.training.options import check_count
 
-# Pairs that a thread takes at once, whose samples stay in its cache (3 MB at d = 1024, K = 10), and
+# Pairs that a thread takes at once: as many as leave their samples in its cache (3 MB at d = 1024,
+# K = 10), or where there are none as make its steps longer than the wait for the interpreter; and
 # pairs between two lines of progress.
 AT_ONCE = 16
+AT_ONCE_EXACT = 64
 REPORTED = 1 << 14
 
 COLUMNS = ("ed", "vd", "log_p", "log_1mp", "standard_error")
@@ -94,7 +96,7 @@ def monte_carlo_labels(
         inputs = sigmoid.b - sigmoid.a * _squared_distances(z_t, z_v)
         return mean_of_sigmoids(np.moveaxis(inputs, 0, -1))
 
-    return _labelled(text, video, pairs, label, say)
+    return _labelled(text, video, pairs, label, AT_ONCE, say)
 
 
 def exact_labels(
@@ -110,7 +112,7 @@ def exact_labels(
             raise ArgumentError("{}: {}; expected {labels} mc here", named, error) from None
         return *found, np.zeros(len(numbers))
 
-    return _labelled(text, video, pairs, label, say)
+    return _labelled(text, video, pairs, label, AT_ONCE_EXACT, say)
 
 
 def _labelled(
@@ -118,9 +120,10 @@ def _labelled(
     video: Gaussians,
     pairs: PairRows,
     label: Callable[[Gaussians, Gaussians, IntArray], tuple[FloatArray, ...]],
+    height: int,
     say: Say,
 ) -> Labels:
-    """Label blocks of pairs in threads; no array is as long as all pairs times d."""
+    """Label blocks of `height` pairs in threads; no array is as long as all pairs times d."""
     i, j = pairs
     count = len(i)
     out = np.empty((len(COLUMNS), count))
@@ -137,7 +140,7 @@ def _labelled(
                 out[2:, numbers] = label(own_t, own_v, numbers)
             _require_finite(out, pairs, numbers)
 
-        map_rows(some, stop - start, AT_ONCE)
+        map_rows(some, stop - start, height)
         if count > REPORTED:
             say(f"labels: {stop:,} of {count:,} pairs")
     return Labels(*out)

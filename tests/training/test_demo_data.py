@@ -7,15 +7,16 @@ import pytest
 
 from cimtool.base.errors import CimError
 from cimtool.loading.digests import row_digests
+from cimtool.training import demo_sources
 from cimtool.training.demo_data import (
     DemoFiles,
-    DocumentedFunction,
     DocumentFeatures,
     collect_pairs,
     grams,
     installed_sources,
     write_embeddings,
 )
+from cimtool.training.demo_sources import DocumentedFunction
 
 VERBS = ("parse", "sort", "merge", "open", "close", "count", "hash", "split", "join", "scale")
 NOUNS = ("matrix", "socket", "buffer", "thread", "vector", "kernel", "header", "window")
@@ -129,6 +130,18 @@ def test_no_text_and_no_code_twice_whatever_the_place_and_order(tmp_path: Path) 
     pairs = collect_pairs([first, second])
     assert pairs == collect_pairs([second, first]) == sorted(pairs)
     assert [pair.text.split()[2] for pair in pairs] == ["four", "six"]
+
+
+def test_several_processes_read_what_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_sources, "FEWEST_FILES", 1)
+    for number, word in enumerate(("four", "five", "nine")):
+        write(tmp_path, f"{number}.py", FUNCTION.replace("four", word))
+    files = sorted(tmp_path.iterdir())
+    found = demo_sources.documented_functions(files, 3)
+    assert found == demo_sources.documented_functions(files)
+    assert len(found) == 3
 
 
 def test_the_installed_sources_are_there() -> None:
