@@ -58,6 +58,7 @@ def verify(
     max_drift: Mapping[str, float] | None = None,
     report: File | None = None,
     noise: NoiseOptions | None = None,
+    chip: File | None = None,
     qrels: File | None = None,
     allow_calibration_rows: bool = False,
     say: Say = silent,
@@ -67,8 +68,9 @@ def verify(
     With a file `qrels` right is what it grades above 0. Drift is against the exact score, or with
     `reference="mc"` against Monte Carlo of `samples` a side (default: 10). With `noise` the report
     has rows of the median die and of the worst in twenty, at the earliest time and at the one asked
-    for. Rows that the bundle was calibrated on are refused unless `allow_calibration_rows`. Writes
-    `report.html`, `report.json` and `report.md` into `report` (default: the bundle's folder).
+    for; with `chip`, the folder of a measured one, a row of that. Rows that the bundle was
+    calibrated on are refused unless `allow_calibration_rows`. Writes `report.html`, `report.json`
+    and `report.md` into `report` (default: the bundle's folder).
     Raises CheckFailed where a bit differs or a metric is over its limit in `max_drift`.
     """
     from cimtool.verification.references import References
@@ -85,6 +87,7 @@ def verify(
         say,
         noise,
         allow_calibration_rows,
+        None if chip is None else Path(chip),
     )
 
 

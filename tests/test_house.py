@@ -235,6 +235,7 @@ def test_no_two_types_share_a_name() -> None:
 
 # Where a text may be taken apart: what comes from outside, never a name that cimtool made.
 READERS = {
+    "cimtool/base/csv_files.py": "lines and fields of a file of numbers",
     "cimtool/base/folders.py": "names of files that a killed run left",
     "cimtool/base/plugins.py": "the package of a module that Python imports; a message on one line",
     "cimtool/base/toml_files.py": "a target given as a path or as a name",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
-from cimtool.base.errors import ArgumentError
+from cimtool.base.errors import Argument, ArgumentError
 from cimtool.base.files import check_output, unwritable
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Gallery
+from cimtool.bundle.chip import check_one_source, chip_die
 from cimtool.bundle.dies import (
     MEDIAN,
     WORST,
@@ -25,9 +26,10 @@ from cimtool.bundle.dies import (
 )
 from cimtool.bundle.matcher import Matcher, check_gallery, load
 from cimtool.ir.program import MODALITIES
-from cimtool.loading.embeddings import EmbeddingsLike, File, read_data, read_rows
+from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data, read_rows
 from cimtool.reference.queries import WAYS
 from cimtool.reference.truth import retrieval
+from cimtool.simulation.die_program import DieProgram
 from cimtool.simulation.simulator import Features, Simulator
 
 
@@ -39,6 +41,7 @@ def simulate(
     top: int | None = None,
     device: str | None = None,
     noise: NoiseOptions | None = None,
+    chip: File | None = None,
     say: Say = silent,
 ) -> dict[str, Array]:
     """Score all texts against all videos on the bit-accurate simulator.
@@ -48,14 +51,18 @@ def simulate(
     `device` as in `load`. A bundle that holds a gallery looks at the texts alone; with a hybrid
     score it returns the best of each shortlist, all of it without `top`. With `noise` the scores of
     each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
-    where the right pairs are known, `trial_r1` [T, 2]. Raises CimError for a bundle or inputs that
-    do not fit, and for `top` with `noise`.
+    where the right pairs are known, `trial_r1` [T, 2]; so do those of a measured `chip`, the folder
+    that `docs/noise.md` describes, as one die. Raises CimError for a bundle or inputs that
+    do not fit, and for `top` with dies.
     """
     if output is not None:
         check_output(Path(output), ".npz")
+    check_one_source(noise, chip)
     matcher = load(bundle, device)
     if noise is not None:
-        found = _on_dies(matcher, inputs, top, noise, say)
+        found = _on_drawn(matcher, inputs, top, noise, say)
+    elif chip is not None:
+        found = _on_chip(matcher, inputs, top, Path(chip), say)
     elif matcher.bundle.gallery is None:
         found = _all_pairs(matcher, inputs, top, say)
     else:
@@ -65,24 +72,54 @@ def simulate(
     return found
 
 
-def _on_dies(
+def _on_drawn(
     matcher: Matcher, inputs: EmbeddingsLike, top: int | None, options: NoiseOptions, say: Say
 ) -> dict[str, Array]:
-    """Noise-free scores and those of dies; tells what drift compensation takes."""
+    """Noise-free scores and those of drawn dies; tells what drift compensation takes."""
+    data = _data_of_dies(matcher, inputs, top, "noise")
+    conditions = conditions_of(matcher.bundle, options)
+
+    def drawn() -> Iterator[DieProgram]:
+        for index, die in enumerate(dies(matcher.bundle, conditions, options.trials)):
+            say(f"die {index + 1} of {options.trials}: encoding and scoring")
+            if index == 0 and die.readout.products:
+                say(readout_sentence(conditions.compensation, die.readout))
+            yield die
+
+    return _on_dies(matcher, data, drawn(), options.trials)
+
+
+def _on_chip(
+    matcher: Matcher, inputs: EmbeddingsLike, top: int | None, chip: Path, say: Say
+) -> dict[str, Array]:
+    """Noise-free scores and those of a measured chip; tells what was measured."""
+    data = _data_of_dies(matcher, inputs, top, "chip")
+    say(f"chip {chip}: reading")
+    die, sentence = chip_die(matcher.bundle, chip)
+    say(sentence)
+    return _on_dies(matcher, data, iter([die]), 1)
+
+
+def _data_of_dies(
+    matcher: Matcher, inputs: EmbeddingsLike, top: int | None, argument: str
+) -> Embeddings:
     if top is not None:
         raise ArgumentError(
-            "{top} keeps the best of noise-free scores; expected it without {noise}"
+            "{top} keeps the best of noise-free scores; expected it without {}", Argument(argument)
         )
     data = read_data(inputs, matcher.bundle.model)
     check_gallery(matcher.bundle, data)
-    conditions = conditions_of(matcher.bundle, options)
+    return data
+
+
+def _on_dies(
+    matcher: Matcher, data: Embeddings, dies: Iterator[DieProgram], count: int
+) -> dict[str, Array]:
+    """Noise-free scores and those of so many dies."""
     scores = matcher.simulator.scores(data.text, data.video).astype(np.float32)
-    trials = np.empty((options.trials, *scores.shape), np.float32)
-    for index, die in enumerate(dies(matcher.bundle, conditions, options.trials)):
-        say(f"die {index + 1} of {options.trials}: encoding and scoring")
+    trials = np.empty((count, *scores.shape), np.float32)
+    for index, die in enumerate(dies):
         trials[index] = Simulator(die.program).scores(data.text, data.video)
-        if index == 0 and die.readout.products:
-            say(readout_sentence(conditions.compensation, die.readout))
     errors = (one.astype(np.float64) - scores for one in trials)
     rmse = np.array([np.sqrt(np.mean(np.square(error))) for error in errors])
     found: dict[str, Array] = {"scores": scores, "trial_scores": trials, "trial_rmse": rmse}

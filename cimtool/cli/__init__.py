@@ -33,6 +33,7 @@ COMMANDS = {
     "evaluate": "Measure retrieval of embeddings, trained models and bundles.",
     "inspect": "Say what a checkpoint, bundle, target, data or ONNX file holds.",
     "targets": "List, show and check hardware targets.",
+    "noise": "Fit a noise model to measurements of devices.",
 }
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it

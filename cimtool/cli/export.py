@@ -20,7 +20,7 @@ from cimtool.emit.exporters import Exporter, Request, export_bundle
     "--format", "format_name", type=NameOf(Exporter), required=True, help="Kind of files."
 )
 @click.option("-o", "--output", type=DIR, required=True, help="Folder of the files.")
-@click.option("--layers", metavar="PATTERN", help="Test vectors of these layers (default: all).")
+@click.option("--layers", metavar="PATTERN", help="Only these layers (default: all).")
 @embeddings_option("--inputs", "Embeddings, for test vectors of real rows", required=False)
 @click.pass_obj
 def command(
@@ -36,6 +36,8 @@ def command(
     `testvectors` are stimuli of each layer (zero, extremes, one-hot, checkerboard, worst-case
     column, random, real rows) with the numbers at five taps of every row group, and embeddings with
     their features and logits, as .npy and as .mem for $readmemh; layout.json describes them.
+    `conductances` are the level and the target conductance of every cell, a CSV file a layer: what
+    `--chip` of `simulate` and `verify` reads with measured ones in their place.
     """
     read = read_bundle(bundle)
     request = None

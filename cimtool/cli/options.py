@@ -158,6 +158,7 @@ noise_options = together(
     click.option(
         "--noise-model", metavar="NAME|TOML", help="A noise model in place of the target's own."
     ),
+    click.option("--chip", type=DIR, help="A measured chip in place of drawn dies."),
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.named import Named
 from cimtool.bundle.bundle import Bundle, replaced_folder
 from cimtool.loading.embeddings import Embeddings
@@ -26,8 +26,8 @@ class Exporter(Named):
 
     counted: ClassVar[bool] = False
     """True for an exporter of so many files that they are counted, not listed."""
-    takes_request: ClassVar[bool] = False
-    """True for an exporter that can be told which layers and which rows it exports."""
+    takes: ClassVar[tuple[str, ...]] = ()
+    """The fields of a request that it looks at."""
 
     @classmethod
     @abstractmethod
@@ -46,20 +46,23 @@ def export_bundle(
     """Write a bundle to `folder` in the format of an exporter, and return the files written.
 
     All or nothing, to a new place, an empty folder, or an earlier export of the format, which is
-    then moved aside to `<name>.previous`; raises CimError for any other place, and for an unknown
-    format. `request` says which test vectors; other formats take none.
+    then moved aside to `<name>.previous`; raises CimError for any other place, an unknown format,
+    and what a `request` says that the format does not look at.
     """
     exporter = Exporter.named(format_name, "format")
-    if request is not None and not exporter.takes_request:
-        able = (f'"{name}"' for name, one in Exporter.family.items() if one.takes_request)
-        raise ArgumentError(
-            '{format_name} is "{}", which takes no {layers} and no {inputs}; expected {} with them',
-            format_name,
-            " or ".join(able),
-        )
+    request = request or Request()
+    for name in vars(request):
+        if name not in exporter.takes and getattr(request, name) != getattr(Request, name):
+            able = (f'"{other}"' for other, one in Exporter.family.items() if name in one.takes)
+            raise ArgumentError(
+                '{format_name} is "{}", which takes no {}; expected {} with it',
+                format_name,
+                Argument(name),
+                " or ".join(able),
+            )
     _check_place(folder, exporter)
     with replaced_folder(folder) as partial:
-        exporter.write(bundle, request or Request(), partial)
+        exporter.write(bundle, request, partial)
         names = sorted(file.name for file in partial.iterdir())
     return tuple(folder / name for name in names)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.named import unknown
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -54,6 +55,18 @@ def on_die(program: Program, settings: Settings, conditions: Conditions, index: 
     Raises CimError for a layer that the noise does not apply to, and for wires that the first-order
     model of IR drop does not cover.
     """
+
+    def layer(op: CrossbarMvm, x: Type, place: LayerOnArrays) -> tuple[NoisyMvm, ReadoutCost]:
+        return _layer(op, x, place, conditions, index)
+
+    return with_layers(program, settings, layer)
+
+
+def with_layers(program: Program, settings: Settings, layer_of: LayerOf) -> DieProgram:
+    """Put a program on arrays: `layer_of` makes each crossbar layer, from the type of its inputs.
+
+    Raises CimError for a program without one.
+    """
     costs: list[ReadoutCost] = []
 
     def on_arrays(graph: Graph) -> Graph:
@@ -64,7 +77,7 @@ def on_die(program: Program, settings: Settings, conditions: Conditions, index: 
             owner = stored[layer]
             arrays = arrays_of(settings, owner, op.crossbar.weights.bits)
             place = LayerOnArrays(layer, owner, arrays)
-            noisy, cost = _layer(op, builder.types[inputs[0]], place, conditions, index)
+            noisy, cost = layer_of(op, builder.types[inputs[0]], place)
             costs.append(cost)
             return builder.add(node.name, noisy, *inputs)
 
@@ -91,10 +104,14 @@ class LayerOnArrays:
     arrays: Arrays
 
 
+LayerOf = Callable[[CrossbarMvm, Type, LayerOnArrays], tuple[NoisyMvm, ReadoutCost]]
+"""A layer on arrays that are not perfect, and what the readout of its compensation costs."""
+
+
 def _layer(
     op: CrossbarMvm, x: Type, place: LayerOnArrays, conditions: Conditions, index: int
 ) -> tuple[NoisyMvm, ReadoutCost]:
-    check_noise(op.crossbar, place.layer)
+    check_analog(op.crossbar, place.layer)
     die = Die(conditions.seed, index, conditions.seconds)
     now = noisy_layer(op, x, place, conditions, die)
     if conditions.compensation == "none":
@@ -105,21 +122,28 @@ def _layer(
     return compensated(now, programmed, x, conditions.compensation, rng)
 
 
-def check_noise(crossbar: Crossbar, layer: str) -> None:
-    """Raise CimError for arrays whose cells noise cannot be drawn for."""
+def check_analog(crossbar: Crossbar, layer: str, argument: str = "noise") -> None:
+    """Raise CimError, which says to leave `argument` out, for cells that no conductance stands for.
+
+    Of these no noise can be drawn, and nothing is measured in uS.
+    """
+    what = "there is no analog noise to draw" if argument == "noise" else "none conducts digits"
     if not crossbar.weights.analog:
         raise ArgumentError(
-            '{}: its arrays add digitally (encoding = "{}"), so there is no analog noise to draw; '
-            "leave {noise} out",
+            '{}: its arrays add digitally (encoding = "{}"), so {}; leave {} out',
             layer,
             crossbar.weights.name,
+            what,
+            Argument(argument),
         )
     if not crossbar.weights.paired and crossbar.cell_limits[0] < 0:
         raise ArgumentError(
             '{}: its single cells hold digits below 0 (encoding = "{}"), which no conductance '
-            "does, so there is no noise to draw; leave {noise} out",
+            "does, so {}; leave {} out",
             layer,
             crossbar.weights.name,
+            what,
+            Argument(argument),
         )
     if crossbar.unit_column:
         raise CimError(
@@ -133,9 +157,7 @@ def noisy_layer(
     """One layer on a die, without compensation, for inputs of type `x`."""
     noise = conditions.noise
     drawn = draw(op.stored, place.arrays, noise, die, place.cells)
-    known, steps = op.infer(x), op.steps
-    if op.crossbar.law is not None:  # a converter that is lossless on perfect cells rounds noise
-        steps = tuple(0 if step is None else step for step in steps)
+    known, steps = op.infer(x), die_steps(op)
     fresh = None
     if drawn.variance is not None:
         first = noise.of(ReadNoise)[0]  # one number stands for all of them
@@ -143,6 +165,13 @@ def noisy_layer(
         fresh = fresh_noise(drawn.variance, drawn.cells, key, first.shared)
     frozen = NoisyMvm(op, drawn.cells, steps, known.lo, known.hi, fresh)
     return replace(frozen, errors=_errors(frozen, noise, place, die))
+
+
+def die_steps(op: CrossbarMvm) -> tuple[int | None, ...]:
+    """The step exponents on a die: a converter that is lossless on perfect cells rounds noise."""
+    if op.crossbar.law is None:
+        return op.steps
+    return tuple(0 if step is None else step for step in op.steps)
 
 
 def _errors(op: NoisyMvm, noise: Noise, place: LayerOnArrays, die: Die) -> ConverterErrors | None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.progress import Say
 from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.chip import chip_die
 from cimtool.bundle.dies import MEDIAN, WORST, dies, readout_sentence
 from cimtool.hardware.noise.times import time_text
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
 from cimtool.reference.metrics import on_grid
-from cimtool.reference.queries import HIGHER_IS_BETTER, WAYS, Metrics, metrics
+from cimtool.reference.queries import HIGHER_IS_BETTER, WAYS, Metrics, Queries, metrics
 from cimtool.report.formats import counted
 from cimtool.simulation.compensation import ReadoutCost
-from cimtool.simulation.die_program import Conditions
+from cimtool.simulation.die_program import Conditions, DieProgram
 from cimtool.simulation.simulator import Simulator
 from cimtool.verification.drift import DriftTable, StageRow, row_of
 from cimtool.verification.stages import encode, real_means
@@ -32,8 +34,9 @@ DieMetrics = Callable[[Samples], Sequence[Metrics]]
 class Noisy:
     """Dies at one time: two rows, each metric a percentile over dies.
 
-    `percentile` is the one of the worst row (of errors, 100 less it), 0 where that is the worst of
-    so few dies; `seconds` count from t0.
+    Of a measured `chip`, the name of its folder, both are the same row. `percentile` is the one
+    of the worst row (of errors, 100 less it), 0 where that is the worst of so few dies; `seconds`
+    count from t0.
     """
 
     trials: int
@@ -43,15 +46,20 @@ class Noisy:
     median: StageRow
     worst: StageRow
     percentile: float
+    chip: str | None = None
 
     @property
-    def rows(self) -> tuple[StageRow, StageRow]:
+    def rows(self) -> tuple[StageRow, ...]:
         """The rows of the drift table."""
-        return self.median, self.worst
+        return (self.median, self.worst) if self.chip is None else (self.median,)
 
     def sentences(self, compiled: StageRow, score: str) -> tuple[str, ...]:
         """The R@1 and the error of dies, and the readout that compensation takes."""
-        error, worst = (row.get("step_rmse") or 0.0 for row in self.rows)
+        error, worst = (row.get("step_rmse") or 0.0 for row in (self.median, self.worst))
+        if self.chip is not None:
+            kept = _kept(self.median, compiled)
+            off = f"{error:.4g} ({score} RMSE) from the noise-free model"
+            return (f"The measured chip {self.chip} {kept} and is {off}.",)
         tail = f"one die in twenty is worse than {worst:.4g}"
         if self.percentile == 0:
             tail = f"the worst of them is {worst:.4g} off"
@@ -116,10 +124,7 @@ def measure_dies(
     when = time_text(conditions.seconds)
     for index, die in enumerate(dies(bundle, conditions, trials), 1):
         say(f"die {index} of {trials}, {when}: encoding and scoring")
-        simulator = Simulator(die.program)
-        features = encode(simulator, data)
-        scores = simulator.score(features["text"], features["video"])
-        found.append(table.measured(on_grid(scores), *real_means(die.program, features)))
+        found.append(_measured(die, data, table))
         readout = die.readout
 
     @lru_cache(maxsize=1)  # both percentiles are of the same metrics
@@ -135,3 +140,23 @@ def measure_dies(
     )
     kept = (readout, median, lowest, worst)
     return Noisy(trials, conditions.seconds, conditions.compensation, *kept)
+
+
+def measure_chip(
+    bundle: Bundle, chip: Path, data: Embeddings, table: DriftTable, seed: int, say: Say
+) -> Noisy:
+    """Score a measured chip, and hold it against the table's references and its last row."""
+    say(f"chip {chip}: reading")
+    die, sentence = chip_die(bundle, chip)
+    say(f"{sentence}; encoding and scoring")
+    found = _measured(die, data, table)
+    (uncertain,) = table.uncertainties([partial(metrics, found)], seed)
+    row = row_of(f"chip {chip.name}", found, uncertain)
+    return Noisy(1, 0.0, "none", die.readout, row, row, MEDIAN, chip.name)
+
+
+def _measured(die: DieProgram, data: Embeddings, table: DriftTable) -> Queries:
+    simulator = Simulator(die.program)
+    features = encode(simulator, data)
+    scores = simulator.score(features["text"], features["video"])
+    return table.measured(on_grid(scores), *real_means(die.program, features))

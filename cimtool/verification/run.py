@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import FLOAT_FILE, Bundle
+from cimtool.bundle.chip import check_one_source
 from cimtool.bundle.dies import NoiseOptions, conditions_of
 from cimtool.bundle.matcher import check_gallery
 from cimtool.loading.calibration_rows import require_unseen
@@ -21,7 +22,7 @@ from cimtool.verification.baselines import DISTANCE, baseline_losses
 from cimtool.verification.bits import count_bits
 from cimtool.verification.faults import surrogate_faults
 from cimtool.verification.headline import find_drift
-from cimtool.verification.noisy import measure_dies
+from cimtool.verification.noisy import measure_chip, measure_dies
 from cimtool.verification.notes import notes_of, warnings_of
 from cimtool.verification.references import References
 from cimtool.verification.render import write_report
@@ -40,6 +41,7 @@ def verify_bundle(
     say: Say = silent,
     noise: NoiseOptions | None = None,
     seen_rows: bool = False,
+    chip: Path | None = None,
 ) -> Report:
     """Measure what each stage cost on `data` and compare the implementations bit for bit.
 
@@ -47,10 +49,12 @@ def verify_bundle(
     against the exact score. The report goes into `folder` where one is given, also where a check
     fails: then VerificationFailed (a CheckFailed) is raised, for a bit that differs or a metric
     over its limit in `limits`. Raises CimError for an unknown metric, fewer than two rows of a
-    modality and, unless `seen_rows`, rows that the bundle was calibrated on.
+    modality and, unless `seen_rows`, rows that the bundle was calibrated on. With `chip`, the
+    folder of a measured one, it has a row of the drift table.
     """
     limits, references = limits or {}, references or References()
     check_metrics("max_drift", limits)
+    check_one_source(noise, chip)
     times = () if noise is None else times_of(bundle, noise)
     trials = 0 if noise is None else noise.trials
     require_rivals(data)
@@ -64,6 +68,8 @@ def verify_bundle(
     runs = run_stages(bundle.stages, bundle.model, data, references, float_file, say)
     bits = count_bits(bundle, data, runs, say)
     dies = tuple(measure_dies(bundle, time, trials, data, runs.table, seed, say) for time in times)
+    if chip is not None:
+        dies = (measure_chip(bundle, chip, data, runs.table, seed, say),)
     say("resampling queries")
     rows = runs.table.finished(seed)
     surrogate = next(row for row in rows if row.stage == head.surrogate)

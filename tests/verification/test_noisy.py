@@ -12,14 +12,22 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.base.progress import silent
+from cimtool.bundle.bundle import read_bundle
 from cimtool.bundle.dies import NoiseOptions
+from cimtool.emit.exporters import export_bundle
 from cimtool.reference.bootstrap import Samples
+from cimtool.reference.metrics import on_grid
 from cimtool.reference.queries import Queries, metrics
+from cimtool.simulation.simulator import Simulator
+from cimtool.training.demo_data import DemoFiles
 from cimtool.verification.answers import survival_sentence, verdict
+from cimtool.verification.drift import DriftTable
 from cimtool.verification.headline import with_dies
-from cimtool.verification.noisy import over_dies
+from cimtool.verification.noisy import measure_chip, over_dies
 from cimtool.verification.render import markdown, terminal_text
 from cimtool.verification.sensitivity import advice, next_change
+from cimtool.verification.stages import encode, real_means
 
 DIES = NoiseOptions(trials=4, time="1h")
 HEAD: Any = SimpleNamespace(
@@ -244,3 +252,22 @@ def test_digital_arrays_have_no_noise(make_bundle: object, data: object) -> None
     digital = make_bundle("digital", target="colonnade-65nm")  # type: ignore[operator]
     with pytest.raises(CimError, match=r"text\.fc1: its arrays add digitally"):
         api.simulate(digital.folder, data, noise=NoiseOptions(1, model="pcm-generic"))
+
+
+def test_a_measured_chip_is_one_row(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    bundle = read_bundle(small_bundle)
+    export_bundle(bundle, "conductances", tmp_path / "mine")
+    data = api.read_data(small_trunk.eval, bundle.model)
+    simulator = Simulator(bundle.program)
+    features = encode(simulator, data)
+    scores = on_grid(simulator.score(features["text"], features["video"]))
+    table = DriftTable(data.truth, None)
+    table.add("compiled", scores, *real_means(bundle.program, features))
+    found = measure_chip(bundle, tmp_path / "mine", data, table, 0, silent)
+    (row,) = found.rows
+    assert (row.stage, row.metrics["step_rmse"], found.chip) == ("chip mine", 0.0, "mine")
+    (sentence,) = found.sentences(row, "logit")
+    assert sentence.startswith("The measured chip mine keeps 100.0% of the noise-free R@1 (")
+    assert sentence.endswith(" and is 0 (logit RMSE) from the noise-free model.")

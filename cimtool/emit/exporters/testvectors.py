@@ -37,7 +37,7 @@ class TestVectors(Exporter, name="testvectors"):
     """Test vectors, described in a layout file."""
 
     counted = True
-    takes_request = True
+    takes = ("layers", "inputs")
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:

@@ -28,7 +28,6 @@ from cimtool.hardware.noise.model import (
 )
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.stored import StoredWeights
-from cimtool.hardware.weight_codes import Slice
 
 CELL_BITS = 14
 """Bits of digits and their binary places together: two bytes with a sign and room for errors."""
@@ -97,21 +96,30 @@ class DrawnCells:
     variance: tuple[Array, ...] | None
 
 
-class Devices:
-    """The conductance (uS) of a device by the digit that its cell holds, and its statistics."""
+class CellLevels:
+    """The target conductance (uS) of a cell by its digit, from `erased` to `full` at `top`."""
 
-    def __init__(self, noise: Noise, top: int, on_off_ratio: float | None, die: Die):
-        self.noise = noise
-        self.full = noise.g_max * noise.devices
-        self.erased = 0.0 if on_off_ratio is None else self.full / on_off_ratio
-        self.unit = (self.full - self.erased) / top
+    def __init__(self, full: float, top: int, on_off_ratio: float | None):
+        self.full = full
+        self.erased = 0.0 if on_off_ratio is None else full / on_off_ratio
+        self.unit = (full - self.erased) / top
         self.top = top
-        self.levels = (self.erased + self.unit * np.arange(top + 1)) / noise.devices
-        self.die = die
+        self.targets = np.asarray(self.erased + self.unit * np.arange(top + 1), np.float64)
 
     def asked(self, digits: IntArray) -> FloatArray:
         """Target conductances of cells that hold `digits`, in uS."""
-        return (self.levels * self.noise.devices)[digits]
+        found: FloatArray = self.targets[digits]
+        return found
+
+
+class Devices(CellLevels):
+    """The conductance (uS) of a device by the digit that its cell holds, and its statistics."""
+
+    def __init__(self, noise: Noise, top: int, on_off_ratio: float | None, die: Die):
+        super().__init__(noise.g_max * noise.devices, top, on_off_ratio)
+        self.noise = noise
+        self.levels = self.targets / noise.devices
+        self.die = die
 
     def conductances(self, digits: IntArray, layer: str, *place: int) -> FloatArray:
         """Their conductances, in uS; stuck cells and wires come later."""
@@ -140,34 +148,47 @@ class Devices:
 
 def draw(stored: StoredWeights, arrays: Arrays, noise: Noise, die: Die, layer: str) -> DrawnCells:
     """Draw the cells of stored weights on a die; the same for every number of threads."""
-    slices, crossbar, rows = stored.slices, stored.crossbar, len(stored.weight)
-    height = crossbar.tiling.height or rows
-    blocks = [slice(s, min(s + height, rows)) for s in range(0, rows, height)]
+    slices, crossbar = stored.slices, stored.crossbar
+    blocks = row_blocks(stored)
     devices = Devices(noise, crossbar.weights.cell_maximum, arrays.on_off_ratio, die)
     error = np.empty((len(slices), *stored.shape), np.float32)
     variance = np.empty_like(error) if noise.of(ReadNoise) else None
 
     def work(index: int) -> None:
         rows = blocks[index]
-        digits = _device_digits(slices, crossbar, rows)
+        digits = device_digits(stored, rows)
         g = np.stack([devices.conductances(d, layer, index, i) for i, d in enumerate(digits)])
         g = _on_arrays(g, digits, stored, arrays, devices, layer, index)
-        beyond = (g - devices.asked(digits)) / devices.unit
-        error[:, rows] = beyond[0::2] - beyond[1::2] if crossbar.by_difference else beyond
+        error[:, rows] = digit_errors(g, digits, stored, devices)
         if variance is not None:
             square = devices.read_variance(g)
             paired = square.reshape(len(slices), -1, *square.shape[1:])
             variance[:, rows] = paired.sum(axis=1)
 
     map_rows(lambda block: work(block.start), len(blocks), 1)
-    cells = _cells(slices, error, crossbar)
+    cells = cells_with(stored, error)
     return DrawnCells(cells, None if variance is None else tuple(variance))
 
 
-def _device_digits(slices: tuple[Slice, ...], crossbar: Crossbar, rows: slice) -> IntArray:
+def row_blocks(stored: StoredWeights) -> list[slice]:
+    """The rows of weights that lie in one array after another."""
+    rows = len(stored.weight)
+    height = stored.crossbar.tiling.height or rows
+    return [slice(s, min(s + height, rows)) for s in range(0, rows, height)]
+
+
+def digit_errors(
+    g: FloatArray, digits: IntArray, stored: StoredWeights, levels: CellLevels
+) -> FloatArray:
+    """Errors [slices, rows, N] in digits of cells [cells, rows, N] that conduct `g` uS."""
+    beyond: FloatArray = (g - levels.asked(digits)) / levels.unit
+    return beyond[0::2] - beyond[1::2] if stored.crossbar.by_difference else beyond
+
+
+def device_digits(stored: StoredWeights, rows: slice) -> IntArray:
     """Digits [cells, rows, N] of each slice, of both polarities where they are subtracted."""
-    digits = np.stack([s.digits[rows].astype(np.int64) for s in slices])
-    if not crossbar.by_difference:
+    digits = np.stack([s.digits[rows].astype(np.int64) for s in stored.slices])
+    if not stored.crossbar.by_difference:
         return digits
     polarities = np.stack([np.maximum(digits, 0), np.maximum(-digits, 0)], axis=1)
     return polarities.reshape(-1, *digits.shape[1:])
@@ -186,8 +207,7 @@ def _on_arrays(
     mechanisms = devices.noise.of(ArrayNoise)
     if not mechanisms:
         return g
-    across, pairs = arrays.across or g.shape[2], 1 + stored.crossbar.weights.paired
-    layout = PhysicalLayout(pairs, len(g) // pairs, arrays.pairs)
+    across, layout = arrays.across or g.shape[2], layout_of(stored, arrays, len(g))
     shifts = np.repeat([s.shift for s in stored.slices], len(g) // len(stored.slices))
     found = np.empty_like(g)
     for number, start in enumerate(range(0, g.shape[2], across)):
@@ -201,6 +221,12 @@ def _on_arrays(
             cells = one.effective(cells, ArrayState(held, weights, *ends, rng, layer))
         found[:, :, part] = layout.weights(cells)
     return found
+
+
+def layout_of(stored: StoredWeights, arrays: Arrays, cells: int) -> PhysicalLayout:
+    """The places of a layer's weights of so many `cells` each in an array."""
+    pairs = 1 + stored.crossbar.weights.paired
+    return PhysicalLayout(pairs, cells // pairs, arrays.pairs)
 
 
 AXES = {"columns": (2, 3, 0, 1), "rows": (2, 1, 3, 0)}
@@ -268,8 +294,9 @@ def _remaining(error: Array, digits: Sequence[IntArray]) -> float:
     return max(0.0, square - alike) / error.size
 
 
-def _cells(slices: tuple[Slice, ...], error: Array, crossbar: Crossbar) -> Cells:
-    """Round errors [slices, K, N] in digits to the units in which the die counts."""
+def cells_with(stored: StoredWeights, error: Array) -> Cells:
+    """Cells with errors [slices, K, N] in digits, rounded to the units in which the die counts."""
+    slices, crossbar = stored.slices, stored.crossbar
     digits = [s.digits.astype(np.int64) for s in slices]
     fraction = fraction_of(error, digits, crossbar)
     leak = crossbar.column_leak << fraction - crossbar.fraction_bits

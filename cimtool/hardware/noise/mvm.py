@@ -13,6 +13,7 @@ from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.converter_errors import ConverterErrors, converter_span
 from cimtool.hardware.noise.fresh import Fresh
 from cimtool.hardware.noise.gaussian import row_keys
+from cimtool.hardware.noise.transfer import MeasuredConverters
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import Type, integer
 
@@ -25,7 +26,8 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
     """`perfect` on arrays that conduct as `cells` say: [rows, K] -> [rows, N] integers.
 
     `steps` are the exponents of the slices' converters, as the contract counts them. `factors`
-    [groups, slices, N], in 2^-FACTOR_BITS, multiply what converters say. The digital unit saturates
+    [groups, slices, N], in 2^-FACTOR_BITS, multiply what converters say; `measured` are those whose
+    thresholds are known. The digital unit saturates
     at `lo` and `hi` [N], the range that was proved for the perfect layer.
     """
 
@@ -37,6 +39,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
     fresh: Fresh | None = None
     errors: ConverterErrors | None = None
     factors: IntArray | None = None
+    measured: MeasuredConverters | None = None
 
     @property
     def crossbar(self) -> Crossbar:
@@ -62,7 +65,8 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
     @property
     def frozen(self) -> bool:
         """True where the cells are all that differs from the perfect layer."""
-        return self.fresh is None and self.errors is None and self.factors is None
+        beside = (self.fresh, self.errors, self.factors, self.measured)
+        return all(one is None for one in beside)
 
     def infer(self, *inputs: Type) -> Type:
         shape = (inputs[0].shape[0], self.perfect.weight.shape[1])
@@ -89,7 +93,10 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
             if step is not None and law is not None:
                 if self.errors is not None:
                     p = self.errors.apply(p, r, k, *converter_span(law, step))
-                p = self.crossbar.read(p, step)
+                if self.measured is None:
+                    p = self.crossbar.read(p, step)
+                else:
+                    p = self.measured.read(p, law, step, r, k)
             if self.factors is not None:
                 p = p * self.factors[r, k] + (1 << FACTOR_BITS >> 1) >> FACTOR_BITS
             return p

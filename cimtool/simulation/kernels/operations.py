@@ -92,6 +92,8 @@ def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
 @KERNELS.rule(NoisyMvm)
 def _noisy_mvm(op: NoisyMvm, types: Types, known: Type | None) -> Kernel:
     """Frozen cells are integers like any others: the fused kernels take them."""
+    if op.measured is not None:
+        return _readable(op, types, known)
     sums = fused_cells(op.cells, op.steps, op.offset) if op.frozen else None
     kernel = ConversionKernel(op) if sums is None else _clipped(sums, op.lo, op.hi)
     return kernel if known is None else in_int64(kernel)

@@ -1,0 +1,185 @@
+"""Tables of numbers in CSV files of any length, read block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from cimtool.base.arrays import BoolArray, FloatArray
+from cimtool.base.errors import CimError
+from cimtool.base.files import reading
+from cimtool.base.named import nearest
+
+BLOCK = 1 << 22
+"""Bytes of a file that are held as text at a time."""
+
+LONGEST_LINE = 1 << 12
+MOST_COLUMNS = 64
+
+
+@dataclass(frozen=True)
+class CsvColumn:
+    """The values of a column: from `lo` to `hi`, `whole` numbers alone, or one of `words`.
+
+    A word stands for its number.
+    """
+
+    lo: float
+    hi: float
+    whole: bool = False
+    words: Mapping[str, float] | None = None
+
+    @property
+    def expected(self) -> str:
+        """The values, for a sentence."""
+        if self.words is not None:
+            return " or ".join(self.words)
+        return f"{'an integer' if self.whole else 'a number'} from {self.lo:.10g} to {self.hi:.10g}"
+
+    def number(self, text: str) -> float:
+        """The number of a field; ValueError where it is none of the column's."""
+        value = float(text) if self.words is None else self.words.get(text.strip(), np.nan)
+        if self.wrong(np.array(value)):
+            raise ValueError(text)
+        return value
+
+    def wrong(self, values: FloatArray) -> BoolArray:
+        """True for numbers that are none of the column's."""
+        inside = (values >= self.lo) & (values <= self.hi)
+        outside: BoolArray = ~inside if not self.whole else ~(inside & (values == np.rint(values)))
+        return outside
+
+
+@dataclass(frozen=True, eq=False)
+class CsvRows:
+    """Rows of a table [n] by the names of the columns; `first` is the line of the first one."""
+
+    file: Path
+    first: int
+    columns: Mapping[str, FloatArray]
+
+    def error(self, row: int, sentence: str) -> CimError:
+        """Build the error of a row."""
+        return CimError(f"{self.file}: line {self.first + row}: {sentence}")
+
+
+def header_of(file: Path) -> tuple[str, ...]:
+    """The names in a file's first line; CimError where it has none, too many, or one twice."""
+    with reading(file), file.open("rb") as stream:
+        return _header(file, stream)
+
+
+def read_table(
+    file: Path, columns: Mapping[str, CsvColumn], beside: Collection[str] = ()
+) -> Iterator[CsvRows]:
+    """Yield the rows of a file whose first line names its columns; those `beside` are not read.
+
+    Raises CimError naming the line and the column of a value that is none of the column's, and for
+    names that are missing or strange.
+    """
+    with reading(file), file.open("rb") as stream:
+        names = _header(file, stream)
+        known = [*columns, *beside]
+        for name in names:
+            if name not in known:
+                raise CimError(
+                    f"{file}: line 1: has a column {name or '(empty)'}; expected "
+                    f"{', '.join(known)}{nearest(name, known)}"
+                )
+        for name in columns:
+            if name not in names:
+                raise CimError(f"{file}: line 1: has no column {name}; expected one")
+        for first, lines in _blocks(file, stream):
+            yield _parsed(file, first, lines, names, columns)
+
+
+def _header(file: Path, stream: IO[bytes]) -> tuple[str, ...]:
+    line = _text(file, 1, stream.readline(LONGEST_LINE).removeprefix(b"\xef\xbb\xbf"))
+    names = tuple(name.strip() for name in line.split(","))
+    if names == ("",) or len(names) > MOST_COLUMNS:
+        raise CimError(f"{file}: line 1: is no line of column names with commas between")
+    for one, other in pairwise(sorted(names)):
+        if one == other:
+            raise CimError(f"{file}: line 1: names column {one} twice; expected it once")
+    return names
+
+
+def _blocks(file: Path, stream: IO[bytes]) -> Iterator[tuple[int, list[str]]]:
+    """Yield lines, and the number of the first of them."""
+    number, rest = 2, b""
+    while block := stream.read(BLOCK):
+        block = rest + block
+        cut = block.rfind(b"\n") + 1
+        rest = block[cut:]
+        if len(rest) > LONGEST_LINE:
+            lines = number + block[:cut].count(b"\n")
+            raise CimError(f"{file}: line {lines}: is longer than {LONGEST_LINE} bytes")
+        lines_here = _text(file, number, block[:cut]).split("\n")[:-1]
+        if lines_here:
+            yield number, lines_here
+        number += len(lines_here)
+    if rest.strip():
+        yield number, [_text(file, number, rest)]
+
+
+def _text(file: Path, number: int, block: bytes) -> str:
+    try:
+        return block.decode("ascii").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = number + block[: error.start].count(b"\n")
+        raise CimError(f"{file}: line {line}: is no plain text; expected ASCII") from None
+
+
+def _parsed(
+    file: Path, first: int, lines: list[str], names: Sequence[str], columns: Mapping[str, CsvColumn]
+) -> CsvRows:
+    places = [names.index(name) for name in columns]
+    words: dict[int | str, Callable[[str], float]] = {
+        place: column.number
+        for place, column in zip(places, columns.values(), strict=True)
+        if column.words is not None
+    }
+    try:
+        values: FloatArray = np.loadtxt(
+            lines,
+            dtype=np.float64,
+            delimiter=",",
+            comments=None,
+            ndmin=2,
+            usecols=places,
+            converters=words or None,
+        )
+        wrong = [one.wrong(v) for one, v in zip(columns.values(), values.T, strict=True)]
+        commas = sum(line.count(",") for line in lines)
+        if commas != len(lines) * (len(names) - 1) or len(values) != len(lines) or np.any(wrong):
+            raise ValueError
+    except ValueError:
+        raise _first_error(file, first, lines, names, columns) from None
+    return CsvRows(file, first, dict(zip(columns, np.ascontiguousarray(values.T), strict=True)))
+
+
+def _first_error(
+    file: Path, first: int, lines: list[str], names: Sequence[str], columns: Mapping[str, CsvColumn]
+) -> CimError:
+    """The error of the first line that is wrong, value by value."""
+    for number, line in enumerate(lines, first):
+        fields = line.split(",")
+        if len(fields) != len(names):
+            return CimError(
+                f"{file}: line {number}: has {len(fields)} columns; expected {len(names)}, "
+                f"{','.join(names)}"
+            )
+        for name, text in zip(names, fields, strict=True):
+            try:
+                if name in columns:
+                    columns[name].number(text)
+            except ValueError:
+                shown = text.strip()[:40] or "empty"
+                said = f"{file}: line {number}: {name} is {shown}; expected "
+                return CimError(said + columns[name].expected)
+    return CimError(f"{file}: lines {first} to {first + len(lines) - 1} are no numbers")

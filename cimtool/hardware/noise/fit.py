@@ -1,0 +1,351 @@
+"""A noise model fitted to measurements: programming error, drift and read noise, with intervals.
+
+Two kinds of tables are known. Of single devices, a line a reading:
+
+    device,target,seconds,conductance        uS, seconds after programming
+
+Of column sums, a line a target: over so many `columns`, of `rows` cells each that were written to
+the same target and are driven alike, the mean and the standard deviation of the sums in uS:
+
+    target,rows,columns,mean,deviation
+
+The model is g = target + sigma(x) z when devices are first read, x = target / g_max, never below 0;
+then g (t / t0)^-nu with nu normal, its mean a + b x; and each reading is off by a normal share.
+t0 is the time of the first reading, and g_max the largest target.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.csv_files import CsvColumn, header_of, read_table
+from cimtool.base.errors import CimError
+from cimtool.base.toml_files import validated
+from cimtool.hardware.noise.spec import Noise
+
+CONFIDENCE = 0.95
+"""The share of chips for which all intervals together hold the parameters."""
+
+FEWEST = 10
+"""Devices (or columns) that a target needs at least."""
+
+MOST_READINGS = 20_000_000
+
+DEVICES = {
+    "device": CsvColumn(0, 2**53, whole=True),
+    "target": CsvColumn(0, 1e9),
+    "seconds": CsvColumn(1e-9, 3.2e9),
+    "conductance": CsvColumn(-1e9, 1e9),
+}
+SUMS = {
+    "target": CsvColumn(0, 1e9),
+    "rows": CsvColumn(1, 1 << 20, whole=True),
+    "columns": CsvColumn(2, 1 << 30, whole=True),
+    "mean": CsvColumn(-1e15, 1e15),
+    "deviation": CsvColumn(0, 1e15),
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A fitted parameter of a mechanism, a number or a coefficient, and its interval's ends."""
+
+    mechanism: str
+    name: str
+    power: int | None
+    value: float
+    low: float
+    high: float
+
+    @property
+    def key(self) -> str:
+        """The key in a noise model's file, with the power of a coefficient."""
+        power = "" if self.power is None else f"[{self.power}]"
+        return f"{self.mechanism}.{self.name}{power}"
+
+
+@dataclass(frozen=True)
+class NoiseFit:
+    """A noise model fitted to a file, its parameters, and the measurements that it rests on."""
+
+    file: str
+    parameters: tuple[Parameter, ...]
+    g_max: float
+    t0: float | None
+    measurements: int
+    targets: tuple[float, ...]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The noise model as the values of its file."""
+        found: dict[str, Any] = {
+            "source": f"fitted to {self.file}: {self.measurements:,} measurements of "
+            f"{len(self.targets)} targets",
+            "g_max": self.g_max,
+            "programming": {"sigma": self._coefficients("programming", "sigma")},
+        }
+        if self.t0 is not None:
+            found["t0"] = self.t0
+            found["drift"] = {
+                name: {"polynomial": self._coefficients("drift", name)}
+                for name in ("mean", "sigma")
+            }
+            found["read"] = {"sigma": self._coefficients("read", "sigma")[0]}
+        return found
+
+    def _coefficients(self, mechanism: str, name: str) -> list[float]:
+        own = (mechanism, name)
+        return [one.value for one in self.parameters if (one.mechanism, one.name) == own]
+
+    @property
+    def model(self) -> Noise:
+        """The noise model; CimError where the parameters make none."""
+        return validated(Noise, self.values, f"{self.file}: the fitted model")
+
+    def text(self) -> str:
+        """The text of the model's file, with the intervals as comments."""
+        lines = [f'source = "{_escaped(self.values["source"])}"', f"g_max = {self.g_max!r}"]
+        if self.t0 is not None:
+            lines.append(f"t0 = {self.t0!r}")
+        for name, table in self.values.items():
+            if isinstance(table, dict):
+                lines += ["", *(f"# {_told(p)}" for p in self.parameters if p.mechanism == name)]
+                lines += [f"[{name}]", *(f"{key} = {_toml(v)}" for key, v in table.items())]
+        return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(v)}" for key, v in value.items()) + " }"
+    return repr(value)
+
+
+def _told(one: Parameter) -> str:
+    return f"{one.key} = {one.value:.4g}, {one.low:.4g} to {one.high:.4g}"
+
+
+def fit_noise(file: Path) -> NoiseFit:
+    """Fit a noise model to a table of devices or of column sums.
+
+    A polynomial has as many coefficients as there are targets, at most three of sigma and two of
+    nu. Raises CimError for a file that is neither, too few devices of a target, and devices that
+    were not all read at the same times.
+    """
+    names = header_of(file)
+    return _fit_sums(file) if "deviation" in names else _fit_devices(file)
+
+
+def _columns(file: Path, columns: dict[str, CsvColumn]) -> list[FloatArray]:
+    blocks: list[list[FloatArray]] = []
+    count = 0
+    for rows in read_table(file, columns):
+        blocks.append(list(rows.columns.values()))
+        count += len(blocks[-1][0])
+        if count > MOST_READINGS:
+            raise CimError(f"{file}: has more than {MOST_READINGS:,} lines; expected fewer")
+    if not blocks:
+        raise CimError(f"{file}: has no line below its header; expected measurements")
+    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+
+def _fit_sums(file: Path) -> NoiseFit:
+    target, rows, columns, mean, deviation = _columns(file, SUMS)
+    for index in np.flatnonzero(columns < FEWEST):
+        raise CimError(
+            f"{file}: line {index + 2}: columns is {columns[index]:.0f}; expected at least {FEWEST}"
+        )
+    # About the sum that the targets ask for, which is what the model's sigma is about.
+    square = deviation**2 * (columns - 1) / columns + (mean - rows * target) ** 2
+    sigma = np.sqrt(square / rows)
+    levels = np.unique(target)
+    fitted = _polynomial(
+        target / _largest(file, target), sigma, sigma / np.sqrt(2 * columns), min(3, len(levels))
+    )
+    parameters = tuple(_coefficients("programming", "sigma", fitted, _scale(len(fitted[0]))))
+    g_max = _largest(file, target)
+    count = int(columns.sum())
+    return NoiseFit(file.name, parameters, g_max, None, count, tuple(levels.tolist()))
+
+
+def _largest(file: Path, target: FloatArray) -> float:
+    if target.max() <= 0:
+        raise CimError(f"{file}: has no target above 0; expected one, the largest is g_max")
+    return float(target.max())
+
+
+def _fit_devices(file: Path) -> NoiseFit:
+    device, target, seconds, g = _columns(file, DEVICES)
+    g_max = _largest(file, target)
+    times = np.unique(seconds)
+    order = np.lexsort((seconds, device))
+    each = order.reshape(-1, len(times)) if len(order) % len(times) == 0 else order[:, None]
+    whole = each.shape[1] == len(times) and (seconds[each] == times).all()
+    if not whole or (np.diff(device[each], axis=1) != 0).any():
+        raise CimError(
+            f"{file}: its devices are not all read once at each of {len(times)} times; expected so"
+        )
+    if len(times) == 2:
+        raise CimError(
+            f"{file}: has readings at 2 times, which cannot tell drift from read noise; expected "
+            "one time, or at least 3"
+        )
+    own = target[each]
+    if (own != own[:, :1]).any():
+        raise CimError(f"{file}: gives a device two targets; expected one")
+    levels, level, counts = np.unique(own[:, 0], return_inverse=True, return_counts=True)
+    for index in np.flatnonzero(counts < FEWEST):
+        raise CimError(
+            f"{file}: {counts[index]} devices have the target {levels[index]:g}; expected at least "
+            f"{FEWEST} of each"
+        )
+    found = _device_parameters(file, levels, level, times, g[each], g_max)
+    t0 = float(times[0]) if len(times) > 1 else None
+    return NoiseFit(file.name, found, g_max, t0, len(g), tuple(levels.tolist()))
+
+
+def _device_parameters(
+    file: Path, levels: FloatArray, level: IntArray, times: FloatArray, g: FloatArray, g_max: float
+) -> tuple[Parameter, ...]:
+    """The parameters of readings `g` [devices, times] of devices of a `level` each."""
+    x = levels / g_max
+    dynamic = None
+    read = 0.0
+    if len(times) > 1:
+        dynamic = _dynamics(file, x, level, np.log(times / times[0]), g)
+        read = dynamic.read
+    each = [_deviation(g[level == k, 0], target, read) for k, target in enumerate(levels)]
+    sigma, error = (np.array(one) for one in zip(*each, strict=True))
+    fitted = _polynomial(x, sigma, error, min(3, len(levels)))
+    if dynamic is None:
+        return tuple(_coefficients("programming", "sigma", fitted, _scale(len(fitted[0]))))
+    scale = _scale(len(fitted[0]) + len(dynamic.mean[0]) + 2)
+    return (
+        *_coefficients("programming", "sigma", fitted, scale),
+        *_coefficients("drift", "mean", dynamic.mean, scale),
+        _deviation_of("drift", 0, *dynamic.drift, scale),
+        _deviation_of("read", None, *dynamic.reading, scale),
+    )
+
+
+PolynomialFit = tuple[FloatArray, FloatArray]
+"""Coefficients from x^0 on, and their standard errors."""
+
+
+@dataclass(frozen=True)
+class _Dynamics:
+    """Drift and read noise: the mean of nu, and variances of nu and of a reading with errors."""
+
+    mean: PolynomialFit
+    drift: tuple[float, float]
+    reading: tuple[float, float]
+
+    @property
+    def read(self) -> float:
+        return math.sqrt(self.reading[0])
+
+
+def _dynamics(
+    file: Path, x: FloatArray, level: IntArray, later: FloatArray, g: FloatArray
+) -> _Dynamics:
+    """Fit ln g = ln g0 - nu ln(t / t0) device by device, `later` being ln(t / t0) [times]."""
+    known = np.array([k for k in range(len(x)) if x[k] > 0 and (g[level == k] > 0).all()], np.int64)
+    if not known.size:
+        raise CimError(
+            f"{file}: no target has readings above 0 alone, so drift cannot be fitted; expected one"
+        )
+    held = np.isin(level, known)
+    logs, level = np.log(g[held]), level[held]
+    moved = later - later.mean()
+    spread = float(moved @ moved)
+    slope = logs @ moved / spread
+    rest = logs - logs.mean(axis=1, keepdims=True) - slope[:, None] * moved
+    freedom = len(logs) * (len(later) - 2)
+    read = float((rest**2).sum()) / freedom
+    read_error = read * math.sqrt(2 / freedom)
+    counts = np.array([(level == k).sum() for k in known])
+    means = np.array([-slope[level == k].mean() for k in known])
+    squares = np.array([slope[level == k].var(ddof=1) for k in known])
+    mean = _polynomial(x[known], means, np.sqrt(squares / counts), min(2, len(known)))
+    total = float(((counts - 1) * squares).sum() / (counts - 1).sum())
+    error = total * math.sqrt(2 / float((counts - 1).sum()))
+    variance = max(0.0, total - read / spread)
+    error = math.hypot(error, read_error / spread)
+    return _Dynamics(mean, (variance, error), (read, read_error))
+
+
+def _deviation(g: FloatArray, target: float, read: float) -> tuple[float, float]:
+    """The sigma of g = max(target + sigma z, 0) beside read noise, and its standard error.
+
+    By maximum likelihood: of devices at 0 only that is known that they would be below.
+    """
+    from scipy.optimize import minimize_scalar  # slow to load
+    from scipy.special import log_ndtr
+
+    above = g[g > 0]
+    below, off = len(g) - len(above), above - target
+    square = float(off @ off)
+
+    def loss(log_sigma: float) -> float:
+        sigma = math.exp(log_sigma)
+        censored = below * float(log_ndtr(-target / sigma)) if below else 0.0
+        return len(above) * log_sigma + square / (2 * sigma**2) - censored
+
+    if square == 0:
+        return 0.0, np.finfo(np.float64).tiny
+    start = 0.5 * math.log(square / len(above))
+    best = start
+    if below and target > 0:
+        ends = (start - 2, start + 3)
+        best = float(minimize_scalar(loss, bounds=ends, method="bounded").x)
+    step = 1e-3
+    bend = (loss(best + step) - 2 * loss(best) + loss(best - step)) / step**2
+    sigma = math.exp(best)
+    error = sigma / math.sqrt(max(bend, 1.0))
+    own = math.sqrt(max(sigma**2 - (read * target) ** 2, 1e-6 * sigma**2))
+    return own, error * sigma / own
+
+
+def _polynomial(x: FloatArray, values: FloatArray, errors: FloatArray, terms: int) -> PolynomialFit:
+    """Coefficients from x^0 on by weighted least squares, and their standard errors."""
+    powers = np.vander(x, terms, increasing=True)
+    weights = 1 / np.maximum(errors, 1e-12 * max(1e-300, float(np.abs(values).max()))) ** 2
+    normal = powers.T @ (powers * weights[:, None])
+    covariance = np.linalg.inv(normal)
+    coefficients: FloatArray = covariance @ (powers.T @ (weights * values))
+    return coefficients, np.sqrt(np.diag(covariance))
+
+
+def _coefficients(
+    mechanism: str, name: str, fitted: PolynomialFit, scale: float
+) -> list[Parameter]:
+    """Coefficients with intervals of `scale` standard errors on each side."""
+    both = enumerate(zip(*(one.tolist() for one in fitted), strict=True))
+    return [
+        Parameter(mechanism, name, power, value, value - scale * error, value + scale * error)
+        for power, (value, error) in both
+    ]
+
+
+def _deviation_of(
+    mechanism: str, power: int | None, variance: float, error: float, scale: float
+) -> Parameter:
+    """A sigma, whose interval is that of its variance."""
+    ends = (variance, variance - scale * error, variance + scale * error)
+    return Parameter(mechanism, "sigma", power, *(math.sqrt(max(0.0, end)) for end in ends))
+
+
+def _scale(parameters: int) -> float:
+    """Standard errors on each side, so that all intervals hold together (Bonferroni)."""
+    from scipy.special import ndtri
+
+    return float(ndtri(1 - (1 - CONFIDENCE) / (2 * parameters)))

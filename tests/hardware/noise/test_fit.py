@@ -1,0 +1,103 @@
+"""Noise models fitted to measurements of synthetic chips hold what these were drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.polynomial.polynomial import polyval
+
+from cimtool.base.errors import CimError
+from cimtool.hardware.noise.fit import NoiseFit, fit_noise
+from cimtool.hardware.noise.spec import load_noise
+
+G_MAX, T0 = 20.0, 20.0
+TRUTH = {
+    "programming.sigma[0]": 0.3, "programming.sigma[1]": 1.1, "programming.sigma[2]": -0.5,
+    "drift.mean[0]": 0.06, "drift.mean[1]": -0.03, "drift.sigma[0]": 0.01, "read.sigma": 0.02,
+}  # fmt: skip
+SIGMA, NU = [0.3, 1.1, -0.5], [0.06, -0.03]
+DEVICES = "device,target,seconds,conductance\n"
+SUMS = "target,rows,columns,mean,deviation\n"
+
+
+def of_devices(seed: int, per: int = 100, times: int = 5) -> str:
+    rng, x = np.random.default_rng(seed), np.repeat(np.linspace(0, 1, 5), per)
+    g = np.maximum(G_MAX * x + polyval(x, SIGMA) * rng.normal(size=x.size), 0)
+    nu = polyval(x, NU) + 0.01 * rng.normal(size=x.size)
+    lines = [DEVICES]
+    for t in T0 * 10.0 ** np.arange(times):
+        read = g * (t / T0) ** -nu * (1 + 0.02 * rng.normal(size=x.size))
+        lines += [f"{i},{20 * x[i]},{t},{read[i]}\n" for i in range(x.size)]
+    return "".join(lines)
+
+
+def of_sums(seed: int) -> str:
+    rng, lines = np.random.default_rng(seed), [SUMS]
+    for x in (0.25, 0.5, 0.75, 1.0):
+        sums = G_MAX * x * 64 + polyval(x, SIGMA) * 8 * rng.normal(size=500)
+        lines.append(f"{G_MAX * x},64,500,{sums.mean()},{sums.std(ddof=1)}\n")
+    return "".join(lines)
+
+
+def fitted(file: Path, content: str) -> NoiseFit:
+    file.write_text(content)
+    return fit_noise(file)
+
+
+def missed(found: NoiseFit) -> list[str]:
+    return [p.key for p in found.parameters if not p.low <= TRUTH[p.key] <= p.high]
+
+
+@pytest.mark.parametrize("kind", [of_devices, of_sums])
+def test_intervals_hold_the_parameters_together(kind: Callable[[int], str], tmp_path: Path) -> None:
+    found = [fitted(tmp_path / "data.csv", kind(seed)) for seed in range(10)]
+    assert sum(bool(missed(one)) for one in found) <= 1
+    assert {p.key for p in found[0].parameters} == (
+        set(TRUTH) if kind is of_devices else {key for key in TRUTH if "programming" in key}
+    )
+
+
+def test_the_file_is_a_noise_model(tmp_path: Path) -> None:
+    found = fitted(tmp_path / "data.csv", of_devices(0))
+    (tmp_path / "model.toml").write_text(found.text())
+    model = load_noise(tmp_path / "model.toml")
+    assert (model.g_max, model.t0) == (G_MAX, T0)
+    assert [one.name for one in model.mechanisms] == ["programming", "drift", "read"]
+    assert model == found.model
+    alone = fitted(tmp_path / "data.csv", of_devices(0, times=1))
+    assert [one.name for one in alone.model.mechanisms] == ["programming"]
+
+
+def test_cells_at_zero_count_as_cut_off(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    reads = [(0.0, 0.5 * rng.normal(size=4000)), (20.0, 20 + 0.5 * rng.normal(size=100))]
+    each = [(g, max(v, 0)) for g, values in reads for v in values]
+    lines = [f"{i},{g:g},1,{v}\n" for i, (g, v) in enumerate(each)]
+    first, second = fitted(tmp_path / "data.csv", DEVICES + "".join(lines)).parameters
+    assert first.low < 0.5 < first.high
+    assert first.high - first.low < 0.06
+    assert second.low < 0.0 < second.high
+
+
+HOSTILE: dict[str, tuple[str, str]] = {
+    "another table": ("a,b\n1,2\n", "line 1: has a column a; expected device, target, seconds"),
+    "no line": (DEVICES, "has no line below its header; expected measurements"),
+    "few devices": (DEVICES + "0,1,1,1\n", "1 devices have the target 1; expected at least 10"),
+    "two times": (of_devices(0, times=2), "has readings at 2 times, which cannot tell drift"),
+    "a reading missing": (of_devices(0).rpartition("\n4")[0], "its devices are not all read once"),
+    "no time": (DEVICES + "0,1,0,1\n", "line 2: seconds is 0; expected a number from 1e-09"),
+    "no target": (DEVICES + "0,0,1,1\n" * 20, "has no target above 0; expected one"),
+    "two targets": (DEVICES + "0,1,1,1\n0,2,2,1\n0,2,3,1\n", "gives a device two targets"),
+    "few columns": (SUMS + "1,64,9,64,1\n", "line 2: columns is 9; expected at least 10"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_cannot_be_fitted_is_one_sentence(name: str, tmp_path: Path) -> None:
+    content, said = HOSTILE[name]
+    with pytest.raises(CimError) as caught:
+        fitted(tmp_path / "data.csv", content)
+    assert str(caught.value).startswith(f"{tmp_path / 'data.csv'}: {said}")
