@@ -20,8 +20,9 @@ demo: $(READY)
 	$(BIN)/cimtool demo $(DEMO_ARGS)
 
 # One thread a worker: two workers with a pool of threads each would only get in each other's way.
+# In the order of collection, where tests/conftest.py has the longest files first.
 test: $(READY)
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile $(TEST_ARGS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check

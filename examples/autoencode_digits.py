@@ -20,12 +20,12 @@ TARGET = "isaac-rram-128"
 
 
 def write_digits(folder: Path) -> tuple[Path, Path]:
-    """Write 1,000 digits to train on and 797 to test with; pixels from 0 to 1."""
+    """Write 1,000 digits to train on and 400 to test with; pixels from 0 to 1."""
     folder.mkdir(parents=True, exist_ok=True)
     digits = load_digits()
     rows = (digits.data / 16).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(rows))
-    for name, part in (("train", order[:1000]), ("test", order[1000:])):
+    for name, part in (("train", order[:1000]), ("test", order[1000:1400])):
         np.savez(folder / f"{name}.npz", rows=rows[part], labels=digits.target[part])
     return folder / "train.npz", folder / "test.npz"
 

@@ -30,10 +30,10 @@ def main(folder: Path) -> None:
     nn.init.normal_(projector.mu.weight, std=0.5)
     surrogate = Polynomial(degree=1, coeff=(-0.1, 0.005), bias=0.0, a=0.1, b=0.0)
     rng = np.random.default_rng(0)
-    text = rng.normal(size=(500, WIDTH)).astype(np.float32)
+    text = rng.normal(size=(300, WIDTH)).astype(np.float32)
     video = text + 0.3 * rng.normal(size=text.shape).astype(np.float32)
-    calibration = {"text": text[:200], "video": video[:200]}
-    evaluation = {"text": text[200:], "video": video[200:]}
+    calibration = {"text": text[:150], "video": video[:150]}
+    evaluation = {"text": text[150:], "video": video[150:]}
 
     # `ideal` has lossless converters and arrays of any size: what is lost is lost to rounding.
     bundles = [

@@ -24,6 +24,31 @@ NOISE = 0.5
 Rows = np.ndarray
 
 
+LONGEST = (
+    "test_same_integers.py",
+    "emit/test_exactness.py",
+    "test_every_target.py",
+    "test_extension.py",
+    "cli/test_interrupted.py",
+    "test_examples.py",
+    "sweeps/test_run.py",
+    "test_heads.py",
+    "verification/test_run.py",
+    "cli/test_bad_input.py",
+    "test_trained_models.py",
+    "training/test_projectors.py",
+    "training/hardware/test_fine_tune.py",
+    "test_api.py",
+)
+"""The files of tests that take half a minute and more, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first: one that begins last would leave a worker alone with it."""
+    folder, places = Path(__file__).parent, {name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.relative_to(folder).as_posix(), len(LONGEST)))
+
+
 @pytest.fixture(scope="session")
 def small_trunk(tmp_path_factory: pytest.TempPathFactory) -> DemoFiles:
     """Layout `trunk`, 24-32-32-16, trained for a second, with a degree-4 polynomial in a file."""

@@ -32,10 +32,23 @@ def differing(bundle: Path, files: DemoFiles, folder: Path) -> list[object]:
     return [count for count in report.checks.bits if count.differing]
 
 
-@pytest.mark.parametrize("target", target_names())
-def test_no_value_differs(target: str, small_trunk: DemoFiles, tmp_path: Path) -> None:
-    bundle = compiled(target, small_trunk, tmp_path)
+@pytest.fixture(scope="module", params=target_names())
+def bundle(
+    request: pytest.FixtureRequest, small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
+) -> Bundle:
+    return compiled(request.param, small_trunk, tmp_path_factory.mktemp("targets"))
+
+
+def test_no_value_differs(bundle: Bundle, small_trunk: DemoFiles, tmp_path: Path) -> None:
     assert differing(bundle.folder, small_trunk, tmp_path) == []
+
+
+def test_torch_computes_the_same_scores(bundle: Bundle, small_trunk: DemoFiles) -> None:
+    scores = [
+        api.simulate(bundle.folder, small_trunk.eval, device=device)["scores"]
+        for device in (None, "cpu")
+    ]
+    np.testing.assert_array_equal(*scores)
 
 
 @pytest.mark.parametrize("target", target_names())
@@ -45,15 +58,3 @@ def test_no_value_differs_with_the_score_in_the_memory(
     bundle = compiled(target, small_trunk, tmp_path, score_mapping="in-memory", accumulator_bits=48)
     programmed = api.program(bundle.folder, small_trunk.eval)
     assert differing(programmed.bundle.folder, small_trunk, tmp_path) == []
-
-
-@pytest.mark.parametrize("target", target_names())
-def test_torch_computes_the_same_scores(
-    target: str, small_trunk: DemoFiles, tmp_path: Path
-) -> None:
-    bundle = compiled(target, small_trunk, tmp_path)
-    scores = [
-        api.simulate(bundle.folder, small_trunk.eval, device=device)["scores"]
-        for device in (None, "cpu")
-    ]
-    np.testing.assert_array_equal(*scores)

@@ -21,9 +21,11 @@ from cimtool.training.demo_data import DemoFiles
 Run = Callable[..., Any]
 
 INTERRUPTIBLE = """
-import sys, time
+import signal, sys, time
 from cimtool import cli
 from cimtool.bundle import bundle
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's ignores it
 
 def slowly(file):
     print(f"half written: {len(list(file.parent.iterdir()))} files", flush=True)
