@@ -32,6 +32,14 @@ from cimtool.training.demo_data import (
     write_embeddings,
 )
 from cimtool.training.fit import Fit
+from cimtool.training.items import Items, model_items
+from cimtool.training.teacher_file import (
+    LabelKind,
+    Teacher,
+    make_teacher,
+    sigmoid_of,
+    write_teacher,
+)
 from cimtool.verification.report import Report
 
 NAME = "demo"
@@ -202,16 +210,13 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
     )
     folder = files.poly.parent
     first = folder / FIRST_POLY
-    found = _fitted(files.teacher, files, first, settings.first_pairs, settings, announce)
+    announce(f"labelling {settings.first_pairs:,} pairs exactly")
+    items = model_items(ModelSource(files.teacher), files.train, silent)
+    _labelled(items, "exact", settings.first_pairs, folder / FIRST)
+    found = _fitted(files.teacher, files, FIRST, first, settings, announce)
     announce(f"labelling {settings.sampled_pairs:,} pairs by Monte Carlo at K = {DEFAULT_SAMPLES}")
-    sampled = api.teacher(
-        files.teacher,
-        files.train,
-        labels="mc",
-        matched=MATCHED,
-        pairs=settings.sampled_pairs,
-        output=folder / SAMPLED,
-    )
+    sampled = _labelled(items, "mc", settings.sampled_pairs, folder / SAMPLED)
+    del items
     announce(_distances(found, api.fit(sampled).polynomial))
     announce("training on the polynomial, from the teacher")
     api.train(
@@ -222,26 +227,36 @@ def _make(files: DemoFiles, settings: DemoSettings, sources: Sequence[Path], ann
         loss=POLY_LOSS,
         **train,
     )
-    _fitted(files.projectors, files, files.poly, settings.last_pairs, settings, announce)
+    announce(f"labelling {settings.last_pairs:,} pairs exactly")
+    items = model_items(ModelSource(files.projectors), files.train, silent)
+    _labelled(items, "exact", settings.last_pairs, folder / LAST)
+    del items
+    _fitted(files.projectors, files, LAST, files.poly, settings, announce)
+
+
+def _labelled(items: Items, kind: LabelKind, pairs: int, file: Path) -> Teacher:
+    """Label pairs as `cimtool teacher` does, of items that are encoded once for several labels."""
+    made = make_teacher(items, pairs, MATCHED, kind, sigmoid_of(items, {}))
+    write_teacher(made, file)
+    return made
 
 
 def _fitted(
     projectors: Path,
     files: DemoFiles,
+    labels: str,
     poly: Path,
-    pairs: int,
     settings: DemoSettings,
     announce: Say,
 ) -> Fit:
-    """Label pairs exactly, fit polynomials, and write the cheapest that is enough."""
-    announce(f"labelling {pairs:,} pairs exactly")
-    labels = poly.with_name(FIRST if projectors == files.teacher else LAST)
-    api.teacher(
-        projectors, files.train, labels="exact", matched=MATCHED, pairs=pairs, output=labels
-    )
+    """Fit polynomials to labelled pairs, and write the cheapest that is enough."""
     announce(f"fitting polynomials of degree {', '.join(map(str, settings.degrees))}")
     found = api.fit(
-        labels, degree=settings.degrees, projectors=projectors, data=files.few, output=poly
+        poly.with_name(labels),
+        degree=settings.degrees,
+        projectors=projectors,
+        data=files.few,
+        output=poly,
     )
     announce(advice(found.comparison, found.form, found.asked))
     return found

@@ -9,13 +9,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from cimtool import cli
+from cimtool import api, cli
 from cimtool import demo as demo_module
 from cimtool.base.errors import CimError
 from cimtool.base.progress import Say
 from cimtool.bundle.bundle import read_bundle
 from cimtool.cli.demo import demo_commands
-from cimtool.demo import FIRST_POLY, DemoSettings, prepare_demo, run_demo
+from cimtool.demo import (
+    FIRST,
+    FIRST_POLY,
+    MATCHED,
+    SAMPLED,
+    DemoSettings,
+    prepare_demo,
+    run_demo,
+)
 from cimtool.training.demo_data import DemoFiles
 
 VERBS = ("parse", "sort", "merge", "open", "close", "count", "hash", "split", "join", "scale")
@@ -69,6 +77,10 @@ def test_artefacts_fit_together_and_are_made_once(tmp_path: Path, sources: list[
         for one in table["candidates"]:
             recall = one["r1_text_to_video"]
             assert 0 <= recall["low"] <= recall["value"] <= recall["high"] <= 1
+    for labels, options in ((FIRST, {"pairs": 400}), (SAMPLED, {"pairs": 300, "labels": "mc"})):
+        by_hand = tmp_path / labels
+        api.teacher(files.teacher, files.train, matched=MATCHED, output=by_hand, **options)
+        assert by_hand.read_bytes() == files.poly.with_name(labels).read_bytes()
     start = torch.load(files.teacher, weights_only=True)
     assert start["config"]["data"] == checkpoint["config"]["data"]
     assert not files.missing()

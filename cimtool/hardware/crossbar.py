@@ -14,7 +14,6 @@ emitted ONNX are tested against it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -313,6 +312,7 @@ def group_sums(
     driving = list(zip(crossbar.digits(x), crossbar.zero_digits, crossbar.cycles, strict=True))
     for r, group in enumerate(cells.groups):
         total = np.zeros((x.shape[0], cells.slices[0].digits.shape[1]), np.int64)
+        products = [_product_with(column.digits[group]) for column in cells.slices]
         for c, (digits, zero, cycle) in enumerate(driving):
             driven = digits[:, group]
             summed = driven.sum(axis=1, keepdims=True)
@@ -322,16 +322,24 @@ def group_sums(
                 summed = converted(summed, r, len(cells.slices), c)
             row_sum = summed << fraction
             for k, column in enumerate(cells.slices):
-                p = converted(_product(driven, column.digits[group]) + unused, r, k, c) - leak
+                p = converted(products[k](driven) + unused, r, k, c) - leak
                 p = np.where(column.flipped[r], code.cell_maximum * row_sum - p, p)
                 total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
             total -= cycle.factor * code.offset * row_sum
         yield total
 
 
-def _product(x: IntArray, cells: IntArray) -> IntArray:
-    """`x @ cells`, in float64 where every sum is exact there: integers have no BLAS."""
-    largest = [max(int(f.max(initial=0)), -int(f.min(initial=0))) for f in (x, cells)]
-    if math.prod(largest) * len(cells) >= 1 << 53:
-        return x @ cells.astype(np.int64)
-    return (x.astype(np.float64) @ cells.astype(np.float64)).astype(np.int64)
+def _product_with(cells: IntArray) -> Callable[[IntArray], IntArray]:
+    """`x @ cells` of any x, in float64 where every sum is exact there: integers have no BLAS."""
+    real, most = cells.astype(np.float64), _largest(cells) * len(cells)
+
+    def product(x: IntArray) -> IntArray:
+        if _largest(x) * most >= 1 << 53:
+            return x @ cells.astype(np.int64)
+        return (x.astype(np.float64) @ real).astype(np.int64)
+
+    return product
+
+
+def _largest(numbers: IntArray) -> int:
+    return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))

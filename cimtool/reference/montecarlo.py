@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator, Philox
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import BoolArray, FloatArray, IntArray
+from cimtool.base.compiled import side_by_side
 from cimtool.base.errors import CimError
 from cimtool.reference.statistics import Gaussians, MatchProbabilities, blocks, centred
 
@@ -17,8 +18,8 @@ Modality = Literal["text", "video"]
 _STREAM: dict[Modality, int] = {"text": 0, "video": 1}
 
 # Sampled points handled at once. A block of videos is drawn once and held; the texts are drawn anew
-# for each. Their product is the largest array, 50 MB whatever K; at K = 10 what one text makes of a
-# block of videos is 1.6 MB and stays in the cache while its sigmoids are summed.
+# for each, by threads. Their product is the largest array, 50 MB a thread whatever K; at K = 10
+# what one text makes of a block of videos is 1.6 MB, in the cache while its sigmoids are summed.
 _VIDEO_POINTS = 20480
 _TEXT_POINTS = 320
 
@@ -28,6 +29,9 @@ _STEEP = 0.7
 
 It is sqrt(2) where one of the K*K sigmoids is all of their sum.
 """
+
+SURE = 1e-6
+"""The size of x beyond which, of one sign throughout a pair, no rounding changes the larger sum."""
 
 DEFAULT_SAMPLES = 10
 """Samples a side where nothing else is said."""
@@ -67,10 +71,13 @@ def monte_carlo(
         # Sample-major, so that sums over samples run along contiguous videos.
         z_v = draw(video[cols], "video", rows_v[cols], samples, seed).transpose(1, 0, 2)
         z_v = np.ascontiguousarray(z_v)
-        for rows in blocks(len(text), _TEXT_POINTS // samples):
+
+        def fill(rows: slice, cols: slice = cols, z_v: FloatArray = z_v) -> None:
             z_t = draw(text[rows], "text", rows_t[rows], samples, seed)
             for i, x in enumerate(_sigmoid_inputs(z_t, z_v, a, b), start=rows.start):
                 log_p[i, cols], log_1mp[i, cols], error[i, cols] = mean_of_sigmoids(x)
+
+        side_by_side(fill, list(blocks(len(text), _TEXT_POINTS // samples)))
     return SampledProbabilities(log_p, log_1mp, error)
 
 
@@ -111,16 +118,30 @@ def _sigmoid_inputs(z_t: FloatArray, z_v: FloatArray, a: float, b: float) -> Ite
 def mean_of_sigmoids(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return log p, log(1-p) and the standard error of the logit, each [m], of x [K, K, m].
 
-    The smaller of p and 1-p is taken from its own sum; the larger is what that leaves.
+    The smaller of p and 1-p is taken from its own sum; the larger is what that leaves. The sum of a
+    pair whose x all have one sign is left out where it cannot be the smaller.
     """
-    log_p, error_p = _log_mean_sigmoid(x)
-    log_1mp, error_1mp = _log_mean_sigmoid(-x)
+    log_p, error_p = _log_mean_sigmoid_of(x, x.min(axis=(0, 1)) < SURE)
+    log_1mp, error_1mp = _log_mean_sigmoid_of(-x, x.max(axis=(0, 1)) > -SURE)
     small_p = log_p < log_1mp
     smaller = np.where(small_p, log_p, log_1mp)
     larger = np.log1p(-np.exp(smaller))
     # d logit / dp = 1 / (p (1-p)), the same from either side.
     error = np.where(small_p, error_p, error_1mp) / np.exp(larger)
     return np.where(small_p, smaller, larger), np.where(small_p, larger, smaller), error
+
+
+def _log_mean_sigmoid_of(x: FloatArray, wanted: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """`_log_mean_sigmoid` of the pairs `wanted` [m], to the same bits; infinity for the others."""
+    if wanted.all():
+        return _log_mean_sigmoid(x)
+    found = np.full((2, len(wanted)), np.inf)
+    if wanted.any():
+        # NumPy adds in an order that follows the layout, and another one for a pair alone.
+        columns = np.union1d(np.flatnonzero(wanted), [0, 1])
+        some = x.take(columns, axis=2) if x.flags.c_contiguous else x[:, :, columns]
+        found[:, columns] = _log_mean_sigmoid(some)
+    return found[0], found[1]
 
 
 def _log_mean_sigmoid(x: FloatArray) -> tuple[FloatArray, FloatArray]:

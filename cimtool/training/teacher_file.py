@@ -126,6 +126,13 @@ def make_teacher(
     )
 
 
+def sigmoid_of(items: Items, given: Mapping[str, Any]) -> TeacherSigmoid:
+    """The sigmoid of the `given` fields, else of those that the items' model keeps."""
+    kept = {"a": items.a, "b": items.b}
+    known = {name: value for name, value in kept.items() if value is not None}
+    return TeacherSigmoid(**{**known, **given})
+
+
 def teacher(
     projectors: Projectors | None = None,
     data: EmbeddingsLike | None = None,
@@ -169,9 +176,7 @@ def teacher(
         raise ArgumentError("{layer_map} names layers of {projectors}; expected it with them")
     else:
         items = gaussian_items(gaussians or {})
-    kept = {"a": items.a, "b": items.b}
-    known = {name: value for name, value in kept.items() if value is not None} | known
-    made = make_teacher(items, pairs, matched, labels, TeacherSigmoid(**known), seed, say)
+    made = make_teacher(items, pairs, matched, labels, sigmoid_of(items, known), seed, say)
     if output is not None:
         write_teacher(made, Path(output))
     return made
