@@ -32,7 +32,7 @@ COMMANDS = {
     "train": "Train projectors, or fine-tune them for a target.",
     "evaluate": "Measure retrieval of embeddings, trained models and bundles.",
     "inspect": "Say what a checkpoint, bundle, target, data or ONNX file holds.",
-    "targets": "List, show and check hardware targets.",
+    "targets": "List, show, check and import hardware targets.",
     "noise": "Fit a noise model to measurements of devices.",
 }
 

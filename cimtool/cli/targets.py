@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
+from cimtool.base.files import check_output, replace_texts
 from cimtool.base.plugins import OWN, unless_broken
 from cimtool.cli.group import Command, Group
+from cimtool.cli.options import FILE, TOML
 from cimtool.cli.output import Output
 from cimtool.costs.published import check_published
 from cimtool.hardware.describe import describe
+from cimtool.hardware.imported import import_target, target_text
 from cimtool.hardware.target import load_target, origin_of, target_origins
 
 
 @click.group(cls=Group)
 def command() -> None:
-    """List, show and check hardware targets."""
+    """List, show, check and import hardware targets."""
 
 
 @command.command("list", cls=Command)
@@ -44,6 +48,23 @@ def show(out: Output, target: str) -> None:
     loaded = load_target(target)
     origin = origin_of(target)
     out.result(loaded.to_json() | {"origin": origin}, f"{describe(loaded)}\n\nfrom {origin}")
+
+
+@command.command("import", cls=Command)
+@click.argument("file", metavar="JSON", type=FILE)
+@click.option("-o", "--output", type=TOML, required=True, help="File of the target; its name too.")
+@click.pass_obj
+def import_(out: Output, file: Path, output: Path) -> None:
+    """Write a target from CrossSim's JSON parameters, or from part of aihwkit's rpu_config.
+
+    A key whose value has no counterpart here is refused by its name; docs/targets.md lists those
+    that have one.
+    """
+    check_output(output, ".toml")
+    values, target = import_target(file, output.stem)
+    (written,) = replace_texts(output.parent, {output.name: target_text(values)}, "the target")
+    notes = "\n".join(f"* {note}" for note in (*target.unmodelled, *target.unconfirmed))
+    out.result({"written": written, "target": target.to_json()}, f"{notes}\nwrote {written}")
 
 
 @command.command(cls=Command)

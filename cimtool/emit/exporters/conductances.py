@@ -19,10 +19,10 @@ from cimtool.hardware.noise.model import ConverterNoise
 from cimtool.hardware.placement import floorplan, placements
 from cimtool.simulation.chip_program import LayerOfChip, layers_of_chip
 
-LARGEST = 1 << 32
+LARGEST = 1 << 33
 """Bytes that an export may take; layers are chosen where all of them would take more."""
 
-LINE = 40
+LINE = 64
 """Bytes that a cell's line takes at most."""
 
 
@@ -98,7 +98,7 @@ def _lines(
 ) -> Iterator[str]:
     """The lines of a layer's cells, array by array; `cores` are arrays in all and in a core."""
     levels = layer.levels(full)
-    ends = [f",{level},{float(g)!r},{tolerance!r}\n" for level, g in enumerate(levels.targets)]
+    ends = [f",{level},{float(g)!r},{tolerance:.6g}\n" for level, g in enumerate(levels.targets)]
     number = layer.first
     for _, digits in layer.bands():
         for held in layer.on_arrays(digits.astype(np.float64)):
