@@ -121,14 +121,17 @@ def cost(
     gallery: int | None = None,
     samples: int = DEFAULT_SAMPLES,
     operating_point: str | None = None,
+    digital: File | None = None,
 ) -> Estimate:
     """Place a bundle on its target, and estimate operations, latency, energy and area.
 
     With `gallery` also of a query scored against so many items, beside Monte Carlo with `samples` a
     side (default: 10). Figures are the target's at `operating_point` (default: its
-    first); CimError for one that it does not have.
+    first), then reference prices; the tables of a TOML file `digital` replace the target's
+    `process` and `digital`. CimError for a point that the target does not have.
     """
-    return open_bundle(bundle).estimate(samples, gallery, operating_point)
+    file = None if digital is None else Path(digital)
+    return open_bundle(bundle).estimate(samples, gallery, operating_point, file)
 
 
 def evaluate(

@@ -87,12 +87,18 @@ def key_table() -> str:
     head = "| in a target's file | setting | value | left out | what it is |\n"
     rows = [_row(name, key, *_field(name)) for name, key in KEYS.items()]
     tables = file_schema(Target, "")["$defs"]
-    for name, table in {"array": tables["ArraySpec"], "chip": tables["ChipSpec"]}.items():
+    for name, table in _own_tables(tables).items():
         for entry, schema in table["properties"].items():
             key = Key(schema["title"], f"{name}.{entry}", setting="")
             if all(one.place != key.place for one in KEYS.values()):
                 rows.append(_row(entry, key, schema, entry in table.get("required", ())))
     return head + "|---|---|---|---|---|\n" + "".join(rows)
+
+
+def _own_tables(tables: dict[str, Any]) -> dict[str, Any]:
+    """The tables of a target's file that have keys beside those of `Keys`."""
+    names = {"array": "ArraySpec", "chip": "ChipSpec", "process": "ProcessSpec"}
+    return {name: tables[of] for name, of in (names | {"digital": "DigitalSpec"}).items()}
 
 
 def _row(name: str, key: Key, schema: dict[str, Any], required: bool) -> str:

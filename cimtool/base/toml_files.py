@@ -237,6 +237,8 @@ def allowed_text(schema: Mapping[str, Any]) -> str:
         return f"a number from {schema['minimum']:.10g} to {schema['maximum']:.10g}"
     if schema["type"] == "number":
         return f"a number above {schema['exclusiveMinimum']:g}"
+    if schema["type"] == "array" and "$ref" in schema["items"]:
+        return "a list of tables"
     if schema["type"] == "array":
         return f"a list, each {allowed_text(schema['items'])}"
     words = {"string": "a text", "boolean": "true or false", "object": "a table"}

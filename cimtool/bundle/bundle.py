@@ -32,7 +32,7 @@ from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
-from cimtool.hardware.target import Target
+from cimtool.hardware.target import Target, with_digital
 from cimtool.ir.program import Program
 from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
@@ -147,11 +147,16 @@ class Bundle:
         return Provenance(_constants(self.folder / TRAINING))
 
     def estimate(
-        self, samples: int, gallery: int | None = None, operating_point: str | None = None
+        self,
+        samples: int,
+        gallery: int | None = None,
+        operating_point: str | None = None,
+        digital: Path | None = None,
     ) -> Estimate:
         """Estimate the cost on its target, with `gallery` also of a query against that many items.
 
-        Raises CimError for a number below 1 and an operating point that the target does not have.
+        A file `digital` replaces what the target says of its process and digital unit. Raises
+        CimError for a number below 1 and an operating point that the target does not have.
         """
         for name, value in (("gallery", gallery), ("samples", samples)):
             if value is not None and value < 1:
@@ -159,7 +164,7 @@ class Bundle:
         return estimate(
             self.program,
             self.settings,
-            self.target,
+            self.target if digital is None else with_digital(self.target, digital),
             samples=samples,
             dimension=self.model.dimension,
             gallery=gallery,

@@ -1,26 +1,26 @@
 """The cost of a compiled program on its target: operations, latency, energy and area.
 
-Only the target's figures at one operating point are used. A total that lacks a part is a lower
-bound, with the share of operations that its figures cover.
+The target's figures at one operating point come first, then reference prices (`prices.py`). A total
+that lacks a part is a lower bound, with the share of operations that is priced.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cimtool.base.errors import ArgumentError
-from cimtool.costs.operations import Operations, digital, elements
+from cimtool.costs.digital import digital_cost
+from cimtool.costs.operations import Operations, Tally, digital, elements, traffic, width
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SamplingCost, sampling_cost
-from cimtool.costs.totals import NOTHING, Cost, Quantity
+from cimtool.costs.totals import NOTHING, Cost, PartShare, Quantity, longest
+from cimtool.costs.writing import writing
 from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
-
-DIGITAL = "digital operations outside the arrays"
-LOADING = "loading of weights"
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Estimate:
     @cached_property
     def text(self) -> Cost:
         """One text encoded."""
-        return self._walk(self.program.text)
+        return self.walk(self.program.text)
 
     @cached_property
     def video(self) -> Cost:
         """One video encoded."""
-        return self._walk(self.program.video)
+        return self.walk(self.program.video)
 
     @cached_property
     def query(self) -> Cost | None:
@@ -81,9 +81,18 @@ class Estimate:
             return None
         graph = self.program.shortlist
         if graph is None:
-            return self._walk(self.program.score, self.gallery)
+            return self.walk(self.program.score, self.gallery)
         scored = self.shortlist or self.gallery
-        return self._walk(graph, self.gallery) + self._walk(self.program.score, scored)
+        return self.walk(graph, self.gallery) + self.walk(self.program.score, scored)
+
+    @cached_property
+    def programming(self) -> Cost:
+        """Writing all weights once, row by row, all arrays of a chip side by side."""
+        cells = sum(place.cells for place in self.placements if place.shares is None)
+        rows = (
+            max(self.floorplan.loads, 1) * self.floorplan.weight_sets * (self.rates.own.rows or 0)
+        )
+        return writing(cells, rows, self.rates)
 
     @property
     def gallery_bytes(self) -> int | None:
@@ -119,17 +128,32 @@ class Estimate:
             arrays * count.value / shared * adc.value / 1e6, ("arrays", "digital units")
         )
 
-    def _walk(self, graph: Graph, items: int = 0) -> Cost:
+    def walk(self, graph: Graph, items: int = 0) -> Cost:
         """The cost of one walk through a graph, layers one after another."""
         extents, work, total = {"n": 1, "m": items}, Operations(), Cost()
         for node in graph.nodes:
             # What has no row of the query in it is computed once, for the gallery.
             if "n" in graph.types[node.name].shape:
-                work += digital(graph, node, extents)
+                work += digital(graph, node, extents) + traffic(graph, node, extents)
             total += self.layers.get(graph.layer(node), Cost())
-        unknown = Quantity(None, (DIGITAL,)) if work.total else NOTHING
-        total += Cost(digital=work, latency_ns=unknown, energy_pj=unknown)
-        return total + self._loading(graph)
+        work += self._gallery_reads(graph, extents)
+        return total + digital_cost(work, self.rates.prices) + self._loading(graph)
+
+    def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
+        """Reads of the items' values that meet the query, once each, from buffer or DRAM."""
+        read = {
+            name: graph.types[name]
+            for node in graph.nodes
+            if "n" in graph.types[node.name].shape
+            for name in node.inputs
+            if "m" in graph.types[name].shape and "n" not in graph.types[name].shape
+        }
+        bits = sum(elements(known, extents) * width(known) for known in read.values())
+        kind = "sram" if bits <= self.rates.prices.buffer_bits else "dram"
+        found = Operations()
+        for known in read.values():
+            found += Operations.of(kind, elements(known, extents), width(known))
+        return found
 
     def _loading(self, graph: Graph) -> Cost:
         """The cost of writing all weights of a graph, round by round, the arrays side by side."""
@@ -137,39 +161,46 @@ class Estimate:
         if not rounds:
             return Cost()
         stored = [place for place in self.placements if place.shares is None]
-        cells = sum(one.cells for one in stored if one.graph == graph.name)
-        energy, row = self.rates.value("write_energy"), self.rates.value("write_latency")
+        own = [one for one in stored if one.graph == graph.name]
         rows = rounds * self.floorplan.weight_sets * (self.rates.own.rows or 0)
-        missing = Quantity(None, (LOADING,))
-        return Cost(
-            cells_written=cells,
-            energy_pj=missing if energy is None else Quantity(cells * energy),
-            latency_ns=missing if row is None else Quantity(rows * row),
-            known=0 if energy is None else cells,
-        )
+        written = writing(sum(one.cells for one in own), rows, self.rates)
+        bits = sum(one.rows * one.columns * one.weight_bits for one in own)
+        moved = Operations({"dram": Tally(sum(one.macs for one in own), bits)})
+        read = digital_cost(moved, self.rates.prices)
+        both = written + read
+        return replace(both, latency_ns=longest((written.latency_ns, read.latency_ns)))
 
 
 def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorplan) -> Cost:
     """The cost of one product of a layer, all of its arrays working side by side."""
     own = settings.of_layer(place.layer)
-    energy = rates.energies(place, own)
-    parts = (
-        ("MACs in arrays", place.macs, energy.macs),
-        ("conversions", place.conversions, energy.conversions),
-        ("shift-and-add", place.column_sums, energy.shift_adds),
-    )
-    known = [(count, value) for _, count, value in parts if value is not None]
-    missing = tuple(name for name, count, value in parts if value is None and count)
-    total = sum(value for _, value in known)
+    energies = rates.energies(place, own)
+    counts = {
+        "arrays": (place.macs, "MACs in arrays"),
+        "converters": (place.conversions, "conversions"),
+        "shift-and-add": (place.column_sums, "shift-and-add"),
+    }
     passes, time = plan.passes(place), rates.latency(place, own)
+    latency = Quantity(None, ("arrays",)) if time is None else Quantity(time * passes)
+    parts: dict[str, PartShare] = {}
+    for name, (count, called) in counts.items():
+        energy = energies[name]
+        missing = Quantity(None, (called,)) if count else NOTHING
+        parts[name] = PartShare(missing if energy is None else energy)
+    parts["arrays"] += PartShare(time=latency)
+    converting = rates.conversion_time(place)
+    if converting:
+        parts["converters"] += PartShare(
+            time=Quantity(converting * place.reads * place.cycles * passes)
+        )
     return Cost(
         macs=place.macs,
         drive_cycles=place.drive_cycles * place.reads * passes,
         conversions=place.conversions,
         shift_adds=place.column_sums,
-        latency_ns=Quantity(None, ("arrays",)) if time is None else Quantity(time * passes),
-        energy_pj=Quantity(total or None, missing),
-        known=sum(count for count, _ in known),
+        latency_ns=latency,
+        parts=parts,
+        known=sum(counts[name][0] for name, one in energies.items() if one is not None),
     )
 
 

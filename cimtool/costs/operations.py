@@ -1,10 +1,10 @@
-"""Digital operations for each node of a program: multiply, add, shift and limit."""
+"""Digital operations for each node of a program, by kind: how many, and how wide."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,32 +16,77 @@ from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.program import Graph, Node
 from cimtool.ir.types import Type
 
+ARITHMETIC = ("multiplications", "additions", "shifts", "limits")
+"""Kinds that every program has, in the order of tables."""
+
+FLOAT_BITS = 32
+"""Bits of a number that is no integer."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Operations of one kind: their `count`, and their `size`, the sum of what each is priced by.
+
+    The size of an operation is its bits, the product of its operands' bits, or 1.
+    """
+
+    count: int = 0
+    size: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.count + other.count, self.size + other.size)
+
 
 @dataclass(frozen=True)
 class Operations:
-    """Counts of digital operations, each on one pair of integers."""
+    """Digital operations by kind, those of `kinds` in prices.toml."""
 
-    multiplications: int = 0
-    additions: int = 0
-    shifts: int = 0
-    limits: int = 0
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kind: str, count: int, *bits: int) -> Operations:
+        """So many operations of a kind, each of these widths."""
+        return cls({kind: Tally(count, count * math.prod(bits))} if count else {})
 
     def __add__(self, other: Operations) -> Operations:
-        return Operations(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        names = dict.fromkeys((*self.tallies, *other.tallies))
+        return Operations({k: self._tally(k) + other._tally(k) for k in names})
+
+    def _tally(self, kind: str) -> Tally:
+        return self.tallies.get(kind, Tally())
 
     def times(self, count: int) -> Operations:
         """As many, `count` times over."""
-        return Operations(*(one * count for one in astuple(self)))
+        scaled = {k: Tally(t.count * count, t.size * count) for k, t in self.tallies.items()}
+        return Operations(scaled if count else {})
+
+    def count(self, *kinds: str) -> int:
+        """Operations of some kinds."""
+        return sum(self._tally(kind).count for kind in kinds)
+
+    @property
+    def multiplications(self) -> int:
+        """Multiplications of two integers."""
+        return self.count("multiplications")
 
     @property
     def total(self) -> int:
         """All of them."""
-        return sum(astuple(self))
+        return self.count(*self.tallies)
+
+    def to_json(self) -> dict[str, int]:
+        """Counts by kind, those of arithmetic first."""
+        return {kind: self.count(kind) for kind in dict.fromkeys((*ARITHMETIC, *self.tallies))}
 
 
 def elements(known: Type, extents: Mapping[str, int]) -> int:
     """Numbers in a value, with named extents (`n` queries, `m` items) as given."""
     return math.prod(extents[e] if isinstance(e, str) else e for e in known.shape)
+
+
+def width(known: Type) -> int:
+    """Bits of a value's numbers."""
+    return known.bits if known.is_integer else FLOAT_BITS
 
 
 def digital(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
@@ -55,58 +100,112 @@ def digital(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
     return found
 
 
+def traffic(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
+    """Moves of a node's numbers: into the arrays and out of them, or to a register or the buffer.
+
+    A value of one row is written to the buffer and read from it once; one of all pairs passes
+    through a register. What is stored of a gallery is counted by `stored_bits`.
+    """
+    out = graph.types[node.name]
+    count, bits = elements(out, extents), width(out)
+    if isinstance(node.op, Axis | Dequantize):
+        return Operations()
+    if graph.name in ("text", "video"):
+        found = Operations.of("sram", 2 * count, bits)
+    else:
+        found = Operations.of("registers", count, bits)
+    if isinstance(node.op, CrossbarMvm):
+        (sent,) = (graph.types[name] for name in node.inputs)
+        found += Operations.of("wires", elements(sent, extents), width(sent))
+        found += Operations.of("wires", count, bits)
+    return found
+
+
 @COSTS.rule(CrossbarMvm)
 def _crossbar(
     op: CrossbarMvm, inputs: list[Type], out: Type, extents: Mapping[str, int]
 ) -> Operations:
     """The bias; and where cells hold offsets or complements, the inputs' sum in each output."""
     rows = elements(inputs[0], extents) // op.weight.shape[0]
-    found = Operations(additions=op.weight.shape[1])
+    found = Operations.of("additions", op.weight.shape[1], width(out))
     factors = op.stored.cells.row_sum_factors
     factors = np.abs(factors[factors != 0])
     if factors.size:
         powers = int(np.count_nonzero(factors & (factors - 1) == 0))
         sums = 0 if op.crossbar.unit_column else op.weight.shape[0]
-        found += Operations(factors.size - powers, sums + factors.size, powers)
+        bits = width(inputs[0]) + (op.weight.shape[0] - 1).bit_length()
+        factor_bits = int(factors.max()).bit_length()
+        found += Operations.of("multiplications", factors.size - powers, bits, factor_bits)
+        found += Operations.of("additions", sums, bits)
+        found += Operations.of("additions", factors.size, width(out))
+        found += Operations.of("shifts", powers, width(out))
     return found.times(rows)
 
 
 @COSTS.rule(MatMul)
 def _matmul(op: MatMul, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
     products = elements(out, extents) * int(inputs[0].shape[-1])
-    return Operations(products, products)
+    one = Operations.of("multiplications", products, *map(width, inputs))
+    return one + Operations.of("additions", products, width(out))
 
 
 @COSTS.rule(Add)
 def _add(op: Add, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
-    found = Operations(additions=len(inputs) - 1 + int(np.any(op.offset)))
-    for factor in op.factors:
-        found += _factor(factor)
+    many = len(inputs) - 1 + int(np.any(op.offset))
+    found = Operations.of("additions", many, width(out))
+    for factor, x in zip(op.factors, inputs, strict=True):
+        found += _factor(factor, width(x), width(out))
     return found.times(elements(out, extents))
 
 
-def _factor(factor: Array) -> Operations:
+def _factor(factor: Array, bits: int, wide: int) -> Operations:
     """One factor: nothing for 1 and -1, a shift for powers of two, else a multiplication."""
     size = np.unique(np.abs(np.asarray(factor, np.int64)))
     if np.array_equal(size, [1]):
         return Operations()
     powers = bool(np.all(size > 0) and np.all(size & (size - 1) == 0))
-    return Operations(shifts=1) if powers else Operations(multiplications=1)
+    if powers:
+        return Operations.of("shifts", 1, wide)
+    return Operations.of("multiplications", 1, bits, int(size.max()).bit_length())
 
 
 @COSTS.rule(Sum)
 def _sum(op: Sum, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
-    return Operations(additions=elements(inputs[0], extents) - elements(out, extents))
+    added = elements(inputs[0], extents) - elements(out, extents)
+    return Operations.of("additions", added, width(out))
 
 
-def _each(one: Operations) -> Callable[..., Operations]:
-    """So many operations for each number of the result."""
-    return lambda op, inputs, out, extents: one.times(elements(out, extents))
+@COSTS.rule(Mul)
+def _mul(op: Mul, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
+    return Operations.of("multiplications", elements(out, extents), *map(width, inputs))
 
 
-COSTS.rule(Mul)(_each(Operations(multiplications=1)))
-COSTS.rule(Requant)(_each(Operations(1, 1, 1, 1)))
-COSTS.rule(Clip)(_each(Operations(limits=1)))
-COSTS.rule(Quantize)(_each(Operations(additions=1, shifts=1, limits=1)))
-COSTS.rule(Dequantize)(_each(Operations(shifts=1)))
-COSTS.rule(Axis)(_each(Operations()))
+@COSTS.rule(Requant)
+def _requant(op: Requant, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
+    count, bits = elements(out, extents), width(inputs[0])
+    multiplier = int(np.max(np.abs(op.multiplier))).bit_length()
+    found = Operations.of("multiplications", count, bits, multiplier)
+    for kind in ("additions", "shifts"):
+        found += Operations.of(kind, count, bits + multiplier)
+    return found + Operations.of("limits", count, width(out))
+
+
+CountRule = Callable[[object, list[Type], Type, Mapping[str, int]], Operations]
+
+
+def _each(*kinds: str) -> CountRule:
+    """One operation of each kind for each number of the result, as wide as the widest value."""
+
+    def rule(op: object, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
+        found, bits = Operations(), max(map(width, (*inputs, out)))
+        for kind in kinds:
+            found += Operations.of(kind, elements(out, extents), bits)
+        return found
+
+    return rule
+
+
+COSTS.rule(Clip)(_each("limits"))
+COSTS.rule(Quantize)(_each("additions", "shifts", "limits"))
+COSTS.rule(Dequantize)(_each("shifts"))
+COSTS.rule(Axis)(_each())

@@ -3,6 +3,7 @@
 A figure is used only for the array and the bits that it was taken at. Figures of whole products
 (`mvm_energy`, `mac_energy`, `efficiency`, `mvm_latency`) come before those of parts
 (`column_energy`, `adc_energy`, `shift_add_energy`, `read_latency`, `clock`), which they contain.
+A part without a figure has its reference price.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from functools import cached_property
 
 from cimtool.base.errors import CimError
 from cimtool.base.named import unknown
+from cimtool.costs.prices import Prices
+from cimtool.costs.totals import NOTHING, Quantity
 from cimtool.hardware.figures import Figure, OperatingPoint
 from cimtool.hardware.placement import Placement
 from cimtool.hardware.settings import Settings, resolve
@@ -39,6 +42,11 @@ class Rates:
 
     target: Target
     point: OperatingPoint | None
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The prices of what the target has no figure of."""
+        return Prices(self.target, self.point)
 
     @cached_property
     def own(self) -> Settings:
@@ -106,25 +114,87 @@ class Rates:
             cells = layer.cells_per_weight / of_point.cells_per_weight
         return cycles, cells
 
-    def energies(self, layer: Placement, settings: Settings) -> PartEnergies:
-        """Energy of one product of a layer, in proportion to the cells that it uses."""
-        one, products = self.mac_energy_pj(), self._products(layer, settings)
+    def energies(self, layer: Placement, settings: Settings) -> dict[str, Quantity | None]:
+        """Energy of one product of a layer by part, in proportion to the cells that it uses.
+
+        Parts are named as in PARTS; None is one that nobody prices.
+        """
+        one, products = self.mac_energy(), self._products(layer, settings)
         if one is not None and products is not None:
             cycles, cells = products
-            return PartEnergies(layer.macs * one * cycles * cells, 0.0, 0.0)
-        return self.parts(layer, settings)
+            within = {"converters": NOTHING, "shift-and-add": NOTHING}
+            return {"arrays": one.times(layer.macs * cycles * cells), **within}
+        return self._by_parts(layer, settings)
 
-    def mac_energy_pj(self) -> float | None:
+    def mac_energy(self) -> Quantity | None:
         """Energy of one MAC of the point's bits in pJ, converters included."""
         figure = self.figure("mvm_energy", "mac_energy", "efficiency")
         if figure is None or self.point is None:
             return None
-        if figure.quantity == "mac_energy":
-            return figure.value
+        low, high = figure.interval
         if figure.quantity == "efficiency":
-            return 2 / figure.value
-        arrays, weights = self.arrays_in(figure.scope), self.weights
-        return None if not (arrays and weights) else 1000 * figure.value / (arrays * weights)
+            ends = (2 / figure.value, 2 / high, 2 / low)
+        else:
+            arrays, weights, each = self.arrays_in(figure.scope), self.weights, 1.0
+            if figure.quantity == "mvm_energy":
+                if not (arrays and weights):
+                    return None
+                each = 1000 / (arrays * weights)
+            ends = (figure.value * each, low * each, high * each)
+        return Quantity(ends[0], (), ends[1], ends[2], own=ends[0])
+
+    def mac_energy_pj(self) -> float | None:
+        """The same, without its interval."""
+        energy = self.mac_energy()
+        return None if energy is None else energy.value
+
+    def _by_parts(self, layer: Placement, settings: Settings) -> dict[str, Quantity | None]:
+        """The same from figures of columns, converters and adders, or their reference prices."""
+        figures = self.parts(layer, settings)
+        found = {
+            "arrays": _own(figures.macs),
+            "converters": _own(figures.conversions),
+            "shift-and-add": _own(figures.shift_adds),
+        }
+        derived = {
+            "arrays": self._array_price,
+            "converters": self._converter_price,
+            "shift-and-add": self._shift_add_price,
+        }
+        return {
+            name: derived[name](layer, settings) if one is None else one
+            for name, one in found.items()
+        }
+
+    def _array_price(self, layer: Placement, settings: Settings) -> Quantity | None:
+        """Reads of cells; of arrays that add digitally multiplications and additions."""
+        if not settings.weight_code.analog:
+            bits = layer.weight_bits, layer.input_bits
+            adder = sum(bits) + (layer.rows - 1).bit_length()
+            many = (("multiplications", bits[0] * bits[1]), ("additions", adder))
+            units = [(self.prices.unit(kind), size) for kind, size in many]
+            total = NOTHING
+            for unit, size in units:
+                total += NOTHING if unit is None else unit.of(layer.macs * size)
+            return total
+        unit = self.prices.unit("cell_reads")
+        if unit is None or self.target.process.memory is None:
+            return None
+        return unit.of(layer.cells * layer.drive_cycles)
+
+    def _converter_price(self, layer: Placement, settings: Settings) -> Quantity | None:
+        """Conversions along the reference ladder, from the target's own converter if it has one."""
+        if layer.adc_bits is None:
+            return NOTHING
+        figure, own_bits = self.value("adc_energy"), self.own.adc_bits
+        own = None if figure is None or own_bits is None else (figure, own_bits)
+        one = self.prices.converter(layer.adc_bits, own)
+        return None if one is None else one.times(layer.conversions)
+
+    def _shift_add_price(self, layer: Placement, settings: Settings) -> Quantity | None:
+        unit = self.prices.unit("shifts")
+        bits = layer.weight_bits + layer.input_bits + (layer.rows - 1).bit_length()
+        return None if unit is None else unit.of(layer.column_sums * bits)
 
     @property
     def weights(self) -> int | None:
@@ -157,10 +227,10 @@ class Rates:
             read = 1000 / clock
         if read is None or self.changed(settings):
             return None
-        convert = self._conversion_time(layer)
+        convert = self.conversion_time(layer)
         return layer.reads * max(layer.drive_cycles * read, layer.cycles * convert)
 
-    def _conversion_time(self, layer: Placement) -> float:
+    def conversion_time(self, layer: Placement) -> float:
         """Time in ns that an array's converters take for its columns; 0 where they keep up."""
         rate, count = self.figure("adc_rate"), self.figure("adc_count")
         if rate is None or count is None or layer.adc_bits is None:
@@ -168,6 +238,11 @@ class Rates:
         shared = self.arrays_in(count.scope) or 1
         columns = min(layer.columns, layer.array_columns) * layer.slices + layer.unit_columns
         return columns * shared / (count.value * rate.value)
+
+
+def _own(value: float | None) -> Quantity | None:
+    """An energy by a figure of the target."""
+    return None if value is None else Quantity(value, own=value)
 
 
 def rates_at(target: Target, name: str | None) -> Rates:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from cimtool.costs.estimate import Estimate
-from cimtool.costs.totals import Cost
+from cimtool.costs.machines import other_machines
+from cimtool.costs.operations import ARITHMETIC
+from cimtool.costs.roofline import bounds_of, roofline
+from cimtool.costs.totals import PARTS, Cost, PartShare
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.report.formats import (
     AREAS,
@@ -25,12 +28,10 @@ from cimtool.report.terminal import table_text
 
 PACKAGE = "cimtool.costs"
 
-"""Names and what they are."""
-
 
 def estimate_text(estimate: Estimate, name: str) -> str:
     """All of an estimate: layers, where they go, totals, what is missing, and Monte Carlo."""
-    sampling = montecarlo_table(estimate)
+    sampling, bounds = montecarlo_table(estimate), bound_table(estimate)
     return render_text(
         PACKAGE,
         "cost.txt",
@@ -40,7 +41,12 @@ def estimate_text(estimate: Estimate, name: str) -> str:
         layers=table_text(layer_cost_table(estimate)),
         floorplan=floorplan_text(estimate.floorplan),
         totals=table_text(total_table(estimate)),
+        parts=table_text(part_table(estimate)),
         missing=_missing_lines(estimate),
+        programming=programming_sentence(estimate),
+        bounds=bounds and table_text(bounds),
+        bounding=bound_sentences(estimate),
+        machines=machine_sentences(estimate),
         montecarlo=sampling and table_text(sampling),
         sampling=montecarlo_sentences(estimate),
         assumptions=assumptions(estimate),
@@ -105,6 +111,15 @@ def use_facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "area", estimate.area.text(AREAS)
 
 
+def programming_sentence(estimate: Estimate) -> str:
+    """The cells that are written before the first inference, with their energy and time."""
+    cost = estimate.programming
+    energy, time = cost.energy_pj.full_text(ENERGIES), cost.latency_ns.full_text(TIMES)
+    if cost.energy_pj.value is None and cost.latency_ns.value is None:
+        return f"programming: {cost.cells_written:,} cells; no source prices a write of such a cell"
+    return f"programming: {cost.cells_written:,} cells, {energy}, {time}"
+
+
 def missing_sentences(query: Cost) -> Iterator[str]:
     """The parts that the energy and the latency of a query leave out."""
     missing: dict[tuple[str, ...], list[str]] = {}
@@ -130,12 +145,16 @@ def total_table(estimate: Estimate) -> Table:
         "conversions": lambda c: c.conversions,
         "shift-and-adds": lambda c: c.shift_adds,
         "digital multiplications": lambda c: c.digital.multiplications,
-        "digital additions": lambda c: c.digital.additions,
-        "digital shifts, limits": lambda c: c.digital.shifts + c.digital.limits,
+        "digital additions": lambda c: c.digital.count("additions"),
+        "digital shifts, limits": lambda c: c.digital.count("shifts", "limits"),
+        "numbers moved": lambda c: c.digital.total - c.digital.count(*ARITHMETIC),
         "cells written": lambda c: c.cells_written,
         "latency": lambda c: c.latency_ns.cell(TIMES),
+        "latency from, to": lambda c: c.latency_ns.range_text(TIMES) or None,
         "energy": lambda c: c.energy_pj.cell(ENERGIES),
+        "energy from, to": lambda c: c.energy_pj.range_text(ENERGIES) or None,
         "energy known for": lambda c: f"{coverage(c.coverage)} of operations",
+        "by figures of the target": lambda c: f"{coverage(c.own_share)} of the energy",
         "this energy is": _standing,
     }
     columns = [Column(""), *(Column(name, whole) for name in costs)]
@@ -149,6 +168,38 @@ def _standing(cost: Cost) -> str:
     return "a lower bound" if cost.energy_pj.lower_bound else "the total"
 
 
+def part_table(estimate: Estimate) -> Table:
+    """The energy of each part, and the time that it is busy; parts may be busy side by side."""
+    costs = totals(estimate)
+    columns = [Column("part")]
+    for name in costs:
+        columns += [Column(f"energy,\n{name}", whole), Column(f"time,\n{name}", whole)]
+    rows: list[list[Content]] = []
+    for part in PARTS:
+        shares = [cost.parts.get(part) for cost in costs.values()]
+        if not any(one is not None and _known(one) for one in shares):
+            continue
+        row: list[Content] = [part]
+        for one in shares:
+            share = one or PartShare()
+            for quantity, units in ((share.energy, ENERGIES), (share.time, TIMES)):
+                empty = quantity.value is None and not quantity.missing
+                row.append(None if empty else quantity.cell(units))
+        rows.append(row)
+    return make_table("Energy and busy time by part", columns, rows, sortable=False, absent="")
+
+
+def _known(share: PartShare) -> bool:
+    return any(q.value or q.missing for q in (share.energy, share.time))
+
+
+def energy_headline(cost: Cost) -> str:
+    """The energy with its interval; what it rests on in the same words where that is too little."""
+    said = cost.energy_pj.full_text(ENERGIES)
+    caveat = cost.caveat()
+    return f"{said}, {caveat}" if caveat else said
+
+
 def _missing_lines(estimate: Estimate) -> list[str]:
     lines = []
     for quantity, name in (("latency_ns", "latency"), ("energy_pj", "energy")):
@@ -160,7 +211,9 @@ def _missing_lines(estimate: Estimate) -> list[str]:
         why = estimate.rates.mismatch(place, estimate.settings.of_layer(place.layer))
         if why is not None:
             reasons.setdefault(why, []).append(place.layer)
-    return lines + [f"{', '.join(layers)}: {why}" for why, layers in reasons.items()]
+    return lines + [
+        f"{', '.join(layers)}: {why}; reference prices stand in" for why, layers in reasons.items()
+    ]
 
 
 def montecarlo_table(estimate: Estimate) -> Table | None:
@@ -214,9 +267,52 @@ def montecarlo_sentences(estimate: Estimate) -> list[str]:
         f"{scaled(estimate.gallery_bytes or 0, SIZES)}",
         f"redrawn for each query, it draws {redrawn.random_normals:,}"
         + _rewritten(redrawn.cells_written, sampled.endurance),
-        "latency and energy of sampling are of its products, as if they ran in arrays",
+        f"latency and energy of sampling are of its products {_place(estimate)}, and of random "
+        "numbers, sigmoids and their mean by reference prices",
     ]
     return lines
+
+
+def _place(estimate: Estimate) -> str:
+    """The place of the products of samples: that of the score's own."""
+    if estimate.settings.score_mapping == "digital":
+        return "in the digital unit, as the score's"
+    return "as if they ran in arrays"
+
+
+def bound_table(estimate: Estimate) -> Table | None:
+    """The time that each part of a query is busy by the size of the gallery; None without one."""
+    points = [one for one in roofline(estimate) if one.shown]
+    if not points:
+        return None
+    names = [name for name in PARTS if any(name in one.times for one in points)]
+    columns = (Column("items", whole), *(Column(n, whole) for n in names), Column("bound by"))
+    rows = [
+        (one.items, *(_time(one.times.get(name)) for name in names), one.bound) for one in points
+    ]
+    return make_table("What bounds a query", columns, rows, sortable=False)
+
+
+def _time(value: float | None) -> Cell | None:
+    return None if value is None else Cell(scaled(value, TIMES), value)
+
+
+def bound_sentences(estimate: Estimate) -> list[str]:
+    """The part that bounds a query, and from how many items on."""
+    found = bounds_of(roofline(estimate))
+    if not found:
+        return []
+    later = "".join(f", from {items:,} items on by {bound}" for items, bound in found[1:])
+    return [f"a query is bound by {found[0][1]}{later}"]
+
+
+def machine_sentences(estimate: Estimate) -> list[str]:
+    """The energy of the query on machines of another kind, one sentence each."""
+    return [
+        f"{one.name}: {scaled(one.energy_pj, ENERGIES)} and {scaled(one.time_ns, TIMES)} a query, "
+        f"one at a time, at its peak rates and full power, bound by {one.bound} ({one.source})"
+        for one in other_machines(estimate)
+    ]
 
 
 def _rewritten(cells: int | None, endurance: float | None) -> str:
@@ -228,7 +324,8 @@ def _rewritten(cells: int | None, endurance: float | None) -> str:
 
 def assumptions(estimate: Estimate) -> list[str]:
     """Assumptions of the totals, one sentence each."""
-    return render_text(PACKAGE, "assumptions.txt", estimate=estimate).splitlines()
+    said = render_text(PACKAGE, "assumptions.txt", estimate=estimate).splitlines()
+    return [*said, *estimate.rates.prices.assumptions()]
 
 
 def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
@@ -248,6 +345,9 @@ def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
         "query": None if estimate.query is None else estimate.query.to_json(),
         "area_mm2": estimate.area.to_json(),
         "score": None if estimate.score is None else estimate.score.to_json(),
+        "programming": estimate.programming.to_json(),
+        "roofline": [one.to_json() for one in roofline(estimate)],
+        "machines": [one.to_json() for one in other_machines(estimate)],
         "gallery_bytes": estimate.gallery_bytes,
         "montecarlo": None if sampled is None else sampled.to_json(),
         "assumptions": assumptions(estimate),

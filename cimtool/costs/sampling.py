@@ -1,7 +1,9 @@
 """Monte Carlo on the same hardware: what the score of one query takes where it is sampled.
 
 Its samples of the gallery are drawn once and stored, or drawn again for each query. The products of
-samples could run in arrays as those of a layer do; what else it takes no target here has.
+samples are priced where the score's own are: in the digital unit, or as if they ran in arrays as
+those of a layer do. Random numbers and sigmoids are priced as circuits of the digital unit, which
+no target here has.
 """
 
 from __future__ import annotations
@@ -10,14 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from cimtool.base.errors import CimError
+from cimtool.costs.digital import digital_cost
+from cimtool.costs.operations import Operations
+from cimtool.costs.prices import Prices
 from cimtool.costs.rates import Rates
-from cimtool.costs.totals import Quantity
+from cimtool.costs.totals import NOTHING, Quantity
+from cimtool.costs.writing import writing
 from cimtool.hardware.placement import Placement, placed
 from cimtool.hardware.settings import Settings
 from cimtool.ir.types import integer
 
-OUTSIDE = ("random numbers", "sigmoids", "digital operations outside the arrays")
 WRITING = "writing of samples"
+
+MEAN_BITS = 16
+"""Bits of a sigmoid while its mean over samples is taken."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,8 @@ class SamplingWay:
     """One query scored by samples: `stored` ones of the gallery, or `redrawn` ones.
 
     `gallery_bytes` holds all items, `cells_written` are those of samples that this query writes
-    where its products run in arrays. `latency_ns` and `energy_pj` are of these products.
+    where its products run in arrays. `latency_ns` and `energy_pj` are of these products, of the
+    random numbers, the sigmoids and their mean.
     """
 
     random_normals: int
@@ -72,30 +81,52 @@ def sampling_cost(
     pairs = gallery * samples**2
     bits = settings.feature_bits
     place = _samples_of_an_item(samples, dimension, settings)
-    latency, energy = _products(place, rates, settings, samples, gallery)
     arrays = cells = None
     if place is not None:
         across = settings.with_weights(bits).weights_across
         wide = 1 if across is None else -(-gallery * samples // across)
         arrays, cells = place.row_parts * wide, gallery * place.cells
-    written_energy, written_time = _writing(rates, settings, cells)
-    return SamplingCost(
-        samples,
-        SamplingWay(
-            own, own + pairs * dimension, pairs, -(-gallery * own * bits // 8), 0, latency, energy
-        ),
-        SamplingWay(
-            all_drawn,
-            all_drawn + pairs * dimension,
+    digital = settings.score_mapping == "digital"
+    ways = []
+    for drawn, of_an_item, written in ((own, own, 0), (all_drawn, 2 * dimension, cells)):
+        kept = gallery * of_an_item
+        work = _around(drawn, pairs, bits)
+        latency = energy = NOTHING
+        if digital:
+            work += _digital_products(pairs * dimension, kept, bits, rates.prices)
+        else:
+            latency, energy = _products(place, rates, settings, samples, gallery)
+            added_energy, added_time = _writing(rates, settings, written)
+            latency, energy = latency + added_time, energy + added_energy
+        around = digital_cost(work, rates.prices)
+        way = SamplingWay(
+            drawn,
+            drawn + pairs * dimension,
             pairs,
-            -(-gallery * 2 * dimension * bits // 8),
-            cells,
-            latency + written_time,
-            energy + written_energy,
-        ),
-        arrays,
-        rates.value("endurance"),
-    )
+            -(-kept * bits // 8),
+            written,
+            latency + around.latency_ns,
+            energy + around.energy_pj,
+        )
+        ways.append(way)
+    stored, redrawn = ways
+    return SamplingCost(samples, stored, redrawn, arrays, rates.value("endurance"))
+
+
+def _around(drawn: int, pairs: int, bits: int) -> Operations:
+    """Operations around the products: draws, their scaling, sigmoids and their mean."""
+    work = Operations.of("normals", drawn) + Operations.of("sigmoids", pairs)
+    work += Operations.of("multiplications", drawn, bits, bits)
+    work += Operations.of("additions", drawn, bits)
+    return work + Operations.of("additions", pairs, MEAN_BITS)
+
+
+def _digital_products(products: int, kept: int, bits: int, prices: Prices) -> Operations:
+    """Products in the digital unit, and the reads of what is kept of the items."""
+    memory = "sram" if kept * bits <= prices.buffer_bits else "dram"
+    work = Operations.of("multiplications", products, bits, bits)
+    work += Operations.of("additions", products, 2 * bits)
+    return work + Operations.of(memory, kept, bits)
 
 
 def _samples_of_an_item(samples: int, dimension: int, settings: Settings) -> Placement | None:
@@ -115,29 +146,28 @@ def _products(
 ) -> tuple[Quantity, Quantity]:
     """Latency and energy of all products of samples, by the target's figures."""
     if place is None:
-        unknown = Quantity(None, ("products of samples", *OUTSIDE))
+        unknown = Quantity(None, ("products of samples",))
         return unknown, unknown
     own = settings.with_weights(place.weight_bits)
-    parts = rates.energies(place, own)
-    known = [one for one in (parts.macs, parts.conversions, parts.shift_adds) if one]
-    lacks = [
-        name
-        for name, one in (("MACs in arrays", parts.macs), ("conversions", parts.conversions))
-        if one is None
-    ]
-    energy = samples * gallery * sum(known) if known else None
+    names = {"arrays": "MACs in arrays", "converters": "conversions", "shift-and-add": ""}
+    energy = NOTHING
+    for part, one in rates.energies(place, own).items():
+        energy += Quantity(None, (names[part],)) if one is None else one
     time = rates.latency(place, own)
-    return (
-        Quantity(None if time is None else samples * time, OUTSIDE),
-        Quantity(energy, (*lacks, *OUTSIDE)),
-    )
+    latency = Quantity(None, ("arrays",)) if time is None else Quantity(samples * time)
+    return latency, energy.times(samples * gallery)
 
 
 def _writing(rates: Rates, settings: Settings, cells: int | None) -> tuple[Quantity, Quantity]:
     """Energy and time of writing the samples of all items, all arrays at once."""
-    energy, row = rates.value("write_energy"), rates.value("write_latency")
     missing = Quantity(None, (WRITING,))
+    if cells == 0:
+        return NOTHING, NOTHING
+    if cells is None or not settings.rows:
+        return missing, missing
+    written = writing(cells, settings.rows, rates)
+    found = (written.energy_pj, written.latency_ns)
     return (
-        missing if energy is None or cells is None else Quantity(cells * energy),
-        missing if row is None or not settings.rows else Quantity(settings.rows * row),
+        missing if found[0].value is None else found[0],
+        missing if found[1].value is None else found[1],
     )

@@ -1,22 +1,41 @@
-"""Totals of a cost: sums of which some parts may be unknown, and then they are lower bounds."""
+"""Totals of a cost: sums with their intervals, of which some parts may be unknown.
+
+A total without a part is a lower bound.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from cimtool.costs.operations import Operations
-from cimtool.report.formats import NOT_GIVEN, Units, scaled
+from cimtool.report.formats import NOT_GIVEN, Units, coverage, scaled
 from cimtool.report.table import Cell
+
+WELL_COVERED = 0.95
+"""The coverage below which a headline says in the same line what it rests on."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A sum of known parts: `value` (None: nothing is known) and the names of those `missing`."""
+    """A sum of known parts: `value` (None: nothing is known) and the names of those `missing`.
+
+    It lies from `low` to `high`, sums of the ends of all parts; left out, they are the value. `own`
+    of the value is by the target's own figures.
+    """
 
     value: float | None
     missing: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    own: float = 0.0
+
+    def __post_init__(self) -> None:
+        for end in ("low", "high"):
+            if getattr(self, end) is None:
+                object.__setattr__(self, end, self.value)
 
     @property
     def lower_bound(self) -> bool:
@@ -29,6 +48,17 @@ class Quantity:
             return NOT_GIVEN
         return f"{'> ' if self.lower_bound else ''}{scaled(self.value, units)}"
 
+    def range_text(self, units: Units) -> str:
+        """Its ends, `1.2 nJ to 6.1 nJ`; empty where they are the value."""
+        if self.low is None or self.high is None or self.low == self.high:
+            return ""
+        return f"{scaled(self.low, units)} to {scaled(self.high, units)}"
+
+    def full_text(self, units: Units) -> str:
+        """The sum and its ends: `2.5 nJ (1.2 nJ to 6.1 nJ)`."""
+        ends = self.range_text(units)
+        return f"{self.text(units)} ({ends})" if ends else self.text(units)
+
     def cell(self, units: Units) -> Cell:
         """The same in a table."""
         return Cell(self.text(units), math.nan if self.value is None else self.value)
@@ -37,21 +67,69 @@ class Quantity:
         """Plain values by name."""
         return {**vars(self), "lower_bound": self.lower_bound}
 
+    def times(self, factor: float, low: float | None = None, high: float | None = None) -> Quantity:
+        """So many times as much; `low` and `high` times at the ends."""
+        if self.value is None or self.low is None or self.high is None:
+            return self
+        ends = (factor if low is None else low, factor if high is None else high)
+        scaled = (self.value * factor, self.low * ends[0], self.high * ends[1])
+        return Quantity(scaled[0], self.missing, scaled[1], scaled[2], self.own * factor)
+
+    def without_own(self) -> Quantity:
+        """The same, as no figure of the target's own."""
+        return Quantity(self.value, self.missing, self.low, self.high)
+
     def __add__(self, other: Quantity) -> Quantity:
-        known = [q.value for q in (self, other) if q.value is not None]
-        missing = dict.fromkeys((*self.missing, *other.missing))
-        return Quantity(sum(known) if known else None, tuple(missing))
+        known = [q for q in (self, other) if q.value is not None]
+        missing = tuple(dict.fromkeys((*self.missing, *other.missing)))
+        if not known:
+            return Quantity(None, missing)
+        ends = (sum(getattr(q, name) for q in known) for name in ("value", "low", "high"))
+        value, low, high = ends
+        return Quantity(value, missing, low, high, sum(q.own for q in known))
 
 
 NOTHING = Quantity(None)
+
+
+def given(value: float | None, missing: str) -> Quantity:
+    """A quantity by a figure of the target, or what is missing without one."""
+    return Quantity(None, (missing,)) if value is None else Quantity(value, own=value)
+
+
+def longest(quantities: Iterable[Quantity]) -> Quantity:
+    """The time of what runs side by side: the longest, at both ends too."""
+    found = list(quantities)
+    known = [one for one in found if one.value is not None]
+    missing = tuple(dict.fromkeys(name for one in found for name in one.missing))
+    if not known:
+        return Quantity(None, missing)
+    ends = (max(getattr(one, name) for one in known) for name in ("value", "low", "high"))
+    value, low, high = ends
+    return Quantity(value, missing, low, high, max(one.own for one in known))
+
+
+@dataclass(frozen=True)
+class PartShare:
+    """One part of a cost: its energy in pJ, and the time in ns that it is busy."""
+
+    energy: Quantity = NOTHING
+    time: Quantity = NOTHING
+
+    def __add__(self, other: PartShare) -> PartShare:
+        return PartShare(self.energy + other.energy, self.time + other.time)
+
+
+PARTS = ("arrays", "converters", "shift-and-add", "digital", "memory", "wires", "writing")
+"""Parts of a cost, in the order of tables."""
 
 
 @dataclass(frozen=True)
 class Cost:
     """The cost of one walk through a graph, or of several added up.
 
-    `known` of its `operations` (MACs and conversions in arrays, and
-    all digital ones) have an energy. `cells_written` are of weights loaded on the way.
+    `parts` are by name, those of PARTS. `known` of its `operations` (MACs and conversions in
+    arrays, and all digital ones) have an energy. `cells_written` are of weights loaded on the way.
     """
 
     macs: int = 0
@@ -61,8 +139,17 @@ class Cost:
     digital: Operations = field(default_factory=Operations)
     cells_written: int = 0
     latency_ns: Quantity = NOTHING
-    energy_pj: Quantity = NOTHING
+    parts: Mapping[str, PartShare] = field(default_factory=dict)
     known: int = 0
+
+    @property
+    def energy_pj(self) -> Quantity:
+        """The sum of all parts."""
+        total = NOTHING
+        for name in PARTS:
+            if name in self.parts:
+                total += self.parts[name].energy
+        return total
 
     @property
     def operations(self) -> int:
@@ -75,16 +162,53 @@ class Cost:
         """The share of operations whose energy is known."""
         return self.known / self.operations if self.operations else 1.0
 
+    @property
+    def own_share(self) -> float:
+        """The share of the known energy that is by the target's own figures."""
+        energy = self.energy_pj
+        return energy.own / energy.value if energy.value else 0.0
+
+    @property
+    def basis(self) -> str:
+        """The basis of the energy of arrays and converters; costs of another are not compared."""
+        names = [
+            f"{name} {'own' if self.parts[name].energy.own else 'reference'}"
+            for name in ("arrays", "converters")
+            if name in self.parts and self.parts[name].energy.value
+        ]
+        return ", ".join(names)
+
+    def caveat(self) -> str:
+        """The clause of a headline that rests on less than WELL_COVERED; empty for others."""
+        share = self.coverage
+        return "" if share >= WELL_COVERED else coverage_text(share)
+
     def __add__(self, other: Cost) -> Cost:
-        return Cost(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+        sums = {k: one + getattr(other, k) for k, one in vars(self).items() if k != "parts"}
+        parts = {
+            name: self.parts.get(name, PartShare()) + other.parts.get(name, PartShare())
+            for name in PARTS
+            if name in self.parts or name in other.parts
+        }
+        return Cost(**sums, parts=parts)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
         names = ("macs", "drive_cycles", "conversions", "shift_adds", "cells_written", "operations")
         return {
             **{name: getattr(self, name) for name in names},
-            "digital": vars(self.digital),
+            "digital": self.digital.to_json(),
             "latency_ns": self.latency_ns.to_json(),
             "energy_pj": self.energy_pj.to_json(),
+            "parts": {
+                name: {"energy_pj": one.energy.to_json(), "time_ns": one.time.to_json()}
+                for name, one in self.parts.items()
+            },
             "coverage": self.coverage,
+            "own_share": self.own_share,
         }
+
+
+def coverage_text(share: float) -> str:
+    """The clause of a headline on too little: `known for 33% of its operations only`."""
+    return f"known for {coverage(share)} of its operations only"

@@ -68,18 +68,40 @@ class OperatingPoint(TomlTable):
         return ", ".join(filter(None, (self.precision, self.mode, self.activity, voltage)))
 
 
-class Figure(TomlTable):
+class Sourced(TomlTable):
+    """A number with where it comes from, and the interval within which its sources lie."""
+
+    value: float = Field(gt=0, allow_inf_nan=False)
+    low: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    high: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    source: str
+    status: Literal["confirmed", "derived", "unconfirmed", "assumed"]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        low, high = self.interval
+        if not low <= self.value <= high:
+            raise ValueError(
+                f"low = {low:g}, high = {high:g}: must hold the value between them, {self.value:g}"
+            )
+        return self
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lowest and highest value; the value itself where nothing else is given."""
+        low = self.value if self.low is None else self.low
+        return low, self.value if self.high is None else self.high
+
+
+class Figure(Sourced):
     """One published or derived figure with its source; `at` names its operating point.
 
     Without `at` it holds at every point, unless it states conditions of its own.
     """
 
     quantity: str
-    value: float = Field(gt=0, allow_inf_nan=False)
     unit: str
-    source: str
     scope: Scope
-    status: Literal["confirmed", "derived", "unconfirmed"]
     at: str | None = None
     precision: str | None = None
     mode: str | None = None

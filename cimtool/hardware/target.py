@@ -26,6 +26,7 @@ from cimtool.hardware.geometry import (
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import KEYS, Keys, decided, in_table
 from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.technology import DigitalFile, DigitalSpec, ProcessSpec
 
 
 @in_table("input")
@@ -94,6 +95,8 @@ class Target(TomlTable):
     accumulator: AccumulatorSpec = AccumulatorSpec()
     noise: Noise | None = None
     chip: ChipSpec | None = None
+    process: ProcessSpec = ProcessSpec()
+    digital: DigitalSpec = DigitalSpec()
     operating_points: tuple[OperatingPoint, ...] = Field((), strict=False)
     figures: tuple[Figure, ...] = Field((), strict=False)
     unconfirmed: tuple[str, ...] = Field((), strict=False)
@@ -168,7 +171,23 @@ class Target(TomlTable):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, keys as in a file, for a manifest; `validated` reads them."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {k: v for k, v in values.items() if k not in ("process", "digital") or _given(v)}
+
+
+def _given(table: Mapping[str, Any]) -> bool:
+    """True for a table with a value that is no empty list."""
+    return any(value != [] for value in table.values())
+
+
+def with_digital(target: Target, file: Path) -> Target:
+    """The target with a file's tables `process` and `digital` over its own.
+
+    Raises CimError for a file that is not valid.
+    """
+    own = read_toml(file)
+    validated(DigitalFile, own, str(file))
+    return validated(Target, _over(target.to_json(), own), str(file))
 
 
 def target_origins() -> dict[str, str]:

@@ -141,9 +141,9 @@ class Points:
     name: str
     points: Sequence[tuple[float, float]]
 
-    def drawable(self, log_x: bool = False) -> list[tuple[float, float]]:
+    def drawable(self, log_x: bool = False, log_y: bool = False) -> list[tuple[float, float]]:
         """The points that can be drawn; a logarithmic axis has none at or below 0."""
-        return [(x, y) for x, y in self.points if _drawable(x, log_x) and _drawable(y)]
+        return [(x, y) for x, y in self.points if _drawable(x, log_x) and _drawable(y, log_y)]
 
 
 def _drawable(value: float, log: bool = False) -> bool:
@@ -212,14 +212,16 @@ def curves(
     label: str,
     y_form: NumberFormat = svg.percent_tick,
     log_x: bool = True,
+    log_y: bool = False,
 ) -> str:
-    """Lines with marks at their points; the horizontal axis is logarithmic with `log_x`."""
-    xs, ys = ([point[axis] for one in lines for point in one.drawable(log_x)] for axis in (0, 1))
+    """Lines with marks at their points; the axes are logarithmic with `log_x` and `log_y`."""
+    drawn = [one.drawable(log_x, log_y) for one in lines]
+    xs, ys = ([point[axis] for points in drawn for point in points] for axis in (0, 1))
     across = svg.spanning(xs, LEFT, svg.WIDTH - 12, log_x)
-    plane = Plane(across, svg.spanning(ys, TOP + HIGH - 60, TOP), x_title, y_title)
+    plane = Plane(across, svg.spanning(ys, TOP + HIGH - 60, TOP, log_y), x_title, y_title)
     parts: list[str] = []
-    for index, one in enumerate(lines):
-        at = [plane.at(point) for point in one.drawable(log_x)]
+    for index, points in enumerate(drawn):
+        at = [plane.at(point) for point in points]
         moves = "L".join(f"{svg.px(x)} {svg.px(y)}" for x, y in at)
         parts += [svg.path(f"curve {svg.series(index)}", ["M", moves])] if moves else []
         parts += [svg.mark(x, y, index, 3.5) for x, y in at]

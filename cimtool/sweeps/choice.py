@@ -38,9 +38,11 @@ DRIFT = "logit_rmse"
 def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> list[list[int]]:
     """Indices of the points whose `cost` is known, in groups that may be compared.
 
-    Energies are lower bounds where a target lacks figures, and one without its converters is no
-    saving: only those are there that lack the same parts, the fewest that any point lacks. An array
-    or a conversion of other hardware is another thing: a group is of one of the `units`.
+    Energies are lower bounds where a part has no price, and one without its converters is no
+    saving: only those are there that lack the same parts, the fewest that any point lacks. Energies
+    of arrays by a target's own figures and by reference prices are not held against each other: a
+    group is of one basis. An array or a conversion of other hardware is another thing: a group is
+    of one of the `units`.
     """
     done = [index for index, one in enumerate(outcomes) if one.error is None]
     known = [index for index in done if outcomes[index].cost[cost] is not None]
@@ -51,7 +53,9 @@ def comparable(outcomes: Sequence[Outcome], cost: str, units: Sequence[str]) -> 
         return [[index for index in known if units[index] == name] for name in names]
     missing = {index: outcomes[index].cost["energy_missing"] for index in known}
     fewest = min(missing.values(), key=lambda parts: (bool(parts), parts.count(";"), parts))
-    return [[index for index in known if missing[index] == fewest]]
+    whole = [index for index in known if missing[index] == fewest]
+    bases = dict.fromkeys(outcomes[index].cost["energy_basis"] for index in whole)
+    return [[i for i in whole if outcomes[i].cost["energy_basis"] == basis] for basis in bases]
 
 
 def drifting(outcomes: Sequence[Outcome], groups: Sequence[Sequence[int]]) -> list[list[int]]:

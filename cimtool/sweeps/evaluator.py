@@ -361,6 +361,7 @@ def cost_of(found: Estimate) -> dict[str, Any]:
         "conversions": query.conversions,
         **_totals(query.energy_pj, query.latency_ns),
         "energy_coverage": query.coverage,
+        "energy_basis": query.basis,
         "score_multiplications": score_multiplications(score),
         "sigmoids": 0,
         "random_normals": 0,
@@ -380,6 +381,7 @@ def sampled_cost(found: Estimate) -> dict[str, Any]:
         **dict.fromkeys(("arrays", "chips", "loads", "conversions")),
         **_totals(text.energy_pj + way.energy_pj, text.latency_ns + way.latency_ns),
         "energy_coverage": None,
+        "energy_basis": text.basis,
         "score_multiplications": way.multiplications,
         "sigmoids": way.sigmoids,
         "random_normals": way.random_normals,
@@ -390,6 +392,8 @@ def sampled_cost(found: Estimate) -> dict[str, Any]:
 def _totals(energy: Quantity, latency: Quantity) -> dict[str, Any]:
     return {
         "energy_pj": energy.value,
+        "energy_low_pj": energy.low,
+        "energy_high_pj": energy.high,
         "energy_missing": "; ".join(energy.missing),
         "latency_ns": latency.value,
         "latency_missing": "; ".join(latency.missing),

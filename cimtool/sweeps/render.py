@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from cimtool.base.grids import Value, value_text
-from cimtool.costs.totals import Quantity
+from cimtool.costs.totals import WELL_COVERED, Quantity, coverage_text
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.queries import WAY_NAMES, RankingMetric, led
 from cimtool.report.formats import (
@@ -69,14 +69,22 @@ def notes_of_points(found: Sweep) -> list[str]:
     ]
     if incomparable(found.outcomes, found.units):
         notes.append(
-            "energies in brackets cannot be compared with the others: their targets give no "
-            "figures for more of the parts"
+            "energies in brackets cannot be compared with the others: more of their parts have no "
+            "price"
+        )
+    bases = dict.fromkeys(
+        outcome.cost["energy_basis"] for outcome in found.outcomes if outcome.error is None
+    )
+    if len(bases) > 1:
+        notes.append(
+            "energies are compared only where they rest on the same: "
+            + "; ".join(basis or "nothing" for basis in bases)
         )
     if found.sampled:
         notes.append(
             "points with samples are Monte Carlo of the trained model, in float, with samples of "
-            "the items stored: their energy and latency are of the query's encoding and of the "
-            "products of samples, without sigmoids and random numbers, which no array computes"
+            "the items stored: their energy and latency are of the query's encoding, of the "
+            "products of samples, and of random numbers and sigmoids by reference prices"
         )
     # Each warning once, with the points that have it.
     points_of: dict[str, list[str]] = {}
@@ -104,10 +112,9 @@ def budget_lines(found: Sweep, choice: Choice) -> list[str]:
     if choice.index is None or choice.cost is None:
         return [f"{within}: none is named, for no cost can be compared over all of them"]
     best = found.outcomes[choice.index]
-    price = cost_text(found.outcomes[choice.index].cost, choice.cost)
     lines = [
         f"cheapest of {within}: point {choice.index} ({values_text(found, choice.index)}), by "
-        f"{SCORE_COSTS[choice.cost]}: {price}"
+        f"{SCORE_COSTS[choice.cost]}: {headline(best.cost, choice.cost)}"
     ]
     lines += [
         f"its {_metric_text(best, name)}; the limit is {m:g}" for name, m in choice.budget.items()
@@ -169,8 +176,8 @@ def _columns(found: Sweep, times: Sequence[str], coverages: bool) -> list[Column
     lead, *others = _led(found)
     front = "the costs for which no other point beats it, or the first of points that are the same"
     energy = (
-        "of one query; > is a lower bound: the target lacks figures of parts; in brackets what "
-        "cannot be compared with the others, for it lacks more of them"
+        "of one query; > is a lower bound: parts have no price; in brackets what cannot be "
+        "compared with the others, for more of its parts have none"
     )
     top1 = "queries whose best item is another one, the worse of both directions"
     return [
@@ -279,8 +286,24 @@ AMOUNTS = {"energy_pj": (ENERGIES, "energy_missing"), "latency_ns": (TIMES, "lat
 
 def _amount(cost: Mapping[str, Any], name: str) -> Cell:
     units, lacks = AMOUNTS[name]
+    return _quantity(cost, name, lacks).cell(units)
+
+
+def _quantity(cost: Mapping[str, Any], name: str, lacks: str) -> Quantity:
     missing = cost.get(lacks)
-    return Quantity(cost[name], (missing,) if missing else ()).cell(units)
+    ends = (cost.get(name.replace("_pj", f"_{end}_pj")) for end in ("low", "high"))
+    low, high = ends if name == ENERGY else (None, None)
+    return Quantity(cost[name], (missing,) if missing else (), low, high)
+
+
+def headline(cost: Mapping[str, Any], name: str) -> str:
+    """A cost of a point with its interval, and what an energy rests on where that is too little."""
+    if name != ENERGY:
+        return cost_text(cost, name)
+    units, lacks = AMOUNTS[name]
+    said, share = _quantity(cost, name, lacks).full_text(units), cost["energy_coverage"]
+    few = share is not None and share < WELL_COVERED
+    return f"{said}, {coverage_text(share)}" if few else said
 
 
 def cost_text(cost: Mapping[str, Any], name: str) -> str:

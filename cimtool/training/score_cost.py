@@ -105,8 +105,7 @@ class QueryCost:
     @property
     def of_an_item(self) -> Quantity:
         """The energy of one item, in pJ."""
-        energy = self.cost.energy_pj
-        return energy if energy.value is None else replace(energy, value=energy.value / self.items)
+        return self.cost.energy_pj.times(1 / self.items)
 
 
 def costs_in_memory(items: Items, target: Target) -> tuple[QueryCost, QueryCost]:

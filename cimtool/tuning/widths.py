@@ -91,12 +91,16 @@ class LayerCosts:
     def cost(self, bits: BitAssignment) -> dict[CostName, float]:
         """Arrays of both projectors; conversions, and energy in pJ, of a text and a video encoded.
 
-        Energy is NaN where the target gives no figure of it.
+        Energy is NaN where a part has no price, or where layers are priced on different bases.
         """
         target, settings = self.start.target, self.configured(bits).settings
         places = [self._place(layer, bits, settings) for layer in self.layers]
         plan, rates = floorplan(places, target), rates_at(target, None)
-        energies = [layer_cost(one, rates, settings, plan).energy_pj.value for one in places]
+        costs = [layer_cost(one, rates, settings, plan) for one in places]
+        whole = len({one.basis for one in costs}) == 1
+        energies = [
+            None if one.energy_pj.lower_bound or not whole else one.energy_pj.value for one in costs
+        ]
         return {
             "arrays": sum(place.arrays for place in places),
             "conversions": sum(place.conversions for place in places),

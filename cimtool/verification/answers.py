@@ -21,6 +21,7 @@ STATUSES = {
     "confirmed": "read in their source",
     "derived": "computed from such figures",
     "unconfirmed": "not confirmed by any source",
+    "assumed": "assumed, for no source says it",
 }
 """The standing of a figure of a target, and its meaning."""
 

@@ -15,6 +15,7 @@ from cimtool.hardware.target import target_names
 from cimtool.training.demo_data import DemoFiles
 
 Run = Callable[..., Any]
+FILES = ("cost.json", "placement.svg", "roofline.svg")
 
 
 def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
@@ -26,30 +27,78 @@ def test_cost_says_where_layers_go_and_that_totals_are_lower_bounds(
     # 24 of 128 rows and all 32 columns of weights, in one array.
     assert row[1:6] == ["24", "x", "32", "1", "18.8%"]
     assert "chips: not given" in ran.out
-    assert "a lower bound" in ran.out
-    assert "% of operations" in ran.out
+    assert "area: > " in ran.out
+    assert "100% of operations" in ran.out
+    assert "digital prices are of 32 nm at 0.9 V; the nominal supply is assumed" in ran.out
+    assert "* a query is bound by " in ran.out
+    assert "programming: " in ran.out
     assert "K = 10, stored" in ran.out
     assert "each of the 100 distances of a pair needs a sigmoid before their mean" in ran.out
     assert ran.out.splitlines()[-1] == (
-        f"wrote {tmp_path}/out/cost.json, {tmp_path}/out/placement.svg"
+        f"wrote {tmp_path}/out/cost.json, {tmp_path}/out/placement.svg, {tmp_path}/out/roofline.svg"
     )
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
         "cost.json",
         "placement.svg",
+        "roofline.svg",
     ]
 
 
 def test_cost_as_json_is_what_is_written(cimtool: Run, small_bundle: Path, tmp_path: Path) -> None:
     printed = cimtool("cost", small_bundle, "--gallery", 50, "-o", tmp_path, "--json").json
     written = json.loads((tmp_path / "cost.json").read_text())
-    assert printed.pop("written") == [str(tmp_path / n) for n in ("cost.json", "placement.svg")]
+    assert printed.pop("written") == [str(tmp_path / n) for n in FILES]
     assert printed == written
-    assert written["query"]["energy_pj"]["lower_bound"] is True
+    energy = written["query"]["energy_pj"]
+    assert energy["lower_bound"] is False
+    assert energy["low"] < energy["value"] < energy["high"]
+    parts = [one["energy_pj"]["value"] or 0 for one in written["query"]["parts"].values()]
+    assert sum(parts) == pytest.approx(energy["value"])
+    assert [one["items"] for one in written["roofline"]][:2] == [1, 3]
+    assert [one["name"] for one in written["machines"]] == ["GPU A100", "CPU EPYC 7742"]
     sampled = written["montecarlo"]
     assert sampled["stored"]["random_normals"] == 10 * 16
     assert sampled["redrawn"]["random_normals"] == 51 * 10 * 16
-    assert sampled["stored"]["energy_pj"]["lower_bound"] is True
+    assert sampled["stored"]["energy_pj"]["lower_bound"] is False
     assert written["layout"]["chips"] is None
+
+
+def test_a_file_of_the_digital_unit_replaces_what_is_assumed(
+    cimtool: Run, small_bundle: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "unit.toml"
+    file.write_text(
+        "[process]\nnode = 65\n[digital]\nclock = 100\nlanes = 8\n"
+        '[[digital.prices]]\nkind = "additions"\nvalue = 0.5\nbits = 10\nsource = "here"\n'
+        'status = "confirmed"\n'
+    )
+    arguments = ("cost", small_bundle, "--gallery", 50, "-o", tmp_path / "out", "--json")
+    plain, told = (cimtool(*arguments, *more).json for more in ((), ("--digital", file)))
+    work = sum(told["query"]["digital"][k] for k in ("multiplications", "additions", "shifts"))
+    work += told["query"]["digital"]["limits"]
+    time = told["query"]["parts"]["digital"]["time_ns"]
+    assert (time["value"], time["low"]) == pytest.approx((work / 8 * 10, work / 8 * 10))
+    energies = [one["query"]["parts"]["digital"]["energy_pj"]["value"] for one in (plain, told)]
+    assert energies[0] < energies[1]
+    assert "the digital unit does 8 operations a cycle at 100 MHz, given" in told["assumptions"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[digital]\nclok = 1", 'unknown key digital.clok; did you mean "clock"?'),
+        ("[process]\nnode = 3", "process.node = 3: must be a number from 7 to 180"),
+        ("[array]\nrows = 3", "unknown key array"),
+    ],
+)
+def test_a_wrong_file_of_the_digital_unit(
+    cimtool: Run, small_bundle: Path, tmp_path: Path, text: str, sentence: str
+) -> None:
+    (tmp_path / "unit.toml").write_text(text)
+    ran = cimtool("cost", small_bundle, "--digital", tmp_path / "unit.toml")
+    assert ran.status == 2
+    assert ran.sentence.startswith(f"{tmp_path}/unit.toml: ")
+    assert sentence in ran.sentence
 
 
 def test_cost_leaves_its_files_beside_the_bundles_own(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cimtool.costs.render import fit_facts, fit_sentence, missing_sentences
-from cimtool.costs.totals import Cost, Quantity
+from cimtool.costs.render import energy_headline, fit_facts, fit_sentence, missing_sentences
+from cimtool.costs.totals import Cost, PartShare, Quantity, longest
 from cimtool.hardware.geometry import ChipSpec
 from cimtool.hardware.placement import Floorplan
 from cimtool.report.formats import ENERGIES, TIMES
@@ -37,6 +38,19 @@ def test_whether_it_fits(plan: dict[str, Any], sentence: str, fact: str) -> None
 def test_lower_bounds_are_marked_and_said_once() -> None:
     energy, latency = Quantity(2500.0, ("x",)), Quantity(None, ("x",))
     assert (energy.text(ENERGIES), latency.text(TIMES)) == ("> 2.5 nJ", "not given")
-    found = missing_sentences(Cost(energy_pj=energy, latency_ns=latency))
+    found = missing_sentences(Cost(latency_ns=latency, parts={"arrays": PartShare(energy)}))
     assert list(found) == ["energy and latency: without x"]
-    assert list(missing_sentences(Cost(energy_pj=Quantity(1.0)))) == []
+    assert list(missing_sentences(Cost(parts={"arrays": PartShare(Quantity(1.0))}))) == []
+
+
+def test_a_headline_on_less_than_95_percent_says_so() -> None:
+    half = Cost(macs=2, known=1, parts={"arrays": PartShare(Quantity(2000.0, (), 1000.0, 5000.0))})
+    assert energy_headline(half) == ("2 nJ (1 nJ to 5 nJ), known for 50% of its operations only")
+    assert energy_headline(replace(half, known=2)) == "2 nJ (1 nJ to 5 nJ)"
+
+
+def test_intervals_are_sums_of_ends() -> None:
+    one, other = Quantity(2.0, (), 1.0, 3.0, own=2.0), Quantity(5.0, ("x",))
+    assert one + other == Quantity(7.0, ("x",), 6.0, 8.0, own=2.0)
+    assert longest((one, Quantity(2.5))) == Quantity(2.5, (), 2.5, 3.0, own=2.0)
+    assert one.times(2, 1, 10) == Quantity(4.0, (), 1.0, 30.0, own=4.0)

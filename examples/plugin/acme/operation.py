@@ -84,7 +84,8 @@ def _straight_through(op: L1Distance, site: Any, a: Any, b: Any) -> Any:
 @COSTS.rule(L1Distance)
 def _costs(op: L1Distance, inputs: Any, out: Type, extents: Mapping[str, int]) -> Any:
     """Subtract, take the size and add, for each dimension of each pair."""
-    from cimtool.costs.operations import Operations, elements
+    from cimtool.costs.operations import Operations, elements, width
 
     differences = elements(out, extents) * int(inputs[0].shape[-1])
-    return Operations(additions=2 * differences, limits=differences)
+    found = Operations.of("additions", 2 * differences, width(out))
+    return found + Operations.of("limits", differences, width(out))

@@ -1,0 +1,349 @@
+"""Reference prices of what a target publishes no figure of: the file `prices.toml`.
+
+A price at a target is derived: of every source of its kind, scaled from the source's node, supply
+and width to the target's. The middle of several is their geometric mean, and the interval runs from
+the lowest to the highest. Energy and delay factors are those of Stillmaker and Baas, Integration 58
+(2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from cimtool.base.errors import CimError
+from cimtool.base.named import unknown
+from cimtool.base.toml_files import TomlTable, read_toml, validated
+from cimtool.costs.totals import Quantity
+from cimtool.hardware.figures import OperatingPoint, Sourced
+from cimtool.hardware.target import Target
+from cimtool.hardware.technology import Price
+
+FILE = Path(__file__).with_name("prices.toml")
+
+WIDTHS = {"bits": 1, "bits x bits": 2, "each": 0, "ladder": 0}
+"""The power of its bits that an operation's price grows with."""
+
+
+class OperationKind(TomlTable):
+    """A kind of operation: the law of its width, the part of a cost that it is of.
+
+    `times` as much is charged; it is scaled to a node unless it is no logic; derived for cells of
+    `memory`, assumed for others.
+    """
+
+    width: Literal["bits", "bits x bits", "each", "ladder"]
+    part: Literal["digital", "memory", "wires", "converters", "arrays", "writing"] = "digital"
+    times: float = 1.0
+    scaled: bool = True
+    memory: tuple[str, ...] = Field((), strict=False)
+
+
+class Ladder(TomlTable):
+    """Prices of a kind by width, at one node."""
+
+    kind: str
+    bits: tuple[float, ...] = Field(strict=False)
+    energy: tuple[float, ...] = Field(strict=False)
+    node: float
+    status: str
+    source: str
+
+    def at(self, bits: float) -> float:
+        """The energy of a width: on the straight line of its logarithm, beyond the ends too."""
+        steps = list(pairwise(zip(self.bits, map(math.log, self.energy), strict=True)))
+        inside = next((step for step in steps if bits <= step[1][0]), steps[-1])
+        return math.exp(_between(bits, *inside))
+
+
+class Pulse(Sourced):
+    """The length in ns of the pulse that writes a row of cells of a memory."""
+
+    memory: str
+
+
+class Clock(Sourced):
+    """The clock in MHz of a published digital unit."""
+
+    node: float
+    voltage: float
+
+
+class TechnologyNode(TomlTable):
+    """A technology node: its nominal supply, and the polynomials of its factors in the supply."""
+
+    node: float
+    nominal: float
+    energy: tuple[float, ...] = Field(strict=False)
+    delay: tuple[float, ...] = Field(strict=False)
+
+
+class Assumed(TomlTable):
+    """Assumptions of a target that says nothing: node, lanes, buffer in KiB, GB/s of DRAM."""
+
+    node: float
+    lanes: int
+    buffer: int
+    bandwidth: float
+
+
+class Machine(TomlTable):
+    """A machine of another kind: power in W, GB/s of its memory, TOPS of 8-bit products."""
+
+    name: str
+    power: float
+    bandwidth: float
+    tops: float | None = None
+    status: str
+    source: str
+
+
+class Reference(TomlTable):
+    """The whole file of reference prices."""
+
+    spread: float
+    kinds: dict[str, OperationKind]
+    prices: tuple[Price, ...] = Field(strict=False)
+    ladders: tuple[Ladder, ...] = Field(strict=False)
+    pulses: tuple[Pulse, ...] = Field(strict=False)
+    verification: Sourced
+    clocks: tuple[Clock, ...] = Field(strict=False)
+    assumed: Assumed
+    nodes: tuple[TechnologyNode, ...] = Field(strict=False)
+    machines: tuple[Machine, ...] = Field(strict=False)
+
+    def factor(self, polynomial: Literal["energy", "delay"], node: float, voltage: float) -> float:
+        """The factor of a node at a supply, between two nodes on the straight line."""
+        known = sorted(self.nodes, key=lambda one: one.node)
+        found = [(one.node, _value(getattr(one, polynomial), voltage)) for one in known]
+        return _interpolated(node, found)
+
+    def nominal(self, node: float) -> float:
+        """The nominal supply of a node in V."""
+        return _interpolated(node, sorted((one.node, one.nominal) for one in self.nodes))
+
+
+@cache
+def reference() -> Reference:
+    """The reference prices of cimtool."""
+    return validated(Reference, read_toml(FILE), str(FILE))
+
+
+def kind_of(name: str) -> OperationKind:
+    """A kind of operation by name; CimError for an unknown one."""
+    kinds = reference().kinds
+    if name not in kinds:
+        raise unknown("kind of operation", name, kinds)
+    return kinds[name]
+
+
+def _value(coefficients: Sequence[float], x: float) -> float:
+    """A polynomial's value, its highest power first."""
+    total = 0.0
+    for coefficient in coefficients:
+        total = total * x + coefficient
+    return total
+
+
+def _between(x: float, low: tuple[float, float], high: tuple[float, float]) -> float:
+    share = (x - low[0]) / (high[0] - low[0])
+    return low[1] + share * (high[1] - low[1])
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The geometric mean; one value is itself."""
+    if len(values) == 1:
+        return values[0]
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def _interpolated(x: float, points: Sequence[tuple[float, float]]) -> float:
+    inside = next((pair for pair in pairwise(points) if x <= pair[1][0]), (points[-2], points[-1]))
+    return _between(x, *inside)
+
+
+@dataclass(frozen=True)
+class UnitPrice:
+    """The price in pJ of one unit of a kind's size: an operation, a bit, or a product of bits."""
+
+    kind: str
+    low: float
+    value: float
+    high: float
+    status: str
+    sources: tuple[str, ...]
+
+    def of(self, size: float) -> Quantity:
+        """The energy of so many units."""
+        return Quantity(size * self.value, (), size * self.low, size * self.high)
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The prices of a target at an operating point, its own before the reference ones."""
+
+    target: Target
+    point: OperatingPoint | None
+
+    @property
+    def node(self) -> float:
+        """The technology node of the logic in nm."""
+        return self.target.process.node or reference().assumed.node
+
+    @property
+    def voltage(self) -> float:
+        """The supply of the logic in V."""
+        given = None if self.point is None else self.point.voltage
+        return given or self.target.process.voltage or reference().nominal(self.node)
+
+    def unit(self, name: str, bits: float = 1.0) -> UnitPrice | None:
+        """The price of one unit of a kind, of a ladder one of `bits`; None where nobody has one."""
+        kind, own = kind_of(name), self.target.digital.prices
+        given = [one for one in own if one.kind == name]
+        listed = given or [one for one in reference().prices if one.kind == name]
+        found = [self._scaled(one, kind) for one in listed]
+        sources = [one.source for one in listed]
+        if not given:
+            for ladder in (one for one in reference().ladders if one.kind == name):
+                energy = ladder.at(bits) * self.scale(ladder.node, None)
+                found.append((energy, energy, energy))
+                sources.append(ladder.source)
+        if not found:
+            return None
+        low, value, high = self._interval(found, alone=not given)
+        return UnitPrice(name, low, value, high, self._status(kind, bool(given)), tuple(sources))
+
+    def _status(self, kind: OperationKind, given: bool) -> str:
+        if given:
+            return "own"
+        other = kind.memory and self.target.process.memory not in kind.memory
+        return "assumed" if other or self.target.process.node is None else "derived"
+
+    def _interval(
+        self, found: Sequence[tuple[float, float, float]], alone: bool
+    ) -> tuple[float, float, float]:
+        """Lowest, geometric mean and highest; one source `alone` has the assumed spread."""
+        low, high = min(one[0] for one in found), max(one[2] for one in found)
+        value = _mean([one[1] for one in found])
+        if len(found) == 1 and low == high and alone:
+            return value / reference().spread, value, value * reference().spread
+        return low, value, high
+
+    def _scaled(self, price: Price, kind: OperationKind) -> tuple[float, float, float]:
+        """Lowest, given and highest price of one unit of the kind's size, at the target."""
+        power = WIDTHS[kind.width]
+        if power and price.bits is None:
+            raise CimError(f"price of {price.kind}: bits is missing; it is priced by its width")
+        factor = kind.times / (price.bits or 1.0) ** power
+        if kind.scaled and price.node is not None:
+            factor *= self.scale(price.node, price.voltage)
+        low, high = price.interval
+        return low * factor, price.value * factor, high * factor
+
+    def scale(self, node: float, voltage: float | None) -> float:
+        """The factor of an energy from a node and supply (None: nominal) to the target's."""
+        table = reference()
+        there = table.factor("energy", node, voltage or table.nominal(node))
+        return table.factor("energy", self.node, self.voltage) / there
+
+    def converter(self, bits: int, own: tuple[float, int] | None) -> Quantity | None:
+        """One conversion of `bits`; along the ladder from the target's `own` energy at its bits."""
+        unit = self.unit("conversions", bits)
+        if unit is None:
+            return None
+        if own is None:
+            return unit.of(1)
+        energy, own_bits = own
+        if bits == own_bits:
+            return Quantity(energy, own=energy)
+        ratios = [one.at(bits) / one.at(own_bits) for one in reference().ladders]
+        ends = [energy * ratio for ratio in (min(ratios), _mean(ratios), max(ratios))]
+        return Quantity(ends[1], (), ends[0], ends[2], own=ends[1])
+
+    @cached_property
+    def clock(self) -> tuple[float, float, float]:
+        """Lowest, middle and highest clock of the digital unit in MHz."""
+        given, table = self.target.digital.clock, reference()
+        if given is not None:
+            return given, given, given
+        here = table.factor("delay", self.node, self.voltage)
+        found = [
+            one.value * table.factor("delay", one.node, one.voltage) / here for one in table.clocks
+        ]
+        return min(found), _mean(found), max(found)
+
+    @property
+    def lanes(self) -> int:
+        """Operations that the digital unit does in a cycle."""
+        return self.target.digital.lanes or reference().assumed.lanes
+
+    @property
+    def buffer_bits(self) -> int:
+        """Bits of features that the memory on the chip holds."""
+        return 8192 * (self.target.digital.buffer or reference().assumed.buffer)
+
+    @property
+    def bandwidth(self) -> float:
+        """GB/s of DRAM."""
+        return self.target.digital.bandwidth or reference().assumed.bandwidth
+
+    def cycles_ns(self, operations: float) -> Quantity:
+        """The time of so many operations of the digital unit."""
+        slow, middle, fast = (1000 * operations / self.lanes / clock for clock in self.clock)
+        return Quantity(middle, (), fast, slow)
+
+    def pulse_ns(self, pulses: float | None) -> Quantity | None:
+        """The time of writing one row of cells; None where no source has one."""
+        memory = self.target.process.memory
+        if memory == "sram":
+            return self.cycles_ns(self.lanes)
+        one = next((p for p in reference().pulses if p.memory == memory), None)
+        if one is None:
+            return None
+        low, high = one.interval
+        return self._verified(Quantity(one.value, (), low, high), pulses)
+
+    def write_pj(self, pulses: float | None) -> Quantity | None:
+        """The energy of writing one cell; None where no source has one."""
+        memory = self.target.process.memory
+        name = f"{memory}_writes"
+        unit = self.unit(name) if name in reference().kinds else None
+        if unit is None or memory == "sram":
+            return None if unit is None else unit.of(1)
+        return self._verified(unit.of(1), pulses)
+
+    def _verified(self, one: Quantity, pulses: float | None) -> Quantity:
+        """The whole of writing and reading back, from one pulse."""
+        if pulses is not None:
+            return one.times(pulses)
+        many = reference().verification
+        return one.times(many.value, *many.interval)
+
+    def assumptions(self) -> Iterable[str]:
+        """Sentences on what prices rest on, and what of it is assumed."""
+        table, given = reference(), self.target
+        place = f"{self.node:g} nm at {self.voltage:.3g} V"
+        if given.process.node is None:
+            yield f"digital prices are of {place}, assumed: the target states no node"
+        elif given.process.voltage is None and not (self.point and self.point.voltage):
+            yield f"digital prices are of {place}; the nominal supply is assumed"
+        else:
+            yield f"digital prices are of {place}"
+        low, middle, high = self.clock
+        clock = f"{middle:,.0f} MHz" + (
+            "" if given.digital.clock else f" ({low:,.0f} to {high:,.0f})"
+        )
+        said = "given" if given.digital.clock and given.digital.lanes else "assumed"
+        yield f"the digital unit does {self.lanes} operations a cycle at {clock}, {said}"
+        buffer = given.digital.buffer or table.assumed.buffer
+        said = "given" if given.digital.buffer and given.digital.bandwidth else "assumed"
+        yield (
+            f"a gallery above {buffer:,} KiB is read from DRAM at {self.bandwidth:g} GB/s, {said}"
+        )
