@@ -40,7 +40,7 @@ def tower(rng: np.random.Generator) -> Graph:
     builder, value = TowerBuilder(WIDTHS[0]), "x"
     for index in (1, 2):
         value = builder.add(f"fc{index}", layer(rng, *WIDTHS[index - 1 : index + 1]), value)
-        value = builder.add(f"relu{index}", Clip(np.float64(0), np.float64(np.inf)), value)
+        value = builder.add(f"relu{index}", Clip(np.asarray(0.0), np.asarray(np.inf)), value)
     mu, logvar = (builder.add(name, layer(rng, *WIDTHS[2:]), value) for name in ("mu", "logvar"))
     return builder.tower(mu, logvar)
 

@@ -8,7 +8,8 @@ from typing import Any
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.machines import other_machines
 from cimtool.costs.operations import ARITHMETIC
-from cimtool.costs.roofline import bounds_of, roofline
+from cimtool.costs.prices import kind_of
+from cimtool.costs.roofline import bounds_of, energy_picture, roofline, time_picture
 from cimtool.costs.totals import PARTS, Cost, PartShare
 from cimtool.hardware.placement import Floorplan, Placement
 from cimtool.report.formats import (
@@ -291,6 +292,44 @@ def bound_table(estimate: Estimate) -> Table | None:
         (one.items, *(_time(one.times.get(name)) for name in names), one.bound) for one in points
     ]
     return make_table("What bounds a query", columns, rows, sortable=False)
+
+
+def query_pictures(estimate: Estimate) -> list[tuple[str, str]]:
+    """The pictures of a query by the size of its gallery, each with its caption."""
+    points = roofline(estimate)
+    if len(points) < 2:
+        return []
+    return [
+        (time_picture(points), "Time that each part of a query is busy, by the items"),
+        (energy_picture(points), "Energy of a query, by the items, with other ways to score it"),
+    ]
+
+
+def price_table(estimate: Estimate) -> Table:
+    """The prices of the digital operations of a program at its target, with their sources."""
+    kinds = dict.fromkeys(
+        kind for cost in totals(estimate).values() for kind in cost.digital.tallies
+    )
+    rows: list[list[Content]] = []
+    for kind in kinds:
+        unit = estimate.rates.prices.unit(kind)
+        if unit is not None:
+            ends = (Cell(f"{one:.3g}", one) for one in (unit.value, unit.low, unit.high))
+            of = UNIT_NAMES[kind_of(kind).width]
+            sources = Cell("; ".join(dict.fromkeys(unit.sources)), style="long")
+            rows.append([kind, *ends, of, unit.status, sources])
+    columns = [Column("kind"), *(Column(name, whole) for name in ("pJ", "from", "to"))]
+    columns += [Column(name) for name in ("of", "standing", "source")]
+    return make_table("Prices of digital operations", columns, rows)
+
+
+UNIT_NAMES = {
+    "bits": "a bit",
+    "bits x bits": "a product of two bits",
+    "each": "one",
+    "ladder": "one",
+}
+"""The units of prices by the law of their width."""
 
 
 def _time(value: float | None) -> Cell | None:

@@ -141,14 +141,18 @@ def cheapest(
 ) -> Choice:
     """The cheapest point within `budget`, those that are `sampled` and not compiled left out.
 
-    By energy where those of all such points are comparable, else by conversions where all convert,
-    else by arrays. Of points that cost the same, the one whose score multiplies least, and of these
-    the one that drifts least.
+    By energy where those of all such points are whole and comparable, else by conversions where all
+    convert, else by arrays. Of points that cost the same, the one whose score multiplies least, and
+    of these the one that drifts least.
     """
     kept = [index for index, one in enumerate(outcomes) if keeps_budget(one, budget)]
     built = [index for index in kept if index not in sampled]
     few, own = [outcomes[index] for index in built], [units[index] for index in built]
+    # A lower bound ranks nothing: what it lacks may be most of it.
+    partial_sums = any(one.cost["energy_missing"] for one in few)
     for cost in COSTS:
+        if cost == ENERGY and partial_sums:
+            continue
         # A cost of 0 tells nothing: arrays that add digitally convert nothing, at a price.
         if comparable(few, cost, own) == [[*range(len(few))]] and all(o.cost[cost] for o in few):
             return Choice(budget, min(built, key=partial(_price, outcomes, cost)), cost, len(few))
