@@ -347,3 +347,4 @@ class Prices:
         yield (
             f"a gallery above {buffer:,} KiB is read from DRAM at {self.bandwidth:g} GB/s, {said}"
         )
+        yield "not priced: leakage, clock distribution, control, links between chips"

@@ -172,12 +172,10 @@ class Target(TomlTable):
     def to_json(self) -> dict[str, Any]:
         """Plain values, keys as in a file, for a manifest; `validated` reads them."""
         values = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {k: v for k, v in values.items() if k not in ("process", "digital") or _given(v)}
-
-
-def _given(table: Mapping[str, Any]) -> bool:
-    """True for a table with a value that is no empty list."""
-    return any(value != [] for value in table.values())
+        for name in ("process", "digital"):
+            own = {key: value for key, value in values.pop(name).items() if value != []}
+            values |= {name: own} if own else {}
+        return values
 
 
 def with_digital(target: Target, file: Path) -> Target:
