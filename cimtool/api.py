@@ -161,7 +161,7 @@ def evaluate(
     arrays `modalities`, and projectors and bundles know theirs. Runs and qrels are written into the
     folder `trec`. Differences are to the first of several.
     """
-    from cimtool.evaluation.run import check_sampling, evaluate_pairs
+    from cimtool.evaluation.run import EvaluationChoices, check_sampling, evaluate_pairs
     from cimtool.evaluation.subjects import sources_of, subjects_of
 
     check_sampling(resamples, seed, samples)
@@ -169,7 +169,8 @@ def evaluate(
     head, folder = model.get("head"), None if trec is None else Path(trec)
     subjects = subjects_of(data, sources, head, modalities, samples, allow_calibration_rows, say)
     judged = [replace(one, data=judged_rows(one.data, qrels)) for one in subjects]
-    return evaluate_pairs(judged, leave_one_out, resamples, seed, say, folder)
+    choices = EvaluationChoices(leave_one_out, resamples, seed, folder, say)
+    return evaluate_pairs(judged, choices)
 
 
 def train(

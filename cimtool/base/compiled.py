@@ -19,6 +19,7 @@ from cimtool.base.arrays import Array
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 CACHE_LINE = 64
 
@@ -51,6 +52,11 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     except RuntimeError:  # neither the package's folder nor a home can hold numba's cache
         compiled = numba.njit(nogil=True, **options)(function)
     return cast(Callable[..., Any], compiled)
+
+
+def jit_sums(function: Kernel) -> Kernel:
+    """Compile for sums in any order, in vectors; a quotient by 0 is infinite."""
+    return cast(Kernel, jit(function, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}))
 
 
 def thread_count() -> int:

@@ -14,13 +14,13 @@ import numpy as np
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import staged
-from cimtool.base.progress import Say
+from cimtool.base.progress import Say, silent
 from cimtool.evaluation.subjects import Subject
 from cimtool.evaluation.trec import write_qrels, write_run
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Modalities
-from cimtool.reference.bootstrap import Change, Interval
+from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
 from cimtool.reference.classes import any_alike, memberships
 from cimtool.reference.exact import OutOfReach, exact
 from cimtool.reference.metrics import common_mean, on_grid, settle
@@ -115,19 +115,28 @@ def _score_json(score: Score) -> dict[str, Any]:
     return {**said, "figures": metrics, "warnings": list(score.warnings)}
 
 
-def evaluate_pairs(
-    subjects: Sequence[Subject],
-    leave_one_out: bool,
-    resamples: int,
-    seed: int,
-    say: Say,
-    trec: Path | None = None,
-) -> Evaluation:
+@dataclass(frozen=True)
+class EvaluationChoices:
+    """The choices of an evaluation, beside its subjects.
+
+    With `leave_one_out` all other items of an item's label are right. Queries are resampled
+    `resamples` times by `seed`; runs and qrels go into the folder `trec`, where one is given.
+    """
+
+    leave_one_out: bool = False
+    resamples: int = RESAMPLES
+    seed: int = 0
+    trec: Path | None = None
+    say: Say = silent
+
+
+def evaluate_pairs(subjects: Sequence[Subject], choices: EvaluationChoices) -> Evaluation:
     """Evaluate subjects of one pair of modalities, or of several in one table.
 
     Each is ranked and resampled with those of its own pair, and runs of several pairs go into a
     folder each.
     """
+    trec = choices.trec
     pairs = list(dict.fromkeys(subject.data.modalities for subject in subjects))
     unread = set.intersection(*(set(subject.data.unread) for subject in subjects))
     parts = []
@@ -135,7 +144,7 @@ def evaluate_pairs(
         own = [_reading(one, unread) for one in subjects if one.data.modalities == pair]
         named = "-".join(pair or MODALITIES)
         place = trec if trec is None or len(pairs) == 1 else trec / named
-        parts.append(evaluate_subjects(own, leave_one_out, resamples, seed, say, place))
+        parts.append(evaluate_subjects(own, replace(choices, trec=place)))
     scores = tuple(score for part in parts for score in part.scores)
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     by_class = any(part.by_class for part in parts)
@@ -148,22 +157,15 @@ def _reading(subject: Subject, unread: Collection[str]) -> Subject:
     return replace(subject, data=replace(subject.data, unread=left))
 
 
-def evaluate_subjects(
-    subjects: Sequence[Subject],
-    leave_one_out: bool,
-    resamples: int,
-    seed: int,
-    say: Say,
-    trec: Path | None = None,
-) -> Evaluation:
+def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -> Evaluation:
     """Rank all queries of every subject, one after the other, and resample them together.
 
-    Items of one modality leave themselves out in any case. Runs and qrels go into the folder `trec`
-    where one is given. Raises CimError where the data do not say what is right, or a score is not
-    finite.
+    Items of one modality leave themselves out in any case. Raises CimError where the data do not
+    say what is right, or a score is not finite.
     """
-    data = subjects[0].data
-    alone = leave_one_out or data.alone
+    data, trec, say = subjects[0].data, choices.trec, choices.say
+    resamples, seed = choices.resamples, choices.seed
+    alone = choices.leave_one_out or data.alone
     check_truth(data, alone)
     truth = data.truth_of(alone)
     names = numbered([subject.name for subject in subjects])

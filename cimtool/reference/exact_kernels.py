@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.compiled import jit_sums
 from cimtool.reference.exact_series import (
     DOUBT,
     LIKELY,
@@ -29,7 +30,6 @@ from cimtool.reference.exact_series import (
     along,
     derivatives,
     expand,
-    jit_sums,
     remainder,
     series_of,
 )

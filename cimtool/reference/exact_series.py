@@ -17,21 +17,12 @@ summed over its dimensions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.compiled import jit
-
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
-
-
-def jit_sums(function: Kernel) -> Kernel:
-    """Compile for sums over dimensions in any order, in vectors; a quotient by 0 is infinite."""
-    return cast(Kernel, jit(function, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}))
-
+from cimtool.base.compiled import jit_sums
 
 AT_ONCE = 4
 """Orders that one pass over the dimensions adds."""

@@ -154,7 +154,7 @@ def test_the_seed_decides_the_intervals() -> None:
 
 def test_warnings_of_the_model_are_notes() -> None:
     subject = replace(raw_subject(embeddings_of(rows()), "cosine"), warnings=("it leaks",))
-    found = run.evaluate_subjects([subject], False, 2, 0, lambda text: None)
+    found = run.evaluate_subjects([subject], run.EvaluationChoices(resamples=2))
     assert "embeddings: it leaks" in found.notes
     assert found.scores[0].warnings == ("it leaks",)
 
