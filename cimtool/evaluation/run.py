@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from cimtool.base.files import staged
 from cimtool.base.progress import Say, silent
 from cimtool.evaluation.subjects import Subject
 from cimtool.evaluation.trec import write_qrels, write_run
-from cimtool.ir.program import MODALITIES
+from cimtool.ir.program import MODALITIES, Program
 from cimtool.loading.embeddings import Embeddings
 from cimtool.loading.model import Modalities
 from cimtool.reference.bootstrap import RESAMPLES, Change, Interval
@@ -32,6 +32,7 @@ from cimtool.reference.queries import (
     metrics,
     uncertainties,
 )
+from cimtool.reference.statistics import Gaussians
 from cimtool.reference.truth import Truth, retrieved
 from cimtool.report.formats import numbered
 from cimtool.simulation.simulator import Features, Simulator
@@ -46,8 +47,32 @@ MOST_PAIRS = 1 << 22
 """Pairs whose exact scores are computed for a logit RMSE; `verify` has no such limit."""
 
 
-ExactScores = dict[tuple[int, tuple[float, float]], FloatArray]
-"""Exact logits [n, m] by the trained program's identity and its sigmoid's a and b."""
+@dataclass(eq=False)
+class TrainedValues:
+    """Values of rows in trained programs, kept for the subjects that share a program.
+
+    Features and Gaussians are those of the last program, exact logits [n, m] those of all, by the
+    program's identity and its sigmoid's a and b.
+    """
+
+    exact: dict[tuple[int, tuple[float, float]], FloatArray] = field(default_factory=dict)
+    _last: Program | None = None
+    _features: dict[str, Features] = field(default_factory=dict)
+    _gaussians: tuple[Gaussians, Gaussians] | None = None
+
+    def features(self, subject: Subject) -> dict[str, Features]:
+        """The features of a subject's rows in its trained program."""
+        if self._last is not subject.trained:
+            self._features = trained_features(Simulator(subject.trained), subject.data)
+            self._last, self._gaussians = subject.trained, None
+        return self._features
+
+    def gaussians(self, subject: Subject) -> tuple[Gaussians, Gaussians]:
+        """Means and variances of a subject's rows in its trained program."""
+        features = self.features(subject)
+        if self._gaussians is None:
+            self._gaussians = gaussians(Simulator(subject.trained), features, subject.data)
+        return self._gaussians
 
 
 @dataclass(frozen=True)
@@ -170,7 +195,7 @@ def evaluate_subjects(subjects: Sequence[Subject], choices: EvaluationChoices) -
     truth = data.truth_of(alone)
     names = numbered([subject.name for subject in subjects])
     found, notes = [], []
-    known: ExactScores = {}
+    known = TrainedValues()
     with nullcontext() if trec is None else staged(trec, "the runs") as folder:
         for name, subject in zip(names, subjects, strict=True):
             queries, said = _queries(subject, name, truth, folder, known, say)
@@ -243,18 +268,18 @@ def check_sampling(resamples: int, seed: int, samples: Sequence[int] = ()) -> No
 
 
 def _queries(
-    subject: Subject, name: str, truth: Truth, folder: Path | None, known: ExactScores, say: Say
+    subject: Subject, name: str, truth: Truth, folder: Path | None, known: TrainedValues, say: Say
 ) -> tuple[Queries, list[str]]:
     """Rank the queries of a subject, also into `folder`; and give warnings on its scores."""
     data = subject.data
     say(f"{name}: encoding {len(data.text)} texts and {len(data.video)} videos")
     simulator = Simulator(subject.program)
-    trained = trained_features(Simulator(subject.trained), data)
+    trained = known.features(subject)
     features = trained if subject.program is subject.trained else encode(simulator, data)
     means = _moved_back(subject, trained, *real_means(subject.program, features))
     say(f"{name}: scoring {len(data.text)} x {len(data.video)} pairs")
     with within_float64(data):
-        scores = _scores(subject, simulator, features)
+        scores = _scores(subject, simulator, features, known)
     if not (np.isfinite(scores.min()) and np.isfinite(scores.max())):
         raise CimError(
             f"{name}: a score of {data.file} is not finite; the model is out of float64's range"
@@ -266,7 +291,7 @@ def _queries(
     ranked, said = rank_queries(scores, *means, truth), all_equal(scores, "scores")
     if subject.sigmoid is not None and _of_logits(subject):
         say(f"{name}: exact scores")
-        said += _add_error(ranked, subject, subject.sigmoid, trained, scores, known)
+        said += _add_error(ranked, subject, subject.sigmoid, scores, known)
     return ranked, said
 
 
@@ -274,9 +299,8 @@ def _add_error(
     ranked: Queries,
     subject: Subject,
     sigmoid: tuple[float, float],
-    trained: Mapping[str, Features],
     scores: FloatArray,
-    known: ExactScores,
+    known: TrainedValues,
 ) -> list[str]:
     """Add each text's mean squared distance of `scores` [n, m] from the exact ones.
 
@@ -287,12 +311,11 @@ def _add_error(
         return [f"no logit RMSE of more than {MOST_PAIRS:,} pairs; `cimtool verify` has it"]
     place = id(subject.trained), sigmoid
     try:
-        if place not in known:
-            given = gaussians(Simulator(subject.trained), trained, subject.data)
-            known[place] = on_grid(exact(*given, *sigmoid).logit)
+        if place not in known.exact:
+            known.exact[place] = on_grid(exact(*known.gaussians(subject), *sigmoid).logit)
     except OutOfReach as error:
         return [f"no logit RMSE: {error}"]
-    off = scores - known[place]
+    off = scores - known.exact[place]
     ranked.text["logit_squares"] = np.einsum("nm,nm->n", off, off) / off.shape[1]
     return []
 
@@ -302,14 +325,14 @@ def _of_logits(subject: Subject) -> bool:
     return subject.samples is not None or subject.head.predicts_logit
 
 
-def _scores(subject: Subject, simulator: Simulator, features: Mapping[str, Features]) -> FloatArray:
+def _scores(
+    subject: Subject, simulator: Simulator, features: Mapping[str, Features], known: TrainedValues
+) -> FloatArray:
     """The scores of all pairs [n, m]; those of Monte Carlo are logits."""
-    data = subject.data
     if subject.samples is None or subject.sigmoid is None:
         found: FloatArray = simulator.score(features["text"], features["video"])
         return found
-    text, video = gaussians(simulator, features, data)
-    return monte_carlo(text, video, *subject.sigmoid, subject.samples).logit
+    return monte_carlo(*known.gaussians(subject), *subject.sigmoid, subject.samples).logit
 
 
 def rank_queries(scores: Array, text: Array, video: Array, truth: Truth) -> Queries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from cimtool.reference.exact import exact
 from cimtool.reference.queries import RANKINGS, metrics
 from cimtool.reference.truth import BY_CLASS
 from cimtool.training.demo_data import DemoFiles
+from cimtool.verification.references import gaussians, trained_features
 from cimtool.verification.report import Report
 
 WAYS = ("text_to_video", "video_to_text")
@@ -83,12 +85,16 @@ def test_the_distance_from_the_exact_score_is_of_logits_with_an_a_and_a_b(
     small_trunk: DemoFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = ModelSource(small_trunk.projectors, small_trunk.poly)
-    computed = []
+    computed, encoded = [], []
     monkeypatch.setattr(run, "exact", lambda *given: computed.append(1) or exact(*given))
+    for function in (trained_features, gaussians):
+        counted = partial(lambda one, *given: encoded.append(one) or one(*given), function)
+        monkeypatch.setattr(run, function.__name__, counted)
     found = cimtool.evaluate(
         small_trunk.eval, source, ModelSource(small_trunk.projectors, head="cosine"), samples=(2, 8)
     )
     assert len(computed) == 1, "samples share the exact score of their model"
+    assert encoded == [trained_features, gaussians, *[trained_features] * 2], "as their rows"
     errors = {one.name: one.metrics.get("logit_rmse") for one in found.scores}
     name = small_trunk.projectors.stem
     few, more = errors[f"{name}, K=2"], errors[f"{name}, K=8"]
