@@ -84,7 +84,8 @@ def query(found: Estimate, items: int) -> Cost:
     many = replace(
         one, macs=one.macs * items // HELD, conversions=one.conversions * items // HELD,
         shift_adds=one.shift_adds * items // HELD, digital=one.digital.times(items // HELD),
-        known=one.known * items // HELD, parts=parts,
+        cells_written=one.cells_written * items // HELD, known=one.known * items // HELD,
+        parts=parts,
     )  # fmt: skip
     total = found.text + many
     if found.program.shortlist is not None:
