@@ -28,6 +28,7 @@ from cimtool.hardware.noise.die import Arrays, Devices, Die
 from cimtool.hardware.noise.mechanisms.devices import ConductanceDrift, Flicker
 from cimtool.hardware.noise.model import DeviceNoise, DeviceState
 from cimtool.hardware.noise.spec import Noise, load_noise
+from cimtool.hardware.references import References
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import WeightCode
 from cimtool.ir.types import integer
@@ -90,10 +91,10 @@ class Case:
         weight = rng.integers(-top, top + 1, (ROWS, COLUMNS))
         weight[0, 0] = top  # CrossSim takes the largest for its full scale
         fine = LEAK_BITS if self.crossbar.column_leak else 0
-        step = None if self.adc_bits is None else self.step + fine
-        steps, unit = (step,) * self.crossbar.slices, step if self.crossbar.unit_column else None
+        one = None if self.adc_bits is None else References.from_zero(1 << self.step + fine)
+        references = (one,) * len(self.crossbar.no_references)
         stored = StoredWeights(weight, self.crossbar)
-        return CrossbarMvm(stored, np.zeros(COLUMNS, np.int64), np.ones(COLUMNS), steps, unit)
+        return CrossbarMvm(stored, np.zeros(COLUMNS, np.int64), np.ones(COLUMNS), references)
 
     @property
     def rows(self) -> IntArray:
@@ -188,7 +189,7 @@ def symmetric(case: Case) -> Convert:
     law = UniformLaw(-last, last, "half-up")
 
     def convert(p: IntArray, group: int, k: int, cycle: int) -> IntArray:
-        return law.values(law.codes(p, case.step), case.step)
+        return law.values(law.codes(p, 1 << case.step), 1 << case.step)
 
     return convert
 
@@ -196,11 +197,12 @@ def symmetric(case: Case) -> Convert:
 def half_scale(case: Case) -> Convert:
     """Conversions of a unit column whose cells hold half of the top slice's digits."""
     crossbar, half = case.crossbar, 1 << case.cell_bits - 1
+    references = References.from_zero(1 << case.step)
 
     def convert(p: IntArray, group: int, k: int, cycle: int) -> IntArray:
         if k < crossbar.slices:
-            return crossbar.read(p, case.step)
-        return crossbar.read(half * p, case.step) // half
+            return crossbar.read(p, references, 0)
+        return crossbar.read(half * p, references, 0) // half
 
     return convert
 
@@ -307,7 +309,7 @@ def equal_row(case: Case, own: FloatArray, theirs: FloatArray) -> tuple[str, ...
     cause = case.cause
     if case.theirs is not None:
         layer, rows = case.layer, case.rows
-        total = cells_mvm(rows, layer.stored.cells, layer.steps, layer.unit_step, case.theirs(case))
+        total = cells_mvm(rows, layer.stored.cells, layer.references, case.theirs(case))
         same = (total - layer.stored.correction == rounded).mean()
         cause += f"; by that definition {same:.1%} are equal"
     return case.name, f"{equal:.1%}", f"{near:.1%}", told if off.any() else "", cause
@@ -417,7 +419,8 @@ def _quantized(folder: Path) -> tuple[IntArray, IntArray]:
         Formula(8, "half-even"),
     )
     stored = StoredWeights(weight, crossbar)
-    layer = CrossbarMvm(stored, np.zeros(COLUMNS, np.int64), np.ones(COLUMNS), (10,))
+    references = (References.from_zero(1 << 10),)
+    layer = CrossbarMvm(stored, np.zeros(COLUMNS, np.int64), np.ones(COLUMNS), references)
     return np.asarray(layer.run(x)) >> 10, x @ weight
 
 

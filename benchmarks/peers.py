@@ -42,7 +42,7 @@ def torch_loops(op: CrossbarMvm, x: Array) -> Loop:
                 for cells, flipped, factor, step in weights:
                     p = driven @ cells[group]
                     if step is not None:
-                        p = torch.floor(p * 2.0**-step + 0.5).clamp(law.lo, law.hi) * 2.0**step
+                        p = torch.floor(p * (1 / step) + 0.5).clamp(law.lo, law.hi) * step
                     if flipped[r].any():
                         p = torch.where(flipped[r], crossbar.weights.cell_maximum * row_sum - p, p)
                     total += (drive * factor) * p

@@ -38,6 +38,7 @@ from cimtool.hardware.converters import LOSSLESS, Converter, Formula
 from cimtool.hardware.crossbar import Crossbar, RowTiling
 from cimtool.hardware.input_codes import InputCode, TwosComplementInput, Unsigned
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import References
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import (
     Differential,
@@ -70,12 +71,21 @@ def array(
 
 @dataclass(frozen=True)
 class Build:
-    """An array, its converters' step (None: lossless), what it is beside and its least ratio."""
+    """An array, its converters' step (None: lossless), what it is beside and its least ratio.
+
+    The step counts 2^-places of a digit.
+    """
 
     crossbar: Crossbar
     step: int | None
     beside: str
     least: float
+
+    @property
+    def references(self) -> tuple[References | None, ...]:
+        """The references of each slice."""
+        one = None if self.step is None else References.from_zero(self.step)
+        return (one,) * self.crossbar.slices
 
 
 BUILDS = {
@@ -86,11 +96,11 @@ BUILDS = {
         array(TwosComplement(BITS, BITS), TwosComplementInput(BITS, BITS), LOSSLESS),
         None, "onnxruntime int8", 0.5,
     ),
-    "1 slice, 1 cycle": Build(array(Differential(BITS, BITS)), 13, "torch loops", 4),
-    "4 slices, 1 cycle": Build(array(Offset(BITS, 2)), 9, "torch loops", 1),
-    "4 slices, 8 cycles": Build(array(Offset(BITS, 2), Unsigned(BITS, 1)), 2, "torch loops", 20),
+    "1 slice, 1 cycle": Build(array(Differential(BITS, BITS)), 1 << 13, "torch loops", 4),
+    "4 slices, 1 cycle": Build(array(Offset(BITS, 2)), 1 << 9, "torch loops", 1),
+    "4 slices, 8 cycles": Build(array(Offset(BITS, 2), Unsigned(BITS, 1)), 4, "torch loops", 20),
     "4 slices flipped, 8 cycles, signed": Build(
-        array(OffsetFlip(BITS, 2), TwosComplementInput(BITS, 1)), 2, "torch loops", 20
+        array(OffsetFlip(BITS, 2), TwosComplementInput(BITS, 1)), 4, "torch loops", 20
     ),
 }  # fmt: skip
 
@@ -114,7 +124,7 @@ def operations(build: Build) -> list[CrossbarMvm]:
             StoredWeights(
                 rng.integers(-top, top, (height, width), endpoint=True), build.crossbar
             ),
-            np.zeros(width, np.int64), np.ones(width), (build.step,) * build.crossbar.slices,
+            np.zeros(width, np.int64), np.ones(width), build.references,
         )
         for height, width in LAYERS
     ]  # fmt: skip

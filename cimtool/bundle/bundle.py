@@ -38,7 +38,7 @@ from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
 from cimtool.passes.pipeline import Stage, passes_for
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MANIFEST = "manifest.json"
 PROGRAM = "program.json"
 CONSTANTS = "constants.safetensors"

@@ -79,11 +79,11 @@ def _as_python(value: Any) -> Any:
     return value.tolist()
 
 
-def converters_text(adc_bits: int | None, steps: Sequence[int | None]) -> str:
+def converters_text(adc_bits: int | None, steps: Sequence[float | None]) -> str:
     """Bits and step of each slice's conversion; `=` marks a slice that is proved lossless."""
     if adc_bits is None:
         return "lossless"
     if all(step is None for step in steps):
         return f"{adc_bits} bits, lossless"
-    text = " ".join("=" if step is None else f"2^{step}" for step in steps)
+    text = " ".join("=" if step is None else f"{step:g}" for step in steps)
     return f"{adc_bits} bits, steps {text}"

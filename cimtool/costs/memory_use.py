@@ -19,7 +19,7 @@ from cimtool.ir.program import Graph
 class DrivenProduct:
     """One product: the query that drives a stored matrix, and how its column sums are converted.
 
-    `steps` are the converters' step exponents a slice, None where lossless.
+    `steps` are the converters' steps a slice in digits, None where lossless.
     """
 
     product: str
@@ -27,7 +27,7 @@ class DrivenProduct:
     input_encoding: str
     cycles: int
     adc_bits: int | None
-    steps: tuple[int | None, ...]
+    steps: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Only uint8 x uint8 products (zero points 0 and 128) appear: they are exact on ev
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from onnx import FunctionProto
@@ -16,7 +17,7 @@ from cimtool.emit.functions import row_group_mvm
 from cimtool.emit.integers import INT32, byte_cuts, byte_planes, emit_requant, zero_point
 from cimtool.emit.row_group_adc import row_group_adc
 from cimtool.emit.writer import GraphWriter
-from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
+from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import mvm_bounds
@@ -69,13 +70,20 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
         columns.append(stored.unit_cells.digits)
     weights = constant_planes(np.hstack(columns).astype(np.int64))
     values = _product_values(writer, inputs, weights, wide)
-    values |= _converter_values(writer, op, law, kind) | _shape_values(writer, op, kind)
-    counts = [column.factors << _level_shift(law, column.step) for column in op.columns]
+    values |= _shape_values(writer, op, kind)
+    division = _division(op, law)
+    if division is None:
+        values |= _masks(writer, op, law, kind)
+        counts = [column.factors for column in op.columns]
+    else:
+        values |= _division_values(writer, op, law, division, kind)
+        counts = [c.factors * s for c, s in zip(op.columns, division.steps, strict=True)]
     factors = np.hstack(counts[: crossbar.slices])
     idle = (crossbar.column_leak * stored.cells.idle_rows)[:, None] * crossbar.zero_digits
     present = {
-        "signed": crossbar.signed_sums,
-        "raised": law.lo > 0,
+        "signed": division is None and crossbar.signed_sums,
+        "raised": division is None and law.lo > 0,
+        "set": division is not None and not isinstance(law, StaircaseLaw),
         "lossless": "converted" in values,
         "scaled": (factors != 1).any(),
         "leaking": crossbar.column_leak > 0,
@@ -90,34 +98,39 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
         "idle": idle[:, :, None, None],
         "unit_factors": counts[-1],
     }
+    if division is not None:
+        by_group["least"] = np.hstack(division.least)
     taken = [name for name in by_group if name in function.input]
     of_groups = [
         {name: writer.constant(by_group[name][r], kind) for name in taken}
         for r in range(len(stored.groups))
     ]
     total = _row_groups(writer, function, values, weights, stored.groups, of_groups)
-    return _digital(writer, op, total if wide else writer.cast(total, "INT64"), x)
+    offsets = np.zeros(1, np.int64) if division is None else division.offsets(op)
+    return _digital(writer, op, total if wide else writer.cast(total, "INT64"), x, offsets)
 
 
-def _digital(writer: GraphWriter, op: CrossbarMvm, total: str, x: str) -> str:
+def _digital(writer: GraphWriter, op: CrossbarMvm, total: str, x: str, offsets: IntArray) -> str:
     """Append what the digital side adds to converted sums, int64: sums of inputs, and the bias.
 
     Sums of inputs correct complements and offset weights (unless the unit column does), and take
-    off what erased cells leaked; a sum in binary places is then rounded half up.
+    off what erased cells leaked; `offsets` [N] is what converters took off. A sum in binary places
+    is then rounded half up.
     """
     crossbar, stored = op.crossbar, op.stored
     counts = np.sum([s.signs << s.shift for s in stored.slices], axis=0)
-    leaked = factors = -crossbar.column_leak * counts.astype(np.int64)
+    leak = crossbar.column_leak << crossbar.reference_bits
+    leaked = factors = -leak * counts.astype(np.int64)
     if not crossbar.unit_column:
-        factors = leaked + (stored.cells.row_sum_factors << crossbar.fraction_bits)
+        factors = leaked + (stored.cells.row_sum_factors << crossbar.places)
     heights = np.array([group.stop - group.start for group in stored.groups], np.int64)
     ones = heights @ factors + stored.cells.idle_rows @ leaked
-    constant = ones * crossbar.inputs.lift
+    constant = ones * crossbar.inputs.lift + offsets
     bias = op.bias - stored.correction
     total = _with_row_sums(writer, total, x, factors, stored.groups)
-    if not crossbar.fraction_bits:
+    if not crossbar.places:
         return _with_bias(writer, total, bias + constant)
-    one, shift = np.array(1), np.array(crossbar.fraction_bits)
+    one, shift = np.array(1), np.array(crossbar.places)
     return _with_bias(writer, emit_requant(writer, total, one, shift, constant), bias)
 
 
@@ -205,15 +218,16 @@ def _input_digits(writer: GraphWriter, crossbar: Crossbar, x: str) -> list[Input
 
 def _reach(op: CrossbarMvm, law: Law) -> int:
     """No integer on the way from column sums to the layer's sum is larger than this."""
-    total = 0
+    total, places = 0, op.crossbar.reference_bits
     for column in op.columns:
-        step, factor = column.step or 0, int(np.abs(column.factors).max())
-        read = [op.crossbar.read(edge, column.step) for edge in column.bounds]
-        largest, value = (max(int(np.abs(e).max()) for e in ends) for ends in (column.bounds, read))
-        total += max(largest + (1 << step), value) * factor
-        if isinstance(law, StaircaseLaw):
-            entries = max(len(law.table[1]), *map(abs, law.ends))
-            total += (entries << threshold_shifts(step)[1]) * factor
+        factor = int(np.abs(column.factors).max())
+        largest = max(int(np.abs(edge).max()) for edge in column.bounds) << places
+        if column.references is not None:
+            step, offset = column.references.step, int(np.abs(column.references.offset).max())
+            largest += offset + step * (1 + max(map(abs, law.ends)))
+            if isinstance(law, StaircaseLaw):
+                largest = (largest << THRESHOLD_BITS) + step * len(law.table[1])
+        total += 2 * largest * factor
     drive = sum(1 << cycle.shift for cycle in op.crossbar.cycles)
     return total * drive * len(op.stored.groups)
 
@@ -236,47 +250,109 @@ def _shape_values(writer: GraphWriter, op: CrossbarMvm, kind: str) -> dict[str, 
     return values
 
 
-def _converter_values(writer: GraphWriter, op: CrossbarMvm, law: Law, kind: str) -> dict[str, str]:
-    """Constants of the conversion, each one number or one a column of [slices * N + unit]."""
-    steps = [column.step for column in op.columns]
+@dataclass(frozen=True)
+class Division:
+    """Conversions as quotients, (clip(2^rise p - least, 0, top)) // step, a value a column.
+
+    Of each slice's columns, and the unit column: `steps`, `tops`, `least` [groups, N], and `zeros`
+    [groups, N], what a quotient of zero stands for, in the places of the layer. The sums take on
+    `rise` binary places.
+    """
+
+    rise: int
+    steps: list[int]
+    tops: list[int]
+    least: list[IntArray]
+    zeros: list[IntArray]
+
+    def offsets(self, op: CrossbarMvm) -> IntArray:
+        """What the zeros make of each output [N], whatever the inputs."""
+        drive = int(op.crossbar.cycle_factors.sum())
+        pairs = zip(op.columns, self.zeros, strict=True)
+        total = np.sum([(c.factors * zero).sum(axis=0) for c, zero in pairs], axis=0)
+        return np.asarray(total * drive, np.int64)
+
+
+def _division(op: CrossbarMvm, law: Law) -> Division | None:
+    """The quotients of a layer's conversions; None where masks of bits do."""
+    crossbar, table = op.crossbar, isinstance(law, StaircaseLaw)
+    if not table and crossbar.references == "fixed":
+        return None
+    places = crossbar.reference_bits
+    found = Division(places + (THRESHOLD_BITS if table else 0), [], [], [], [])
+    for column in op.columns:
+        shape, one = column.bounds[0].shape, column.references
+        step = 1 if one is None else one.step
+        if isinstance(law, StaircaseLaw):
+            first, entries = law.table[0], len(law.table[1])
+            zero = np.zeros(shape, np.int64) if one is None else one.offset
+            least, top = (zero << THRESHOLD_BITS) + first * step, entries * step - 1
+        elif one is None:  # counted from the least sum, which no other sum is below
+            least = zero = column.bounds[0] << places
+            top = int((column.bounds[1] - column.bounds[0]).max()) << places
+        else:
+            zero = one.offset + law.lo * step
+            least, top = zero - (step >> 1 if law.half else 0), (law.hi + 1 - law.lo) * step - 1
+        found.steps.append(step)
+        found.tops.append(top)
+        found.least.append(np.broadcast_to(least, shape))
+        found.zeros.append(np.broadcast_to(zero, shape))
+    return found
+
+
+def _of_columns(writer: GraphWriter, op: CrossbarMvm, values: Iterable[int], stored: str) -> str:
+    """A constant of one number, or one a column of [slices * N + unit]."""
+    found = np.array(list(values), np.int64)
+    if (found == found[0]).all():
+        return writer.constant(found[0], stored)
     repeats = [column.cells.digits.shape[1] for column in op.columns]
+    return writer.constant(np.repeat(found, repeats), stored)
+
+
+def _division_values(
+    writer: GraphWriter, op: CrossbarMvm, law: Law, division: Division, kind: str
+) -> dict[str, str]:
+    """Constants of conversions by division."""
+    values = {
+        "rise": writer.constant(np.int64(1) << division.rise, kind),
+        "zero": writer.constant(np.int64(0), kind),
+        "step": _of_columns(writer, op, division.steps, kind),
+        "top": _of_columns(writer, op, division.tops, kind),
+    }
+    if isinstance(law, StaircaseLaw):
+        values["table"] = writer.constant(law.table[1], kind)
+        if None in op.references:
+            converted = (one is not None for one in op.references)
+            values["converted"] = _of_columns(writer, op, converted, "BOOL")
+            places = np.int64(1) << op.crossbar.reference_bits
+            values["finer"] = writer.constant(places, kind)
+    elif law.to_even:
+        evens = (step % 2 == 0 for step in division.steps)
+        values["evens"] = _of_columns(writer, op, evens, kind)
+        values["one"] = writer.constant(np.int64(1), kind)
+        values["lowest_code"] = writer.constant(np.int64(law.lo), kind)
+    return values
+
+
+def _masks(writer: GraphWriter, op: CrossbarMvm, law: Law, kind: str) -> dict[str, str]:
+    """Constants of conversions from zero by powers of two."""
+    assert not isinstance(law, StaircaseLaw)
+    steps = [None if one is None else one.step for one in op.references]
     limits = np.iinfo(np.int64 if kind == "INT64" else np.int32)
     least, most = int(limits.min), int(limits.max)
 
-    def of_columns(values: Iterable[int], stored: str = kind) -> str:
-        clipped = np.array([min(max(value, least), most) for value in values], np.int64)
-        if (clipped == clipped[0]).all():
-            return writer.constant(clipped[0], stored)
-        return writer.constant(np.repeat(clipped, repeats), stored)
+    def of_columns(values: Iterable[int]) -> str:
+        return _of_columns(writer, op, (min(max(v, least), most) for v in values), kind)
 
-    if isinstance(law, StaircaseLaw):
-        first, table = law.table
-        last = first + len(table) - 1
-        shifts = [threshold_shifts(step or 0) for step in steps]
-        values = {
-            "table": writer.constant(table, kind),
-            "lowest": of_columns(first >> rise << fall for rise, fall in shifts),
-            "highest": of_columns(last >> rise << fall for rise, fall in shifts),
-            "rise": of_columns(1 << rise for rise, _ in shifts),
-            "fall": of_columns((fall for _, fall in shifts), f"U{kind}"),
-        }
-        if None in steps:
-            values["converted"] = of_columns((step is not None for step in steps), "BOOL")
-        return values
     even = int(law.to_even)
     return {
-        "half": of_columns((1 << step - 1) - even if step else 0 for step in steps),
-        "odd": of_columns(1 << step if step else 0 for step in steps),
+        "half": of_columns(0 if step in (None, 1) else (step >> 1) - even for step in steps),
+        "odd": of_columns(step if step is not None and step > 1 else 0 for step in steps),
         "one": writer.constant(np.int64(1), kind),
-        "mask": of_columns(-(1 << (step or 0)) for step in steps),
-        "lowest": of_columns(least if step is None else law.lo << step for step in steps),
-        "highest": of_columns(most if step is None else law.hi << step for step in steps),
+        "mask": of_columns(-(step or 1) for step in steps),
+        "lowest": of_columns(least if step is None else law.lo * step for step in steps),
+        "highest": of_columns(most if step is None else law.hi * step for step in steps),
     }
-
-
-def _level_shift(law: Law, step: int | None) -> int:
-    """Bits that conversions leave for shift-and-add: tables give levels, formulas code << e."""
-    return step or 0 if isinstance(law, StaircaseLaw) else 0
 
 
 def _with_row_sums(

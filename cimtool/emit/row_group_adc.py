@@ -6,17 +6,17 @@ from collections.abc import Iterator, Set
 
 from onnx import FunctionProto
 
-from cimtool.emit.functions import cast_line, function, row_group_product
+from cimtool.emit.functions import function, row_group_product
 from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.crossbar import Crossbar
 
-FLAGS = ("signed", "raised", "lossless", "scaled", "leaking", "idle", "unit", "wide")
+FLAGS = ("set", "signed", "raised", "lossless", "scaled", "leaking", "idle", "unit", "wide")
 """Properties of a row group, in the order of its function's name.
 
-`signed`: sums may be negative; `raised`: the lowest code is above zero; `lossless`: a table leaves
-some columns as they are; `scaled`: slices have factors (or complements a sign); `leaking`:
-every cell conducts, `idle`: rows without weights too; `unit`: the last column is the unit column;
-`wide`: sums need int64.
+`set`: references are set; else `signed`: sums may be negative, `raised`: the lowest code is above
+zero; `lossless`: a table leaves some columns as they are; `scaled`: slices have factors (or
+complements a sign); `leaking`: every cell conducts, `idle`: rows without weights too; `unit`: the
+last column is the unit column; `wide`: sums need int64.
 """
 
 
@@ -25,7 +25,8 @@ def row_group_adc(crossbar: Crossbar, planes: tuple[int, int], flags: Set[str]) 
 
     `planes` are those of bytes of inputs and of cells, `flags` those of FLAGS that it has. A
     conversion to step 2^e leaves `code << e`: round by adding the half and masking the low e bits
-    (floor in two's complement), then clip to the shifted limits. A measured table is a Gather.
+    (floor in two's complement), then clip to the shifted limits. One with references that are set
+    leaves the code above the lowest, a quotient; a measured table is a Gather at a quotient.
     """
     slices, cycles = crossbar.slices, len(crossbar.cycles)
     law = crossbar.law if isinstance(crossbar.law, UniformLaw) else None
@@ -36,7 +37,9 @@ def row_group_adc(crossbar: Crossbar, planes: tuple[int, int], flags: Set[str]) 
         parts.append(f"{planes[0]}x{planes[1]}")
     ones = " and one of ones" if flags & {"leaking", "unit"} else ""
     how = "to a code by a measured table"
-    if law:
+    if law and "set" in flags:
+        how = f"({law.rounding}) to its code above the lowest: less an offset, clipped, by the step"
+    elif law:
         how = (
             f"({law.rounding}, {'' if 'signed' in flags else 'un'}signed codes) to code << step by "
             "adding half a step, masking the bits below the step and clipping"
@@ -65,7 +68,13 @@ def _lines(
         yield "sums = Add (stored, leaked)"
     if "idle" in flags:
         yield "sums = Add (sums, idle)"
-    yield from _convert(law, flags) if law else _look_up(flags)
+    if law is None:
+        yield from _look_up(flags)
+    elif "set" in flags:
+        yield from _dividend(flags)
+        yield from _tied_to_even(flags) if law.to_even else ["sums = Div (sums, step)"]
+    else:
+        yield from _convert(law, flags)
     if len(crossbar.cycles) > 1:
         yield "sums = Reshape (sums, by_cycle)"
         yield "sums = MatMul (cycle_factors, sums)"
@@ -98,18 +107,36 @@ def _convert(law: UniformLaw, flags: Set[str]) -> Iterator[str]:
         yield from _limited(wide, "Max", "sums", "lowest")
 
 
-def _look_up(flags: Set[str]) -> Iterator[str]:
-    """A Gather of codes by the sum in 1/16 of a step, from the table's lowest entry on."""
+def _dividend(flags: Set[str]) -> Iterator[str]:
+    """What a sum is above the least, in finer units; its quotient by the step is a code."""
     wide = "wide" in flags
+    yield "sums = Mul (sums, rise)"
+    yield "sums = Sub (sums, least)"
+    yield from _limited(wide, "Max", "sums", "zero")
+    yield from _limited(wide, "Min", "sums", "top")
+
+
+def _tied_to_even(flags: Set[str]) -> Iterator[str]:
+    """One code less where the quotient is exact, so that the sum is a tie, and the code odd."""
+    wide = "wide" in flags
+    yield "quotient = Div (sums, step)"
+    yield "product = Mul (quotient, step)"
+    yield "rest = Sub (sums, product)"
+    yield from _limited(wide, "Min", "rest", "one")
+    yield "tie = Sub (one, rest)"
+    yield "code = Add (quotient, lowest_code)"
+    yield "odd = BitwiseAnd (code, evens)"
+    yield "back = Mul (tie, odd)"
+    yield "sums = Sub (quotient, back)"
+    yield from _limited(wide, "Max", "sums", "zero")
+
+
+def _look_up(flags: Set[str]) -> Iterator[str]:
+    """A Gather of levels by the sum in 1/16 of a step, from the table's lowest entry on."""
     if "lossless" in flags:
-        yield "exact = Identity (sums)"
-    yield from _limited(wide, "Min", "sums", "highest")
-    yield from _limited(wide, "Max", "sums", "lowest")
-    yield "entry = Sub (sums, lowest)"
-    yield "entry = Mul (entry, rise)"
-    yield cast_line("entry", "UINT64" if wide else "UINT32")
-    yield 'entry = BitShift <direction = "RIGHT"> (entry, fall)'
-    yield cast_line("entry", "INT64" if wide else "INT32")
+        yield "exact = Mul (sums, finer)"
+    yield from _dividend(flags)
+    yield "entry = Div (sums, step)"
     yield "sums = Gather (table, entry)"
     if "lossless" in flags:
         yield "sums = Where (converted, sums, exact)"

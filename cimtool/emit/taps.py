@@ -10,6 +10,7 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.crossbar import group_sums
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import References
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Taps:
 
     `digits` [n, cycles, K] are driven; `sums` and `codes` [n, groups, cycles, columns] are those of
     every slice's N columns and then of the unit column, if there is one; codes of a lossless column
-    are its sums. `shift_add` [n, groups, N] is what each row group adds to the layer's sum.
+    are its sums. `shift_add` [n, groups, N] is what each row group adds to the layer's sum, in
+    2^-places of a digit.
     """
 
     digits: IntArray
@@ -34,29 +36,30 @@ def taps(op: CrossbarMvm, x: IntArray) -> Taps:
     sums, codes = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
 
     def probed(p: IntArray, r: int, k: int, c: int) -> IntArray:
-        column, step = columns[k]
+        column, references = columns[k]
         sums[:, r, c, column] = codes[:, r, c, column] = p
-        if step is not None and crossbar.law is not None:
-            codes[:, r, c, column] = crossbar.law.codes(p, step)
-        return crossbar.read(p, step)
+        if references is not None and crossbar.law is not None:
+            fine = p << crossbar.reference_bits
+            codes[:, r, c, column] = references.codes(crossbar.law, fine, r)
+        return crossbar.read(p, references, r)
 
-    added = group_sums(x, stored.cells, (*op.steps, op.unit_step), probed)
+    added = group_sums(x, stored.cells, op.references, probed)
     shift_add = np.stack(list(added), axis=1)
     return Taps(crossbar.digits(x).transpose(1, 0, 2), sums, codes, shift_add)
 
 
-def converted_columns(op: CrossbarMvm) -> list[tuple[slice, int | None]]:
-    """The columns of each slice in `Taps.codes`, then the unit column, and their steps."""
+def converted_columns(op: CrossbarMvm) -> list[tuple[slice, References | None]]:
+    """The columns of each slice in `Taps.codes`, then the unit column, and their references."""
     columns = op.columns
     ends = accumulate((column.cells.digits.shape[1] for column in columns), initial=0)
     pairs = zip(pairwise(ends), columns, strict=True)
-    return [(slice(start, end), column.step) for (start, end), column in pairs]
+    return [(slice(start, end), column.references) for (start, end), column in pairs]
 
 
 def layer_sum(op: CrossbarMvm, shift_add: IntArray) -> IntArray:
     """The layer's output [n, N] from what its row groups add."""
-    fraction = op.crossbar.fraction_bits
-    total: IntArray = shift_add.sum(axis=1) + (1 << fraction >> 1) >> fraction
+    places = op.crossbar.places
+    total: IntArray = shift_add.sum(axis=1) + (1 << places >> 1) >> places
     return total + op.bias - op.stored.correction
 
 

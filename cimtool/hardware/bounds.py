@@ -7,6 +7,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law
 from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.references import References
 
 Bounds = tuple[IntArray, IntArray]
 """Smallest and largest column sum [groups, N] that any input can make."""
@@ -32,7 +33,7 @@ def column_bounds(conducts: IntArray, crossbar: Crossbar) -> Bounds:
 
 
 def lossless(bounds: Bounds, crossbar: Crossbar) -> bool:
-    """True where step 1 is proved, column by column, to change no sum within bounds."""
+    """True where steps of 1 from zero are proved to change no sum within bounds."""
     law = crossbar.law
     if law is None:
         return True
@@ -40,9 +41,13 @@ def lossless(bounds: Bounds, crossbar: Crossbar) -> bool:
     return law.exact_where_it_fits and bool(bounds[0].min() >= lo and bounds[1].max() <= hi)
 
 
-def conversion_error(bounds: Bounds, law: Law, step: int) -> IntArray:
-    """Largest |converted - exact| of any conversion [groups, N], in units of the column sum."""
-    lo, hi = law.ends
-    down, up = bounds
-    excess = np.maximum(up - (hi << step), (lo << step) - down)
-    return np.maximum(excess, law.error(step))
+def conversion_error(bounds: Bounds, law: Law, references: References, places: int) -> IntArray:
+    """Largest |converted - exact| of any conversion [groups, N], in the units of references.
+
+    These are `places` binary places finer than those of the bounds.
+    """
+    step = references.step
+    lo, hi = (end * step + references.offset for end in law.ends)
+    down, up = (edge << places for edge in bounds)
+    excess: IntArray = np.maximum(np.maximum(up - hi, lo - down), law.error(step))
+    return excess

@@ -1,10 +1,10 @@
 """Converters of column sums: a formula, the thresholds measured on one, or none.
 
 A converter yields the law that takes a column sum p to a code, and a code to what the digital side
-takes the sum for, at a step of 2^e:
+takes the sum for, at a step S:
 
-    uniform      code = clip(round(p / 2^e), lo, hi)          value = code 2^e
-    staircase    code = lo + (number of t_j <= p / 2^e)       value = level[code - lo] 2^e
+    uniform      code = clip(round(p / S), lo, hi)          value = code S
+    staircase    code = lo + (number of t_j <= p / S)       value = level[code - lo] S
 
 Whoever walks an array reads the law's data and never asks for a converter's name.
 """
@@ -58,23 +58,23 @@ class UniformLaw:
         return self.lo, self.hi
 
     def codes(self, p: IntArray, step: Array | int) -> IntArray:
-        """Convert column sums to codes at step 2^step."""
+        """Convert column sums to codes."""
         return adc(p, step, self.lo, self.hi, self.rounding)
 
     def values(self, codes: IntArray, step: Array | int) -> IntArray:
         """The values of codes, in the units of the column sums."""
-        return codes << step
+        return codes * step
 
     def error(self, step: int) -> int:
         """Largest |value - sum| within the range of the codes, in units of the column sum."""
-        return (1 << step) >> 1 if self.half else (1 << step) - 1
+        return step >> 1 if self.half else step - 1
 
     def unclipped(self, step: int) -> tuple[int, int]:
         """The lowest and the highest sum that is rounded and not clipped."""
-        half = 1 << step >> 1 if self.half else 0
-        ties = self.to_even and step > 0
-        lowest = (self.lo << step) - half + (ties and self.lo % 2 == 1)
-        highest = (self.hi + 1 << step) - half - 1 + (ties and self.hi % 2 == 0)
+        half = step >> 1 if self.half else 0
+        ties = self.to_even and step % 2 == 0
+        lowest = self.lo * step - half + (ties and self.lo % 2 == 1)
+        highest = (self.hi + 1) * step - half - 1 + (ties and self.hi % 2 == 0)
         return lowest, highest
 
 
@@ -111,23 +111,23 @@ class StaircaseLaw:
         first = (int(self.thresholds[0]) - 1) // whole * whole
         last = -(-int(self.thresholds[-1]) // whole) * whole
         entries = np.arange(first, last + 1)
-        return first, self.values(self.codes(entries, THRESHOLD_BITS), 0)
+        return first, self.values(self.codes(entries, 1 << THRESHOLD_BITS), 1)
 
     def codes(self, p: IntArray, step: Array | int) -> IntArray:
-        """Convert column sums to codes at step 2^step."""
-        edges = self.thresholds << np.int64(step)
+        """Convert column sums to codes."""
+        edges = self.thresholds * np.int64(step)
         above: IntArray = np.searchsorted(edges, p << THRESHOLD_BITS, side="right")
         return self.lo + above
 
     def values(self, codes: IntArray, step: Array | int) -> IntArray:
         """The values of codes, in the units of the column sums."""
-        return self.levels[codes - self.lo] << step
+        return self.levels[codes - self.lo] * step
 
     def error(self, step: int) -> int:
         """Largest |value - sum| within the range of the codes, in units of the column sum."""
         below, above = (part << THRESHOLD_BITS for part in (self.levels[:-1], self.levels[1:]))
         off = np.maximum(self.thresholds - below, above - self.thresholds)
-        return (int(off.max()) << step) + (1 << THRESHOLD_BITS) - 1 >> THRESHOLD_BITS
+        return int(off.max()) * step + (1 << THRESHOLD_BITS) - 1 >> THRESHOLD_BITS
 
     def unclipped(self, step: int) -> tuple[int, int]:
         """The lowest and the highest sum that is taken not to be clipped.
@@ -135,8 +135,8 @@ class StaircaseLaw:
         There is a last threshold but no end: the last level is taken to be as wide as one step,
         half of it on each side.
         """
-        half, (lo, hi) = 1 << step >> 1, self.ends
-        return (lo << step) - half, (hi + 1 << step) - half - 1
+        half, (lo, hi) = step >> 1, self.ends
+        return lo * step - half, (hi + 1) * step - half - 1
 
 
 Law = UniformLaw | StaircaseLaw
@@ -290,11 +290,6 @@ def _wrong_law(law: object) -> str | None:
             f"{thresholds + 1} levels, one more"
         )
     return None
-
-
-def threshold_shifts(step: int) -> tuple[int, int]:
-    """Bits by which a sum goes up, then down, to be counted in 1/16 of a step 2^step."""
-    return max(THRESHOLD_BITS - step, 0), max(step - THRESHOLD_BITS, 0)
 
 
 def measured_thresholds(transfer: Sequence[float]) -> tuple[int, ...]:

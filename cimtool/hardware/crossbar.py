@@ -3,7 +3,7 @@
     mvm(x, W) = sum over row groups r, slices k, cycles c of
                 sign_k * sign_c * ( read_k(x_c[r] . W_k[r]) << (shift_k + shift_c) )
 
-`read` is what the digital side takes a column sum for, through its converter. With
+`read` is what the digital side takes a column sum for, through its converter (`references`). With
 `adc_on = polarity` each polarity of a slice is a term k of its own; with `shift_add = analog`
 the sum over c is inside the converter; where erased cells leak, sums count in 2^-LEAK_BITS of a
 digit.
@@ -14,7 +14,7 @@ emitted ONNX are tested against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from cimtool.base.named import Named
 from cimtool.base.plugins import fault_of
 from cimtool.hardware.converters import LOSSLESS, Converter, Law, law_of
 from cimtool.hardware.input_codes import Cycle, InputCode, check_cycles
+from cimtool.hardware.references import REFERENCE_BITS, ReferenceKind, References
 from cimtool.hardware.weight_codes import Slice, WeightCode
 
 AdcOn = Literal["difference", "polarity"]
@@ -101,8 +102,8 @@ class Crossbar:
 
     `adc_on` says whether the converter sees the difference of a pair of cells or each polarity,
     `shift_add` whether cycles are added before it (analog) or behind it, `offset_sum` how the sum
-    of the inputs is found that offset weights need. `leak` is the conductance of an erased cell in
-    2^-LEAK_BITS of a digit.
+    of the inputs is found that offset weights need, `references` what of a converter's step and
+    offset can be set. `leak` is the conductance of an erased cell in 2^-LEAK_BITS of a digit.
     """
 
     weights: WeightCode
@@ -113,6 +114,7 @@ class Crossbar:
     adc_on: AdcOn = "difference"
     shift_add: ShiftAdd = "digital"
     offset_sum: OffsetSum = "digital"
+    references: ReferenceKind = "fixed"
     leak: int = 0
 
     def __post_init__(self) -> None:
@@ -147,6 +149,11 @@ class Crossbar:
     def unit_column(self) -> bool:
         """A column of ones, converted like the others, measures the inputs' sum."""
         return self.weights.is_offset and self.offset_sum == "unit-column"
+
+    @property
+    def no_references(self) -> tuple[None, ...]:
+        """The references of a layer whose converters are lossless."""
+        return (None,) * (self.slices + self.unit_column)
 
     @property
     def column_leak(self) -> int:
@@ -190,11 +197,25 @@ class Crossbar:
         """The law of the column sums' converter; None where it is lossless."""
         return law_of(self.converter, self.signed_sums)
 
-    def read(self, p: IntArray, step: int | None) -> IntArray:
-        """The values that the digital side takes column sums for; at no step, the sums."""
-        if step is None or self.law is None:
-            return p
-        return self.law.values(self.law.codes(p, step), step)
+    @cached_property
+    def reference_bits(self) -> int:
+        """Binary places of a column sum's unit in which steps and offsets count."""
+        return 0 if self.references == "fixed" or self.law is None else REFERENCE_BITS
+
+    @property
+    def places(self) -> int:
+        """Binary places of a digit in which what is read of a column sum counts."""
+        return self.fraction_bits + self.reference_bits
+
+    def read(self, p: IntArray, references: References | None, group: int) -> IntArray:
+        """What the digital side takes column sums [.., N] of a row group for, in `places`.
+
+        Without references it gets the sums as they are.
+        """
+        fine = p << self.reference_bits
+        if references is None or self.law is None:
+            return fine
+        return references.read(self.law, fine, group)
 
     def digits(self, x: IntArray) -> IntArray:
         """Digits [cycles, n, K] int64 that drive each converted column sum for inputs [n, K]."""
@@ -246,6 +267,11 @@ class Cells:
         """Binary places of the cells beyond those of the contract."""
         return self.fraction_bits - self.crossbar.fraction_bits
 
+    @property
+    def places(self) -> int:
+        """Binary places of a digit in which what is read of these cells' sums counts."""
+        return self.fraction_bits + self.crossbar.reference_bits
+
     @cached_property
     def groups(self) -> tuple[slice, ...]:
         """The row groups."""
@@ -269,7 +295,9 @@ class Cells:
 
 
 Convert = Callable[[IntArray, int, int, int], IntArray]
-"""(column sums [n, N], row group, slice, cycle) to what the digital side takes them for.
+"""(column sums [n, N], row group, slice, cycle) to what the digital side takes them for, finer.
+
+It counts reference_bits more binary places than the sums.
 
 The unit column, where there is one, counts as the slice after the last.
 """
@@ -278,35 +306,35 @@ The unit column, where there is one, counts as the slice after the last.
 def cells_mvm(
     x: IntArray,
     cells: Cells,
-    steps: tuple[int | None, ...],
-    unit_step: int | None = None,
+    references: Sequence[References | None],
     convert: Convert | None = None,
 ) -> IntArray:
     """The products [n, N] of inputs [n, K] on arrays that conduct as `cells` say, uncorrected.
 
-    `steps[k]` is the exponent of slice k's converter step and `unit_step` that of the unit column,
-    None where the conversion is lossless. Steps count from 2^-fraction_bits of a digit, those of
-    the crossbar: cells of more places are converted at the same steps. `convert` stands for
-    converters that are not those of the contract.
+    `references[k]` are those of slice k's converters, and the last those of the unit column where
+    there is one; None where the conversion is lossless. They count in the crossbar's `places`:
+    cells of more places are converted at the same steps. `convert` stands for converters that are
+    not those of the contract.
     """
     total = np.zeros((x.shape[0], cells.slices[0].digits.shape[1]), np.int64)
-    for part in group_sums(x, cells, (*steps, unit_step), convert):
+    for part in group_sums(x, cells, references, convert):
         total += part
-    return total + (1 << cells.fraction_bits >> 1) >> cells.fraction_bits
+    return total + (1 << cells.places >> 1) >> cells.places
 
 
 def group_sums(
-    x: IntArray, cells: Cells, steps: tuple[int | None, ...], convert: Convert | None = None
+    x: IntArray,
+    cells: Cells,
+    references: Sequence[References | None],
+    convert: Convert | None = None,
 ) -> Iterator[IntArray]:
-    """Yield what each row group adds to the products [n, N], in 2^-fraction_bits of a digit.
-
-    The step of the unit column is the last of `steps`.
-    """
+    """Yield what each row group adds to the products [n, N], in 2^-places of a digit."""
     crossbar, fraction, code = cells.crossbar, cells.fraction_bits, cells.crossbar.weights
+    finer = crossbar.reference_bits
+    fitted = [None if one is None else one.finer(cells.finer) for one in references]
 
     def read(p: IntArray, r: int, k: int, c: int) -> IntArray:
-        step = steps[k]
-        return crossbar.read(p, None if step is None else step + cells.finer)
+        return crossbar.read(p, fitted[k], r)
 
     converted = convert or read
     driving = list(zip(crossbar.digits(x), crossbar.zero_digits, crossbar.cycles, strict=True))
@@ -317,10 +345,11 @@ def group_sums(
             driven = digits[:, group]
             summed = driven.sum(axis=1, keepdims=True)
             unused = cells.leak * cells.idle_rows[r] * zero
-            leak = cells.leak * summed + unused
+            leak = cells.leak * summed + unused << finer
             if crossbar.unit_column:
-                summed = converted(summed, r, len(cells.slices), c)
-            row_sum = summed << fraction
+                row_sum = converted(summed, r, len(cells.slices), c) << fraction
+            else:
+                row_sum = summed << cells.places
             for k, column in enumerate(cells.slices):
                 p = converted(products[k](driven) + unused, r, k, c) - leak
                 p = np.where(column.flipped[r], code.cell_maximum * row_sum - p, p)

@@ -27,6 +27,7 @@ from cimtool.hardware.crossbar import (
     leak_of,
 )
 from cimtool.hardware.input_codes import InputCode, InputEncoding, UnsignedEncoding
+from cimtool.hardware.references import ReferenceKind
 from cimtool.hardware.weight_codes import Encoding, WeightCode
 from cimtool.ir.format import Rounding
 from cimtool.ir.types import Type
@@ -137,6 +138,12 @@ class Keys(TomlTable):
         "adc.on",
         default="difference",
     )
+    references: ReferenceKind = key(
+        "What of converters can be set when weights are loaded: nothing (steps of 2^e from 0), a "
+        "step and an offset a slice, or a step a slice and an offset a column.",
+        "adc.references",
+        default="fixed",
+    )
     shift_add: ShiftAdd = key(
         "Addition of cycles: digital, or analog before the converter.",
         "adc.shift_add",
@@ -221,6 +228,7 @@ class Keys(TomlTable):
             adc_on=self.adc_on,
             shift_add=self.shift_add,
             offset_sum=self.offset_sum,
+            references=self.references,
             leak=leak_of(self.on_off_ratio, self.cell_bits),
         )
 

@@ -10,6 +10,7 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.bounds import Bounds, conversion_error
 from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.references import References
 from cimtool.hardware.stored import StoredWeights, mvm
 from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import mvm_bounds
@@ -21,13 +22,13 @@ from cimtool.ir.types import INT_LIMIT, RangeError, Type, integer
 class ConvertedColumns:
     """Columns that are converted alike: the N of one slice, or the one unit column.
 
-    `bounds` are those of their sums, `step` is the exponent of the converter's step, None where it
-    is lossless. A sum of a row group counts `factors` [groups, N] times in each output.
+    `bounds` are those of their sums, `references` those of the converters, None where they are
+    lossless. A sum of a row group counts `factors` [groups, N] times in each output.
     """
 
     cells: Slice
     bounds: Bounds
-    step: int | None
+    references: References | None
     factors: IntArray
 
 
@@ -35,15 +36,14 @@ class ConvertedColumns:
 class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     """`x @ weight + bias` on crossbars: [rows, K] -> [rows, N] integers of `scale` [N] each.
 
-    `steps` holds each slice's converter step exponent, `unit_step` that of the unit column where
-    there is one; None where the converter is lossless.
+    `references` are those of each slice's converters, and last of the unit column's where there is
+    one; None where the converter is lossless.
     """
 
     stored: StoredWeights
     bias: IntArray
     scale: Array
-    steps: tuple[int | None, ...]
-    unit_step: int | None = None
+    references: tuple[References | None, ...]
 
     @property
     def weight(self) -> IntArray:
@@ -63,16 +63,23 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     @property
     def exact(self) -> bool:
         """Every converter is lossless, so that the layer is one integer product."""
-        return self.unit_step is None and all(step is None for step in self.steps)
+        return all(one is None for one in self.references)
+
+    @property
+    def steps(self) -> tuple[float | None, ...]:
+        """The converters' steps a slice in digits, None where lossless."""
+        digit = 1 << self.crossbar.places
+        slices = self.references[: self.crossbar.slices]
+        return tuple(None if one is None else one.step / digit for one in slices)
 
     @property
     def columns(self) -> tuple[ConvertedColumns, ...]:
         """The columns of each slice, then the unit column where there is one."""
-        stored = self.stored
-        slices = zip(stored.cells.slices, stored.bounds, self.steps, strict=True)
+        stored, count = self.stored, self.crossbar.slices
+        slices = zip(stored.cells.slices, stored.bounds, self.references[:count], strict=True)
         columns = [ConvertedColumns(*each, each[0].signs << each[0].shift) for each in slices]
         if self.crossbar.unit_column:
-            unit = (stored.unit_cells, stored.unit_bounds, self.unit_step)
+            unit = (stored.unit_cells, stored.unit_bounds, self.references[count])
             columns.append(ConvertedColumns(*unit, stored.cells.row_sum_factors))
         return tuple(columns)
 
@@ -90,14 +97,15 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         drive = sum(1 << cycle.shift for cycle in crossbar.cycles)
         reach = 0.0
         for column in self.columns:
-            if column.step is not None:
-                error = conversion_error(column.bounds, law, column.step)
+            if column.references is not None:
+                places = crossbar.reference_bits
+                error = conversion_error(column.bounds, law, column.references, places)
                 factors = np.abs(column.factors)
                 reach += float((error.astype(np.float64) * factors).sum(axis=0).max()) * drive
                 if reach >= INT_LIMIT:
                     raise RangeError
                 total += (error * factors).sum(axis=0) * drive
-        whole: IntArray = (total >> crossbar.fraction_bits) + (crossbar.fraction_bits > 0)
+        whole: IntArray = (total >> crossbar.places) + (crossbar.places > 0)
         return whole
 
     def infer(self, *inputs: Type) -> Type:
@@ -108,7 +116,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         if self._converted_bounds is not None:
             least, most = self._converted_bounds
             lo, hi = np.maximum(lo, least + self.bias), np.minimum(hi, most + self.bias)
-        if max(hi.max(), -lo.min()) >= INT_LIMIT >> self.crossbar.fraction_bits:
+        if max(hi.max(), -lo.min()) >= INT_LIMIT >> self.crossbar.places:
             raise RangeError
         return integer((x.shape[0], self.weight.shape[1]), lo, hi, self.scale)
 
@@ -118,14 +126,22 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         stored, crossbar = self.stored, self.crossbar
         if self.exact or crossbar.column_leak or stored.cells.row_sum_factors.any():
             return None
-        lo = hi = -stored.correction
-        for bounds, cells, step in zip(stored.bounds, stored.slices, self.steps, strict=True):
-            least, most = (crossbar.read(edge, step).sum(axis=0) for edge in bounds)
+        lo = hi = np.zeros(stored.shape[1], np.int64)
+        for column in self.columns:
+            cells = column.cells
+            least, most = (self._read(edge, column.references) for edge in column.bounds)
             for cycle in crossbar.cycles:
                 ends = (least, most) if cycle.sign * cells.sign > 0 else (-most, -least)
                 lo = lo + (ends[0] << cycle.shift + cells.shift)
                 hi = hi + (ends[1] << cycle.shift + cells.shift)
-        return lo, hi
+        places, half = crossbar.places, 1 << crossbar.places >> 1
+        least, most = ((end + half >> places) - stored.correction for end in (lo, hi))
+        return least, most
+
+    def _read(self, edge: IntArray, references: References | None) -> IntArray:
+        """The sum [N] over row groups of what is read of their column sums [groups, N]."""
+        parts = [self.crossbar.read(row, references, r) for r, row in enumerate(edge)]
+        return np.asarray(np.sum(parts, axis=0), np.int64)
 
     def run(self, *inputs: Array) -> Array:
-        return mvm(inputs[0], self.stored, self.steps, self.unit_step) + self.bias
+        return mvm(inputs[0], self.stored, self.references) + self.bias

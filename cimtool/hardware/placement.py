@@ -29,7 +29,7 @@ class Placement:
     weight matrix; `row_parts` x `column_parts` arrays hold it, each at most `array_rows` x
     `array_columns` weights. Its rows are summed in `row_groups`, at most `reads` of them one after
     another in an array; each is driven in `drive_cycles` and converted `cycles` times a column of
-    each of `slices`. `steps` are the converters' step exponents a slice, None where lossless.
+    each of `slices`. `steps` are the converters' steps a slice in digits, None where lossless.
     `shares` names the layer whose cells it drives too: two queries may be multiplied with one
     stored gallery.
     """
@@ -55,7 +55,7 @@ class Placement:
     unit_columns: int
     cells_per_array: int
     adc_bits: int | None
-    steps: tuple[int | None, ...]
+    steps: tuple[float | None, ...]
     shares: str | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,6 +11,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray, narrow
 from cimtool.hardware.bounds import Bounds, column_bounds
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
+from cimtool.hardware.references import References
 from cimtool.hardware.weight_codes import Slice, plain, stored_slices
 
 
@@ -76,14 +78,9 @@ class StoredWeights:
         return total * self.crossbar.inputs.lift
 
 
-def mvm(
-    x: IntArray,
-    stored: StoredWeights,
-    steps: tuple[int | None, ...],
-    unit_step: int | None = None,
-) -> IntArray:
+def mvm(x: IntArray, stored: StoredWeights, references: Sequence[References | None]) -> IntArray:
     """The crossbar product [n, N] of integer inputs [n, K] and stored weights [K, N].
 
-    Steps are those of `cells_mvm`.
+    The references are those of `cells_mvm`.
     """
-    return cells_mvm(x, stored.cells, steps, unit_step) - stored.correction
+    return cells_mvm(x, stored.cells, references) - stored.correction

@@ -24,20 +24,19 @@ def requant(x: Array, multiplier: Array, shift: Array, lo: Array, hi: Array) -> 
     return np.clip((x * multiplier + half) >> shift, lo, hi)
 
 
-def _half_up(p: IntArray, e: Array) -> Array:
-    return (p + ((np.int64(1) << e) >> 1)) >> e
+def _half_up(p: IntArray, step: Array) -> Array:
+    return (p + (step >> 1)) // step
 
 
-def _half_even(p: IntArray, e: Array) -> Array:
-    down = p >> e
-    rest = p - (down << e)
-    half = np.int64(1) << np.maximum(e - 1, 0)
-    up = (rest > half) | ((rest == half) & (down & 1 == 1))
-    return down + np.where(e > 0, up, False)
+def _half_even(p: IntArray, step: Array) -> Array:
+    down = p // step
+    twice = 2 * (p - down * step)
+    up: IntArray = down + ((twice > step) | ((twice == step) & (down & 1 == 1)))
+    return up
 
 
-def _floor(p: IntArray, e: Array) -> Array:
-    return p >> e
+def _floor(p: IntArray, step: Array) -> Array:
+    return p // step
 
 
 ROUNDINGS: dict[Rounding, Callable[[IntArray, Array], Array]] = {
@@ -48,7 +47,7 @@ ROUNDINGS: dict[Rounding, Callable[[IntArray, Array], Array]] = {
 
 
 def adc(p: IntArray, step: Array | int, lo: int, hi: int, rounding: Rounding) -> Array:
-    """Convert column sums to codes: `clip(round(p / 2^step), lo, hi)`."""
+    """Convert column sums to codes: `clip(round(p / step), lo, hi)`, for a whole `step` > 0."""
     return np.clip(ROUNDINGS[rounding](p, np.asarray(step, np.int64)), lo, hi)
 
 

@@ -1,9 +1,9 @@
 """Fit converters: the range of each ADC, from column sums of calibration rows.
 
-A slice whose column sums can be proved to fit at step 1 needs no converter model. The steps of the
-others (of each slice and polarity, and of the unit column) are powers of two, chosen together so
-that clipping and rounding make the layer's output scatter least. The mean of what they err is taken
-off in the digital bias.
+A slice whose column sums can be proved to fit at step 1 needs no converter model. The references of
+the others (of each slice and polarity, and of the unit column) are chosen together so that clipping
+and rounding make the layer's output scatter least. The mean of what they err is taken off in the
+digital bias.
 """
 
 from __future__ import annotations
@@ -12,27 +12,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.base.arrays import FLOAT_BITS, Array, IntArray
+from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import ReferenceKind, References
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Node, Program, rewrite_each
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.bias import LayerOp, adjust_layers, layer_means, output_of, with_mean
-from cimtool.passes.fitting import StepErrors, column_errors
+from cimtool.passes.fitting import Tried, column_errors, scatter_of
 from cimtool.passes.formats import refit
 
 FIT_ROWS = 64
 """Calibration rows whose column sums decide a converter's step."""
-MEAN_BITS = 40
-"""Bits kept of an error before rows are counted and columns weighted, which takes 16 or so more."""
-WEIGHT_STEPS = 255
-"""Steps of the largest unit in which the units of columns count."""
 
 
 @dataclass(frozen=True)
 class FitConvertersPass(Pass):
-    """Give a step to every converter that is not provably lossless, from the first `rows`."""
+    """Set every converter that is not provably lossless, from the first `rows`."""
 
     rows: int = FIT_ROWS
 
@@ -52,8 +49,8 @@ def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
 
     def adjust(node: Node, layer: LayerOp, x: Array) -> tuple[LayerOp, Array]:
         if isinstance(layer, CrossbarMvm) and layer.crossbar.law is not None:
-            steps, unit_step = fit_steps(layer, x[:fit_rows])
-            fitted = replace(layer, steps=steps, unit_step=unit_step)
+            kind = layer.crossbar.references
+            fitted = replace(layer, references=fit_references(layer, x[:fit_rows], kind))
             if not fitted.exact:
                 return with_mean(fitted, graph, node, x, means[node.name])
         return layer, output_of(layer, graph, node, x)
@@ -61,41 +58,55 @@ def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
     return rewrite_each(adjust_layers(graph, rows, adjust), Requant, refit)
 
 
-def fit_steps(op: CrossbarMvm, x: IntArray) -> tuple[tuple[int | None, ...], int | None]:
-    """The step exponent of each slice, and of the unit column, for inputs like `x` [n, K].
+def fit_references(
+    op: CrossbarMvm, x: IntArray, kind: ReferenceKind
+) -> tuple[References | None, ...]:
+    """The references of each slice, and of a unit column, for inputs like `x` [n, K].
 
-    None where provably lossless, or there is no unit column.
+    None where provably lossless; else what `kind` says is fitted.
     """
-    columns: list[StepErrors | None] = []
-    for tried in column_errors(op, x):
-        columns.append(None if tried is None else _best_few(tried, op.scale))
+    columns: list[Tried | None] = []
+    for tried in column_errors(op, x, kind):
+        if tried is not None and kind == "fixed":
+            tried = _best_few(tried, op.scale)
+        columns.append(tried)
     fitted = [column for column in columns if column is not None]
     chosen = iter(_joint_choice(fitted, op.scale))
-    steps = [None if column is None else column.first + next(chosen) for column in columns]
-    return tuple(steps[:-1]), steps[-1]
+    return tuple(None if one is None else one.references[next(chosen)] for one in columns)
 
 
-def _best_few(column: StepErrors, scale: Array) -> StepErrors:
+def _best_few(column: Tried, scale: Array) -> Tried:
     """The step that alone makes the output scatter least, and its neighbours."""
-    best = int(np.argmin([np.dot(vector, vector) for vector in _scatter(column.errors, scale)]))
+    best = int(np.argmin([np.dot(vector, vector) for vector in scatter_of(column.errors, scale)]))
     kept = slice(max(best - 1, 0), best + 2)
-    return StepErrors(column.first + kept.start, column.errors[kept].copy())
+    return Tried(column.references[kept], column.errors[kept].copy())
 
 
-def _joint_choice(columns: list[StepErrors], scale: Array) -> list[int]:
-    """The step of each column, counted from its first, with which the sum scatters least.
+def _joint_choice(columns: list[Tried], scale: Array) -> list[int]:
+    """The place among the references tried of each column with which the sum scatters least.
 
-    Starts from the best of each alone and improves one column at a time, until no other choice for
-    one of them is better.
+    Starts from the best of each alone, and from what is chosen of those that are fixed; improves one
+    column at a time, until no other choice for one of them is better.
     """
     if not columns:
         return []
-    scatter = _scatter(np.concatenate([column.errors for column in columns]), scale)
+    scatter = scatter_of(np.concatenate([column.errors for column in columns]), scale)
     products = scatter @ scatter.T
-    squares = np.diag(products)
     ends = np.cumsum([len(column.errors) for column in columns])
     places = [range(end - len(c.errors), end) for c, end in zip(columns, ends, strict=True)]
-    chosen = [min(steps, key=lambda i: squares[i]) for steps in places]
+    squares = np.diag(products)
+    found = [_descent([min(steps, key=lambda i: squares[i]) for steps in places], places, products)]
+    if any(column.free for column in columns):
+        fixed = [steps[c.free :] for c, steps in zip(columns, places, strict=True)]
+        start = _descent([min(s, key=lambda i: squares[i]) for s in fixed], fixed, products)
+        found.append(_descent(start, places, products))
+    chosen = min(found, key=lambda one: float(products[np.ix_(one, one)].sum()))
+    return [i - steps.start for i, steps in zip(chosen, places, strict=True)]
+
+
+def _descent(start: list[int], places: list[range], products: Array) -> list[int]:
+    """One of each of the `places`, from `start` on, one better at a time."""
+    squares, chosen = np.diag(products), start
     before: list[int] = []
     while chosen != before:
         before = list(chosen)
@@ -104,21 +115,4 @@ def _joint_choice(columns: list[StepErrors], scale: Array) -> list[int]:
             costs = squares + 2 * others
             best = min(steps, key=lambda i: costs[i])
             chosen[k] = best if costs[best] < costs[chosen[k]] else chosen[k]
-    return [i - steps.start for i, steps in zip(chosen, places, strict=True)]
-
-
-def _scatter(errors: IntArray, scale: Array) -> Array:
-    """Errors [steps, n, N] less their mean over rows, in real units: a vector a step.
-
-    Whole numbers in float64, few enough bits of each that every inner product of two is exact,
-    and so the same on every machine; the largest has all these bits.
-    """
-    _, rows, width = errors.shape
-    wide = max(int(np.abs(errors).max()).bit_length() - MEAN_BITS, 0)
-    narrowed = errors >> wide
-    weights = np.rint(scale / scale.max() * WEIGHT_STEPS).astype(np.int64)
-    centred = (narrowed * rows - narrowed.sum(axis=1, keepdims=True)) * weights
-    room = (FLOAT_BITS - (rows * width).bit_length()) // 2
-    excess = max(int(np.abs(centred).max()).bit_length() - room, 0)
-    vectors: Array = (centred >> excess).astype(np.float64).reshape(len(errors), -1)
-    return vectors
+    return chosen

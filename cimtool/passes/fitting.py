@@ -1,32 +1,55 @@
-"""Errors of conversions at each of several steps: the numbers that converters are fitted by."""
+"""Errors of conversions at several references: the numbers that converters are fitted by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import FLOAT_BITS, Array, IntArray
 from cimtool.base.compiled import jit, map_rows
 from cimtool.hardware.bounds import lossless
-from cimtool.hardware.converters import Law, StaircaseLaw, threshold_shifts
+from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
 from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
+from cimtool.hardware.references import REFERENCE_BITS, ReferenceKind, References
 from cimtool.simulation.kernels.products import product_kind
 
 TRIED_STEPS = 8
-"""Steps that are tried, down from one whose codes reach beyond every sum that was seen."""
+"""Powers of two that are tried, down from one whose codes reach beyond every sum that was seen."""
+
+TRIED_OCTAVES = 4
+"""Octaves of steps that are tried where any can be set, down from such a one."""
+
+STEPS_PER_OCTAVE = 1 << REFERENCE_BITS
+"""Steps of an octave: 4 to 7 quarters, so that a whole digit, which rounds nothing, is one."""
+
+PLACES_OF_MEAN = (1, 2, 3, 4, 5, 1 << 30)
+"""Where the mean sum is put in a converter's range, in eighths of it; last, where it comes to lie.
+
+The last range starts at the least sum that there can be.
+"""
+
+MEAN_BITS = 40
+"""Bits kept of an error before rows are counted and columns weighted, which takes 16 or so more."""
+WEIGHT_STEPS = 255
+"""Steps of the largest unit in which the units of columns count."""
+
+SAMPLED_COLUMNS = 128
+"""Columns of a layer by which few of all references are chosen that are tried on every column."""
 
 
 @dataclass(frozen=True)
-class StepErrors:
-    """Errors at a layer's output of one converted column at the steps `first`, `first + 1`, ...
+class Tried:
+    """Errors at a layer's output of one kind of column, by the references of its converters.
 
-    `errors` [steps, rows, N] are whole numbers of 2^-fraction_bits of the layer's unit.
+    `errors` [references, rows, N] are whole numbers of 2^-places of the layer's unit. The first
+    `free` references are those that only converters with references to set can have.
     """
 
-    first: int
+    references: tuple[References, ...]
     errors: IntArray
+    free: int = 0
 
 
 class GroupSums:
@@ -51,76 +74,158 @@ class GroupSums:
             yield sums + idle[:, None, None].astype(kind) if idle.any() else sums
 
 
-def column_errors(op: CrossbarMvm, x: IntArray) -> Iterator[StepErrors | None]:
-    """Errors of each slice at the tried steps, and last of the unit column, for inputs `x` [n, K].
+def column_errors(op: CrossbarMvm, x: IntArray, kind: ReferenceKind) -> Iterator[Tried | None]:
+    """Errors of each slice at the tried references, and last of the unit column where there is one.
 
-    None where a column is provably lossless, or there is no unit column.
+    For inputs `x` [n, K], with references that can be set as `kind` says; None for columns that are
+    provably lossless.
     """
     sums = GroupSums(op, x)
     for column in op.columns:
-        yield _step_errors(op, sums, column)
-    if not op.crossbar.unit_column:
-        yield None
+        law = op.crossbar.law
+        if law is None or lossless(column.bounds, op.crossbar):
+            yield None
+            continue
+        tried = Trial(op, law, sums, column)
+        yield tried.powers_of_two() if kind == "fixed" else tried.near_the_best(kind)
 
 
-def _step_errors(op: CrossbarMvm, sums: GroupSums, column: ConvertedColumns) -> StepErrors | None:
-    """Errors of columns at the tried steps; None where they are provably lossless."""
-    conducts, bounds = column.cells.digits, column.bounds
-    law = op.crossbar.law
-    if law is None or lossless(bounds, op.crossbar):
-        return None
-    bound = max(int(np.abs(edge).max()) for edge in bounds)
-    seen = max(int(np.abs(part).max()) for part in sums.of_slice(conducts, bound))
-    steps = _steps(law, seen)
-    errors = np.zeros((len(steps), sums.digits.shape[1], op.stored.shape[1]), np.int64)
-    for part, factor in zip(sums.of_slice(conducts, bound), column.factors, strict=True):
-        if part.shape[2] == len(factor):
-            _add_errors(law, part, bound, sums.counts, factor, steps, errors)
-        else:  # one column, which all others share
-            own = np.zeros((*errors.shape[:2], 1), np.int64)
-            _add_errors(law, part, bound, sums.counts, np.ones(1, np.int64), steps, own)
-            errors += own * factor
-    return StepErrors(steps[0], errors)
+@dataclass(frozen=True)
+class Trial:
+    """The conversions of one kind of column of a layer, tried at several references."""
 
+    op: CrossbarMvm
+    law: Law
+    sums: GroupSums
+    column: ConvertedColumns
 
-def _steps(law: Law, seen: int) -> range:
-    """The steps to try for sums of at most `seen`."""
-    last = max(1, seen.bit_length() - law.ends[1].bit_length() + 1)
-    return range(max(0, last + 1 - TRIED_STEPS), last + 1)
+    @property
+    def bound(self) -> int:
+        """Largest magnitude of a sum that is proved."""
+        return max(int(np.abs(edge).max()) for edge in self.column.bounds)
 
+    def parts(self, columns: slice) -> Iterator[Array]:
+        """Column sums [cycles, n, columns] of every row group."""
+        return self.sums.of_slice(self.column.cells.digits[:, columns], self.bound)
 
-def _add_errors(
-    law: Law,
-    sums: Array,
-    bound: int,
-    counts: IntArray,
-    factor: IntArray,
-    steps: range,
-    errors: IntArray,
-) -> None:
-    """Add the errors of a row group, cycles counted `counts` and columns `factor` [N] times."""
-    lo, hi = law.ends
-    reach = bound + (max(hi, -lo) << steps[-1])
-    kind = np.int32 if reach * int(np.abs(counts).sum()) < 1 << 30 else np.int64
-    shifts = np.array([threshold_shifts(step) for step in steps])
-    low, table, half, to_even = 0, np.zeros(0, np.int64), False, False
-    if isinstance(law, StaircaseLaw):
-        low, table = law.table
-    else:
-        half, to_even = law.half, law.to_even
+    def powers_of_two(self) -> Tried:
+        """The errors at steps that are powers of two, from zero."""
+        seen = max(int(np.abs(part).max()) for part in self.parts(slice(None)))
+        return self.tried(self.fixed(seen))
 
-    def part(index: slice) -> None:
-        rows, block = sums[:, index], errors[:, index]
-        row = np.zeros(sums.shape[2], kind)
-        rounding = lo, hi, half, to_even
-        _errors(rows, counts, factor, steps[0], rounding, shifts, low, table, row, block)
+    def fixed(self, seen: int) -> list[References]:
+        """The references to try, of those that are fixed, for sums of at most `seen`."""
+        last = max(1, seen.bit_length() - self.law.ends[1].bit_length() + 1)
+        exponents = range(max(0, last + 1 - TRIED_STEPS), last + 1)
+        places = self.op.crossbar.reference_bits
+        return [References.from_zero(1 << e + places) for e in exponents]
 
-    map_rows(part, sums.shape[1], sums.shape[1])
+    def near_the_best(self, kind: ReferenceKind) -> Tried:
+        """The errors at the references that are best for some columns, and at their neighbours."""
+        means, lowest, (least, highest) = self.means()
+        fixed = self.fixed(max(-least, highest))
+        if kind == "slice":
+            middle = int(means.sum()) // means.size
+            means, lowest = np.full((1, 1), middle), np.full((1, 1), lowest.min())
+        lo, hi = self.law.ends
+        wide = max(-(-(highest - int(lowest.min())) // (hi - lo)), 1).bit_length()
+        octaves = range(max(wide - TRIED_OCTAVES, 0), wide + 1)
+        steps = [m << e for e in octaves for m in range(STEPS_PER_OCTAVE, 2 * STEPS_PER_OCTAVE)]
+        grid = [(i, j) for i in range(len(steps)) for j in range(len(PLACES_OF_MEAN))]
+        made = {(i, j): self.around(means, lowest, steps[i], PLACES_OF_MEAN[j]) for i, j in grid}
+        width = self.op.weight.shape[1]
+        some = slice(None, None, -(-width // SAMPLED_COLUMNS))
+        sampled = self.tried([*(made[place] for place in grid), *fixed], some).errors
+        scale = np.broadcast_to(self.op.scale, width)[some]
+        scatter = [np.dot(vector, vector) for vector in scatter_of(sampled, scale)]
+        i, j = grid[int(np.argmin(scatter[: len(grid)]))]
+        end = len(PLACES_OF_MEAN) - 1
+        few = dict.fromkeys([(i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1), (i, end)])
+        free = [made[place] for place in few if place in made]
+        best = int(np.argmin(scatter[len(grid) :]))
+        found = self.tried([*free, *fixed[max(best - 1, 0) : best + 2]])
+        return replace(found, free=len(free))
+
+    def means(self) -> tuple[IntArray, IntArray, tuple[int, int]]:
+        """The mean sum and the least possible [groups, N] of each column, and the ends of all seen.
+
+        A cycle weighs as its errors do: by the square of what it counts.
+        """
+        weights = np.square(self.sums.counts)
+        found, ends = [], [0]
+        for part in self.parts(slice(None)):
+            summed = np.tensordot(weights, part.astype(np.int64).sum(axis=1), 1)
+            found.append(summed // (int(weights.sum()) * part.shape[1]))
+            ends += [int(part.min()), int(part.max())]
+        return np.stack(found), self.column.bounds[0], (min(ends), max(ends))
+
+    def around(self, means: IntArray, lowest: IntArray, step: int, eighths: int) -> References:
+        """A step, and whole offsets that put the mean at a place of the range.
+
+        No code is left for sums below the least that there can be.
+        """
+        lo, hi = self.law.ends
+        below = lo * step + (hi - lo) * step * eighths // 8
+        offset = means - (below >> REFERENCE_BITS)
+        least = lowest - (lo * step >> REFERENCE_BITS)
+        return References(step, np.maximum(offset, least) << REFERENCE_BITS)
+
+    def tried(self, references: Sequence[References], columns: slice = slice(None)) -> Tried:
+        """The errors of some columns at these references."""
+        factors = self.column.factors
+        width = self.column.cells.digits.shape[1]
+        shared = width < factors.shape[1]  # one column, which counts in all outputs
+        shape = len(references), self.sums.digits.shape[1], factors[:, columns].shape[1]
+        errors = np.zeros(shape, np.int64)
+        for r, part in enumerate(self.parts(slice(None) if shared else columns)):
+            rows = (np.broadcast_to(one.of_group(r), width) for one in references)
+            offsets = np.stack(list(rows))
+            if shared:
+                own = np.zeros((*shape[:2], 1), np.int64)
+                self._add(part, np.ones(1, np.int64), references, offsets, own)
+                errors += own * factors[r, columns]
+            else:
+                self._add(part, factors[r, columns], references, offsets[:, columns], errors)
+        return Tried(tuple(references), errors)
+
+    def _add(
+        self,
+        sums: Array,
+        factor: IntArray,
+        references: Sequence[References],
+        offsets: IntArray,
+        errors: IntArray,
+    ) -> None:
+        """Add the errors of a row group whose columns count `factor` [N] times."""
+        law, rise = self.law, self.op.crossbar.reference_bits
+        lo, hi = law.ends
+        steps = np.array([one.step for one in references], np.int64)
+        reach = (
+            (self.bound << rise) + 2 * int(np.abs(offsets).max()) + max(hi, -lo) * int(steps.max())
+        )
+        whole = reach * int(np.abs(self.sums.counts).sum())
+        integer = np.int32 if whole << THRESHOLD_BITS < 1 << 31 else np.int64
+        shifts = [step.bit_length() - 1 if step & step - 1 == 0 else -1 for step in steps.tolist()]
+        low, table, half, to_even = 0, np.zeros(0, np.int64), False, False
+        if isinstance(law, StaircaseLaw):
+            low, table = law.table
+        else:
+            half, to_even = law.half, law.to_even
+
+        def part(index: slice) -> None:
+            row = np.zeros(sums.shape[2], integer)
+            rounding = lo, hi, half, to_even
+            _errors(
+                sums[:, index], rise, self.sums.counts, factor, steps, np.array(shifts),
+                offsets.astype(integer), rounding, low, table, row, errors[:, index],
+            )  # fmt: skip
+
+        map_rows(part, sums.shape[1], sums.shape[1])
 
 
 @jit
 def _errors(  # type: ignore[no-untyped-def]
-    sums, counts, factor, first, rounding, shifts, low, table, row, errors
+    sums, rise, counts, factor, steps, shifts, offsets, rounding, low, table, row, errors
 ):
     """Add to `errors` [steps, rows, N]: by `table` where it has entries, else by rounding."""
     cycles, rows, width = sums.shape
@@ -128,25 +233,57 @@ def _errors(  # type: ignore[no-untyped-def]
     lo, hi, last = integer(rounding[0]), integer(rounding[1]), len(table) - 1
     for i in range(rows):
         for k in range(errors.shape[0]):
-            step = integer(first + k)
-            half = integer((1 << (first + k)) >> 1) if rounding[2] else integer(0)
-            even = rounding[3] and step > 0
+            step, shift, offset = integer(steps[k]), integer(shifts[k]), offsets[k]
+            half = integer(steps[k] >> 1) if rounding[2] else integer(0)
+            even = rounding[3] and step % 2 == 0
+            inverse = 1.0 / steps[k]
+            first, top = integer(lo * step), integer(integer(hi + 1 - lo) * step - 1)
             row[:] = 0
             for c in range(cycles):
                 column = sums[c, i]
                 count = integer(counts[c])
                 if last >= 0:
                     for j in range(width):
-                        entry = ((np.int64(column[j]) << shifts[k, 0]) >> shifts[k, 1]) - low
-                        code = integer(table[min(max(entry, 0), last)])
-                        row[j] += integer(integer(code << step) - integer(column[j])) * count
-                else:
+                        x = (np.int64(column[j]) << rise) - offset[j]
+                        x <<= THRESHOLD_BITS
+                        entry = (x >> shifts[k] if shifts[k] >= 0 else x // steps[k]) - low
+                        x >>= THRESHOLD_BITS
+                        level = integer(table[min(max(entry, 0), last)])
+                        row[j] += integer(integer(level * step) - integer(x)) * count
+                elif shift >= 0:
                     for j in range(width):
-                        p = integer(column[j])
-                        code = integer(integer(p + half) >> step)
-                        if even and integer(code << step) == integer(p + half):
+                        x = integer(integer(integer(column[j]) << rise) - offset[j])
+                        code = integer(integer(x + half) >> shift)
+                        if even and integer(code << shift) == integer(x + half):
                             code = integer(code & integer(-2))
                         code = min(max(code, lo), hi)
-                        row[j] += integer(integer(code << step) - p) * count
+                        row[j] += integer(integer(code << shift) - x) * count
+                else:  # integers have no division in vectors; half is less than float64 errs by
+                    for j in range(width):
+                        x = integer(integer(integer(column[j]) << rise) - offset[j])
+                        above = integer(integer(x + half) - first)
+                        held = min(max(above, integer(0)), top)
+                        code = integer((held + 0.5) * inverse)
+                        if even and integer(code * step) == above and (code + lo) & 1:
+                            code = max(integer(code - 1), integer(0))
+                        value = integer(integer(integer(code + lo) * step) - x)
+                        row[j] += integer(value * count)
             for j in range(width):
                 errors[k, i, j] += factor[j] * row[j]
+
+
+def scatter_of(errors: IntArray, scale: Array) -> Array:
+    """Errors [steps, n, N] less their mean over rows, in real units: a vector a step.
+
+    Whole numbers in float64, few enough bits of each that every inner product of two is exact,
+    and so the same on every machine; the largest has all these bits.
+    """
+    _, rows, width = errors.shape
+    wide = max(int(np.abs(errors).max()).bit_length() - MEAN_BITS, 0)
+    narrowed = errors >> wide
+    weights = np.rint(scale / scale.max() * WEIGHT_STEPS).astype(np.int64)
+    centred = (narrowed * rows - narrowed.sum(axis=1, keepdims=True)) * weights
+    room = (FLOAT_BITS - (rows * width).bit_length()) // 2
+    excess = max(int(np.abs(centred).max()).bit_length() - room, 0)
+    vectors: Array = (centred >> excess).astype(np.float64).reshape(len(errors), -1)
+    return vectors

@@ -22,6 +22,7 @@ from cimtool.hardware.bounds import lossless
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import References
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, MatMul
@@ -32,7 +33,7 @@ from cimtool.ir.integer import Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder, Graph, Node, Program, as_inputs, rewrite_each
 from cimtool.passes.bias import output_of
-from cimtool.passes.converters import FIT_ROWS, fit_steps
+from cimtool.passes.converters import FIT_ROWS, fit_references
 from cimtool.passes.formats import refit
 from cimtool.simulation.simulator import Runner
 
@@ -189,12 +190,12 @@ class Programmer:
         stored = self.stored.setdefault((items, crossbar), StoredWeights(weight, crossbar))
         unit = known.unit * self.score.types[items].unit
         bias = np.zeros(weight.shape[1], np.int64)
-        op = CrossbarMvm(stored, bias, unit, (None,) * crossbar.slices)
+        op = CrossbarMvm(stored, bias, unit, crossbar.no_references)
         return self.builder.add(name, op, query)
 
 
 def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None = None) -> Graph:
-    """Return a programmed graph with a step for every converter that is not provably lossless.
+    """Return a programmed graph with every converter set that is not provably lossless.
 
     `queries` are text features of calibration rows. As for a layer, steps are those whose error at
     the output is least, and each column's mean error is taken off in its digital bias. `right` is
@@ -214,7 +215,7 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
             return node
         x = values[node.inputs[0]]
         known = None if right is None else right.by_name[node.name].op
-        converted = _with_steps(op, x[:FIT_ROWS], known)
+        converted = _with_references(op, x[:FIT_ROWS], known)
         if converted.exact:
             return node
         error = values[node.name] - output_of(converted, graph, node, x)
@@ -225,8 +226,12 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
     return rewrite_each(changed, Requant, refit)
 
 
-def _with_steps(op: CrossbarMvm, x: IntArray, right: Op | None) -> CrossbarMvm:
-    """The product with steps fitted on inputs `x` [n, K], some of its items and the right ones."""
+def _with_references(op: CrossbarMvm, x: IntArray, right: Op | None) -> CrossbarMvm:
+    """The product with references fitted on inputs `x` [n, K], some items and the right ones.
+
+    Every item is a column, which an offset of its own would have to be fitted to: offsets are those
+    of slices.
+    """
     items = op.weight.shape[1]
     some = np.unique(np.linspace(0, items - 1, min(items, FIT_ITEMS)).astype(np.int64))
     weight = op.weight[:, some]
@@ -235,10 +240,12 @@ def _with_steps(op: CrossbarMvm, x: IntArray, right: Op | None) -> CrossbarMvm:
         weight = np.hstack([weight, np.clip(right.weight, -top, top)])
     stored = StoredWeights(weight, op.crossbar)
     sample = replace(op, stored=stored, bias=np.zeros(weight.shape[1], np.int64))
-    steps, unit_step = fit_steps(sample, x)
+    kind = op.crossbar.references
+    found = fit_references(sample, x, "fixed" if kind == "fixed" else "slice")
     # What no column of the sample can clip may still be clipped in another, or the reverse.
-    steps = tuple(
-        None if lossless(bounds, op.crossbar) else step or 0
-        for step, bounds in zip(steps, op.stored.bounds, strict=True)
+    finest = References.from_zero(1 << op.crossbar.reference_bits)
+    references = tuple(
+        None if lossless(column.bounds, op.crossbar) else one or finest
+        for one, column in zip(found, op.columns, strict=True)
     )
-    return replace(op, steps=steps, unit_step=unit_step)
+    return replace(op, references=references)

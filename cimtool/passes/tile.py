@@ -30,7 +30,8 @@ class TilePass(Pass):
             assert op.scale is not None
             settings = job.settings.of_layer(f"{builder.name}.{node.name}")
             crossbar = settings.crossbar(settings.input_code(builder.types[inputs[0]]))
-            stored, steps = StoredWeights(op.weight, crossbar), (None,) * crossbar.slices
-            return builder.add(node.name, CrossbarMvm(stored, op.bias, op.scale, steps), *inputs)
+            stored = StoredWeights(op.weight, crossbar)
+            tiled = CrossbarMvm(stored, op.bias, op.scale, crossbar.no_references)
+            return builder.add(node.name, tiled, *inputs)
 
         return program.with_projectors(lambda graph: rewrite_each(graph, Mvm, mvm))

@@ -35,7 +35,7 @@ from cimtool.simulation.die_program import (
     arrays_of,
     check_analog,
     converter_numbers,
-    die_steps,
+    die_references,
     with_layers,
 )
 
@@ -167,7 +167,7 @@ def on_chip(program: Program, settings: Settings, chip: Chip) -> DieProgram:
         own, known, law = layers[place.cells], op.infer(x), op.crossbar.law
         codes = (1, 0) if law is None else (law.hi - law.lo + 1, law.lo)
         measured = chip.converters(own, *codes)
-        cells, steps = chip.cells(own), die_steps(op)
-        return NoisyMvm(op, cells, steps, known.lo, known.hi, measured=measured), ReadoutCost()
+        cells, references = chip.cells(own), die_references(op)
+        return NoisyMvm(op, cells, references, known.lo, known.hi, measured=measured), ReadoutCost()
 
     return with_layers(program, settings, layer)

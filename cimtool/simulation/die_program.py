@@ -20,6 +20,7 @@ from cimtool.hardware.noise.model import ConverterNoise, ReadNoise
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.placement import stored_cells
+from cimtool.hardware.references import References
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Builder, Graph, Node, Program, rewrite_each
@@ -157,28 +158,29 @@ def noisy_layer(
     """One layer on a die, without compensation, for inputs of type `x`."""
     noise = conditions.noise
     drawn = draw(op.stored, place.arrays, noise, die, place.cells)
-    known, steps = op.infer(x), die_steps(op)
+    known, references = op.infer(x), die_references(op)
     fresh = None
     if drawn.variance is not None:
         first = noise.of(ReadNoise)[0]  # one number stands for all of them
         key = die.key(first, place.layer)
         fresh = fresh_noise(drawn.variance, drawn.cells, key, first.shared)
-    frozen = NoisyMvm(op, drawn.cells, steps, known.lo, known.hi, fresh)
+    frozen = NoisyMvm(op, drawn.cells, references, known.lo, known.hi, fresh)
     return replace(frozen, errors=_errors(frozen, noise, place, die))
 
 
-def die_steps(op: CrossbarMvm) -> tuple[int | None, ...]:
-    """The step exponents on a die: a converter that is lossless on perfect cells rounds noise."""
+def die_references(op: CrossbarMvm) -> tuple[References | None, ...]:
+    """The references on a die: a converter that is lossless on perfect cells rounds noise."""
     if op.crossbar.law is None:
-        return op.steps
-    return tuple(0 if step is None else step for step in op.steps)
+        return op.references
+    finest = References.from_zero(1 << op.crossbar.reference_bits)
+    return tuple(finest if one is None else one for one in op.references)
 
 
 def _errors(op: NoisyMvm, noise: Noise, place: LayerOnArrays, die: Die) -> ConverterErrors | None:
     """Errors of the layer's converters; None without such errors, or without converters."""
-    steps = [step for step in op.fine_steps if step is not None]
-    if len(steps) < len(op.fine_steps):
+    if None in op.references:
         return None
+    steps = [one.step for one in op.fine_references if one is not None]
     errors = []
     for one in noise.of(ConverterNoise):
         converters = converter_numbers(op.perfect.stored, place.arrays.across, one.sharing)

@@ -14,10 +14,11 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
-from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
+from cimtool.hardware.converters import THRESHOLD_BITS, StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.input_codes import Cycle
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import References
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import TORCH
 from cimtool.ir.integer import Dequantize, Quantize, Requant
@@ -177,7 +178,7 @@ def _converted(op: CrossbarMvm, device: torch.device) -> TorchKernel:
     product = integer_product(max(map(abs, crossbar.digit_limits)), largest, tallest)
     stored, base = [_constant(held, device) for held in digits], _constant(bias, device)
     flipped = [_constant(s.flipped, device) for s in cells.slices]
-    convert = _converter(crossbar.law, device)
+    convert = _converter(crossbar, device)
 
     def run(x: Tensor) -> Tensor:
         total = torch.zeros(len(x), len(bias), dtype=torch.int64, device=device)
@@ -186,15 +187,16 @@ def _converted(op: CrossbarMvm, device: torch.device) -> TorchKernel:
                 driven = digits[:, group]
                 summed = driven.sum(1, keepdim=True)
                 unused = int(cells.leak * cells.idle_rows[r] * zero)
-                leak = cells.leak * summed + unused
-                row_sum = convert(summed, op.unit_step) << cells.fraction_bits
+                leak = cells.leak * summed + unused << crossbar.reference_bits
+                unit = op.references[-1] if crossbar.unit_column else None
+                row_sum = convert(summed, unit, r) << cells.fraction_bits
                 for k, column in enumerate(cells.slices):
                     p = product(driven, stored[k][group]) + unused
-                    p = convert(p, op.steps[k]) - leak
+                    p = convert(p, op.references[k], r) - leak
                     p = torch.where(flipped[k][r], crossbar.weights.cell_maximum * row_sum - p, p)
                     total += cycle.sign * column.sign * (p << (cycle.shift + column.shift))
                 total -= cycle.factor * crossbar.weights.offset * row_sum
-        return (total + (1 << cells.fraction_bits >> 1) >> cells.fraction_bits) + base
+        return (total + (1 << cells.places >> 1) >> cells.places) + base
 
     return run
 
@@ -209,22 +211,27 @@ def _cycles(x: Tensor, crossbar: Crossbar) -> Iterator[tuple[Tensor, Cycle, int]
         yield sign * (x >> cycle.shift & cycle.mask), cycle, int(zero)
 
 
-def _converter(law: Law | None, device: torch.device) -> Callable[[Tensor, int | None], Tensor]:
-    """The values that int64 column sums are taken for at a step; at none, the sums."""
+def _converter(
+    crossbar: Crossbar, device: torch.device
+) -> Callable[[Tensor, References | None, int], Tensor]:
+    """What int64 column sums of a row group are read as, as `Crossbar.read`."""
+    law = crossbar.law
     if isinstance(law, StaircaseLaw):
         edges, levels = (_constant(part, device) for part in (law.thresholds, law.levels))
 
-    def convert(p: Tensor, step: int | None) -> Tensor:
-        if law is None or step is None:
+    def convert(p: Tensor, references: References | None, group: int) -> Tensor:
+        p = p << crossbar.reference_bits
+        if law is None or references is None:
             return p
+        step, offset = references.step, _constant(references.of_group(group), device)
+        p = p - offset
         if isinstance(law, StaircaseLaw):
-            codes = torch.bucketize(p << THRESHOLD_BITS, edges << step, right=True)
-            return levels[codes] << step
-        half = 1 << step >> 1 if law.half else 0
-        codes = p + half >> step
-        if law.to_even and step > 0:
-            tie = (codes << step) == p + half
-            codes = torch.where(tie, codes & -2, codes)
-        return codes.clamp(law.lo, law.hi) << step
+            codes = torch.bucketize(p << THRESHOLD_BITS, edges * step, right=True)
+            return levels[codes] * step + offset
+        moved = p + (step >> 1 if law.half else 0)
+        codes = torch.div(moved, step, rounding_mode="floor")
+        if law.to_even and step % 2 == 0:
+            codes = torch.where(codes * step == moved, codes & -2, codes)
+        return codes.clamp(law.lo, law.hi) * step + offset
 
     return convert

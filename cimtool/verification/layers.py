@@ -39,8 +39,8 @@ FINE_BINS = 1 << 14
 class ColumnSums:
     """The column sums of one slice (or polarity, or the unit column) of a layer, all conversions.
 
-    Sums count 2^-fraction_bits of a digit, as in the integer contract. `step` is the exponent of
-    the converter's step, None where the conversion is lossless; `clipped` is the share of the
+    Sums count 2^-fraction_bits of a digit, as in the integer contract. `step` is the converter's
+    step in digits, None where the conversion is lossless; `clipped` is the share of the
     `conversions` beyond the codes. `used` is the used part of the range: the largest of (code of
     the highest sum) / (highest code) and, where codes are signed, (code of the lowest sum) /
     (lowest code); without a step the sums and their proved bounds stand for the codes. Bin i of the
@@ -49,7 +49,7 @@ class ColumnSums:
 
     column: str
     adc_bits: int | None
-    step: int | None
+    step: float | None
     fraction_bits: int
     conversions: int
     clipped: float
@@ -183,21 +183,26 @@ def slice_names(op: CrossbarMvm) -> list[str]:
 def _described(
     op: CrossbarMvm, sums: GroupSums, name: str, columns: ConvertedColumns
 ) -> ColumnSums:
-    crossbar, law, step = op.crossbar, op.crossbar.law, columns.step
+    crossbar, law, references = op.crossbar, op.crossbar.law, columns.references
     lo, hi = int(columns.bounds[0].min()), int(columns.bounds[1].max())
-    first, last = (lo, hi) if law is None or step is None else law.unclipped(step)
     shift = max((hi - lo).bit_length() - FINE_BINS.bit_length() + 1, 0)
     fine = np.zeros((hi - lo >> shift) + 1, np.int64)
-    lowest, highest, conversions, clipped = hi, lo, 0, 0
-    for part in sums.of_slice(columns.cells.digits, max(-lo, hi)):
+    lowest, highest, conversions, clipped, step = hi, lo, 0, 0, None
+    codes: list[int] = []
+    for r, part in enumerate(sums.of_slice(columns.cells.digits, max(-lo, hi))):
+        part = part.astype(np.int64)
         lowest, highest = min(lowest, int(part.min())), max(highest, int(part.max()))
         conversions += part.size
-        clipped += int(np.count_nonzero((part < first) | (part > last)))
-        fine += np.bincount(part.ravel().astype(np.int64) - lo >> shift, minlength=len(fine))
+        fine += np.bincount(part.ravel() - lo >> shift, minlength=len(fine))
+        if law is not None and references is not None:
+            part = (part << crossbar.reference_bits) - references.of_group(r)
+            first, last = law.unclipped(references.step)
+            clipped += int(np.count_nonzero((part < first) | (part > last)))
+            codes += law.codes(np.array([part.min(), part.max()]), references.step).tolist()
     seen, ends = (lowest, highest), (lo, hi)
-    if law is not None and step is not None:
-        codes = law.codes(np.array(seen), step)
-        seen, ends = (int(codes[0]), int(codes[1])), (law.lo, law.hi)
+    if law is not None and references is not None:
+        step = references.step / (1 << crossbar.places)
+        seen, ends = (min(codes), max(codes)), (law.lo, law.hi)
     # The used part of the range around 0, on the side where that is larger.
     used = max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0)
     edges, counts = _histogram(fine, lo, shift, lowest, highest)

@@ -202,12 +202,12 @@ def _clipped(column: ColumnSums) -> Cell:
 
 def column_table(causes: Causes) -> Table:
     """Every slice of every layer."""
-    step = "the converter's step, in units of a column sum"
+    step = "the converter's step, in digits"
     columns: ItemColumns[tuple[str, ColumnSums]] = (
         (Column("layer"), lambda one: one[0]),
         (Column("column"), lambda one: one[1].column),
         (Column("ADC bits", whole), lambda one: one[1].adc_bits),
-        (Column("step", whole, step), lambda one: None if (n := one[1].step) is None else 2**n),
+        (Column("step", "{:g}".format, step), lambda one: one[1].step),
         (
             Column("conversions", whole, "column sums that were looked at"),
             lambda one: one[1].conversions,

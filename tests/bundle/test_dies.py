@@ -91,10 +91,11 @@ def test_products_with_the_same_cells_share_a_die_but_not_their_reads(
     assert one.errors is not None
     assert other.errors is not None
     np.testing.assert_array_equal(one.errors.gain, other.errors.gain)
-    for k, steps in enumerate(zip(one.fine_steps, other.fine_steps, strict=True)):
+    for k, both in enumerate(zip(one.fine_references, other.fine_references, strict=True)):
+        steps = [references.step for references in both]
         pairs = zip((one, other), steps, strict=True)
-        offsets = [op.errors.offset[:, k] / 2.0**e for op, e in pairs]
-        np.testing.assert_allclose(*offsets, atol=0.6 / 2.0 ** min(steps))
+        offsets = [op.errors.offset[:, k] / step for op, step in pairs]
+        np.testing.assert_allclose(*offsets, atol=0.6 / min(steps))
     assert one.fresh is not None
     assert other.fresh is not None
     assert one.fresh.key != other.fresh.key

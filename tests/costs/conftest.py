@@ -53,7 +53,7 @@ def _program(settings: Settings) -> Program:
 
 def _layer(crossbar: Crossbar, rows: int, columns: int) -> CrossbarMvm:
     weight = np.zeros((rows, columns), np.int64)
-    steps = (None,) * crossbar.slices
+    steps = crossbar.no_references
     return CrossbarMvm(StoredWeights(weight, crossbar), weight[0], np.ones(columns), steps)
 
 

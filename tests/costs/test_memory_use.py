@@ -30,7 +30,7 @@ def gallery(target: Target, items: int, bits: tuple[int, ...] = (8, 8, 15, 15)) 
         value = (1 << width - 1) - 1 - (index > 1) * index
         weight = np.full((D, items), value, np.int64)
         crossbar = own.with_weights(width).crossbar(own.input_code(known))
-        stored, steps = StoredWeights(weight, crossbar), (None,) * crossbar.slices
+        stored, steps = StoredWeights(weight, crossbar), crossbar.no_references
         op = CrossbarMvm(stored, np.zeros(items, np.int64), np.float64(1.0), steps)
         builder.add(f"product{index}", op, "text.mu")
     return Graph("score", builder.inputs, tuple(builder.by_name.values()), {})

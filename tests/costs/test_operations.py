@@ -74,7 +74,7 @@ def test_quantising_shifts_rounds_and_limits() -> None:
 def test_behind_arrays_a_bias_and_what_offsets_need(encoding: str, sums: int) -> None:
     crossbar = crossbar_of(4, 1, 8, encoding, 4, "unsigned", 4, None, "half-up", 32)
     weight = np.arange(10).reshape(5, 2) - 5
-    stored, steps = StoredWeights(weight, crossbar), (None,) * crossbar.slices
+    stored, steps = StoredWeights(weight, crossbar), crossbar.no_references
     op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps)
     found = counted(op, "x", types={"x": integer(("n", 5), 0, 15, 1.0)}, n=2)
     # Two row groups by two outputs take the inputs' sum, shifted, off again; twice, for two rows.

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from crossbars import changed, crossbar_of
+from crossbars import at_steps, changed, crossbar_of
 from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 
@@ -22,6 +22,7 @@ from cimtool.emit.runtime import OptimizationLevel, Session
 from cimtool.hardware.converters import Formula
 from cimtool.hardware.crossbar import Crossbar, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import References
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mul, Sum
 from cimtool.ir.format import Rounding, integer_limits, ratio
@@ -99,6 +100,7 @@ def random_crossbar(rng: np.random.Generator) -> Crossbar:
         leak=leak_of(ratio_of, cell_bits) if leaking else 0,
         unused_rows=str(rng.choice(["off", "driven"])),
         transfer=transfer,
+        references=str(rng.choice(["fixed", "fixed", "slice", "column"])),
     )
 
 
@@ -109,6 +111,28 @@ def random_transfer(rng: np.random.Generator, bits: int) -> tuple[int, ...]:
         return tuple(ideal.tolist())
     off = rng.integers(-40, 40, ideal.size) + rng.integers(-100, 100)
     return tuple(np.sort(ideal + off).tolist())
+
+
+def random_references(
+    rng: np.random.Generator,
+    around: tuple[References | None, ...],
+    crossbar: Crossbar,
+    rows: int,
+    columns: int,
+) -> tuple[References | None, ...]:
+    """References with any steps near those, and offsets of columns, slices, or none."""
+    groups = len(crossbar.tiling.groups(rows))
+    found: list[References | None] = []
+    for k, one in enumerate(around):
+        if one is None:
+            found.append(None)
+            continue
+        step = int(rng.integers(1, 2 * one.step + 1))
+        width = columns if k < crossbar.slices else 1
+        shape = [(1, 1), (groups, width), (1, width)][rng.integers(3)]
+        reach = int(rng.integers(3)) * step * (1 << crossbar.converter.bits) // 2
+        found.append(References(step, rng.integers(-reach, reach + 1, shape)))
+    return tuple(found)
 
 
 def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
@@ -124,8 +148,11 @@ def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
         steps = (drawn[0],) * len(drawn) if same else tuple(drawn)
         unit_step = unit if crossbar.unit_column else None
     weight = integers(rng, lowest, top - 1, (K, N))
+    references = at_steps(crossbar, steps, unit_step)
+    if crossbar.reference_bits:
+        references = random_references(rng, references, crossbar, K, N)
     bias = rng.integers(-1000, 1000, N) * int(rng.integers(2))
-    return CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(N), steps, unit_step)
+    return CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(N), references)
 
 
 def random_step(rng: np.random.Generator, crossbar: Crossbar) -> int | None:
@@ -220,7 +247,10 @@ def test_sums_beyond_32_bits_agree(
         step = None if adc_bits is None else coarse
         weight = np.full((40, 2), 2**15 - 1)
         weight[:, 1] *= -1
-        stored, steps = StoredWeights(weight, crossbar), (step,) * crossbar.slices
+        stored, steps = (
+            StoredWeights(weight, crossbar),
+            at_steps(crossbar, (step,) * crossbar.slices),
+        )
         layer = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps)
         lo, hi = input_limits(crossbar)
         case = layer_case(layer, np.ones(()), np.array([[lo] * 40, [hi] * 40], np.float32))
@@ -237,7 +267,9 @@ def test_column_sums_beyond_32_bits_agree(rounding: Rounding, adc_bits: int, ste
     for encoding in ("differential", "offset-flip"):
         crossbar = crossbar_of(None, 8, 16, encoding, 16, "bipolar", 16, adc_bits, rounding, 62)
         stored = StoredWeights(weight, crossbar)
-        layer = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), (step, step))
+        layer = CrossbarMvm(
+            stored, np.zeros(3, np.int64), np.ones(3), at_steps(crossbar, (step, step))
+        )
         lo, hi = input_limits(crossbar)
         rows = rng.integers(lo, hi + 1, (4, 300)).astype(np.float32)
         rows[0], rows[1], rows[2] = hi, lo, 0
@@ -257,7 +289,7 @@ def test_optimisation_levels_and_threads_agree() -> None:
 
 FEATURES = (
     "half-up", "half-even", "floor", "table", "rows active", "polarity", "analog", "unit column",
-    "leak", "idle rows", "wide converter", "narrow converter",
+    "leak", "idle rows", "wide converter", "narrow converter", "slice", "column",
 )  # fmt: skip
 
 
@@ -274,6 +306,7 @@ def features(crossbar: Crossbar) -> list[str]:
         "idle rows": crossbar.column_leak > 0 and crossbar.tiling.idle(7).any(),
         "wide converter": converter.bits == 16,
         "narrow converter": converter.bits == 1,
+        crossbar.references: True,
     }
     return [name for name, has in present.items() if has]
 
@@ -291,7 +324,7 @@ def test_random_cases_reach_every_form() -> None:
             seen[converting] += 1
         codes = case.graph.by_name["x.codes"].op.run(case.rows)
         seen["changed"] += int((op.run(codes) != codes @ op.weight + op.bias).any())
-        seen["mixed"] += int(None in op.steps and not op.exact)
+        seen["mixed"] += int(None in op.references[: op.crossbar.slices] and not op.exact)
     expected = [*ENCODINGS, *(f"inputs {i}" for i in INPUT_ENCODINGS), "changed", "mixed"]
     expected += FEATURES
     assert min(seen[name] for name in expected) >= 15, seen
@@ -312,7 +345,9 @@ def test_a_row_group_is_one_call_of_few_nodes(form: str) -> None:
     steps = tuple(range(12, 12 + hardware.slices))
     unit_step = 3 if hardware.unit_column else None
     stored = StoredWeights(weight, hardware)
-    layer = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps, unit_step)
+    layer = CrossbarMvm(
+        stored, np.zeros(2, np.int64), np.ones(2), at_steps(hardware, steps, unit_step)
+    )
     case = layer_case(layer, np.ones(()), np.ones((2, 2048), np.float32))
     model = onnx_model(case.graph)
     calls = [node for node in model.graph.node if node.op_type.startswith("RowGroupAdc")]

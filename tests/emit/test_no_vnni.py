@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crossbars import changed, crossbar_of
+from crossbars import at_steps, changed, crossbar_of
 from onnx import TensorProto, helper, numpy_helper
 
 from cimtool.base.arrays import Array
@@ -61,8 +61,8 @@ def store_layer(folder: Path, name: str, crossbar: Crossbar, step: int | None) -
     top = 1 << crossbar.weights.bits - 1
     weight = rng.choice(np.array([1 - top, top - 1, 5]), (K, N))
     steps, bias = (step,) * crossbar.slices, np.zeros(N, np.int64)
-    unit_step = step if crossbar.unit_column else None
-    layer = CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(N), steps, unit_step)
+    references = at_steps(crossbar, steps, step)
+    layer = CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(N), references)
     signed = crossbar.inputs.name != "unsigned"
     lo, hi = (-127, 127) if signed else (0, 255)
     x = rng.choice(np.array([lo, hi, 3]), (ROWS, K)).astype(np.float32)

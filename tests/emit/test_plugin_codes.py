@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from crossbars import PLAIN, changed
+from crossbars import PLAIN, at_steps, changed
 from random_crossbars import drawn
 
 from cimtool.base.arrays import IntArray
@@ -77,7 +77,8 @@ class SignedCell(WeightCode):
 def layer_on(rng: np.random.Generator, crossbar: Crossbar, rows: int = 24) -> CrossbarMvm:
     """A layer whose converters round and clip."""
     weight = rng.integers(-31, 32, (rows, 5))
-    steps = tuple(int(step) for step in rng.integers(0, 4, crossbar.slices))
+    drawn = (int(step) for step in rng.integers(0, 4, crossbar.slices))
+    steps = at_steps(crossbar, tuple(drawn))
     return CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(5, np.int64), np.ones(5), steps)
 
 
@@ -97,7 +98,7 @@ def assert_agree(layer: CrossbarMvm, seed: int) -> None:
         fast, torch = (Runner(graph, device=device).run(rows) for device in (None, "cpu"))
     for found in (fast, torch, Session(file_bytes(onnx_model(graph))).run(rows)):
         np.testing.assert_array_equal(found["sums"], expected)
-    exact = CrossbarMvm(layer.stored, layer.bias, layer.scale, (None,) * len(layer.steps))
+    exact = CrossbarMvm(layer.stored, layer.bias, layer.scale, layer.crossbar.no_references)
     np.testing.assert_array_equal(exact.run(x), x @ layer.weight + layer.bias)
 
 
@@ -132,7 +133,7 @@ def test_a_fused_kernel_takes_signed_digits() -> None:
     layer = layer_on(np.random.default_rng(0), hardware)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kernel = fused_cells(layer.stored.cells, layer.steps, layer.bias)
+        kernel = fused_cells(layer.stored.cells, layer.references, layer.bias)
     assert kernel is not None
 
 
@@ -147,7 +148,8 @@ def test_signed_digits_in_single_cells_are_not_clipped(inputs: str) -> None:
     weight = -np.ones((16, 2), np.int64)
     stored = StoredWeights(weight, hardware)
     zero = np.zeros(2, np.int64)
-    found = CrossbarMvm(stored, zero, np.ones(2), (0,) * hardware.slices)
+    steps = at_steps(hardware, (0,) * hardware.slices)
+    found = CrossbarMvm(stored, zero, np.ones(2), steps)
     np.testing.assert_array_equal(found.run(np.full((1, 16), 3)), [[-48, -48]])
 
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from crossbars import changed, crossbar_of
+from crossbars import at_steps, changed, crossbar_of
 
 from cimtool.base.arrays import IntArray
 from cimtool.emit.taps import converted_columns, layer_sum, sum_bits, taps, worst_column
@@ -36,7 +36,7 @@ def layer(form: str) -> tuple[CrossbarMvm, IntArray]:
     unit_step = 3 if hardware.unit_column else None
     weight = rng.integers(-31, 32, (21, 4))
     stored, bias = StoredWeights(weight, hardware), rng.integers(-9, 9, 4)
-    op = CrossbarMvm(stored, bias, np.ones(4), steps, unit_step)
+    op = CrossbarMvm(stored, bias, np.ones(4), at_steps(hardware, steps, unit_step))
     return op, rng.integers(-15, 16, (6, 21))
 
 
@@ -61,12 +61,12 @@ def test_each_tap_follows_from_the_one_before(form: str) -> None:
         for k, column in enumerate(cells):
             sums = digits[:, group] @ column.digits[group] + unused
             np.testing.assert_array_equal(found.sums[:, r, c, k * width : (k + 1) * width], sums)
-    for part, step in converted_columns(op):
+    for part, references in converted_columns(op):
         sums, codes = found.sums[..., part], found.codes[..., part]
         expected = sums
-        if step is not None:
+        if references is not None:
             assert crossbar.law is not None
-            expected = crossbar.law.codes(sums, step)
+            expected = crossbar.law.codes(sums, references.step)
         np.testing.assert_array_equal(codes, expected)
     assert (converted_columns(op)[-1][0].start == width * crossbar.slices) == crossbar.unit_column
 
@@ -88,7 +88,8 @@ def test_no_input_makes_a_larger_column_sum_than_the_worst(form: str) -> None:
 def test_a_worst_column_worked_by_hand() -> None:
     hardware = crossbar_of(2, 7, 8, "differential", 8, "bipolar", 4, 4, "half-up", 32)
     weight = np.array([[1, 5], [-3, 0], [100, 1], [-90, 90]])
-    op = CrossbarMvm(StoredWeights(weight, hardware), np.zeros(2, np.int64), np.ones(2), (3,))
+    stored, steps = StoredWeights(weight, hardware), at_steps(hardware, (3,))
+    op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps)
     assert len(op.stored.slices) == 1
     assert worst_column(op, -7, 7).tolist() == [0, 0, 7, -7]
     assert taps(op, np.array([[0, 0, 7, -7]])).sums.max() == 7 * 190

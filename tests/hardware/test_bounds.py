@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from crossbars import PLAIN, changed
+from crossbars import PLAIN, at_steps, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import CONVERTING, drawn, input_limits, weight_limits
 
 from cimtool.hardware.bounds import column_bounds, conversion_error, lossless
 from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.references import References
 from cimtool.hardware.stored import StoredWeights, mvm
 
 
@@ -30,7 +31,7 @@ def test_isaac_is_lossless_with_flips_for_every_weight(seed: int, limits: tuple[
     stored = StoredWeights(weight, isaac("offset-flip"))
     assert is_lossless(stored)
     x = drawn(rng, (-128, 127), (2, 300))
-    np.testing.assert_array_equal(mvm(x, stored, (0,) * 4), x @ weight)
+    np.testing.assert_array_equal(mvm(x, stored, at_steps(stored.crossbar, (0,) * 4)), x @ weight)
 
 
 def test_isaac_without_flips_or_with_a_bit_less_is_not_lossless() -> None:
@@ -39,7 +40,8 @@ def test_isaac_without_flips_or_with_a_bit_less_is_not_lossless() -> None:
     half = np.where(np.arange(128) % 2, -128, 127)[:, None]
     assert not is_lossless(StoredWeights(half, isaac("offset-flip", 7)))
     x = np.full((1, 128), -1)
-    assert (mvm(x, StoredWeights(weight, isaac("offset")), (0,) * 4) != x @ weight).any()
+    stored = StoredWeights(weight, isaac("offset"))
+    assert (mvm(x, stored, at_steps(stored.crossbar, (0,) * 4)) != x @ weight).any()
 
 
 @settings(deadline=None, max_examples=200)
@@ -51,29 +53,29 @@ def test_column_bounds_and_conversion_errors_hold(
     weight = drawn(rng, weight_limits(hardware), (rows, 3))
     x = drawn(rng, input_limits(hardware), (8, rows))
     idle = hardware.column_leak * hardware.tiling.idle(rows)
-    step += hardware.fraction_bits
+    references = References.from_zero(1 << step + hardware.fraction_bits)
     law = hardware.law
     assert law is not None
     stored = StoredWeights(weight, hardware)
     for cells, bounds in zip(stored.cells.slices, stored.bounds, strict=True):
         down, up = column_bounds(cells.digits, hardware)
         np.testing.assert_array_equal((down, up), bounds)
-        error = conversion_error(bounds, law, step)
+        error = conversion_error(bounds, law, references, 0)
         fits = lossless(bounds, hardware)
-        ends = [hardware.read(edge, step) for edge in bounds]
+        ends = [hardware.read(edge, references, 0) for edge in bounds]
         zeros = hardware.zero_digits
         for digits, zero in zip(hardware.digits(x), zeros, strict=True):
             for r, group in enumerate(hardware.tiling.groups(rows)):
                 p = digits[:, group] @ cells.digits[group] + idle[r] * zero
                 assert (p >= down[r]).all()
                 assert (p <= up[r]).all()
-                stands_for = law.codes(p, step) << step
+                stands_for = law.codes(p, references.step) * references.step
                 assert (np.abs(stands_for - p) <= error[r]).all()
                 assert (ends[0][r] <= stands_for).all()
                 assert (stands_for <= ends[1][r]).all()
-                np.testing.assert_array_equal(hardware.read(p, step), stands_for)
+                np.testing.assert_array_equal(hardware.read(p, references, r), stands_for)
                 if fits:
-                    np.testing.assert_array_equal(law.codes(p, 0), p)
+                    np.testing.assert_array_equal(law.codes(p, 1), p)
 
 
 def test_a_measured_converter_is_never_proved_lossless() -> None:

@@ -9,7 +9,7 @@ from math import floor
 
 import numpy as np
 import pytest
-from crossbars import PLAIN, changed
+from crossbars import PLAIN, at_steps, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_crossbars import (
@@ -26,6 +26,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.converters import Measured
 from cimtool.hardware.crossbar import Crossbar, RowTiling, leak_of
+from cimtool.hardware.references import References
 from cimtool.hardware.stored import StoredWeights, mvm
 
 
@@ -47,7 +48,7 @@ def test_without_converters_it_is_the_integer_product(
     rng = np.random.default_rng(seed)
     x = drawn(rng, input_limits(hardware), (3, rows))
     weight = drawn(rng, weight_limits(hardware), (rows, columns))
-    found = mvm(x, StoredWeights(weight, hardware), (None,) * hardware.slices)
+    found = mvm(x, StoredWeights(weight, hardware), hardware.no_references)
     np.testing.assert_array_equal(found, x @ weight)
 
 
@@ -69,7 +70,7 @@ def test_a_converter_clips_at_both_ends() -> None:
         PLAIN, encoding="differential", adc_bits=3, weight_bits=4, cell_bits=3, dac_bits=8
     )
     stored = StoredWeights(np.array([[7, -7]] * 4), hardware)
-    found = mvm(np.array([[100] * 4]), stored, (4,))
+    found = mvm(np.array([[100] * 4]), stored, at_steps(hardware, (4,)))
     # 2800 and -2800 leave the codes -4..3 at steps of 16; the sign of x is a cycle without sums
     assert found.tolist() == [[3 << 4, -4 << 4]]
 
@@ -83,7 +84,7 @@ def test_the_last_row_group_is_what_is_left() -> None:
 def test_a_lossless_converter_has_no_codes() -> None:
     assert PLAIN.law is None
     sums = np.arange(-3, 4)
-    np.testing.assert_array_equal(PLAIN.read(sums, 2), sums)
+    np.testing.assert_array_equal(PLAIN.read(sums, References.from_zero(4), 0), sums)
 
 
 def test_no_row_group_reaches_over_the_end_of_an_array() -> None:
@@ -112,7 +113,9 @@ def test_each_polarity_is_a_product_of_its_own() -> None:
     assert (hardware.law.lo, hardware.law.hi) == (0, 15)
     assert hardware.slices == 2
     expected = rounded(above, 13, (0, 15)) - rounded(below, 12, (0, 15))
-    np.testing.assert_array_equal(mvm(x, StoredWeights(weight, hardware), (13, 12)), expected)
+    np.testing.assert_array_equal(
+        mvm(x, StoredWeights(weight, hardware), at_steps(hardware, (13, 12))), expected
+    )
 
 
 @pytest.mark.parametrize("inputs", INPUTS)
@@ -125,7 +128,8 @@ def test_analog_shift_and_add_converts_the_sum_over_cycles_once(inputs: str) -> 
     weight, x = rng.integers(-127, 128, (20, 3)), drawn(rng, input_limits(hardware), (6, 20))
     driven = x + 128 if inputs == "offset" else x
     expected = rounded(driven @ weight, 12, (-16, 15)) - (driven - x) @ weight
-    np.testing.assert_array_equal(mvm(x, StoredWeights(weight, hardware), (12,)), expected)
+    found = mvm(x, StoredWeights(weight, hardware), at_steps(hardware, (12,)))
+    np.testing.assert_array_equal(found, expected)
     assert len(hardware.cycles) == 1
     assert len(hardware.inputs.cycles) >= 7
 
@@ -144,8 +148,9 @@ def test_the_unit_column_is_converted_like_the_others(encoding: str) -> None:
     cells = np.where(flip, 255 - stored, stored)
     p = rounded(x @ cells, 14, (0, 63))
     expected = np.where(flip, 255 * sums - p, p) - 128 * sums
-    np.testing.assert_array_equal(mvm(x, StoredWeights(weight, hardware), (14,), 7), expected)
-    assert (expected != mvm(x, StoredWeights(weight, hardware), (14,))).any()
+    stored = StoredWeights(weight, hardware)
+    np.testing.assert_array_equal(mvm(x, stored, at_steps(hardware, (14,), 7)), expected)
+    assert (expected != mvm(x, stored, at_steps(hardware, (14,)))).any()
 
 
 @pytest.mark.parametrize("unused", ["off", "driven"])
@@ -161,7 +166,7 @@ def test_leaking_cells_in_exact_arithmetic(unused: str) -> None:
     weight, x = rng.integers(-2, 2, (20, 2)), rng.integers(-4, 4, (5, 20))
     step, g_min = 14, Fraction(leak, 1 << 12)
     unit = Fraction(1 << step, 1 << 12)
-    found = mvm(x, StoredWeights(weight, hardware), (step,))
+    found = mvm(x, StoredWeights(weight, hardware), at_steps(hardware, (step,)))
     for i, j in np.ndindex(5, 2):
         total = Fraction(0)
         for start, end, spare in ((0, 16, 0), (16, 20, 12)):
@@ -182,7 +187,8 @@ def test_towards_an_infinite_on_off_ratio_nothing_is_lost(encoding: str) -> None
     errors = []
     for ratio in (1.5, 10.0, 100.0, 1e4, 1e9):
         hardware = changed(plain, leak=leak_of(ratio, 2))
-        steps = (hardware.fraction_bits,) * plain.slices  # a code counts one digit
+        # A code counts one digit.
+        steps = at_steps(hardware, (hardware.fraction_bits,) * plain.slices)
         off = (mvm(x, StoredWeights(weight, hardware), steps) - x @ weight).astype(float)
         errors.append(np.square(off).mean())
     assert errors[-1] == 0

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from crossbars import changed, crossbar_of
+from crossbars import at_steps, changed, crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +23,8 @@ def layer(*steps: int | None, hardware: Crossbar = HARDWARE) -> CrossbarMvm:
     rng = np.random.default_rng(1)
     weight = rng.integers(-31, 32, (10, 3))
     bias, scale = np.array([5, -5, 0]), np.array([0.5, 1.0, 2.0])
-    return CrossbarMvm(StoredWeights(weight, hardware), bias, scale, steps)
+    references = at_steps(hardware, steps)
+    return CrossbarMvm(StoredWeights(weight, hardware), bias, scale, references)
 
 
 def test_a_lossless_layer_has_the_bounds_of_its_product() -> None:
@@ -97,9 +98,9 @@ def test_no_run_leaves_the_bounds(hardware: Crossbar, rows: int, seed: int) -> N
     *of_slices, unit = [int(step) for step in steps]
     w_top, x_top = (1 << hardware.weights.bits - 1) - 1, (1 << hardware.inputs.bits - 1) - 1
     weight = rng.choice([-w_top, 0, w_top, 1], (rows, 3))
-    unit_step = unit if hardware.unit_column else None
     stored = StoredWeights(weight, hardware)
-    op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), tuple(of_slices), unit_step)
+    references = at_steps(hardware, of_slices, unit)
+    op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), references)
     known = op.infer(integer(("n", rows), -x_top, x_top, 1.0))
     found = op.run(
         np.concatenate(
@@ -120,7 +121,8 @@ def test_an_error_beyond_64_bits_does_not_wrap_into_a_bound(rows: int, bits: int
         None, 8, 16, "offset", 16, "unsigned", bits, 6, "half-up", 63, shift_add="analog", leak=4
     )
     nothing = np.zeros((rows, 1), np.int64)
-    op = CrossbarMvm(StoredWeights(nothing, hardware), nothing[0], np.ones(1), (20, 20))
+    stored, steps = StoredWeights(nothing, hardware), at_steps(hardware, (20, 20))
+    op = CrossbarMvm(stored, nothing[0], np.ones(1), steps)
     with pytest.raises(RangeError):
         op.infer(integer(("n", rows), 0, (1 << bits) - 1, 1.0))
 
@@ -129,7 +131,7 @@ def test_sums_in_binary_places_must_fit_as_well() -> None:
     hardware = crossbar_of(None, 8, 16, "offset", 16, "unsigned", 16, 16, "floor", 62, leak=900)
     for rows, fits in ((1 << 13, True), (1 << 20, False)):
         stored = StoredWeights(np.full((rows, 1), (1 << 15) - 1), hardware)
-        op = CrossbarMvm(stored, np.zeros(1, np.int64), np.ones(1), (20, 20))
+        op = CrossbarMvm(stored, np.zeros(1, np.int64), np.ones(1), at_steps(hardware, (20, 20)))
         wide = integer(("n", rows), 0, (1 << 16) - 1, 1.0)
         with nullcontext() if fits else pytest.raises(RangeError):
             assert op.infer(wide).hi < 1 << 50

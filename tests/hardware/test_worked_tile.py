@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from crossbars import changed, crossbar_of
+from crossbars import at_steps, changed, crossbar_of
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law, measured_thresholds
@@ -126,7 +126,7 @@ def test_sums_codes_and_shift_and_add(encoding: str, tile: Tile) -> None:
             assert numbers(row[2]) == value.tolist()
             if encoding != "twos-complement":
                 law = law_of(hardware)
-                code = adc(value, STEP, law.lo, law.hi, "half-up")
+                code = adc(value, 1 << STEP, law.lo, law.hi, "half-up")
                 assert numbers(row[3]) == code.tolist()
                 value = code << STEP
             value = np.where(cut.flipped[0], 3 * driven.sum() - value, value)
@@ -141,7 +141,8 @@ def test_sums_codes_and_shift_and_add(encoding: str, tile: Tile) -> None:
     assert found == (total + correction[0]).tolist()
     assert exact == tile.exact
     converters = None if encoding == "twos-complement" else STEP
-    assert mvm(tile.x, StoredWeights(tile.weight, hardware), (converters,) * 2).tolist() == [found]
+    references = at_steps(hardware, (converters,) * 2)
+    assert mvm(tile.x, StoredWeights(tile.weight, hardware), references).tolist() == [found]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -150,7 +151,9 @@ def test_without_converters_every_encoding_gives_the_exact_product(
     encoding: str, inputs: str, tile: Tile
 ) -> None:
     hardware = changed(crossbar(encoding, inputs), adc_bits=None)
-    assert mvm(tile.x, StoredWeights(tile.weight, hardware), (None, None)).tolist() == [tile.exact]
+    assert mvm(tile.x, StoredWeights(tile.weight, hardware), hardware.no_references).tolist() == [
+        tile.exact
+    ]
 
 
 def plain(name: str, **keys: object) -> Crossbar:
@@ -165,8 +168,8 @@ def check_result(name: str, tile: Tile, hardware: Crossbar, total: IntArray, ste
     assert summed == total.tolist()
     assert found == (total + correction[0]).tolist()
     assert exact == tile.exact
-    unit_step = step if hardware.unit_column else None
-    result = mvm(tile.x, StoredWeights(tile.weight, hardware), (step,) * hardware.slices, unit_step)
+    references = at_steps(hardware, (step,) * hardware.slices, step)
+    result = mvm(tile.x, StoredWeights(tile.weight, hardware), references)
     assert result.tolist() == [found]
 
 
@@ -183,7 +186,7 @@ def test_each_polarity_is_converted(tile: Tile) -> None:
             value = np.zeros(2, np.int64)
             for cut, cells in zip(slices[2 * k : 2 * k + 2], (row[2:4], row[4:6]), strict=True):
                 sums = driven @ cut.digits
-                codes = law_of(hardware).codes(sums, STEP)
+                codes = law_of(hardware).codes(sums, 1 << STEP)
                 assert [numbers(cell) for cell in cells] == [sums.tolist(), codes.tolist()]
                 value += cut.sign * (codes << STEP)
             assert numbers(row[6]) == value.tolist()
@@ -201,7 +204,7 @@ def test_cycles_are_added_before_the_converter(tile: Tile) -> None:
     rows, slices = section("analog")[0][1:], StoredWeights(tile.weight, hardware).slices
     for k, (row, cut) in enumerate(zip(rows, slices, strict=True)):
         sums = tile.x[0] @ cut.digits
-        codes = law_of(hardware).codes(sums, step)
+        codes = law_of(hardware).codes(sums, 1 << step)
         adds = (codes << step) << cut.shift
         assert int(row[0]) == k
         assert [numbers(cell) for cell in row[1:4]] == [
@@ -219,7 +222,7 @@ def test_the_unit_column_measures_the_sum_of_the_digits(tile: Tile) -> None:
     correction = 0
     for row, (driven, cycle) in zip(steps[1:], driving(tile, hardware), strict=True):
         total = driven.sum()
-        code = int(law_of(hardware).codes(total, STEP))
+        code = int(law_of(hardware).codes(total, 1 << STEP))
         factor = -8 * (cycle.sign << cycle.shift)
         expected = [total, code, code << STEP, factor, factor * (code << STEP)]
         assert [int(cell) for cell in row[1:]] == expected
@@ -241,7 +244,7 @@ def test_what_cells_leak_is_taken_off(tile: Tile) -> None:
             row = next(rows)
             assert row[:2] == [str(c), str(k)]
             sums = driven @ cut.digits
-            codes = law_of(hardware).codes(sums, step)
+            codes = law_of(hardware).codes(sums, 1 << step)
             value = (codes << step) - leak * driven.sum()
             factor = cycle.sign << cycle.shift + cut.shift
             assert digits(row[2]) == sums.tolist()
@@ -255,7 +258,8 @@ def test_what_cells_leak_is_taken_off(tile: Tile) -> None:
     rounded, correction, found = (numbers(cell) for cell in result[1][1:4])
     assert rounded == ((total + (1 << 11)) >> 12).tolist()
     assert found == [value + correction[0] for value in rounded]
-    assert mvm(tile.x, StoredWeights(tile.weight, hardware), (step, step)).tolist() == [found]
+    references = at_steps(hardware, (step, step))
+    assert mvm(tile.x, StoredWeights(tile.weight, hardware), references).tolist() == [found]
 
 
 def digits(cell: str) -> list[int]:
@@ -273,7 +277,7 @@ def test_a_measured_converter_reads_its_table(tile: Tile) -> None:
             row = next(rows)
             assert row[:2] == [str(c), str(k)]
             sums = driven @ cut.digits
-            codes = law_of(hardware).codes(sums, STEP)
+            codes = law_of(hardware).codes(sums, 1 << STEP)
             factor = cycle.sign << cycle.shift + cut.shift
             expected = [sums, codes, codes << STEP, factor * (codes << STEP)]
             cells = [numbers(cell) for cell in (*row[2:5], row[6])]

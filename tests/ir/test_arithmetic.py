@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from crossbars import crossbar_of
+from crossbars import at_steps, crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def add_crossbar(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
     )
     weight = rng.integers(-127, 128, (WIDTH, WIDTH))
     drawn = rng.integers(-2, 6, crossbar.slices).tolist()
-    steps = tuple(None if step < 0 else step for step in drawn)
+    steps = at_steps(crossbar, [None if step < 0 else step for step in drawn])
     bias = rng.integers(-99, 99, WIDTH)
     return b.add("op", CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(WIDTH), steps), x)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from cimtool.hardware.converters import Converter, Formula, Lossless, Measured
 from cimtool.hardware.crossbar import Crossbar, RowTiling
 from cimtool.hardware.input_codes import InputCode
+from cimtool.hardware.references import References
 from cimtool.hardware.weight_codes import WeightCode
 
 
@@ -67,7 +69,7 @@ def changed(crossbar: Crossbar, **keys: Any) -> Crossbar:
         "rows_active": tiling.active,
         "unused_rows": tiling.unused,
     }
-    own = ("accumulator_bits", "adc_on", "shift_add", "offset_sum", "leak")
+    own = ("accumulator_bits", "adc_on", "shift_add", "offset_sum", "references", "leak")
     values |= {name: getattr(crossbar, name) for name in own}
     return crossbar_of(**values | keys)  # type: ignore[arg-type]
 
@@ -75,3 +77,16 @@ def changed(crossbar: Crossbar, **keys: Any) -> Crossbar:
 def with_crossbar(op: Any, crossbar: Crossbar) -> Any:
     """A layer with its weights on another crossbar."""
     return replace(op, stored=replace(op.stored, crossbar=crossbar))
+
+
+def at_steps(
+    crossbar: Crossbar, exponents: Sequence[int | None], unit: int | None = None
+) -> tuple[References | None, ...]:
+    """References that count steps of 2^e units of a column sum from zero, None where lossless.
+
+    Of each slice, and of the unit column where there is one.
+    """
+    every = (*exponents, unit)[: crossbar.slices + crossbar.unit_column]
+    assert len(every) == len(crossbar.no_references)
+    bits = crossbar.reference_bits
+    return tuple(None if e is None else References.from_zero(1 << e + bits) for e in every)

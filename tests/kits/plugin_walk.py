@@ -33,6 +33,7 @@ from cimtool.hardware.converters import (
 )
 from cimtool.hardware.keys import Keys
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import References
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import load_target
@@ -151,7 +152,7 @@ def compare(keys: Keys) -> int:
             np.testing.assert_array_equal(found["sums"], expected)
         exact = x.astype(np.int64) @ layer.weight + layer.bias
         moved += int((expected != exact).sum())
-        plain = CrossbarMvm(layer.stored, layer.bias, layer.scale, (None,) * len(layer.steps))
+        plain = CrossbarMvm(layer.stored, layer.bias, layer.scale, layer.crossbar.no_references)
         np.testing.assert_array_equal(plain.run(x.astype(np.int64)), exact)
     return moved
 
@@ -165,7 +166,8 @@ def random_layer(rng: np.random.Generator, keys: Keys) -> tuple[CrossbarMvm, tup
     top = 1 << bits - 1
     weight = rng.integers(1 - top, top, (rows, columns))
     weight[rng.random(weight.shape) < 0.3] = top - 1
-    steps = tuple(None if step < 0 else int(step) for step in rng.integers(-1, 4, crossbar.slices))
+    drawn = rng.integers(-1, 4, crossbar.slices).tolist()
+    steps = tuple(None if e < 0 else References.from_zero(1 << e) for e in drawn)
     bias = rng.integers(-100, 100, columns)
     stored = StoredWeights(weight, crossbar)
     return CrossbarMvm(stored, bias, np.ones(columns), steps), inputs.limits(inputs.bits)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
-from crossbars import changed, crossbar_of
+from crossbars import changed, crossbar_of, with_crossbar
 
 from cimtool.api import prepare
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import ReferenceKind, References
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Graph, Program
 from cimtool.passes.base import Job
 from cimtool.passes.bias import layer_means
-from cimtool.passes.converters import fit_steps
+from cimtool.passes.converters import fit_references
 from cimtool.passes.fitting import TRIED_STEPS, column_errors
 from cimtool.simulation.simulator import Simulator
 from cimtool.training.demo_data import DemoFiles
@@ -80,16 +82,13 @@ def test_the_step_is_the_one_of_least_error(encoding: str, inputs: str, rounding
     weight = rng.integers(-127, 128, (30, 5))
     x = np.rint(rng.normal(size=(40, 30)) * 30).astype(np.int64).clip(-127, 127)
     op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(5, np.int64), np.ones(5), (None,))
-    ((step,), _) = fit_steps(op, x)
-    assert step is not None
-    tried, _ = column_errors(op, x)
+    (found,) = fit_references(op, x, "fixed")
+    assert found is not None
+    (tried,) = column_errors(op, x, "fixed")
     assert tried is not None
-    scatters = {
-        tried.first + k: scatter(replace(op, steps=(tried.first + k,)), x)
-        for k in range(len(tried.errors))
-    }
+    scatters = {one.step: scatter(replace(op, references=(one,)), x) for one in tried.references}
     assert len(scatters) == TRIED_STEPS
-    assert scatters[step] <= min(scatters.values()) * 1.0001
+    assert scatters[found.step] <= min(scatters.values()) * 1.0001
 
 
 PLAIN = crossbar_of(16, 4, 2, "offset", 8, "twos-complement", 8, 5, "half-up", 32)
@@ -113,47 +112,68 @@ def random_layer(hardware: Crossbar) -> tuple[CrossbarMvm, IntArray]:
     weight = np.rint(rng.normal(size=(37, 4)) * 40).astype(np.int64).clip(-127, 127)
     weight[:, 0] = np.abs(weight[:, 0])
     x = np.rint(rng.normal(size=(30, 37)) * 40).astype(np.int64).clip(-127, 127)
-    steps = (None,) * hardware.slices
-    scale = np.array([1.0, 0.25, 0.5, 1.0])
-    return CrossbarMvm(StoredWeights(weight, hardware), np.arange(4), scale, steps), x
+    stored, scale = StoredWeights(weight, hardware), np.array([1.0, 0.25, 0.5, 1.0])
+    return CrossbarMvm(stored, np.arange(4), scale, hardware.no_references), x
 
 
+@pytest.mark.parametrize("kind", get_args(ReferenceKind))
 @pytest.mark.parametrize("form", FORMS)
-def test_candidates_err_what_the_contract_says(form: str) -> None:
-    """Each step of each column alone, all other conversions lossless, against the reference."""
-    op, x = random_layer(FORMS[form])
-    half, fraction = 1 << op.crossbar.fraction_bits >> 1, op.crossbar.fraction_bits
-    columns = list(column_errors(op, x))
-    assert (columns[-1] is not None) == (form == "unit column")
+def test_candidates_err_what_the_contract_says(form: str, kind: ReferenceKind) -> None:
+    """Each tried for each column alone, all other conversions lossless, against the reference."""
+    op, x = random_layer(replace(FORMS[form], references=kind))
+    places = op.crossbar.places
     tried = 0
-    for k, column in enumerate(columns):
-        for c, errors in enumerate([] if column is None else column.errors):
-            assert column is not None
-            steps = [column.first + c if k == i else None for i in range(len(columns))]
-            found = replace(op, steps=tuple(steps[:-1]), unit_step=steps[-1]).run(x)
+    for k, column in enumerate(column_errors(op, x, kind)):
+        pairs = [] if column is None else zip(column.references, column.errors, strict=True)
+        for one, errors in pairs:
+            references = [one if k == i else None for i in range(len(op.references))]
+            found = replace(op, references=tuple(references)).run(x)
             exact = x @ op.weight + op.bias
-            np.testing.assert_array_equal(exact + (errors + half >> fraction), found)
+            np.testing.assert_array_equal(exact + (errors + (1 << places >> 1) >> places), found)
             tried += 1
-    assert tried >= TRIED_STEPS
+    assert tried >= 5
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_other_step_of_one_column_is_better(form: str) -> None:
     """The steps are chosen together: what conversions err adds up, or cancels."""
     op, x = random_layer(FORMS[form])
-    steps, unit_step = fit_steps(op, x)
-    assert (unit_step is not None) == (form == "unit column")
-    fitted = replace(op, steps=steps, unit_step=unit_step)
+    references = fit_references(op, x, "fixed")
+    assert len(references) == op.crossbar.slices + (form == "unit column")
+    fitted = replace(op, references=references)
     least = scatter(fitted, x)
     assert least > 0
-    for k, step in enumerate(steps):
-        for other in (-1, 1):
-            if step is not None and step + other >= 0:
-                others = (*steps[:k], step + other, *steps[k + 1 :])
-                assert scatter(replace(fitted, steps=others), x) >= least * 0.9999
-    if unit_step is not None:
-        for other in (-1, 1):
-            assert scatter(replace(fitted, unit_step=unit_step + other), x) >= least * 0.9999
+    for k, one in enumerate(references):
+        for other in [] if one is None else [one.step >> 1, one.step << 1]:
+            if other:
+                others = (*references[:k], References.from_zero(other), *references[k + 1 :])
+                assert scatter(replace(fitted, references=others), x) >= least * 0.9999
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_references_that_are_set_err_less(form: str) -> None:
+    """The more of them can be set, the less; fixed ones are steps and offsets like any other."""
+    errors = []
+    for kind in get_args(ReferenceKind):
+        op, x = random_layer(replace(FORMS[form], references=kind))
+        errors.append(scatter(replace(op, references=fit_references(op, x, kind)), x))
+    assert errors[2] < errors[0]
+    assert errors[1] < 1.1 * errors[0]
+
+
+def test_a_range_as_wide_as_the_sums_loses_nothing() -> None:
+    """Sums of 40 to 100 digits need 6 bits from 40 on, and 7 from zero."""
+    hardware = replace(changed(PLAIN, rows=None, adc_bits=6), references="column")
+    weight = np.full((20, 2), 7 - 128)  # one slice of 4 bits holds 7, the other nothing
+    rng = np.random.default_rng(3)
+    x = np.stack([rng.permutation(np.repeat([0, 1], [20 - n, n])) for n in range(6, 15)])
+    stored = StoredWeights(weight, hardware)
+    op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), hardware.no_references)
+    fitted = replace(op, references=fit_references(op, x, "column"))
+    np.testing.assert_array_equal(fitted.run(x), op.run(x))
+    fixed = with_crossbar(op, replace(hardware, references="fixed"))
+    found = replace(fixed, references=fit_references(fixed, x, "fixed"))
+    assert (found.run(x) != op.run(x)).any()
 
 
 def test_units_of_columns_count() -> None:
@@ -163,12 +183,13 @@ def test_units_of_columns_count() -> None:
     weight = np.stack([np.full(30, 100), np.full(30, 1)], axis=1)
     x = rng.integers(-60, 60, (50, 30))
     stored = StoredWeights(weight, hardware)
-    steps = [
-        fit_steps(CrossbarMvm(stored, np.zeros(2), np.array(unit), (None,)), x)[0][0]
-        for unit in ((1.0, 1e-3), (1e-3, 1.0))
-    ]
-    assert None not in steps
-    assert steps[0] > steps[1]  # type: ignore[operator]
+    steps = []
+    for unit in ((1.0, 1e-3), (1e-3, 1.0)):
+        op = CrossbarMvm(stored, np.zeros(2), np.array(unit), (None,))
+        (found,) = fit_references(op, x, "fixed")
+        assert found is not None
+        steps.append(found.step)
+    assert steps[0] > steps[1]
 
 
 def test_slices_are_judged_one_by_one() -> None:
@@ -177,7 +198,7 @@ def test_slices_are_judged_one_by_one() -> None:
     weight = np.tile([[15 - 128, 2 - 128]], (16, 1))  # U = 15 and 2: the upper digit is 0
     stored = StoredWeights(weight, crossbar)
     op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), (None, None))
-    (low, high), _ = fit_steps(op, np.full((3, 16), -1))
+    low, high = fit_references(op, np.full((3, 16), -1), "fixed")
     assert low is not None
     assert high is None
 
@@ -188,8 +209,9 @@ def test_bipolar_inputs_drive_a_differential_column_from_both_sides() -> None:
     weight = np.array([[7], [-7]])
     op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(1, np.int64), np.ones(1), (None,))
     x = np.array([[15, -15], [-15, 15]])  # 15 * 7 + 15 * 7 = 210 is beyond 127
-    ((step,), _) = fit_steps(op, x)
-    assert step == 1
+    (found,) = fit_references(op, x, "fixed")
+    assert found is not None
+    assert found.step == 2
 
 
 WIDE = {"weight_bits": 14, "input_bits": 16, "activation_bits": 16}

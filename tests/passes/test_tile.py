@@ -36,7 +36,7 @@ def test_a_layer_is_laid_out_as_the_settings_say(models: SimpleNamespace) -> Non
     assert ops.keys() == {"fc1", "fc2", "mu", "logvar"}
     assert (ops["mu"].crossbar.weights.bits, ops["mu"].crossbar.converter.bits) == (6, 5)
     assert (ops["fc1"].crossbar.weights.bits, ops["fc1"].crossbar.converter.bits) == (8, 8)
-    assert ops["mu"].steps == (None,) * 3
+    assert ops["mu"].references == (None,) * 3
     assert ops["fc1"].crossbar.inputs.name == "twos-complement"
     assert ops["fc2"].crossbar.inputs.name == "unsigned"  # after a ReLU
     assert ops["fc2"].crossbar.inputs.bits == 8
@@ -57,7 +57,7 @@ def test_a_sign_and_magnitude_hold_every_input(
     settings = models.job(*models.data, target="hermes-pcm-14nm").settings
     crossbar = settings.crossbar(settings.input_code(integer(("n", 3), lo, hi, 1.0)))
     assert (crossbar.inputs.name, crossbar.inputs.bits) == (encoding, bits)
-    weight, steps = np.eye(3, dtype=np.int64), (None,) * crossbar.slices
+    weight, steps = np.eye(3, dtype=np.int64), crossbar.no_references
     op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(3, np.int64), np.ones(3), steps)
     x = np.array([[lo, hi, 0]])
     np.testing.assert_array_equal(op.run(x), x)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from types import ModuleType
 
 import numpy as np
 import pytest
-from crossbars import changed, crossbar_of
+from crossbars import at_steps, changed, crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import References
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
@@ -49,7 +51,7 @@ def layer(rng: np.random.Generator, hardware: Crossbar, rows: int, columns: int)
     unit_step = int(rng.integers(4)) if hardware.unit_column and hardware.law else None
     bias = rng.integers(-999, 999, columns)
     stored, steps = StoredWeights(weight, hardware), steps_of(rng, hardware)
-    return CrossbarMvm(stored, bias, np.ones(columns), steps, unit_step)
+    return CrossbarMvm(stored, bias, np.ones(columns), at_steps(hardware, steps, unit_step))
 
 
 def rows_for(rng: np.random.Generator, hardware: Crossbar, width: int, count: int) -> IntArray:
@@ -138,11 +140,61 @@ def test_every_kernel_gives_the_same_integers(
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
 
 
+@pytest.mark.parametrize("kind", ["slice", "column"])
+@pytest.mark.parametrize("name", [*choice.KERNELS, "conversions"])
+@pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip"])
+def test_kernels_convert_from_any_offset_by_any_step(
+    monkeypatch: pytest.MonkeyPatch, name: str, encoding: str, kind: str
+) -> None:
+    if name == "dot product" and not tiles.DOT_BITS:
+        pytest.skip("this CPU has no dot product of bytes")
+    taken = {name: choice.KERNELS[name]} if name in choice.KERNELS else {}
+    monkeypatch.setattr(choice, "KERNELS", taken)
+    monkeypatch.setattr(popcount, "MOST_PLANES", 99)
+    rng = np.random.default_rng(6)
+    for (dac_bits, cell_bits), rounding in product(((1, 2), (2, 2), (8, 8)), ("half-up", "floor")):
+        hardware = plain(
+            references=kind, rounding=rounding, encoding=encoding, dac_bits=dac_bits,
+            cell_bits=cell_bits, rows=50, accumulator_bits=40,
+        )  # fmt: skip
+        op = layer(rng, hardware, 133, 45)
+        groups, width = len(op.stored.groups), 45 if kind == "column" else 1
+        shape = (groups, width) if kind == "column" else (1, 1)
+        step = [int(rng.integers(4, 8)) << int(rng.integers(5)) for _ in op.references]
+        found = tuple(
+            None if rng.integers(5) == 0 else References(s, rng.integers(-9 * s, 40 * s, shape))
+            for s in step
+        )
+        op = replace(op, references=found)
+        if taken and cell_bits < 8:  # the others are too wide for 32 bits now and then
+            known = integer(("n", 133), *limits(hardware), 1.0)
+            bounds = op.infer(known)
+            base = op.bias - op.stored.correction
+            made = (op.stored.cells, found, base, (bounds.lo, bounds.hi))
+            assert fused_cells(*made) is not None
+        assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
+
+
+@pytest.mark.parametrize("bits", [4, 8, 10])
+def test_a_reciprocal_divides_exactly(bits: int) -> None:
+    for step in (1, 3, 5, 6, 7, 10, 12, 28, 96, 4 << bits, 7 << bits):
+        largest = step * (1 << bits) - 1
+        found = fused.reciprocal(step, largest)
+        assert found is not None
+        down, factor, shift = found
+        edges = np.arange(step, largest, step)
+        some = np.linspace(0, largest, 999).astype(np.int64)
+        x = np.concatenate([some, edges - 1, edges]).astype(np.uint32)
+        quotient = ((x >> np.uint32(down)) * np.uint32(factor)) >> np.uint32(shift)
+        np.testing.assert_array_equal(quotient, x // step)
+    assert fused.reciprocal((1 << 20) + 1, (1 << 31) - 1) is None
+
+
 def test_few_bits_are_counted_and_bytes_multiplied() -> None:
     def pairs(**keys: object) -> int:
         hardware = plain(**keys)
         cells = StoredWeights(np.arange(-127, 128)[:, None], hardware).cells
-        steps = (1,) * hardware.slices
+        steps = at_steps(hardware, (1,) * hardware.slices)
         made = fused.converted_layer(cells, steps, np.zeros(1, np.int64), None)
         assert made is not None
         return popcount.plane_pairs(made)
@@ -179,7 +231,8 @@ def test_cells_of_a_die_take_the_same_kernels(fraction: int, dac_bits: int, cell
     perfect = StoredWeights(rng.integers(-127, 128, (300, 37)), hardware).cells
     spread = 1 << fraction >> 2
     slices = tuple(_on_die(s, fraction, rng, spread) for s in perfect.slices)
-    cells, steps = Cells(hardware, slices, fraction, 0), (3,) * hardware.slices
+    cells = Cells(hardware, slices, fraction, 0)
+    steps = at_steps(hardware, (3,) * hardware.slices)
     offset = rng.integers(-999, 999, 37)
     kernel = fused_cells(cells, steps, offset)
     x = rows_for(rng, hardware, 300, 11)
@@ -240,7 +293,7 @@ def test_partial_sums_may_be_wider_than_the_result(encoding: str, input_encoding
         input_encoding=input_encoding, input_bits=9, adc_bits=16,
     )  # fmt: skip
     weight = np.tile([[3, -2, 0]], (1024, 1))
-    stored, steps = StoredWeights(weight, hardware), (8,) * hardware.slices
+    stored, steps = StoredWeights(weight, hardware), at_steps(hardware, (8,) * hardware.slices)
     op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), steps)
     lo, hi = limits(hardware)
     assert_fast_is_readable(op, np.array([[lo] * 1024, [hi] * 1024, [lo, hi] * 512]))
@@ -254,7 +307,7 @@ def test_inputs_wider_than_32_bits(bits: int, input_encoding: str) -> None:
         cell_bits=2, weight_bits=3, rounding="half-up", adc_bits=4,
     )  # fmt: skip
     stored = StoredWeights(np.ones((8, 3), np.int64), hardware)
-    op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), (1,))
+    op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), at_steps(hardware, (1,)))
     x = rows_for(np.random.default_rng(1), hardware, 8, 5)
     known = integer(("n", 8), *limits(hardware), 1.0)
     np.testing.assert_array_equal(fast_kernel(op, (known,))(x), op.run(x))
@@ -264,7 +317,7 @@ def test_lossless_layers_are_one_product() -> None:
     rng = np.random.default_rng(0)
     hardware = plain(adc_bits=None)
     weight = rng.integers(-127, 128, (300, 7))
-    stored, steps = StoredWeights(weight, hardware), (None,) * hardware.slices
+    stored, steps = StoredWeights(weight, hardware), hardware.no_references
     op = CrossbarMvm(stored, np.arange(7), np.ones(7), steps)
     x = rng.integers(-127, 128, (5, 300))
     known = integer(("n", 300), -127, 127, 1.0)

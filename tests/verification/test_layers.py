@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from crossbars import changed, crossbar_of
+from crossbars import at_steps, changed, crossbar_of
 
 from cimtool import api
 from cimtool.base.arrays import IntArray
@@ -54,13 +54,13 @@ def layer(form: str) -> tuple[CrossbarMvm, IntArray]:
     unit_step = 1 if hardware.unit_column else None
     weight = rng.integers(-31, 32, (21, 4))
     stored, bias = StoredWeights(weight, hardware), rng.integers(-9, 9, 4)
-    op = CrossbarMvm(stored, bias, np.ones(4), steps, unit_step)
+    op = CrossbarMvm(stored, bias, np.ones(4), at_steps(hardware, steps, unit_step))
     return op, rng.integers(-15, 16, (6, 21))
 
 
 def rounded(sums: IntArray, step: int, rounding: str | None) -> np.ndarray:
     """Codes without limits, in floating point: these sums are small."""
-    p = sums / 2.0**step
+    p = sums / step
     if rounding == "floor":
         return np.floor(p)
     return np.rint(p) if rounding == "half-even" else np.floor(p + 0.5)
@@ -73,10 +73,11 @@ def test_column_sums_are_those_at_the_taps(form: str) -> None:
     columns = converted_columns(op)
     found = describe_columns(op, x)
     assert len(found) == len(columns)
-    for one, (part, step) in zip(found, columns, strict=True):
-        seen = sums[..., part]
+    for one, (part, references) in zip(found, columns, strict=True):
+        seen, step = sums[..., part], None if references is None else references.step
         assert (one.lowest, one.highest) == (seen.min(), seen.max())
-        assert (one.conversions, one.step) == (seen.size, step)
+        assert one.conversions == seen.size
+        assert one.step == (None if step is None else step / (1 << op.crossbar.places))
         assert len(one.counts) == len(one.edges) - 1 == BINS
         assert len(set(np.diff(one.edges))) == 1
         assert one.edges[0] <= one.lowest
@@ -112,12 +113,13 @@ def test_a_slice_by_hand() -> None:
     """One group of three rows and one slice, which holds |W|: sums 7 and 1, then -7 and 2."""
     hardware = crossbar_of(4, 3, 4, "differential", 4, "unsigned", 2, 3, "half-up", 32)
     weight = np.array([[7, 1], [-7, 2], [0, 3]])
-    op = CrossbarMvm(StoredWeights(weight, hardware), np.zeros(2, np.int64), np.ones(2), (1,))
+    stored, steps = StoredWeights(weight, hardware), at_steps(hardware, (1,))
+    op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), steps)
     (found,) = describe_columns(op, np.array([[1, 0, 0], [0, 1, 0]]))
     # In steps of 2, halves up: codes 4 (clipped to 3) and 1, then -3 and 1.
     assert (found.lowest, found.highest, found.conversions) == (-7, 7, 4)
     assert (found.clipped, found.used) == (0.25, 1.0)
-    assert (found.column, found.adc_bits, found.step) == ("slice 0", 3, 1)
+    assert (found.column, found.adc_bits, found.step) == ("slice 0", 3, 2)
     assert found.edges[:2] == (-7, -6)
     assert (found.counts[0], found.counts[8], found.counts[9], found.counts[14]) == (1, 1, 1, 1)
 

@@ -19,6 +19,7 @@ from cimtool.bundle.serial import narrowed
 from cimtool.emit.exporter import Exporter, Request
 from cimtool.emit.taps import layer_sum, sum_bits, taps, worst_column
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import References
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import Type
@@ -205,11 +206,11 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     lo, hi = crossbar.digit_limits
     digit_bits = max(hi.bit_length(), (-lo).bit_length()) + (lo < 0)
     bits = sum_bits(op)
-    all_converted = all(column.step is not None for column in op.columns)
+    all_converted = None not in op.references
     code_bits = (crossbar.converter.bits if all_converted else None) or bits
     signed = crossbar.signed_sums or code_bits == bits
     wide = int(np.abs(seen.shift_add).max()).bit_length() + 1
-    wide = min(64, max(wide, crossbar.accumulator_bits + crossbar.fraction_bits))
+    wide = min(64, max(wide, crossbar.accumulator_bits + crossbar.places))
     for tap, axes, width, negative, what in (
         ("digits", ("vector", "cycle", "row"), digit_bits, lo < 0, "tap 1, digits driven"),
         ("sums", ("vector", "group", "cycle", "column"), bits, True, "tap 2, column sums"),
@@ -221,11 +222,23 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         flags = np.stack([s.flipped for s in op.stored.slices], axis=1).astype(np.int64)
         what = "which columns hold complements: they count cell_maximum * sum of digits - sum"
         yield Vectors(f"{name}.flipped", flags, ("group", "slice", "column"), 1, False, what)
+    if crossbar.references != "fixed" and crossbar.law is not None:
+        offsets = np.stack([_offsets(op, one) for one in op.references], axis=1)
+        what = "what converters take off a column sum, in 2^-places of a digit"
+        bits = int(np.abs(offsets).max()).bit_length() + 1
+        yield Vectors(f"{name}.offsets", offsets, ("group", "slice", "column"), bits, True, what)
     bits, what = graph.types[node.name].bits + 1, "all row groups and bias"
     yield Vectors(f"{name}.layer_sum", total, ("vector", "column"), bits, True, what)
     for after, values in _requantised(graph, node, total):
         file, what = f"{name}.requantised.{after}", f"tap 5, after requantisation of {name}"
         yield _typed(file, values, ("vector", "column"), graph.types[after], what)
+
+
+def _offsets(op: CrossbarMvm, references: References | None) -> IntArray:
+    """The offsets [groups, N] of the converters of a slice's columns, or of the unit column."""
+    shape = len(op.stored.groups), op.weight.shape[1]
+    offset = np.zeros((1, 1), np.int64) if references is None else references.offset
+    return np.broadcast_to(offset, shape)
 
 
 def _requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[str, IntArray]]:
@@ -243,17 +256,19 @@ def _requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[s
 def _described(op: CrossbarMvm) -> dict[str, Any]:
     """Facts of a layer that a test bench needs beside its arrays."""
     crossbar, stored = op.crossbar, op.stored
+    steps = [None if one is None else one.step for one in op.references]
     return {
         "rows": len(op.weight),
         "columns": op.weight.shape[1],
         "row_groups": [[group.start, group.stop] for group in stored.groups],
         "idle_rows": stored.cells.idle_rows.tolist(),
         "fraction_bits": crossbar.fraction_bits,
+        "places": crossbar.places,
         "slices": [
             {"shift": s.shift, "sign": s.sign, "step": step}
-            for s, step in zip(stored.slices, op.steps, strict=True)
+            for s, step in zip(stored.slices, steps, strict=False)
         ],
-        "unit_step": op.unit_step,
+        "unit_step": steps[-1] if crossbar.unit_column else None,
         "cycles": [{"shift": cycle.shift, "sign": cycle.sign} for cycle in crossbar.cycles],
         "crossbar": crossbar.to_json(),
     }

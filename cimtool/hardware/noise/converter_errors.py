@@ -29,28 +29,26 @@ class ConverterErrors(NamedTuple):
     gain: IntArray
     bow: IntArray
 
-    def apply(self, p: IntArray, group: int, k: int, lowest: int, span_bits: int) -> IntArray:
-        """Column sums [n, N] as slice k's converter sees them.
+    def apply(self, p: IntArray, group: int, k: int, lowest: int, span: int) -> IntArray:
+        """Column sums [n, N], less their offset, as slice k's converter sees them.
 
-        Its range starts at `lowest` and is 2^span_bits long, in the units of the sums.
+        Its range starts at `lowest` and is `span` long, in the units of the sums.
         """
         scaled = p * self.gain[group, k] + (1 << GAIN_BITS >> 1) >> GAIN_BITS
-        bow = self.bow[group, k] * arch(p, lowest, span_bits) + (1 << CURVE_BITS >> 1) >> CURVE_BITS
+        bow = self.bow[group, k] * arch(p, lowest, span) + (1 << CURVE_BITS >> 1) >> CURVE_BITS
         moved: IntArray = p + scaled + self.offset[group, k] + bow
         return moved
 
 
 def converter_span(law: Law, step: int) -> tuple[int, int]:
-    """The start of a converter's range in units of the sums, and the bits of its length."""
+    """The start and the length of a converter's range in units of the sums."""
     lo, hi = law.ends
-    return lo << step, (hi - lo).bit_length() + step
+    return lo * step, step << (hi - lo).bit_length()
 
 
-def arch(p: IntArray, lowest: int, span_bits: int) -> IntArray:
-    """4 u (1 - u) in 2^-CURVE_BITS, for u = (p - lowest) / 2^span_bits held to 0..1."""
-    place = np.clip(p - lowest, 0, 1 << span_bits)
-    up = CURVE_BITS - span_bits
-    u = place << up if up >= 0 else place >> -up
+def arch(p: IntArray, lowest: int, span: int) -> IntArray:
+    """4 u (1 - u) in 2^-CURVE_BITS, for u = (p - lowest) / span held to 0..1."""
+    u = (np.clip(p - lowest, 0, span) << CURVE_BITS) // span
     risen: IntArray = u * ((1 << CURVE_BITS) - u) >> CURVE_BITS - 2
     return risen
 
@@ -60,11 +58,11 @@ def draw_errors(
 ) -> ConverterErrors:
     """The errors of a layer whose columns [groups, slices, N] go to the `converters` numbered.
 
-    `steps` [slices] are exponents of the converters' steps in the units of the column sums.
+    `steps` [slices] are the converters' steps in the units of what they convert.
     """
     drawn = noise.errors(int(converters.max()) + 1, rng)
     offset, gain, bow = (errors[converters] for errors in drawn)
-    code = np.exp2(np.array(steps, np.float64))[None, :, None]
+    code = np.array(steps, np.float64)[None, :, None]
     return ConverterErrors(
         round_half_up(offset * code),
         round_half_up(gain * (1 << GAIN_BITS)),

@@ -14,6 +14,7 @@ from cimtool.hardware.noise.converter_errors import ConverterErrors, converter_s
 from cimtool.hardware.noise.fresh import Fresh
 from cimtool.hardware.noise.gaussian import row_keys
 from cimtool.hardware.noise.transfer import MeasuredConverters
+from cimtool.hardware.references import References
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import Type, integer
 
@@ -25,7 +26,7 @@ FACTOR_BITS = 12
 class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
     """`perfect` on arrays that conduct as `cells` say: [rows, K] -> [rows, N] integers.
 
-    `steps` are the exponents of the slices' converters, as the contract counts them. `factors`
+    `references` are those of the slices' converters, as the contract counts them. `factors`
     [groups, slices, N], in 2^-FACTOR_BITS, multiply what converters say; `measured` are those whose
     thresholds are known. The digital unit saturates
     at `lo` and `hi` [N], the range that was proved for the perfect layer.
@@ -33,7 +34,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
 
     perfect: CrossbarMvm
     cells: Cells
-    steps: tuple[int | None, ...]
+    references: tuple[References | None, ...]
     lo: IntArray
     hi: IntArray
     fresh: Fresh | None = None
@@ -52,9 +53,10 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         return self.perfect.accumulator_bits
 
     @cached_property
-    def fine_steps(self) -> tuple[int | None, ...]:
-        """Step exponents in the units of this die's column sums."""
-        return tuple(None if step is None else step + self.cells.finer for step in self.steps)
+    def fine_references(self) -> tuple[References | None, ...]:
+        """The references in the places of this die's cells."""
+        finer = self.cells.finer
+        return tuple(None if one is None else one.finer(finer) for one in self.references)
 
     @property
     def offset(self) -> IntArray:
@@ -73,9 +75,9 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         return integer(shape, self.lo, self.hi, self.perfect.scale)
 
     def run(self, *inputs: Array) -> Array:
-        x, unit_step = inputs[0], self.perfect.unit_step
+        x = inputs[0]
         convert = None if self.frozen else self._reader(x)
-        total = cells_mvm(x, self.cells, self.steps, unit_step, convert)
+        total = cells_mvm(x, self.cells, self.references, convert)
         limited: Array = np.clip(total + self.offset, self.lo, self.hi)
         return limited
 
@@ -89,14 +91,16 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
                 group = self.perfect.stored.groups[r]
                 conversion = r * len(self.cells.slices) + k
                 p = p + fresh.noise(digits, keys, group, conversion, k, c)
-            step = self.fine_steps[k]
-            if step is not None and law is not None:
+            p = p << self.crossbar.reference_bits
+            references = self.fine_references[k]
+            if references is not None and law is not None:
                 if self.errors is not None:
-                    p = self.errors.apply(p, r, k, *converter_span(law, step))
+                    offset, span = references.of_group(r), converter_span(law, references.step)
+                    p = self.errors.apply(p - offset, r, k, *span) + offset
                 if self.measured is None:
-                    p = self.crossbar.read(p, step)
+                    p = references.read(law, p, r)
                 else:
-                    p = self.measured.read(p, law, step, r, k)
+                    p = self.measured.read(p, law, references, r, k)
             if self.factors is not None:
                 p = p * self.factors[r, k] + (1 << FACTOR_BITS >> 1) >> FACTOR_BITS
             return p

@@ -8,26 +8,30 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import THRESHOLD_BITS, Law
+from cimtool.hardware.references import References
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredConverters:
     """The measured converters of a layer; the others follow the law.
 
-    `thresholds` [tables, codes - 1] never fall; they count in 1/16 of a step from zero.
+    `thresholds` [tables, codes - 1] never fall; they count in 1/16 of a step from the
+    column's offset.
     `table` [groups, slices, N] is the table of each column, -1 where the law holds.
     """
 
     thresholds: IntArray
     table: IntArray
 
-    def read(self, p: IntArray, law: Law, step: int, group: int, k: int) -> IntArray:
+    def read(self, p: IntArray, law: Law, references: References, group: int, k: int) -> IntArray:
         """The values of column sums [n, N] of slice k; a code stands for what the law says."""
-        codes = law.codes(p, step)
+        step, offset = references.step, references.of_group(group)
+        above = p - offset
+        codes = law.codes(above, step)
         own = np.flatnonzero(self.table[group, k] >= 0)
-        edges = self.thresholds[self.table[group, k, own]] << np.int64(step)
-        codes[:, own] = law.lo + _passed(p[:, own] << THRESHOLD_BITS, edges)
-        return law.values(codes, step)
+        edges = self.thresholds[self.table[group, k, own]] * np.int64(step)
+        codes[:, own] = law.lo + _passed(above[:, own] << THRESHOLD_BITS, edges)
+        return law.values(codes, step) + offset
 
 
 def _passed(sums: IntArray, edges: IntArray) -> IntArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 
@@ -12,6 +12,7 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Cells, cells_mvm
+from cimtool.hardware.references import References
 from cimtool.simulation.kernels import dot, popcount
 from cimtool.simulation.kernels.fused import Layer, converted_layer, modulo_int32
 
@@ -30,16 +31,16 @@ ROW_BLOCK = 128
 
 def fused_cells(
     cells: Cells,
-    steps: tuple[int | None, ...],
+    references: Sequence[References | None],
     offset: IntArray,
     bounds: tuple[IntArray, IntArray] | None = None,
     kind: Kind = np.int64,
 ) -> Kernel | None:
-    """`cells_mvm(x, cells, steps) + offset` by a fused kernel; None where none takes it.
+    """`cells_mvm(x, cells, references) + offset` by a fused kernel; None where none takes it.
 
     `bounds` are those proved of the outputs [N]; without them the codes' limits must do.
     """
-    layer = converted_layer(cells, steps, offset, bounds)
+    layer = converted_layer(cells, references, offset, bounds)
     if layer is None:
         return None
     first, columns = cells.groups[0], slice(0, CHECKED_COLUMNS)
@@ -48,11 +49,12 @@ def fused_cells(
         for s in cells.slices
     ]
     few, added = replace(cells, slices=tuple(slices)), offset[columns]
-    small = converted_layer(few, steps, added, (added, added))
+    own = [None if one is None else one.among(columns) for one in references]
+    small = converted_layer(few, own, added, (added, added))
     code = cells.crossbar.inputs
 
     def reference(x: IntArray) -> IntArray:
-        return cells_mvm(x, few, steps) + added
+        return cells_mvm(x, few, own) + added
 
     return choose(layer, small, code.limits(code.bits), reference, kind)
 

@@ -41,13 +41,18 @@ NOTHING = np.zeros((0, 0, 0), np.int64)
 class Reading(NamedTuple):
     """The conversions of column sums, for compiled code.
 
-    `steps` [slices] are exponents, -1 where nothing is converted. Codes of equal steps run from
+    `rise` is by how many binary places they are finer than the sums. `steps` [slices] are 0 where
+    nothing is converted, `shifts` their logarithms, -1 for a step that is no power of two;
+    `offsets` [groups, slices, N] are empty where all count from zero. Codes of equal steps run from
     `lo` to `hi`; a staircase has `thresholds` and `levels`, else these are empty. `span` is that of
-    `converter_span` at step 0. The rest is a die's, empty where it has none: `scale` of fresh
+    `converter_span` at step 1. The rest is a die's, empty where it has none: `scale` of fresh
     noise, errors and `multipliers` [groups, slices, N].
     """
 
+    rise: int
     steps: IntArray
+    shifts: IntArray
+    offsets: IntArray
     lo: int
     hi: int
     half: bool
@@ -62,17 +67,31 @@ class Reading(NamedTuple):
 
 def reading_of(op: NoisyMvm) -> Reading:
     """The conversions of a layer, for compiled code."""
-    steps = np.array([-1 if s is None else s for s in op.fine_steps], np.int64)
+    references = op.fine_references[: len(op.cells.slices)]
+    steps = [0 if one is None else one.step for one in references]
+    shifts = [step.bit_length() - 1 if step & step - 1 == 0 else -1 for step in steps]
     law, none = op.crossbar.law or UniformLaw(0, 0, "floor"), NOTHING.ravel()
     rounding = (False, False) if isinstance(law, StaircaseLaw) else (law.half, law.to_even)
     table = (law.thresholds, law.levels) if isinstance(law, StaircaseLaw) else (none, none)
     return Reading(
-        steps, law.lo, law.hi, *rounding, *table,
-        span=converter_span(law, 0),
+        op.crossbar.reference_bits, np.array(steps), np.array(shifts), _offsets(op),
+        law.lo, law.hi, *rounding, *table,
+        span=converter_span(law, 1),
         scale=np.float32(0) if op.fresh is None else op.fresh.scale,
         errors=op.errors or ConverterErrors(NOTHING, NOTHING, NOTHING),
         multipliers=NOTHING if op.factors is None else op.factors,
     )  # fmt: skip
+
+
+def _offsets(op: NoisyMvm) -> IntArray:
+    """The offsets [groups, slices, N] of a layer's columns; empty where all are zero."""
+    references = op.fine_references[: len(op.cells.slices)]
+    if all(one is None or one.counts_from_zero for one in references):
+        return NOTHING
+    shape = len(op.cells.groups), op.offset.size
+    none = np.zeros((1, 1), np.int64)
+    parts = [np.broadcast_to(none if one is None else one.offset, shape) for one in references]
+    return np.stack(parts, axis=1)
 
 
 class ConversionKernel:
@@ -102,13 +121,13 @@ class ConversionKernel:
         """The layer's outputs int64 [n, N]."""
         op = self.op
         total = np.zeros((len(x), op.offset.size), np.int64)
-        fraction = op.cells.fraction_bits
+        places = op.cells.places
 
         def work(block: slice) -> None:
             part = total[block]
             self._add(x[block], part)
-            part += 1 << fraction >> 1
-            part >>= fraction
+            part += 1 << places >> 1
+            part >>= places
             part += op.offset
             np.clip(part, op.lo, op.hi, out=part)
 
@@ -121,8 +140,9 @@ class ConversionKernel:
         digits, keys = crossbar.digits(x), self._keys(x)
         for r, group in enumerate(self.groups):
             row_sums = digits[:, :, group].sum(axis=2)
-            leaks = cells.leak * (row_sums + self.idle[r][:, None])
-            row_sums = crossbar.read(row_sums, self.op.perfect.unit_step) << cells.fraction_bits
+            leaks = cells.leak * (row_sums + self.idle[r][:, None]) << crossbar.reference_bits
+            unit = self.op.references[-1] if crossbar.unit_column else None
+            row_sums = crossbar.read(row_sums[..., None], unit, r)[..., 0] << cells.fraction_bits
             tops = crossbar.weights.cell_maximum * row_sums
             for start in range(0, len(x), self.height):
                 part = slice(start, start + self.height)
@@ -176,14 +196,16 @@ class ConversionKernel:
     def clipped(self, x: IntArray) -> float:
         """The share of column sums of inputs [n, K] that lie outside their converters' range."""
         law, steps = self.op.crossbar.law, self.reading.steps[:, None]
-        if law is None or (steps < 0).any():
+        if law is None or not steps.all():
             return 0.0
-        lo, hi = law.ends
-        digits = self.op.crossbar.digits(x)
+        lo, hi = (end * steps for end in law.ends)
+        digits, offsets = self.op.crossbar.digits(x), self.reading.offsets
         shares = []
-        for group, product in zip(self.groups, self.sums, strict=True):
+        for r, (group, product) in enumerate(zip(self.groups, self.sums, strict=True)):
             sums = self._summed(np.ascontiguousarray(digits[:, :, group]), product)
-            shares.append(np.mean((sums < lo << steps) | (sums > hi << steps)))
+            sums = sums.astype(np.int64) << self.reading.rise
+            sums = sums - offsets[r] if len(offsets) else sums
+            shares.append(np.mean((sums < lo) | (sums > hi)))
         return float(np.mean(shares))
 
     def _summed(self, driven: IntArray, product: Kernel) -> Array:
@@ -210,8 +232,8 @@ def _read(  # type: ignore[no-untyped-def]
 ):
     """Add to `total` [rows, N] what the digital side makes of a row group's column sums."""
     cycles, rows, slices, width = sums.shape
-    lowest, bits = reading.span
-    errors, multipliers = reading.errors, reading.multipliers
+    lowest, span = reading.span
+    errors, multipliers, offsets = reading.errors, reading.multipliers, reading.offsets
     p = np.empty(width, np.int64)
     noise = np.empty((cycles, width), np.float32)
     for i in range(rows):
@@ -225,14 +247,25 @@ def _read(  # type: ignore[no-untyped-def]
                 if variances.shape[0]:
                     for j in range(width):
                         p[j] += np.int64(np.floor(noise[c, j] * reading.scale + np.float32(0.5)))
-                if step >= 0:
+                if reading.rise:
+                    for j in range(width):
+                        p[j] <<= reading.rise
+                if step:
+                    if offsets.shape[0]:
+                        for j in range(width):
+                            p[j] -= offsets[group, k, j]
                     if errors.offset.shape[0]:
                         offset, gain = errors.offset[group, k], errors.gain[group, k]
-                        _err(p, offset, gain, errors.bow[group, k], lowest << step, bits + step)
+                        _err(p, offset, gain, errors.bow[group, k], lowest * step, span * step)
                     if len(reading.levels):
                         _tabled(p, reading, step)
+                    elif reading.shifts[k] >= 0:
+                        _shifted(p, reading, reading.shifts[k])
                     else:
-                        _rounded(p, reading, step)
+                        _divided(p, reading, step)
+                    if offsets.shape[0]:
+                        for j in range(width):
+                            p[j] += offsets[group, k, j]
                 if multipliers.shape[0]:
                     for j in range(width):
                         half = 1 << FACTOR_BITS >> 1
@@ -244,29 +277,49 @@ def _read(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _rounded(p, reading, step):  # type: ignore[no-untyped-def]
-    half = (1 << step) >> 1 if reading.half else 0
-    even = 1 if reading.to_even and step > 0 else 0
+def _shifted(p, reading, shift):  # type: ignore[no-untyped-def]
+    """Convert at step 2^shift."""
+    half = (1 << shift) >> 1 if reading.half else 0
+    even = 1 if reading.to_even and shift > 0 else 0
     lo, hi = reading.lo, reading.hi
     for j in range(len(p)):
-        code = (p[j] + half - even + ((p[j] >> step) & even)) >> step
-        p[j] = min(max(code, lo), hi) << step
+        code = (p[j] + half - even + ((p[j] >> shift) & even)) >> shift
+        p[j] = min(max(code, lo), hi) << shift
+
+
+@jit
+def _divided(p, reading, step):  # type: ignore[no-untyped-def]
+    """Convert at any step; sums are below 2^53, so that a quotient in float64 is off by 1 at most.
+
+    Integers have no division in vectors.
+    """
+    half = step >> 1 if reading.half else 0
+    even = 1 if reading.to_even and step % 2 == 0 else 0
+    inverse, lo, hi = 1.0 / step, reading.lo, reading.hi
+    for j in range(len(p)):
+        moved = p[j] + half
+        code = np.int64(np.floor(moved * inverse))
+        rest = moved - code * step
+        code += np.int64(rest >= step) - np.int64(rest < 0)
+        if even and code * step == moved:
+            code &= -2
+        p[j] = min(max(code, lo), hi) * step
 
 
 @jit
 def _tabled(p, reading, step):  # type: ignore[no-untyped-def]
     for j in range(len(p)):
         below = _steps_below(reading.thresholds, p[j] << THRESHOLD_BITS, step)
-        p[j] = reading.levels[below] << step
+        p[j] = reading.levels[below] * step
 
 
 @jit
 def _steps_below(edges, p, step):  # type: ignore[no-untyped-def]
-    """The number of rising thresholds, in steps of 2^step, that are not above `p`."""
+    """The number of rising thresholds, in steps, that are not above `p`."""
     low, high = 0, len(edges)
     while low < high:
         middle = (low + high) >> 1
-        if (edges[middle] << step) <= p:
+        if edges[middle] * step <= p:
             low = middle + 1
         else:
             high = middle
@@ -274,11 +327,13 @@ def _steps_below(edges, p, step):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _err(p, offset, gain, bow, lowest, span_bits):  # type: ignore[no-untyped-def]
-    shift = CURVE_BITS - span_bits
+def _err(p, offset, gain, bow, lowest, span):  # type: ignore[no-untyped-def]
+    inverse = 1.0 / span
     for j in range(len(p)):
-        place = min(max(p[j] - lowest, 0), 1 << span_bits)
-        u = place << shift if shift >= 0 else place >> -shift
+        place = min(max(p[j] - lowest, 0), span) << CURVE_BITS
+        u = np.int64(np.floor(place * inverse))
+        rest = place - u * span
+        u += np.int64(rest >= span) - np.int64(rest < 0)
         risen = (u * ((1 << CURVE_BITS) - u)) >> (CURVE_BITS - 2)
         bent = (bow[j] * risen + (1 << CURVE_BITS >> 1)) >> CURVE_BITS
         scaled = (p[j] * gain[j] + (1 << GAIN_BITS >> 1)) >> GAIN_BITS

@@ -32,6 +32,7 @@ from cimtool.simulation.kernels.tiles import (
     add_scaled,
     byte_tile,
     convert,
+    convert_from,
     dot_step,
 )
 
@@ -161,7 +162,7 @@ def _group(  # type: ignore[no-untyped-def]
     blocks, slices = len(total), len(epilogue.adc)
     flat, middle = total.reshape(-1), np.int32(cells.middle)
     for s in range(slices):
-        addend, step, even, lo, hi = epilogue.adc[s]
+        one, two, three, four, five = epilogue.adc[s]
         for b in range(blocks):
             of = cells.starts[g] + (s * blocks + b) * cells.parts * words * WIDTH
             column = ((g * slices + s) * blocks + b) * WIDTH
@@ -171,7 +172,10 @@ def _group(  # type: ignore[no-untyped-def]
                     part = _products(driven, i * words, words, cells.words, of + q * words * WIDTH)
                     p = add_scaled(p, part, np.int32(1 << 8 * q))
                 p = add_outer(p, row_sums, i, middle, cells.columns, column)
-                p = convert(p, addend, step, even, lo, hi)
+                if len(epilogue.addends):
+                    p = convert_from(p, one, two, three, four, five, epilogue.addends, column)
+                else:
+                    p = convert(p, one, two, three, four, five)
                 to = b * total.shape[1] * WIDTH
                 accumulate(p, weights, owners, i, epilogue.scale, column, flat, to)
 

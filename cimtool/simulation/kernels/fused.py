@@ -6,7 +6,7 @@ which is exact where the proved range of the layer's output fits 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import aligned, jit
 from cimtool.hardware.converters import StaircaseLaw, UniformLaw
 from cimtool.hardware.crossbar import Cells, Crossbar
+from cimtool.hardware.references import References
 from cimtool.hardware.weight_codes import Slice, plain
 from cimtool.simulation.kernels.tiles import WIDTH
 
@@ -40,11 +41,15 @@ class RowDrive(NamedTuple):
 class Epilogue(NamedTuple):
     """The steps behind a column sum, in int32.
 
-    `adc` [slices, 5] are the arguments of `tiles.convert`; `scale` [groups * slices * N] the value
-    of a code; `row_factors` [groups, N] how often a group's row sum is added; `start` [N].
+    `adc` [slices, 5] are the arguments of `tiles.convert`, where converters count from zero by
+    powers of two; else those of `tiles.convert_from`, with the `addends` [groups * slices * N] of
+    sums. `scale` [groups * slices * N] is the value of a code; `row_factors` [groups, N] how often
+    a group's row sum is added; `start` [N]. Values have `places` binary places, rounded half up.
     """
 
     adc: Array
+    addends: Array
+    places: int
     scale: Array
     row_factors: Array
     start: Array
@@ -88,7 +93,7 @@ def packed_groups(layer: Layer, words: Callable[[Array], Array]) -> tuple[Array,
 
 def converted_layer(
     cells: Cells,
-    steps: tuple[int | None, ...],
+    references: Sequence[References | None],
     offset: IntArray,
     bounds: tuple[IntArray, IntArray] | None,
 ) -> Layer | None:
@@ -99,32 +104,122 @@ def converted_layer(
     crossbar, fraction, law = cells.crossbar, cells.fraction_bits, cells.crossbar.law
     if crossbar.fraction_bits or cells.leak or isinstance(law, StaircaseLaw):
         return None
-    if fraction and any(step is None for step in steps):
+    if fraction and None in references:
         return None
+    count = len(cells.slices)
+    if any(references[count:]):  # a unit column with a converter
+        return None
+    references = references[:count]
     lo, hi = crossbar.inputs.lifted_limits
     if max(-lo, hi, int(np.abs(crossbar.cycle_factors).max())) > INT32.max:
         return None
-    exponents = [0 if step is None else step for step in steps]
-    drive, factors = _drive(crossbar), cells.row_sum_factors
-    reach = max(_reach(cells, k) for k in range(len(cells.slices)))
-    if reach + (1 << max(exponents) + fraction) > INT32.max:
-        return None
     if bounds is None:
-        bounds = _code_bounds(cells, steps, offset)
-    if min(bounds[0].min(), -bounds[1].max()) <= INT32.min:
+        bounds = _code_bounds(cells, references, offset)
+    if min(bounds[0].min(), -bounds[1].max()) <= INT32.min >> crossbar.reference_bits:
         return None
-    signs = np.stack([s.signs for s in cells.slices], axis=1)
-    shifts = np.array([s.shift + e for s, e in zip(cells.slices, exponents, strict=True)])
-    epilogue = Epilogue(
-        np.array([_adc(law, step, fraction) for step in steps], np.int32),
-        padded(modulo_int32(signs << shifts[None, :, None])).reshape(-1),
-        padded(modulo_int32(factors)),
-        padded(modulo_int32(offset)),
-    )
+    form = _from_zero if crossbar.references == "fixed" else _from_offsets
+    epilogue = form(cells, references, offset)
+    if epilogue is None:
+        return None
+    drive = _drive(crossbar)
     edges = [(int(s.digits.min()), int(s.digits.max())) for s in cells.slices]
     held = min(lo for lo, _ in edges), max(hi for _, hi in edges)
     rows = np.array([(g.start, g.stop) for g in cells.groups], np.int64)
     return Layer(cells.slices, rows, crossbar.digit_limits, held, drive, epilogue, offset.size)
+
+
+def _signs(cells: Cells) -> IntArray:
+    """What a column sum [groups, slices, N] counts in its output."""
+    return np.stack([s.signs << s.shift for s in cells.slices], axis=1)
+
+
+def _from_zero(
+    cells: Cells, references: Sequence[References | None], offset: IntArray
+) -> Epilogue | None:
+    """Conversions at steps of powers of two, from zero."""
+    law, fraction = cells.crossbar.law, cells.fraction_bits
+    assert not isinstance(law, StaircaseLaw)
+    steps = [1 if one is None else one.step for one in references]
+    if any(step & step - 1 for step in steps):
+        return None
+    if _farthest(cells) + (max(steps) << fraction) > INT32.max:
+        return None
+    exponents = [None if one is None else one.step.bit_length() - 1 for one in references]
+    return Epilogue(
+        np.array([_adc(law, step, fraction) for step in exponents], np.int32),
+        np.zeros(0, np.int32),
+        0,
+        padded(modulo_int32(_signs(cells) * np.array(steps)[:, None])).reshape(-1),
+        padded(modulo_int32(cells.row_sum_factors)),
+        padded(modulo_int32(offset)),
+    )
+
+
+def _from_offsets(
+    cells: Cells, references: Sequence[References | None], offset: IntArray
+) -> Epilogue | None:
+    """Conversions at any step from any offset: with R the references' binary places of a digit,
+
+        code - lo = clip((p << R) - O - lo S + half, 0, codes S - 1) // S
+
+    What lo S + O make of an output is the same for all inputs: it is a part of `start`. None where
+    a quotient has no reciprocal in 32 bits, or a tie goes to the even code.
+    """
+    crossbar, law = cells.crossbar, cells.crossbar.law
+    rise, finer = crossbar.reference_bits, cells.finer
+    if law is None or isinstance(law, StaircaseLaw) or law.to_even:
+        return None
+    reach, groups = _farthest(cells), len(cells.groups)
+    arguments, addends, lowest = [], [], []
+    for one in references:
+        # A lossless sum is a code of its own: counted from the least, it is never negative.
+        fitted = References(1, np.full((1, 1), -reach << rise)) if one is None else one
+        lo, codes = (0, (2 * reach << rise) + 1) if one is None else (law.lo, law.hi + 1 - law.lo)
+        step = fitted.step << finer
+        least = np.broadcast_to((fitted.offset + lo * fitted.step) << finer, (groups, offset.size))
+        divisor = reciprocal(step, codes * step - 1)
+        farthest = max((reach << rise) + int(np.abs(least).max()) + step, codes * step)
+        if divisor is None or farthest > INT32.max:
+            return None
+        half = step >> 1 if law.half and one is not None else 0
+        arguments.append((rise, codes * step - 1, *divisor))
+        addends.append(half - least)
+        lowest.append((fitted.step, least >> finer))
+    signs, drive = _signs(cells), int(crossbar.cycle_factors.sum())
+    constant = sum(signs[:, k] * least * drive for k, (_, least) in enumerate(lowest))
+    start = np.sum(constant, axis=0) + (offset << rise) + (1 << rise >> 1)
+    steps = np.array([step for step, _ in lowest])
+    return Epilogue(
+        np.array(arguments, np.int32),
+        padded(modulo_int32(np.stack(addends, axis=1))).reshape(-1),
+        rise,
+        padded(modulo_int32(signs * steps[:, None])).reshape(-1),
+        padded(modulo_int32(cells.row_sum_factors << rise)),
+        padded(modulo_int32(start)),
+    )
+
+
+def reciprocal(divisor: int, largest: int) -> tuple[int, int, int] | None:
+    """(down, M, t) with x // divisor = ((x >> down) M mod 2^32) >> t for 0 <= x <= largest.
+
+    None where there are none. Of divisor = m 2^down with odd m, M = ceil(2^t / m) is right where
+    (M m - 2^t) (largest >> down) < 2^t, and the product must fit 32 bits.
+    """
+    down = (divisor & -divisor).bit_length() - 1
+    odd, most = divisor >> down, largest >> down
+    if odd == 1:
+        return down, 1, 0
+    for t in range(31, 0, -1):
+        factor = -(-(1 << t) // odd)
+        small = factor * most < 1 << 32 and factor <= INT32.max
+        if small and (factor * odd - (1 << t)) * most < 1 << t:
+            return down, factor, t
+    return None
+
+
+def _farthest(cells: Cells) -> int:
+    """A bound of every partial sum of all columns."""
+    return max(_reach(cells, k) for k in range(len(cells.slices)))
 
 
 def _reach(cells: Cells, k: int) -> int:
@@ -136,13 +231,16 @@ def _reach(cells: Cells, k: int) -> int:
 
 
 def _code_bounds(
-    cells: Cells, steps: tuple[int | None, ...], offset: IntArray
+    cells: Cells, references: Sequence[References | None], offset: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Bounds of outputs [N] at which every code, or lossless sum, is the furthest."""
     crossbar, codes = cells.crossbar, 0
     furthest = 0 if crossbar.law is None else max(map(abs, crossbar.law.ends))
-    for k, step in enumerate(steps):
-        largest = _reach(cells, k) if step is None else furthest << step
+    for k, one in enumerate(references):
+        largest = _reach(cells, k)
+        if one is not None:
+            largest = furthest * one.step + int(np.abs(one.offset).max())
+            largest = (largest >> crossbar.reference_bits) + 1
         codes += (largest << cells.slices[k].shift) * len(cells.groups)
     digit = max(map(abs, crossbar.digit_limits))
     heights = np.array([g.stop - g.start for g in cells.groups])
@@ -178,6 +276,8 @@ def exact_epilogue(start: IntArray) -> Epilogue:
     """The steps behind the sums of one product: nothing but `start` [N]."""
     return Epilogue(
         np.array([_LOSSLESS], np.int32),
+        np.zeros(0, np.int32),
+        0,
         padded(np.ones(start.size, np.int32)),
         padded(np.zeros((1, start.size), np.int32)),
         padded(modulo_int32(start)),
@@ -255,4 +355,4 @@ def finish(total, sums, epilogue, out):  # type: ignore[no-untyped-def]
                     for j in range(WIDTH):
                         line[j] += sums[i, g] * epilogue.row_factors[g, b * WIDTH + j]
             for j in range(min(WIDTH, width - b * WIDTH)):
-                out[i, b * WIDTH + j] = line[j]
+                out[i, b * WIDTH + j] = line[j] >> epilogue.places

@@ -79,14 +79,11 @@ def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
     if op.exact:
         return _product(op, types, known)
     cells = op.stored.cells
-    arrays = NoisyMvm(op, cells, op.steps, np.array(-INT_LIMIT), np.array(INT_LIMIT))
-    if op.unit_step is None:
-        reached = op.infer(types[0])
-        bounds = (reached.lo, reached.hi)
-        kernel = fused_cells(cells, op.steps, arrays.offset, bounds, _kind(known))
-        if kernel is not None:
-            return kernel
-    return ConversionKernel(arrays)
+    arrays = NoisyMvm(op, cells, op.references, np.array(-INT_LIMIT), np.array(INT_LIMIT))
+    reached = op.infer(types[0])
+    bounds = (reached.lo, reached.hi)
+    kernel = fused_cells(cells, op.references, arrays.offset, bounds, _kind(known))
+    return ConversionKernel(arrays) if kernel is None else kernel
 
 
 @KERNELS.rule(NoisyMvm)
@@ -94,7 +91,7 @@ def _noisy_mvm(op: NoisyMvm, types: Types, known: Type | None) -> Kernel:
     """Frozen cells are integers like any others: the fused kernels take them."""
     if op.measured is not None:
         return _readable(op, types, known)
-    sums = fused_cells(op.cells, op.steps, op.offset) if op.frozen else None
+    sums = fused_cells(op.cells, op.references, op.offset) if op.frozen else None
     kernel = ConversionKernel(op) if sums is None else _clipped(sums, op.lo, op.hi)
     return kernel if known is None else in_int64(kernel)
 

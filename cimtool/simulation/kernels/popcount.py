@@ -22,6 +22,7 @@ from cimtool.simulation.kernels.tiles import (
     bit_tile,
     bits,
     convert,
+    convert_from,
     popcount_step,
 )
 
@@ -115,7 +116,7 @@ def _group(packed, planes, g, owners, weights, epilogue, total):  # type: ignore
     driven, flat = packed.reshape(-1), total.reshape(-1)
     blocks, slices = len(total), len(epilogue.adc)
     for s in range(slices):
-        addend, step, even, lo, hi = epilogue.adc[s]
+        one, two, three, four, five = epilogue.adc[s]
         for b in range(blocks):
             cells = planes.starts[g] + (s * blocks + b) * cell_planes * words * WIDTH
             scale = ((g * slices + s) * blocks + b) * WIDTH
@@ -130,6 +131,9 @@ def _group(packed, planes, g, owners, weights, epilogue, total):  # type: ignore
                                 ones, driven, at + k, stride, planes.words, of + k * WIDTH
                             )
                         p = add_scaled(p, ones, planes.factors[a, q])
-                p = convert(p, addend, step, even, lo, hi)
+                if len(epilogue.addends):
+                    p = convert_from(p, one, two, three, four, five, epilogue.addends, scale)
+                else:
+                    p = convert(p, one, two, three, four, five)
                 to = b * total.shape[1] * WIDTH
                 accumulate(p, weights, owners, i, epilogue.scale, scale, flat, to)

@@ -222,6 +222,30 @@ def convert(typing, sums, addend, step, even, lo, hi):  # type: ignore[no-untype
 
 
 @intrinsic
+def convert_from(typing, sums, rise, top, down, factor, shift, addends, of):  # type: ignore[no-untyped-def]
+    """((clip((p << rise) + addends[of + j], 0, top) >> down) * factor) >> shift of every sum p.
+
+    The product is unsigned: a quotient by the reciprocal that `fused.reciprocal` gives.
+    """
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = _Arrays(context, builder, signature.args)
+        rise, top, down, factor, shift = (_splat(builder, a) for a in args[1:6])
+        added, zero = arrays.vectors(args, 6, args[7]), ir.Constant(_LANES, [0] * LANES)
+        codes = []
+        for i, p in enumerate(_parts(builder, args[0])):
+            x = builder.add(builder.shl(p, rise), added[i % VECTORS])
+            x = _call(builder, "llvm.smax.v16i32", _LANES, x, zero)
+            x = _call(builder, "llvm.smin.v16i32", _LANES, x, top)
+            x = builder.mul(builder.lshr(x, down), factor)
+            codes.append(builder.lshr(x, shift))
+        return _tile(builder, codes)
+
+    i32 = types.int32
+    return sums(sums, i32, i32, i32, i32, i32, addends, types.int64), emit
+
+
+@intrinsic
 def accumulate(typing, codes, rows, owners, at, columns, of, total, to):  # type: ignore[no-untyped-def]
     """Add codes * rows[at + r] * columns[of + j] to total[to + owners[at + r] * 32 + j]."""
 

@@ -52,7 +52,8 @@ def layer_errors(
     if conditions is None:
         return PERFECT if op.exact else LayerErrors(None, _rounding(op, steps))
     if op.crossbar.law is not None:
-        steps = tuple(step or 0 for step in steps)  # a lossless converter rounds noise
+        finest = 1 / (1 << op.crossbar.fraction_bits)  # a lossless converter rounds noise
+        steps = tuple(step or finest for step in steps)
     mean, variance = _digit_errors(conditions, op.crossbar, on_off_ratio)
     off, spread = _weight_errors(op.stored, mean, variance)
     return LayerErrors((tensor(off.T), tensor(spread.T)), _rounding(op, steps))
@@ -87,12 +88,12 @@ def _weight_errors(
     return off, np.sqrt(spread)
 
 
-def _rounding(op: CrossbarMvm, steps: tuple[int | None, ...]) -> float:
+def _rounding(op: CrossbarMvm, steps: tuple[float | None, ...]) -> float:
     """The deviation of a layer's integer sums that comes from rounding in its converters."""
     conversions = len(op.stored.groups)
     drive = sum(4.0**cycle.shift for cycle in op.crossbar.cycles)
     total = sum(
-        4.0 ** (step + cells.shift)
+        step**2 * 4.0**cells.shift
         for cells, step in zip(op.stored.slices, steps, strict=True)
         if step is not None
     )

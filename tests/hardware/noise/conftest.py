@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crossbars import crossbar_of
+from crossbars import at_steps, crossbar_of
 
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -40,11 +40,10 @@ def layer(hardware: Crossbar, rows: int = 40, width: int = 9, seed: int = 0) -> 
     top = (1 << hardware.weights.bits - 1) - 1
     weight = rng.integers(-top, top + 1, (rows, width))
     base = hardware.fraction_bits + 1
-    steps = None if hardware.converter.bits is None else base
+    step = None if hardware.converter.bits is None else base
+    references = at_steps(hardware, (step,) * hardware.slices, step)
     bias = rng.integers(-99, 100, width)
-    return CrossbarMvm(
-        StoredWeights(weight, hardware), bias, np.ones(width), (steps,) * hardware.slices
-    )
+    return CrossbarMvm(StoredWeights(weight, hardware), bias, np.ones(width), references)
 
 
 def inputs(op: CrossbarMvm, count: int, seed: int = 1) -> np.ndarray:

@@ -38,7 +38,7 @@ def matrix_reads(op: NoisyMvm, x: np.ndarray, redraw: str, reads: int) -> np.nda
                 row = x[i : i + 1]
                 if redraw == "cycle":  # the digits that this cycle alone drives
                     row = (x[i : i + 1] >> c & 1) << c
-                total = total + cells_mvm(row, replace(cells, slices=noisy), op.steps)
+                total = total + cells_mvm(row, replace(cells, slices=noisy), op.references)
             found[read, i] = total[0]
     return found
 

@@ -14,14 +14,13 @@ from crossbars import changed, with_crossbar
 
 from cimtool.hardware.crossbar import leak_of
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.passes.converters import fit_steps
+from cimtool.passes.converters import fit_references
 
 DIES = 12
 
 
 def fitted(op: CrossbarMvm, x: np.ndarray) -> CrossbarMvm:
-    steps, _ = fit_steps(op, x)
-    return replace(op, steps=steps)
+    return replace(op, references=fit_references(op, x, op.crossbar.references))
 
 
 def errors(kit: SimpleNamespace, op: CrossbarMvm, x: np.ndarray, **options: Any) -> np.ndarray:
@@ -65,7 +64,7 @@ def test_less_noise(kit: SimpleNamespace, layer: CrossbarMvm, kind: str) -> None
         "read": lambda level: {"sigma": 0.3 * level},
         "stuck": lambda level: {"p_on": 0.1 * level, "p_off": 0.1 * level},
     }
-    op = with_crossbar(replace(layer, steps=(None,)), changed(layer.crossbar, adc_bits=None))
+    op = with_crossbar(replace(layer, references=(None,)), changed(layer.crossbar, adc_bits=None))
     x = kit.inputs(op, 40)
     found = [
         errors(kit, op, x, noise=kit.noise(**{kind: tables[kind](level)}))
@@ -79,7 +78,7 @@ def test_time_towards_t0(kit: SimpleNamespace, layer: CrossbarMvm) -> None:
     noise = kit.noise(
         t0=20.0, drift={"mean": {"polynomial": [0.06]}, "sigma": {"polynomial": [0.02]}}
     )
-    op = with_crossbar(replace(layer, steps=(None,)), changed(layer.crossbar, adc_bits=None))
+    op = with_crossbar(replace(layer, references=(None,)), changed(layer.crossbar, adc_bits=None))
     x = kit.inputs(op, 40)
     found = [
         errors(kit, op, x, noise=noise, seconds=s) for s in (3e7, 86400.0, 3600.0, 60.0, 1.0, 0.0)
@@ -101,7 +100,7 @@ def test_the_on_off_ratio_towards_infinity(kit: SimpleNamespace) -> None:
 def test_all_limits_together_are_the_lossless_result(
     kit: SimpleNamespace, layer: CrossbarMvm
 ) -> None:
-    op = with_crossbar(replace(layer, steps=(None,)), changed(layer.crossbar, adc_bits=14))
+    op = with_crossbar(replace(layer, references=(None,)), changed(layer.crossbar, adc_bits=14))
     x = kit.inputs(op, 40)
     quiet = kit.noise(
         t0=20.0,

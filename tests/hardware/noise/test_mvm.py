@@ -118,7 +118,7 @@ def test_reading_at_another_time_draws_fresh_noise_anew(kit: SimpleNamespace) ->
 
 def lossless(kit: SimpleNamespace, **hardware: Any) -> CrossbarMvm:
     """A layer whose converters are proved to lose nothing."""
-    return replace(kit.layer(kit.crossbar(**hardware)), steps=(None,) * 3)
+    return replace(kit.layer(kit.crossbar(**hardware)), references=(None,) * 3)
 
 
 def test_a_die_without_errors_is_the_perfect_layer(kit: SimpleNamespace) -> None:
@@ -138,8 +138,8 @@ def test_a_lossless_converter_rounds_noise_and_no_converter_does_not(
     noise = kit.noise(programming={"sigma": [0.02]})
     with_adc = kit.on_die(lossless(kit, adc_bits=9), noise)
     without = kit.on_die(lossless(kit, adc_bits=None), noise)
-    assert with_adc.steps == (0, 0, 0)
-    assert without.steps == (None, None, None)
+    assert [one and one.step for one in with_adc.references] == [1, 1, 1]
+    assert without.references == (None, None, None)
     x = kit.inputs(without.perfect, 50)
     exact = x @ without.perfect.weight + without.perfect.bias
     # Errors that stay below half a digit in a column are rounded off, but not where none rounds.
@@ -166,7 +166,7 @@ def test_factors_multiply_what_converters_say(kit: SimpleNamespace) -> None:
     doubled = replace(found, factors=np.full((1, 1, 9), 2 << FACTOR_BITS))
     wide = np.full(9, 1 << 40)
     x = kit.inputs(op, 10)
-    expected = 2 * mvm(x, op.stored, op.steps)
+    expected = 2 * mvm(x, op.stored, op.references)
     np.testing.assert_array_equal(replace(doubled, lo=-wide, hi=wide).run(x), expected)
 
 

@@ -1,0 +1,68 @@
+"""References of converters: the step and the offset with which the columns of a slice convert.
+
+A converter whose references are fixed counts steps of 2^e of a column sum's unit from zero. Where
+references can be set, the step S and the offset O are whole numbers of 2^-REFERENCE_BITS of that
+unit, S for a slice and O for each physical column or for the slice, set when weights are loaded:
+
+    code = clip(round((p - O) / S), lo, hi)          value = code S + O
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cimtool.base.arrays import IntArray
+from cimtool.hardware.converters import Law
+
+ReferenceKind = Literal["fixed", "slice", "column"]
+"""What can be set: nothing; a step and an offset a slice; a step a slice, an offset a column."""
+
+REFERENCE_BITS = 2
+"""Binary places of a sum's unit in which references that can be set count."""
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """The step S > 0, and the offsets O [groups, N], of the columns of one slice.
+
+    Either extent of the offsets is 1 where all are alike.
+    """
+
+    step: int
+    offset: IntArray
+
+    @classmethod
+    def from_zero(cls, step: int) -> References:
+        """Steps that count from zero."""
+        return cls(step, np.zeros((1, 1), np.int64))
+
+    @property
+    def counts_from_zero(self) -> bool:
+        """No column has an offset."""
+        return not self.offset.any()
+
+    def of_group(self, group: int) -> IntArray:
+        """The offsets [N], or [1], of a row group's columns."""
+        row: IntArray = self.offset[min(group, len(self.offset) - 1)]
+        return row
+
+    def among(self, columns: slice) -> References:
+        """Those of some columns of the first row group."""
+        first = self.offset[:1]
+        return References(self.step, first if first.shape[1] == 1 else first[:, columns])
+
+    def finer(self, places: int) -> References:
+        """The same references in units so many binary places finer."""
+        return References(self.step << places, self.offset << places)
+
+    def read(self, law: Law, p: IntArray, group: int) -> IntArray:
+        """What the digital side takes column sums [.., N] of a row group for."""
+        offset = self.of_group(group)
+        return law.values(law.codes(p - offset, self.step), self.step) + offset
+
+    def codes(self, law: Law, p: IntArray, group: int) -> IntArray:
+        """The codes of column sums [.., N] of a row group."""
+        return law.codes(p - self.of_group(group), self.step)

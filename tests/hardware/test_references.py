@@ -1,0 +1,117 @@
+"""References of converters that are set: any step, from any offset."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+from crossbars import PLAIN, changed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_crossbars import CONVERTING, drawn, input_limits, weight_limits
+
+from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import REFERENCE_BITS, References
+from cimtool.hardware.stored import StoredWeights, mvm
+from cimtool.ir.types import integer
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def set_at_random(
+    rng: np.random.Generator, hardware: Crossbar, rows: int, columns: int
+) -> tuple[References | None, ...]:
+    """Steps and offsets of all kinds about the sums that there are."""
+    found: list[References | None] = []
+    groups = len(hardware.tiling.groups(rows))
+    for k, one in enumerate(hardware.no_references):
+        width = columns if k < hardware.slices else 1
+        step = int(rng.integers(1, 1 << rng.integers(1, 9))) << hardware.fraction_bits
+        shape = (groups, width) if rng.integers(2) else (1, 1)
+        offset = rng.integers(-9 * step, 9 * step, shape)
+        found.append(one if rng.integers(5) == 0 else References(step, offset))
+    return tuple(found)
+
+
+def test_a_conversion_by_hand() -> None:
+    """Sums 3, 9 and 30 in codes 0 to 7 of 2.5 digits from 2 digits on."""
+    hardware = changed(
+        PLAIN, encoding="differential", cell_bits=7, dac_bits=8, input_encoding="unsigned",
+        adc_bits=3, rounding="half-up", adc_on="polarity", references="column",
+    )  # fmt: skip
+    assert hardware.places == REFERENCE_BITS
+    stored = StoredWeights(np.array([[3, 9, 30]]), hardware)
+    ten, eight = 10, np.full((1, 3), 8)  # quarters of a digit
+    x = np.ones((1, 1), np.int64)
+    found = hardware.read(np.array([[3, 9, 30]]), References(ten, eight), 0)
+    # (3 - 2) / 2.5 = 0.4 and (9 - 2) / 2.5 = 2.8 are codes 0 and 3; 30 is beyond code 7.
+    assert found.tolist() == [[8, 8 + 30, 8 + 70]]
+    zero = References.from_zero(1 << REFERENCE_BITS)
+    # 2, 9.5 and 19.5 digits: whole digits again, halves up, only where the layer's sum is made.
+    assert mvm(x, stored, (References(ten, eight), zero)).tolist() == [[2, 10, 20]]
+
+
+@settings(deadline=None, max_examples=100)
+@given(CONVERTING, st.sampled_from(["slice", "column"]), st.integers(1, 12), SEEDS)
+def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, seed: int) -> None:
+    """What is read of every column sum, in exact arithmetic, and the sum of all."""
+    rng = np.random.default_rng(seed)
+    hardware = changed(hardware, references=kind, offset_sum="digital", leak=0)
+    law = hardware.law
+    assert law is not None
+    weight = drawn(rng, weight_limits(hardware), (rows, 2))
+    x = drawn(rng, input_limits(hardware), (3, rows))
+    stored = StoredWeights(weight, hardware)
+    references = set_at_random(rng, hardware, rows, 2)
+    unit = Fraction(1, 1 << REFERENCE_BITS)
+    code, totals = hardware.weights, [[Fraction(0)] * 2 for _ in x]
+    for digits, cycle in zip(hardware.digits(x), hardware.cycles, strict=True):
+        for r, group in enumerate(stored.groups):
+            for i, j in np.ndindex(len(x), 2):
+                driven = int(digits[i, group].sum())
+                for cells, one in zip(stored.slices, references, strict=True):
+                    p = Fraction(int(digits[i, group] @ cells.digits[group, j].astype(np.int64)))
+                    if one is not None:
+                        step, offset = (
+                            one.step * unit,
+                            int(one.of_group(r)[j % one.offset.shape[1]]) * unit,
+                        )
+                        places = (p - offset) / step
+                        half = {
+                            "half-up": floor(places + Fraction(1, 2)),
+                            "half-even": round(places),
+                            "floor": floor(places),
+                        }[law.rounding]  # type: ignore[union-attr]
+                        p = min(max(half, law.lo), law.hi) * step + offset
+                    if cells.flipped[r, j]:
+                        p = code.cell_maximum * driven - p
+                    totals[i][j] += cycle.factor * cells.sign * p * (1 << cells.shift)
+                totals[i][j] -= cycle.factor * code.offset * driven
+    expected = [[floor(total + Fraction(1, 2)) for total in row] for row in totals]
+    found = mvm(x, stored, references) + stored.correction
+    assert found.tolist() == expected
+
+
+@settings(deadline=None, max_examples=150)
+@given(CONVERTING, st.sampled_from(["slice", "column"]), st.integers(1, 15), SEEDS)
+def test_no_run_leaves_the_bounds(hardware: Crossbar, kind: str, rows: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hardware = changed(hardware, references=kind)
+    (low, high), weights = input_limits(hardware), weight_limits(hardware)
+    weight, x = drawn(rng, weights, (rows, 3)), drawn(rng, (low, high), (20, rows))
+    x[:3] = np.where(weight.T > 0, high, low)
+    x[3:6] = np.where(weight.T > 0, low, high)
+    references = set_at_random(rng, hardware, rows, 3)
+    stored = StoredWeights(weight, hardware)
+    op = CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), references)
+    known, found = op.infer(integer(("n", rows), low, high, 1.0)), op.run(x)
+    assert (found >= known.lo).all()
+    assert (found <= known.hi).all()
+
+
+def test_fixed_references_have_no_binary_places() -> None:
+    assert changed(PLAIN, adc_bits=5).reference_bits == 0
+    assert changed(PLAIN, references="column").reference_bits == 0  # lossless
+    assert changed(PLAIN, references="column", adc_bits=5).reference_bits == REFERENCE_BITS
