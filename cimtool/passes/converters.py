@@ -85,7 +85,7 @@ def _best_few(column: Tried, scale: Array) -> Tried:
 def _joint_choice(columns: list[Tried], scale: Array) -> list[int]:
     """The place among the references tried of each column with which the sum scatters least.
 
-    Starts from the best of each alone, and from what is chosen of those that are fixed, and improves
+    Starts from the best of each alone, and from the choice among those that are fixed, and improves
     one at a time, until no other choice for one of them is better.
     """
     if not columns:
