@@ -28,7 +28,7 @@ from cimtool.hardware.noise.die import Arrays, Devices, Die
 from cimtool.hardware.noise.mechanisms.devices import ConductanceDrift, Flicker
 from cimtool.hardware.noise.model import DeviceNoise, DeviceState
 from cimtool.hardware.noise.spec import Noise, load_noise
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import WeightCode
 from cimtool.ir.types import integer
@@ -91,7 +91,7 @@ class Case:
         weight = rng.integers(-top, top + 1, (ROWS, COLUMNS))
         weight[0, 0] = top  # CrossSim takes the largest for its full scale
         fine = LEAK_BITS if self.crossbar.column_leak else 0
-        one = None if self.adc_bits is None else References.from_zero(1 << self.step + fine)
+        one = None if self.adc_bits is None else AdcReferences.from_zero(1 << self.step + fine)
         references = (one,) * len(self.crossbar.no_references)
         stored = StoredWeights(weight, self.crossbar)
         return CrossbarMvm(stored, np.zeros(COLUMNS, np.int64), np.ones(COLUMNS), references)
@@ -197,7 +197,7 @@ def symmetric(case: Case) -> Convert:
 def half_scale(case: Case) -> Convert:
     """Conversions of a unit column whose cells hold half of the top slice's digits."""
     crossbar, half = case.crossbar, 1 << case.cell_bits - 1
-    references = References.from_zero(1 << case.step)
+    references = AdcReferences.from_zero(1 << case.step)
 
     def convert(p: IntArray, group: int, k: int, cycle: int) -> IntArray:
         if k < crossbar.slices:
@@ -419,7 +419,7 @@ def _quantized(folder: Path) -> tuple[IntArray, IntArray]:
         Formula(8, "half-even"),
     )
     stored = StoredWeights(weight, crossbar)
-    references = (References.from_zero(1 << 10),)
+    references = (AdcReferences.from_zero(1 << 10),)
     layer = CrossbarMvm(stored, np.zeros(COLUMNS, np.int64), np.ones(COLUMNS), references)
     return np.asarray(layer.run(x)) >> 10, x @ weight
 

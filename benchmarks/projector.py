@@ -38,7 +38,7 @@ from cimtool.hardware.converters import LOSSLESS, Converter, Formula
 from cimtool.hardware.crossbar import Crossbar, RowTiling
 from cimtool.hardware.input_codes import InputCode, TwosComplementInput, Unsigned
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import (
     Differential,
@@ -82,9 +82,9 @@ class Build:
     least: float
 
     @property
-    def references(self) -> tuple[References | None, ...]:
+    def references(self) -> tuple[AdcReferences | None, ...]:
         """The references of each slice."""
-        one = None if self.step is None else References.from_zero(self.step)
+        one = None if self.step is None else AdcReferences.from_zero(self.step)
         return (one,) * self.crossbar.slices
 
 

@@ -15,7 +15,7 @@ from cimtool.base.arrays import Array, narrow
 from cimtool.base.errors import CimError
 from cimtool.hardware import mvm  # noqa: F401  (importing operations registers them)
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir import arithmetic, integer, source  # noqa: F401
 from cimtool.ir.op import UNSTORED, Op
@@ -152,7 +152,7 @@ def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
     if isinstance(value, StoredWeights):
         weight = _encoded(value.weight, constants, name)
         return {"stored": weight, "crossbar": value.crossbar.to_json()}
-    if isinstance(value, References):
+    if isinstance(value, AdcReferences):
         offset = 0 if value.counts_from_zero else _encoded(value.offset, constants, name)
         return {"step": value.step, "offset": offset}
     if isinstance(value, tuple):
@@ -176,7 +176,7 @@ def _decoded(value: Any, constants: Mapping[str, Array]) -> Any:
         return np.asarray(number if isinstance(number, int) else float(number))
     if "step" in value:
         if value["offset"] == 0:
-            return References.from_zero(value["step"])
-        return References(value["step"], _decoded(value["offset"], constants))
+            return AdcReferences.from_zero(value["step"])
+        return AdcReferences(value["step"], _decoded(value["offset"], constants))
     weight = _decoded(value["stored"], constants)
     return StoredWeights(weight, Crossbar.from_json(value["crossbar"]))

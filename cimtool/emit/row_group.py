@@ -266,7 +266,7 @@ class Division:
     zeros: list[IntArray]
 
     def offsets(self, op: CrossbarMvm) -> IntArray:
-        """What the zeros make of each output [N], whatever the inputs."""
+        """The sum of the zeros in each output [N], whatever the inputs."""
         drive = int(op.crossbar.cycle_factors.sum())
         pairs = zip(op.columns, self.zeros, strict=True)
         total = np.sum([(c.factors * zero).sum(axis=0) for c, zero in pairs], axis=0)

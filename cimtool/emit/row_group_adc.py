@@ -108,7 +108,7 @@ def _convert(law: UniformLaw, flags: Set[str]) -> Iterator[str]:
 
 
 def _dividend(flags: Set[str]) -> Iterator[str]:
-    """What a sum is above the least, in finer units; its quotient by the step is a code."""
+    """The height of a sum above the least, in finer units; its quotient by the step is a code."""
     wide = "wide" in flags
     yield "sums = Mul (sums, rise)"
     yield "sums = Sub (sums, least)"

@@ -10,7 +10,7 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.crossbar import group_sums
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def taps(op: CrossbarMvm, x: IntArray) -> Taps:
     return Taps(crossbar.digits(x).transpose(1, 0, 2), sums, codes, shift_add)
 
 
-def converted_columns(op: CrossbarMvm) -> list[tuple[slice, References | None]]:
+def converted_columns(op: CrossbarMvm) -> list[tuple[slice, AdcReferences | None]]:
     """The columns of each slice in `Taps.codes`, then the unit column, and their references."""
     columns = op.columns
     ends = accumulate((column.cells.digits.shape[1] for column in columns), initial=0)

@@ -7,7 +7,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 
 Bounds = tuple[IntArray, IntArray]
 """Smallest and largest column sum [groups, N] that any input can make."""
@@ -41,7 +41,7 @@ def lossless(bounds: Bounds, crossbar: Crossbar) -> bool:
     return law.exact_where_it_fits and bool(bounds[0].min() >= lo and bounds[1].max() <= hi)
 
 
-def conversion_error(bounds: Bounds, law: Law, references: References, places: int) -> IntArray:
+def conversion_error(bounds: Bounds, law: Law, references: AdcReferences, places: int) -> IntArray:
     """Largest |converted - exact| of any conversion [groups, N], in the units of references.
 
     These are `places` binary places finer than those of the bounds.

@@ -27,7 +27,7 @@ from cimtool.base.named import Named
 from cimtool.base.plugins import fault_of
 from cimtool.hardware.converters import LOSSLESS, Converter, Law, law_of
 from cimtool.hardware.input_codes import Cycle, InputCode, check_cycles
-from cimtool.hardware.references import REFERENCE_BITS, ReferenceKind, References
+from cimtool.hardware.references import REFERENCE_BITS, AdcReferenceKind, AdcReferences
 from cimtool.hardware.weight_codes import Slice, WeightCode
 
 AdcOn = Literal["difference", "polarity"]
@@ -114,7 +114,7 @@ class Crossbar:
     adc_on: AdcOn = "difference"
     shift_add: ShiftAdd = "digital"
     offset_sum: OffsetSum = "digital"
-    references: ReferenceKind = "fixed"
+    references: AdcReferenceKind = "fixed"
     leak: int = 0
 
     def __post_init__(self) -> None:
@@ -207,8 +207,8 @@ class Crossbar:
         """Binary places of a digit in which what is read of a column sum counts."""
         return self.fraction_bits + self.reference_bits
 
-    def read(self, p: IntArray, references: References | None, group: int) -> IntArray:
-        """What the digital side takes column sums [.., N] of a row group for, in `places`.
+    def read(self, p: IntArray, references: AdcReferences | None, group: int) -> IntArray:
+        """The values that column sums [.., N] of a row group are taken for, in `places`.
 
         Without references it gets the sums as they are.
         """
@@ -306,7 +306,7 @@ The unit column, where there is one, counts as the slice after the last.
 def cells_mvm(
     x: IntArray,
     cells: Cells,
-    references: Sequence[References | None],
+    references: Sequence[AdcReferences | None],
     convert: Convert | None = None,
 ) -> IntArray:
     """The products [n, N] of inputs [n, K] on arrays that conduct as `cells` say, uncorrected.
@@ -325,7 +325,7 @@ def cells_mvm(
 def group_sums(
     x: IntArray,
     cells: Cells,
-    references: Sequence[References | None],
+    references: Sequence[AdcReferences | None],
     convert: Convert | None = None,
 ) -> Iterator[IntArray]:
     """Yield what each row group adds to the products [n, N], in 2^-places of a digit."""

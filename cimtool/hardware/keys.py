@@ -27,7 +27,7 @@ from cimtool.hardware.crossbar import (
     leak_of,
 )
 from cimtool.hardware.input_codes import InputCode, InputEncoding, UnsignedEncoding
-from cimtool.hardware.references import ReferenceKind
+from cimtool.hardware.references import AdcReferenceKind
 from cimtool.hardware.weight_codes import Encoding, WeightCode
 from cimtool.ir.format import Rounding
 from cimtool.ir.types import Type
@@ -138,7 +138,7 @@ class Keys(TomlTable):
         "adc.on",
         default="difference",
     )
-    references: ReferenceKind = key(
+    references: AdcReferenceKind = key(
         "What of converters can be set when weights are loaded: nothing (steps of 2^e from 0), a "
         "step and an offset a slice, or a step a slice and an offset a column.",
         "adc.references",

@@ -10,7 +10,7 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.bounds import Bounds, conversion_error
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights, mvm
 from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import mvm_bounds
@@ -28,7 +28,7 @@ class ConvertedColumns:
 
     cells: Slice
     bounds: Bounds
-    references: References | None
+    references: AdcReferences | None
     factors: IntArray
 
 
@@ -43,7 +43,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     stored: StoredWeights
     bias: IntArray
     scale: Array
-    references: tuple[References | None, ...]
+    references: tuple[AdcReferences | None, ...]
 
     @property
     def weight(self) -> IntArray:
@@ -138,7 +138,7 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
         least, most = ((end + half >> places) - stored.correction for end in (lo, hi))
         return least, most
 
-    def _read(self, edge: IntArray, references: References | None) -> IntArray:
+    def _read(self, edge: IntArray, references: AdcReferences | None) -> IntArray:
         """The sum [N] over row groups of what is read of their column sums [groups, N]."""
         parts = [self.crossbar.read(row, references, r) for r, row in enumerate(edge)]
         return np.asarray(np.sum(parts, axis=0), np.int64)

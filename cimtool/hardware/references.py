@@ -17,15 +17,15 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law
 
-ReferenceKind = Literal["fixed", "slice", "column"]
-"""What can be set: nothing; a step and an offset a slice; a step a slice, an offset a column."""
+AdcReferenceKind = Literal["fixed", "slice", "column"]
+"""Nothing can be set; or a step and an offset a slice; or a step a slice, an offset a column."""
 
 REFERENCE_BITS = 2
 """Binary places of a sum's unit in which references that can be set count."""
 
 
 @dataclass(frozen=True, eq=False)
-class References:
+class AdcReferences:
     """The step S > 0, and the offsets O [groups, N], of the columns of one slice.
 
     Either extent of the offsets is 1 where all are alike.
@@ -35,7 +35,7 @@ class References:
     offset: IntArray
 
     @classmethod
-    def from_zero(cls, step: int) -> References:
+    def from_zero(cls, step: int) -> AdcReferences:
         """Steps that count from zero."""
         return cls(step, np.zeros((1, 1), np.int64))
 
@@ -49,17 +49,17 @@ class References:
         row: IntArray = self.offset[min(group, len(self.offset) - 1)]
         return row
 
-    def among(self, columns: slice) -> References:
+    def among(self, columns: slice) -> AdcReferences:
         """Those of some columns of the first row group."""
         first = self.offset[:1]
-        return References(self.step, first if first.shape[1] == 1 else first[:, columns])
+        return AdcReferences(self.step, first if first.shape[1] == 1 else first[:, columns])
 
-    def finer(self, places: int) -> References:
+    def finer(self, places: int) -> AdcReferences:
         """The same references in units so many binary places finer."""
-        return References(self.step << places, self.offset << places)
+        return AdcReferences(self.step << places, self.offset << places)
 
     def read(self, law: Law, p: IntArray, group: int) -> IntArray:
-        """What the digital side takes column sums [.., N] of a row group for."""
+        """The values that the digital side takes column sums [.., N] of a row group for."""
         offset = self.of_group(group)
         return law.values(law.codes(p - offset, self.step), self.step) + offset
 

@@ -11,7 +11,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray, narrow
 from cimtool.hardware.bounds import Bounds, column_bounds
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.weight_codes import Slice, plain, stored_slices
 
 
@@ -78,7 +78,7 @@ class StoredWeights:
         return total * self.crossbar.inputs.lift
 
 
-def mvm(x: IntArray, stored: StoredWeights, references: Sequence[References | None]) -> IntArray:
+def mvm(x: IntArray, stored: StoredWeights, references: Sequence[AdcReferences | None]) -> IntArray:
     """The crossbar product [n, N] of integer inputs [n, K] and stored weights [K, N].
 
     The references are those of `cells_mvm`.

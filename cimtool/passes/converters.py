@@ -14,7 +14,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import ReferenceKind, References
+from cimtool.hardware.references import AdcReferenceKind, AdcReferences
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Node, Program, rewrite_each
@@ -59,8 +59,8 @@ def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
 
 
 def fit_references(
-    op: CrossbarMvm, x: IntArray, kind: ReferenceKind
-) -> tuple[References | None, ...]:
+    op: CrossbarMvm, x: IntArray, kind: AdcReferenceKind
+) -> tuple[AdcReferences | None, ...]:
     """The references of each slice, and of a unit column, for inputs like `x` [n, K].
 
     None where provably lossless; else what `kind` says is fitted.

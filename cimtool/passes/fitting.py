@@ -12,7 +12,7 @@ from cimtool.base.compiled import jit, map_rows
 from cimtool.hardware.bounds import lossless
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
 from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
-from cimtool.hardware.references import REFERENCE_BITS, ReferenceKind, References
+from cimtool.hardware.references import REFERENCE_BITS, AdcReferenceKind, AdcReferences
 from cimtool.simulation.kernels.products import product_kind
 
 TRIED_STEPS = 8
@@ -25,7 +25,7 @@ STEPS_PER_OCTAVE = 1 << REFERENCE_BITS
 """Steps of an octave: 4 to 7 quarters, so that a whole digit, which rounds nothing, is one."""
 
 PLACES_OF_MEAN = (1, 2, 3, 4, 5, 1 << 30)
-"""Where the mean sum is put in a converter's range, in eighths of it; last, where it comes to lie.
+"""Places of the mean sum in a converter's range, in eighths of it; the last is beyond its end.
 
 The last range starts at the least sum that there can be.
 """
@@ -47,7 +47,7 @@ class Tried:
     `free` references are those that only converters with references to set can have.
     """
 
-    references: tuple[References, ...]
+    references: tuple[AdcReferences, ...]
     errors: IntArray
     free: int = 0
 
@@ -74,7 +74,7 @@ class GroupSums:
             yield sums + idle[:, None, None].astype(kind) if idle.any() else sums
 
 
-def column_errors(op: CrossbarMvm, x: IntArray, kind: ReferenceKind) -> Iterator[Tried | None]:
+def column_errors(op: CrossbarMvm, x: IntArray, kind: AdcReferenceKind) -> Iterator[Tried | None]:
     """Errors of each slice at the tried references, and last of the unit column where there is one.
 
     For inputs `x` [n, K], with references that can be set as `kind` says; None for columns that are
@@ -113,14 +113,14 @@ class Trial:
         seen = max(int(np.abs(part).max()) for part in self.parts(slice(None)))
         return self.tried(self.fixed(seen))
 
-    def fixed(self, seen: int) -> list[References]:
+    def fixed(self, seen: int) -> list[AdcReferences]:
         """The references to try, of those that are fixed, for sums of at most `seen`."""
         last = max(1, seen.bit_length() - self.law.ends[1].bit_length() + 1)
         exponents = range(max(0, last + 1 - TRIED_STEPS), last + 1)
         places = self.op.crossbar.reference_bits
-        return [References.from_zero(1 << e + places) for e in exponents]
+        return [AdcReferences.from_zero(1 << e + places) for e in exponents]
 
-    def near_the_best(self, kind: ReferenceKind) -> Tried:
+    def near_the_best(self, kind: AdcReferenceKind) -> Tried:
         """The errors at the references that are best for some columns, and at their neighbours."""
         means, lowest, (least, highest) = self.means()
         fixed = self.fixed(max(-least, highest))
@@ -159,7 +159,7 @@ class Trial:
             ends += [int(part.min()), int(part.max())]
         return np.stack(found), self.column.bounds[0], (min(ends), max(ends))
 
-    def around(self, means: IntArray, lowest: IntArray, step: int, eighths: int) -> References:
+    def around(self, means: IntArray, lowest: IntArray, step: int, eighths: int) -> AdcReferences:
         """A step, and whole offsets that put the mean at a place of the range.
 
         No code is left for sums below the least that there can be.
@@ -168,9 +168,9 @@ class Trial:
         below = lo * step + (hi - lo) * step * eighths // 8
         offset = means - (below >> REFERENCE_BITS)
         least = lowest - (lo * step >> REFERENCE_BITS)
-        return References(step, np.maximum(offset, least) << REFERENCE_BITS)
+        return AdcReferences(step, np.maximum(offset, least) << REFERENCE_BITS)
 
-    def tried(self, references: Sequence[References], columns: slice = slice(None)) -> Tried:
+    def tried(self, references: Sequence[AdcReferences], columns: slice = slice(None)) -> Tried:
         """The errors of some columns at these references."""
         factors = self.column.factors
         width = self.column.cells.digits.shape[1]
@@ -192,7 +192,7 @@ class Trial:
         self,
         sums: Array,
         factor: IntArray,
-        references: Sequence[References],
+        references: Sequence[AdcReferences],
         offsets: IntArray,
         errors: IntArray,
     ) -> None:

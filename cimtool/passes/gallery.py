@@ -22,7 +22,7 @@ from cimtool.hardware.bounds import lossless
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, MatMul
@@ -243,7 +243,7 @@ def _with_references(op: CrossbarMvm, x: IntArray, right: Op | None) -> Crossbar
     kind = op.crossbar.references
     found = fit_references(sample, x, "fixed" if kind == "fixed" else "slice")
     # What no column of the sample can clip may still be clipped in another, or the reverse.
-    finest = References.from_zero(1 << op.crossbar.reference_bits)
+    finest = AdcReferences.from_zero(1 << op.crossbar.reference_bits)
     references = tuple(
         None if lossless(column.bounds, op.crossbar) else one or finest
         for one, column in zip(found, op.columns, strict=True)

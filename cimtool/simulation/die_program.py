@@ -20,7 +20,7 @@ from cimtool.hardware.noise.model import ConverterNoise, ReadNoise
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.placement import stored_cells
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Builder, Graph, Node, Program, rewrite_each
@@ -168,11 +168,11 @@ def noisy_layer(
     return replace(frozen, errors=_errors(frozen, noise, place, die))
 
 
-def die_references(op: CrossbarMvm) -> tuple[References | None, ...]:
+def die_references(op: CrossbarMvm) -> tuple[AdcReferences | None, ...]:
     """The references on a die: a converter that is lossless on perfect cells rounds noise."""
     if op.crossbar.law is None:
         return op.references
-    finest = References.from_zero(1 << op.crossbar.reference_bits)
+    finest = AdcReferences.from_zero(1 << op.crossbar.reference_bits)
     return tuple(finest if one is None else one for one in op.references)
 
 

@@ -18,7 +18,7 @@ from cimtool.hardware.converters import THRESHOLD_BITS, StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.input_codes import Cycle
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import TORCH
 from cimtool.ir.integer import Dequantize, Quantize, Requant
@@ -213,13 +213,13 @@ def _cycles(x: Tensor, crossbar: Crossbar) -> Iterator[tuple[Tensor, Cycle, int]
 
 def _converter(
     crossbar: Crossbar, device: torch.device
-) -> Callable[[Tensor, References | None, int], Tensor]:
-    """What int64 column sums of a row group are read as, as `Crossbar.read`."""
+) -> Callable[[Tensor, AdcReferences | None, int], Tensor]:
+    """The values that int64 column sums of a row group are taken for, as `Crossbar.read`."""
     law = crossbar.law
     if isinstance(law, StaircaseLaw):
         edges, levels = (_constant(part, device) for part in (law.thresholds, law.levels))
 
-    def convert(p: Tensor, references: References | None, group: int) -> Tensor:
+    def convert(p: Tensor, references: AdcReferences | None, group: int) -> Tensor:
         p = p << crossbar.reference_bits
         if law is None or references is None:
             return p

@@ -22,7 +22,7 @@ from cimtool.emit.runtime import OptimizationLevel, Session
 from cimtool.hardware.converters import Formula
 from cimtool.hardware.crossbar import Crossbar, leak_of
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mul, Sum
 from cimtool.ir.format import Rounding, integer_limits, ratio
@@ -115,14 +115,14 @@ def random_transfer(rng: np.random.Generator, bits: int) -> tuple[int, ...]:
 
 def random_references(
     rng: np.random.Generator,
-    around: tuple[References | None, ...],
+    around: tuple[AdcReferences | None, ...],
     crossbar: Crossbar,
     rows: int,
     columns: int,
-) -> tuple[References | None, ...]:
-    """References with any steps near those, and offsets of columns, slices, or none."""
+) -> tuple[AdcReferences | None, ...]:
+    """AdcReferences with any steps near those, and offsets of columns, slices, or none."""
     groups = len(crossbar.tiling.groups(rows))
-    found: list[References | None] = []
+    found: list[AdcReferences | None] = []
     for k, one in enumerate(around):
         if one is None:
             found.append(None)
@@ -131,7 +131,7 @@ def random_references(
         width = columns if k < crossbar.slices else 1
         shape = [(1, 1), (groups, width), (1, width)][rng.integers(3)]
         reach = int(rng.integers(3)) * step * (1 << crossbar.converter.bits) // 2
-        found.append(References(step, rng.integers(-reach, reach + 1, shape)))
+        found.append(AdcReferences(step, rng.integers(-reach, reach + 1, shape)))
     return tuple(found)
 
 

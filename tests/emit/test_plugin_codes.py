@@ -24,7 +24,7 @@ from cimtool.hardware.weight_codes import Slice, WeightCode, plain
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Builder
 from cimtool.ir.types import real
-from cimtool.simulation.die_program import check_noise
+from cimtool.simulation.die_program import check_analog
 from cimtool.simulation.kernels.choice import fused_cells
 from cimtool.simulation.simulator import Runner, run_graph
 
@@ -156,6 +156,6 @@ def test_signed_digits_in_single_cells_are_not_clipped(inputs: str) -> None:
 def test_signed_digits_in_single_cells_take_no_noise() -> None:
     hardware = replace(CONVERTED, weights=SignedCell(6, 1))
     with pytest.raises(CimError, match=r"^text\.mu: its single cells hold digits below 0"):
-        check_noise(hardware, "text.mu")
-    check_noise(CONVERTED, "text.mu")
-    check_noise(changed(CONVERTED, encoding="differential"), "text.mu")
+        check_analog(hardware, "text.mu")
+    check_analog(CONVERTED, "text.mu")
+    check_analog(changed(CONVERTED, encoding="differential"), "text.mu")

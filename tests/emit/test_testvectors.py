@@ -131,7 +131,7 @@ def test_what_the_layout_says_is_enough_for_shift_and_add(exported: Exported) ->
             for c, cycle in enumerate(known["cycles"]):
                 ones = digits[:, c, start:stop].sum(axis=1, keepdims=True)
                 for k, cut in enumerate(known["slices"]):
-                    value = codes[:, r, c, k * width : (k + 1) * width] << (cut["step"] or 0)
+                    value = codes[:, r, c, k * width : (k + 1) * width] * (cut["step"] or 1)
                     value = np.where(flipped[r, k], most * ones - value, value)
                     total += cycle["sign"] * cut["sign"] * value << cycle["shift"] + cut["shift"]
                 half = known["crossbar"]["weights"]["bits"] - 1 + cycle["shift"]

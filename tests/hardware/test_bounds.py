@@ -10,7 +10,7 @@ from random_crossbars import CONVERTING, drawn, input_limits, weight_limits
 
 from cimtool.hardware.bounds import column_bounds, conversion_error, lossless
 from cimtool.hardware.crossbar import Crossbar
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights, mvm
 
 
@@ -53,7 +53,7 @@ def test_column_bounds_and_conversion_errors_hold(
     weight = drawn(rng, weight_limits(hardware), (rows, 3))
     x = drawn(rng, input_limits(hardware), (8, rows))
     idle = hardware.column_leak * hardware.tiling.idle(rows)
-    references = References.from_zero(1 << step + hardware.fraction_bits)
+    references = AdcReferences.from_zero(1 << step + hardware.fraction_bits)
     law = hardware.law
     assert law is not None
     stored = StoredWeights(weight, hardware)

@@ -26,7 +26,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.converters import Measured
 from cimtool.hardware.crossbar import Crossbar, RowTiling, leak_of
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights, mvm
 
 
@@ -84,7 +84,7 @@ def test_the_last_row_group_is_what_is_left() -> None:
 def test_a_lossless_converter_has_no_codes() -> None:
     assert PLAIN.law is None
     sums = np.arange(-3, 4)
-    np.testing.assert_array_equal(PLAIN.read(sums, References.from_zero(4), 0), sums)
+    np.testing.assert_array_equal(PLAIN.read(sums, AdcReferences.from_zero(4), 0), sums)
 
 
 def test_no_row_group_reaches_over_the_end_of_an_array() -> None:

@@ -1,4 +1,4 @@
-"""References of converters that are set: any step, from any offset."""
+"""AdcReferences of converters that are set: any step, from any offset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from random_crossbars import CONVERTING, drawn, input_limits, weight_limits
 
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import REFERENCE_BITS, References
+from cimtool.hardware.references import REFERENCE_BITS, AdcReferences
 from cimtool.hardware.stored import StoredWeights, mvm
 from cimtool.ir.types import integer
 
@@ -22,16 +22,16 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def set_at_random(
     rng: np.random.Generator, hardware: Crossbar, rows: int, columns: int
-) -> tuple[References | None, ...]:
+) -> tuple[AdcReferences | None, ...]:
     """Steps and offsets of all kinds about the sums that there are."""
-    found: list[References | None] = []
+    found: list[AdcReferences | None] = []
     groups = len(hardware.tiling.groups(rows))
     for k, one in enumerate(hardware.no_references):
         width = columns if k < hardware.slices else 1
         step = int(rng.integers(1, 1 << rng.integers(1, 9))) << hardware.fraction_bits
         shape = (groups, width) if rng.integers(2) else (1, 1)
         offset = rng.integers(-9 * step, 9 * step, shape)
-        found.append(one if rng.integers(5) == 0 else References(step, offset))
+        found.append(one if rng.integers(5) == 0 else AdcReferences(step, offset))
     return tuple(found)
 
 
@@ -45,18 +45,18 @@ def test_a_conversion_by_hand() -> None:
     stored = StoredWeights(np.array([[3, 9, 30]]), hardware)
     ten, eight = 10, np.full((1, 3), 8)  # quarters of a digit
     x = np.ones((1, 1), np.int64)
-    found = hardware.read(np.array([[3, 9, 30]]), References(ten, eight), 0)
+    found = hardware.read(np.array([[3, 9, 30]]), AdcReferences(ten, eight), 0)
     # (3 - 2) / 2.5 = 0.4 and (9 - 2) / 2.5 = 2.8 are codes 0 and 3; 30 is beyond code 7.
     assert found.tolist() == [[8, 8 + 30, 8 + 70]]
-    zero = References.from_zero(1 << REFERENCE_BITS)
+    zero = AdcReferences.from_zero(1 << REFERENCE_BITS)
     # 2, 9.5 and 19.5 digits: whole digits again, halves up, only where the layer's sum is made.
-    assert mvm(x, stored, (References(ten, eight), zero)).tolist() == [[2, 10, 20]]
+    assert mvm(x, stored, (AdcReferences(ten, eight), zero)).tolist() == [[2, 10, 20]]
 
 
 @settings(deadline=None, max_examples=100)
 @given(CONVERTING, st.sampled_from(["slice", "column"]), st.integers(1, 12), SEEDS)
 def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, seed: int) -> None:
-    """What is read of every column sum, in exact arithmetic, and the sum of all."""
+    """Every reading of a column sum in exact arithmetic, and the sum of all."""
     rng = np.random.default_rng(seed)
     hardware = changed(hardware, references=kind, offset_sum="digital", leak=0)
     law = hardware.law

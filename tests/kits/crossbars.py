@@ -9,7 +9,7 @@ from typing import Any
 from cimtool.hardware.converters import Converter, Formula, Lossless, Measured
 from cimtool.hardware.crossbar import Crossbar, RowTiling
 from cimtool.hardware.input_codes import InputCode
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.weight_codes import WeightCode
 
 
@@ -81,12 +81,12 @@ def with_crossbar(op: Any, crossbar: Crossbar) -> Any:
 
 def at_steps(
     crossbar: Crossbar, exponents: Sequence[int | None], unit: int | None = None
-) -> tuple[References | None, ...]:
-    """References that count steps of 2^e units of a column sum from zero, None where lossless.
+) -> tuple[AdcReferences | None, ...]:
+    """AdcReferences that count steps of 2^e units of a column sum from zero, None where lossless.
 
     Of each slice, and of the unit column where there is one.
     """
     every = (*exponents, unit)[: crossbar.slices + crossbar.unit_column]
     assert len(every) == len(crossbar.no_references)
     bits = crossbar.reference_bits
-    return tuple(None if e is None else References.from_zero(1 << e + bits) for e in every)
+    return tuple(None if e is None else AdcReferences.from_zero(1 << e + bits) for e in every)

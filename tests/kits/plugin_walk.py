@@ -33,7 +33,7 @@ from cimtool.hardware.converters import (
 )
 from cimtool.hardware.keys import Keys
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.target import load_target
@@ -167,7 +167,7 @@ def random_layer(rng: np.random.Generator, keys: Keys) -> tuple[CrossbarMvm, tup
     weight = rng.integers(1 - top, top, (rows, columns))
     weight[rng.random(weight.shape) < 0.3] = top - 1
     drawn = rng.integers(-1, 4, crossbar.slices).tolist()
-    steps = tuple(None if e < 0 else References.from_zero(1 << e) for e in drawn)
+    steps = tuple(None if e < 0 else AdcReferences.from_zero(1 << e) for e in drawn)
     bias = rng.integers(-100, 100, columns)
     stored = StoredWeights(weight, crossbar)
     return CrossbarMvm(stored, bias, np.ones(columns), steps), inputs.limits(inputs.bits)

@@ -15,7 +15,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import ReferenceKind, References
+from cimtool.hardware.references import AdcReferenceKind, AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Graph, Program
 from cimtool.passes.base import Job
@@ -116,9 +116,9 @@ def random_layer(hardware: Crossbar) -> tuple[CrossbarMvm, IntArray]:
     return CrossbarMvm(stored, np.arange(4), scale, hardware.no_references), x
 
 
-@pytest.mark.parametrize("kind", get_args(ReferenceKind))
+@pytest.mark.parametrize("kind", get_args(AdcReferenceKind))
 @pytest.mark.parametrize("form", FORMS)
-def test_candidates_err_what_the_contract_says(form: str, kind: ReferenceKind) -> None:
+def test_candidates_err_what_the_contract_says(form: str, kind: AdcReferenceKind) -> None:
     """Each tried for each column alone, all other conversions lossless, against the reference."""
     op, x = random_layer(replace(FORMS[form], references=kind))
     places = op.crossbar.places
@@ -146,7 +146,7 @@ def test_no_other_step_of_one_column_is_better(form: str) -> None:
     for k, one in enumerate(references):
         for other in [] if one is None else [one.step >> 1, one.step << 1]:
             if other:
-                others = (*references[:k], References.from_zero(other), *references[k + 1 :])
+                others = (*references[:k], AdcReferences.from_zero(other), *references[k + 1 :])
                 assert scatter(replace(fitted, references=others), x) >= least * 0.9999
 
 
@@ -154,7 +154,7 @@ def test_no_other_step_of_one_column_is_better(form: str) -> None:
 def test_references_that_are_set_err_less(form: str) -> None:
     """The more of them can be set, the less; fixed ones are steps and offsets like any other."""
     errors = []
-    for kind in get_args(ReferenceKind):
+    for kind in get_args(AdcReferenceKind):
         op, x = random_layer(replace(FORMS[form], references=kind))
         errors.append(scatter(replace(op, references=fit_references(op, x, kind)), x))
     assert errors[2] < errors[0]

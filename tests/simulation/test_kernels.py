@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
@@ -162,7 +162,7 @@ def test_kernels_convert_from_any_offset_by_any_step(
         shape = (groups, width) if kind == "column" else (1, 1)
         step = [int(rng.integers(4, 8)) << int(rng.integers(5)) for _ in op.references]
         found = tuple(
-            None if rng.integers(5) == 0 else References(s, rng.integers(-9 * s, 40 * s, shape))
+            None if rng.integers(5) == 0 else AdcReferences(s, rng.integers(-9 * s, 40 * s, shape))
             for s in step
         )
         op = replace(op, references=found)

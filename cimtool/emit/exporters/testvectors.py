@@ -19,7 +19,7 @@ from cimtool.bundle.serial import narrowed
 from cimtool.emit.exporter import Exporter, Request
 from cimtool.emit.taps import layer_sum, sum_bits, taps, worst_column
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import Type
@@ -234,7 +234,7 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         yield _typed(file, values, ("vector", "column"), graph.types[after], what)
 
 
-def _offsets(op: CrossbarMvm, references: References | None) -> IntArray:
+def _offsets(op: CrossbarMvm, references: AdcReferences | None) -> IntArray:
     """The offsets [groups, N] of the converters of a slice's columns, or of the unit column."""
     shape = len(op.stored.groups), op.weight.shape[1]
     offset = np.zeros((1, 1), np.int64) if references is None else references.offset

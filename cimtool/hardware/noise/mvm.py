@@ -14,7 +14,7 @@ from cimtool.hardware.noise.converter_errors import ConverterErrors, converter_s
 from cimtool.hardware.noise.fresh import Fresh
 from cimtool.hardware.noise.gaussian import row_keys
 from cimtool.hardware.noise.transfer import MeasuredConverters
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import Type, integer
 
@@ -34,7 +34,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
 
     perfect: CrossbarMvm
     cells: Cells
-    references: tuple[References | None, ...]
+    references: tuple[AdcReferences | None, ...]
     lo: IntArray
     hi: IntArray
     fresh: Fresh | None = None
@@ -53,7 +53,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         return self.perfect.accumulator_bits
 
     @cached_property
-    def fine_references(self) -> tuple[References | None, ...]:
+    def fine_references(self) -> tuple[AdcReferences | None, ...]:
         """The references in the places of this die's cells."""
         finer = self.cells.finer
         return tuple(None if one is None else one.finer(finer) for one in self.references)

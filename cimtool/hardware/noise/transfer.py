@@ -8,7 +8,7 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import THRESHOLD_BITS, Law
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,9 @@ class MeasuredConverters:
     thresholds: IntArray
     table: IntArray
 
-    def read(self, p: IntArray, law: Law, references: References, group: int, k: int) -> IntArray:
+    def read(
+        self, p: IntArray, law: Law, references: AdcReferences, group: int, k: int
+    ) -> IntArray:
         """The values of column sums [n, N] of slice k; a code stands for what the law says."""
         step, offset = references.step, references.of_group(group)
         above = p - offset

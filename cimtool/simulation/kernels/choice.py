@@ -12,7 +12,7 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import map_rows
 from cimtool.hardware.crossbar import Cells, cells_mvm
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.simulation.kernels import dot, popcount
 from cimtool.simulation.kernels.fused import Layer, converted_layer, modulo_int32
 
@@ -31,7 +31,7 @@ ROW_BLOCK = 128
 
 def fused_cells(
     cells: Cells,
-    references: Sequence[References | None],
+    references: Sequence[AdcReferences | None],
     offset: IntArray,
     bounds: tuple[IntArray, IntArray] | None = None,
     kind: Kind = np.int64,

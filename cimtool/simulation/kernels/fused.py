@@ -15,7 +15,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import aligned, jit
 from cimtool.hardware.converters import StaircaseLaw, UniformLaw
 from cimtool.hardware.crossbar import Cells, Crossbar
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.weight_codes import Slice, plain
 from cimtool.simulation.kernels.tiles import WIDTH
 
@@ -93,7 +93,7 @@ def packed_groups(layer: Layer, words: Callable[[Array], Array]) -> tuple[Array,
 
 def converted_layer(
     cells: Cells,
-    references: Sequence[References | None],
+    references: Sequence[AdcReferences | None],
     offset: IntArray,
     bounds: tuple[IntArray, IntArray] | None,
 ) -> Layer | None:
@@ -129,12 +129,12 @@ def converted_layer(
 
 
 def _signs(cells: Cells) -> IntArray:
-    """What a column sum [groups, slices, N] counts in its output."""
+    """The factors [groups, slices, N] with which column sums count in their outputs."""
     return np.stack([s.signs << s.shift for s in cells.slices], axis=1)
 
 
 def _from_zero(
-    cells: Cells, references: Sequence[References | None], offset: IntArray
+    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
 ) -> Epilogue | None:
     """Conversions at steps of powers of two, from zero."""
     law, fraction = cells.crossbar.law, cells.fraction_bits
@@ -156,7 +156,7 @@ def _from_zero(
 
 
 def _from_offsets(
-    cells: Cells, references: Sequence[References | None], offset: IntArray
+    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
 ) -> Epilogue | None:
     """Conversions at any step from any offset: with R the references' binary places of a digit,
 
@@ -173,7 +173,7 @@ def _from_offsets(
     arguments, addends, lowest = [], [], []
     for one in references:
         # A lossless sum is a code of its own: counted from the least, it is never negative.
-        fitted = References(1, np.full((1, 1), -reach << rise)) if one is None else one
+        fitted = AdcReferences(1, np.full((1, 1), -reach << rise)) if one is None else one
         lo, codes = (0, (2 * reach << rise) + 1) if one is None else (law.lo, law.hi + 1 - law.lo)
         step = fitted.step << finer
         least = np.broadcast_to((fitted.offset + lo * fitted.step) << finer, (groups, offset.size))
@@ -231,7 +231,7 @@ def _reach(cells: Cells, k: int) -> int:
 
 
 def _code_bounds(
-    cells: Cells, references: Sequence[References | None], offset: IntArray
+    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Bounds of outputs [N] at which every code, or lossless sum, is the furthest."""
     crossbar, codes = cells.crossbar, 0

@@ -11,7 +11,7 @@ import pytest
 
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.hardware.noise.spec import Noise
-from cimtool.hardware.references import References
+from cimtool.hardware.references import AdcReferences
 from cimtool.simulation.compensation import READOUT_ROWS
 from cimtool.simulation.die_program import Conditions, LayerOnArrays, _layer
 from cimtool.simulation.kernels.operations import fast_kernel
@@ -80,7 +80,7 @@ def test_offset_weights_are_restored_before_their_offset_is_taken_off(
 
 def test_clipped_sums_do_not_decide(kit: SimpleNamespace) -> None:
     op = kit.layer(kit.crossbar(encoding="differential", cell_bits=5, adc_bits=6, rows=32), 96, 12)
-    op = replace(op, references=(References.from_zero(4),))  # full drive would clip most sums
+    op = replace(op, references=(AdcReferences.from_zero(4),))  # full drive would clip most sums
     conditions = Conditions(drifting(kit, 0.0), DAY, "global")
     place = LayerOnArrays(kit.name, kit.name, kit.whole)
     noisy, _ = _layer(op, kit.input_type(op), place, conditions, 0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from crossbars import crossbar_of
+from crossbars import at_steps, crossbar_of
 
 from cimtool.base.toml_files import validated
 from cimtool.hardware.crossbar import AdcOn
@@ -30,8 +30,8 @@ def layer(
     )  # fmt: skip
     weight = np.random.default_rng(0).integers(-7, 8, size=(16, 3))
     stored = StoredWeights(weight, crossbar)
-    steps = (step,) * len(stored.slices)
-    return CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), steps)
+    references = at_steps(crossbar, (step,) * len(stored.slices))
+    return CrossbarMvm(stored, np.zeros(3, np.int64), np.ones(3), references)
 
 
 def without_read_noise() -> Noise:
