@@ -9,6 +9,7 @@ unit, S for a slice and O for each physical column or for the slice, set when we
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,3 +67,11 @@ class AdcReferences:
     def codes(self, law: Law, p: IntArray, group: int) -> IntArray:
         """The codes of column sums [.., N] of a row group."""
         return law.codes(p - self.of_group(group), self.step)
+
+
+def offsets_of(references: Sequence[AdcReferences | None], groups: int, width: int) -> IntArray:
+    """The offsets [groups, references, width] of every column; zero where it is lossless."""
+    shape = groups, width
+    none = np.zeros(shape, np.int64)
+    parts = [none if one is None else np.broadcast_to(one.offset, shape) for one in references]
+    return np.stack(parts, axis=1)

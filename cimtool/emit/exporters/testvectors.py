@@ -19,7 +19,7 @@ from cimtool.bundle.serial import narrowed
 from cimtool.emit.exporter import Exporter, Request
 from cimtool.emit.taps import layer_sum, sum_bits, taps, worst_column
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import AdcReferences
+from cimtool.hardware.references import offsets_of
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import Type
@@ -223,7 +223,7 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         what = "which columns hold complements: they count cell_maximum * sum of digits - sum"
         yield Vectors(f"{name}.flipped", flags, ("group", "slice", "column"), 1, False, what)
     if crossbar.references != "fixed" and crossbar.law is not None:
-        offsets = np.stack([_offsets(op, one) for one in op.references], axis=1)
+        offsets = offsets_of(op.references, len(op.stored.groups), op.weight.shape[1])
         what = "what converters take off a column sum, in 2^-places of a digit"
         bits = int(np.abs(offsets).max()).bit_length() + 1
         yield Vectors(f"{name}.offsets", offsets, ("group", "slice", "column"), bits, True, what)
@@ -232,13 +232,6 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     for after, values in _requantised(graph, node, total):
         file, what = f"{name}.requantised.{after}", f"tap 5, after requantisation of {name}"
         yield _typed(file, values, ("vector", "column"), graph.types[after], what)
-
-
-def _offsets(op: CrossbarMvm, references: AdcReferences | None) -> IntArray:
-    """The offsets [groups, N] of the converters of a slice's columns, or of the unit column."""
-    shape = len(op.stored.groups), op.weight.shape[1]
-    offset = np.zeros((1, 1), np.int64) if references is None else references.offset
-    return np.broadcast_to(offset, shape)
 
 
 def _requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[str, IntArray]]:

@@ -23,6 +23,7 @@ from cimtool.hardware.noise.converter_errors import (
 )
 from cimtool.hardware.noise.gaussian import GOLDEN, MIX_1, mix, normal, row_keys
 from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
+from cimtool.hardware.references import offsets_of
 from cimtool.simulation.kernels.choice import Kernel
 from cimtool.simulation.kernels.products import Factor, weight_product
 
@@ -88,10 +89,7 @@ def _offsets(op: NoisyMvm) -> IntArray:
     references = op.fine_references[: len(op.cells.slices)]
     if all(one is None or one.counts_from_zero for one in references):
         return NOTHING
-    shape = len(op.cells.groups), op.offset.size
-    none = np.zeros((1, 1), np.int64)
-    parts = [np.broadcast_to(none if one is None else one.offset, shape) for one in references]
-    return np.stack(parts, axis=1)
+    return offsets_of(references, len(op.cells.groups), op.offset.size)
 
 
 class ConversionKernel:
