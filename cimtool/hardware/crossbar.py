@@ -325,9 +325,8 @@ def cells_mvm(
 
     `references` are those of each slice's converters, and the last those of the unit column where
     there is one, as `Crossbar.reference_of` finds them; None where the conversion is lossless. They
-    count in the crossbar's `places`:
-    cells of more places are converted at the same steps. `convert` stands for converters that are
-    not those of the contract.
+    count in the crossbar's `places`: cells of more places are converted at the same steps.
+    `convert` stands for converters that are not those of the contract.
     """
     total = np.zeros((x.shape[0], cells.slices[0].digits.shape[1]), np.int64)
     for part in group_sums(x, cells, references, convert):

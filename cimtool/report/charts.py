@@ -53,13 +53,21 @@ def whiskers(rows: Sequence[Whisker], series: Sequence[str], label: str, form: N
     return svg.document(bottom + 24, label, parts)
 
 
-def _whisker(scale: svg.Scale, one: Change, y: float, number: int) -> str:
+def _whisker(
+    scale: svg.Scale, one: Change, aside: float, number: int, upright: bool = False
+) -> str:
+    """A value and its interval along a scale, so far aside of it."""
+
+    def at(along: float, across: float) -> tuple[float, float]:
+        return (across, along) if upright else (along, across)
+
     ends = [scale.at(end) for end in (one.low, one.high) if math.isfinite(end)]
     style = f"stroke {svg.series(number)}"
-    bars = [svg.line(end, y - 3.5, end, y + 3.5, style) for end in ends]
+    bars = [svg.line(*at(end, aside - 3.5), *at(end, aside + 3.5), style) for end in ends]
     if len(ends) == 2:
-        bars.append(svg.line(ends[0], y, ends[1], y, style))
-    return "".join(bars) + svg.mark(scale.at(one.value), y, number)
+        bars.append(svg.line(*at(ends[0], aside), *at(ends[1], aside), style))
+    size = 3.5 if upright else 4.5  # upright ones stand closer together
+    return "".join(bars) + svg.mark(*at(scale.at(one.value), aside), number, size)
 
 
 @dataclass(frozen=True)
@@ -337,13 +345,5 @@ def ranges(
         ]
         moves = "L".join(f"{svg.px(x)} {svg.px(up.at(value.value))}" for x, value in at)
         parts += [svg.path(f"curve {svg.series(number)}", ["M", moves])] if len(at) > 1 else []
-        parts += [_upright(up, value, x, number) for x, value in at]
+        parts += [_whisker(up, value, x, number, upright=True) for x, value in at]
     return svg.document(up.start + 44, label, parts)
-
-
-def _upright(scale: svg.Scale, one: Change, x: float, number: int) -> str:
-    ends = [scale.at(end) for end in (one.low, one.high) if math.isfinite(end)]
-    style = f"stroke {svg.series(number)}"
-    bars = [svg.line(x - 3.5, end, x + 3.5, end, style) for end in ends]
-    bars += [svg.line(x, ends[0], x, ends[1], style)] if len(ends) == 2 else []
-    return "".join(bars) + svg.mark(x, scale.at(one.value), number, 3.5)

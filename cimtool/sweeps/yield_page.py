@@ -21,14 +21,6 @@ GridPlace = tuple[Value | None, ...]
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture as SVG, and the sentence below it."""
-
-    chart: str
-    caption: str
-
-
-@dataclass(frozen=True)
 class Axes:
     """The keys of the grid as a picture has them: along its axis, as its lines, and elsewhere."""
 
@@ -46,8 +38,8 @@ class Axes:
         return cls(along, line, tuple(name for name in rest if name != line))
 
 
-def yield_pictures(sweep: Sweep) -> list[Picture]:
-    """The yield of all points with their intervals, at most MOST pictures."""
+def yield_pictures(sweep: Sweep) -> list[tuple[str, str]]:
+    """Pictures of the yield of all points with their intervals, each with its caption."""
     known: dict[str, dict[GridPlace, Change]] = {}
     axes = Axes.of(sweep)
     for point, yields in zip(sweep.points, sweep.yields, strict=True):
@@ -60,7 +52,7 @@ def yield_pictures(sweep: Sweep) -> list[Picture]:
 
 def _of_time(
     sweep: Sweep, axes: Axes, time: str, shares: Mapping[GridPlace, Change]
-) -> Iterator[Picture]:
+) -> Iterator[tuple[str, str]]:
     """A picture for each combination of the other keys, and for each SERIES lines."""
     places = _in_order(dict.fromkeys(place[0] for place in shares))
     for elsewhere in dict.fromkeys(place[2:] for place in shares):
@@ -84,7 +76,7 @@ def _picture(
     places: Sequence[str],
     lines: Sequence[Ranges],
     where: Sequence[str],
-) -> Picture:
+) -> tuple[str, str]:
     held = f"dies with {held_text(sweep.limits)}, read {time}"
     fixed = f" at {', '.join(where)}" if where else ""
     spoken = "; ".join(
@@ -95,7 +87,7 @@ def _picture(
     )
     label = f"Share of {held}, against {axes.along}{fixed}: {spoken}"
     chart = ranges(lines, places, axes.along, "yield", label)
-    return Picture(chart, f"Share of {held}{fixed}, with its 95% interval over dies.")
+    return chart, f"Share of {held}{fixed}, with its 95% interval over dies."
 
 
 def _in_order(values: Mapping[Value | None, None]) -> list[Value | None]:

@@ -12,11 +12,18 @@ from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.progress import Say, silent
 from cimtool.hardware.target import Target
-from cimtool.reference.surrogate import MAX_DEGREE, Extent, Polynomial
+from cimtool.reference.surrogate import Extent, Polynomial
 from cimtool.training.band import Band, extent
 from cimtool.training.degrees import Form, FormComparison, HeldOut, compare_forms, forms_of
 from cimtool.training.items import Items
-from cimtool.training.ridge import ALPHA, check_labels, condition, fit_logit, noise_weights
+from cimtool.training.ridge import (
+    ALPHA,
+    check_degree,
+    check_labels,
+    condition,
+    fit_logit,
+    noise_weights,
+)
 from cimtool.training.teacher import Labels
 from cimtool.training.teacher_file import Teacher
 
@@ -198,8 +205,7 @@ def _clusters(teacher: Teacher, held: Labels, unseen: IntArray) -> IntArray:
 
 def _check_degrees(degrees: Sequence[int]) -> None:
     for place, one in enumerate(degrees):
-        if not 1 <= one <= MAX_DEGREE:
-            raise ArgumentError("{degree} is {}; expected 1 to {}", one, MAX_DEGREE)
+        check_degree(one)
         if one in degrees[:place]:
             raise ArgumentError("{degree} {} is given twice; expected each once", one)
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.linear_model import Ridge
 
 from cimtool.base.arrays import FloatArray
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.reference.surrogate import MAX_DEGREE, Polynomial, exponents, shifted
 from cimtool.training.teacher import Labels
 
@@ -87,10 +87,15 @@ def fit_logit(
     return exported
 
 
+def check_degree(degree: int) -> None:
+    """Raise CimError, which names the argument, for a degree that no fit has."""
+    if not isinstance(degree, int) or not 1 <= degree <= MAX_DEGREE:
+        raise ArgumentError("{degree} is {}; expected 1 to {}", degree, MAX_DEGREE)
+
+
 def check_labels(labels: Labels, degree: int, alpha: float) -> None:
     """Raise CimError where `fit_logit` cannot fit these labels."""
-    if not isinstance(degree, int) or not 1 <= degree <= MAX_DEGREE:
-        raise CimError(f"degree is {degree}; expected 1 to {MAX_DEGREE}")
+    check_degree(degree)
     if not 0 <= alpha < math.inf:
         raise CimError(f"alpha is {alpha}; expected a finite number, 0 or more")
     count = len(exponents(degree)) + 1  # with the constant

@@ -86,8 +86,8 @@ def _counted(head: Head) -> ScoreCost:
     graph = _compiled(assemble(text, video, head), job).score
     nodes = [node for node in graph.nodes if "m" in graph.types[node.name].shape]
     products = sum(isinstance(node.op, MatMul) for node in nodes)
-    squares = [node for node in nodes if isinstance(node.op, Mul)]
-    features = sum(graph.types[node.name].shape == ("m", D) for node in squares)
+    products_of_items = [node for node in nodes if isinstance(node.op, Mul)]
+    features = sum(graph.types[node.name].shape == ("m", D) for node in products_of_items)
     work = Operations()
     for node in nodes:
         work += digital(graph, node, {"n": 1, "m": 1})

@@ -31,7 +31,7 @@ from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.limits import check_measurable, check_metrics, within
 from cimtool.reference.queries import Selection
 from cimtool.reference.surrogate import Polynomial
-from cimtool.sweeps.choice import keeps_budget
+from cimtool.sweeps.choice import keeps_budget, limits_text
 from cimtool.sweeps.command import toml_text, with_layers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator, read_evaluation
 from cimtool.sweeps.grid import COMPILED
@@ -348,7 +348,7 @@ def _require_reference(budget: Mapping[str, float], remarks: Remarks) -> None:
         raise ArgumentError(
             "{budget} {} is of the float score itself, for a and b are not known. {} Expected {a} "
             "and {b}, or another score",
-            ", ".join(f"{name}={most:g}" for name, most in budget.items()),
+            limits_text(budget),
             broken,
         )
 

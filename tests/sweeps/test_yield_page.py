@@ -50,16 +50,15 @@ def swept(made: Callable[..., Outcome]) -> Sweep:
 
 
 def test_the_key_of_most_values_is_the_axis_and_the_next_the_lines(swept: Sweep) -> None:
-    (picture,) = yield_pictures(swept)
+    ((chart, caption),) = yield_pictures(swept)
     assert (
-        "Share of dies with r1_loss up to 0.1, read 1 h after programming at corner ss"
-        in picture.caption
+        "Share of dies with r1_loss up to 0.1, read 1 h after programming at corner ss" in caption
     )
-    assert "rows_active=64" in picture.caption
-    order = [picture.chart.index(f">{bits}</text>") for bits in (6, 7, 8)]
+    assert "rows_active=64" in caption
+    order = [chart.index(f">{bits}</text>") for bits in (6, 7, 8)]
     assert order == sorted(order)
-    assert ">equalise=true</text>" in picture.chart
-    assert "against adc_bits at rows_active=64: 6: 75% (19 to 99); 7: 50%" in picture.chart
+    assert ">equalise=true</text>" in chart
+    assert "against adc_bits at rows_active=64: 6: 75% (19 to 99); 7: 50%" in chart
 
 
 def test_the_page_shows_yields_and_says_what_they_are_of(swept: Sweep) -> None:

@@ -6,12 +6,13 @@ A corner is what process, supply and temperature make of the same devices and co
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import TomlTable
+from cimtool.hardware.figures import Status
 from cimtool.hardware.noise.mechanisms import NonIdeality, kinds
 from cimtool.hardware.noise.model import Coefficient, PositiveNumber
 
@@ -28,7 +29,7 @@ class Corner(TomlTable):
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
     source: str = Field(description="a text that says where the changes come from")
-    status: Literal["confirmed", "derived", "unconfirmed", "assumed"]
+    status: Status
     process: str | None = None
     supply: PositiveNumber | None = Field(None, json_schema_extra={"unit": "V"})
     temperature: Coefficient | None = Field(None, json_schema_extra={"unit": "C"})

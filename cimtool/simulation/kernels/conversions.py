@@ -264,26 +264,16 @@ def _read(  # type: ignore[no-untyped-def]
             for c in range(cycles):
                 at = k * reading.cycles + c % reading.cycles
                 step = reading.steps[at]
-                moved = step > 0 and offsets.shape[0] > 0
-                start = offsets[group, at] if moved else none
-                # What is common is done in one pass: passes over a row are what this costs.
-                if moved and not fresh:
+                start = offsets[group, at] if step and offsets.shape[0] else none
+                if fresh:
                     for j in range(width):
-                        p[j] = (np.int64(sums[c, i, k, j]) + unused[c] << reading.rise) - start[j]
+                        read = noise[c, j] * reading.scale
+                        p[j] = np.int64(sums[c, i, k, j]) + unused[c]
+                        p[j] += np.int64(np.floor(read + np.float32(0.5)))
+                        p[j] = (p[j] << reading.rise) - start[j]
                 else:
                     for j in range(width):
-                        p[j] = np.int64(sums[c, i, k, j]) + unused[c]
-                    if fresh:
-                        for j in range(width):
-                            p[j] += np.int64(
-                                np.floor(noise[c, j] * reading.scale + np.float32(0.5))
-                            )
-                    if reading.rise:
-                        for j in range(width):
-                            p[j] <<= reading.rise
-                    if moved:
-                        for j in range(width):
-                            p[j] -= start[j]
+                        p[j] = (np.int64(sums[c, i, k, j]) + unused[c] << reading.rise) - start[j]
                 if step:
                     if errors.offset.shape[0]:
                         offset, gain = errors.offset[group, at], errors.gain[group, at]
@@ -298,15 +288,11 @@ def _read(  # type: ignore[no-untyped-def]
                     half = 1 << FACTOR_BITS >> 1
                     for j in range(width):
                         p[j] = ((p[j] + start[j]) * multipliers[group, k, j] + half) >> FACTOR_BITS
+                    start = none
                 leak, top, factor = leaks[c, i], tops[c, i], factors[c, k]
-                if moved and not scaled:
-                    for j in range(width):
-                        value = p[j] + start[j] - leak
-                        total[i, j] += factor * (top - value if flipped[k, j] else value)
-                else:
-                    for j in range(width):
-                        value = p[j] - leak
-                        total[i, j] += factor * (top - value if flipped[k, j] else value)
+                for j in range(width):
+                    value = p[j] + start[j] - leak
+                    total[i, j] += factor * (top - value if flipped[k, j] else value)
 
 
 @jit

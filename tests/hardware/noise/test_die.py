@@ -220,13 +220,13 @@ def test_a_drifting_reference_column_cancels_what_columns_lose_alike(kit: Simple
         np.testing.assert_allclose(found, left * held.digits, atol=0.01)
 
 
-@pytest.mark.parametrize("references", [0, 1])
-@pytest.mark.parametrize("pairs", ["rows", "columns"])
-@pytest.mark.parametrize("polarities", [1, 2])
+@pytest.mark.parametrize(
+    ("polarities", "pairs", "references"),
+    [(1, "rows", 0), (1, "rows", 1), (1, "columns", 0), (1, "columns", 1), (2, "rows", 0),
+     (2, "columns", 0), (2, "columns", 1)],
+)  # fmt: skip
 def test_the_layout_of_cells_is_undone(pairs: str, polarities: int, references: int) -> None:
     layout = PhysicalLayout(polarities, 3, pairs, references)
-    if references and layout.rows_per_weight > 1:
-        pytest.skip("a pair has no reference column")
     rng = np.random.default_rng(0)
     band = CellBand(rng.random((3 * polarities, 5, 7)), rng.random((5, 2 * references)))
     back = CellBand(np.zeros_like(band.weights), np.zeros_like(band.references))
