@@ -72,7 +72,7 @@ def compiled(target: Target, mapping: str, model: Program, data: np.ndarray) -> 
 def query(found: Estimate, items: int) -> Cost:
     """A query against so many items, by the cost of those that are held."""
     if found.program.gallery_items is None and found.program.shortlist is None:
-        cost = replace(found, gallery=items).query
+        cost = found.with_gallery(items).query
         assert cost is not None
         return cost
     graph = found.program.shortlist or found.program.score
@@ -121,7 +121,7 @@ def main() -> None:
             if mapping == "digital":
                 time, sampled = (
                     found.text.latency_ns,
-                    replace(found, gallery=asked.items).montecarlo,
+                    found.with_gallery(asked.items).montecarlo,
                 )
                 assert sampled is not None
                 lacks = f" without {', '.join(time.missing)}" if time.missing else ""

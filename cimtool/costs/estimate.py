@@ -22,6 +22,9 @@ from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
 
+OF_ANY_GALLERY = ("placements", "floorplan", "layers", "text")
+"""Properties of an estimate that are the same for galleries of all sizes."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -68,6 +71,12 @@ class Estimate:
     def video(self) -> Cost:
         """One video encoded."""
         return self.walk(self.program.video)
+
+    def with_gallery(self, items: int) -> Estimate:
+        """The same against so many items; what does not depend on them is taken over."""
+        found = replace(self, gallery=items)
+        vars(found).update({name: getattr(self, name) for name in OF_ANY_GALLERY})
+        return found
 
     @cached_property
     def query(self) -> Cost | None:
@@ -130,12 +139,15 @@ class Estimate:
 
     def walk(self, graph: Graph, items: int = 0) -> Cost:
         """The cost of one walk through a graph, layers one after another."""
-        extents, work, total = {"n": 1, "m": items}, Operations(), Cost()
+        extents, total = {"n": 1, "m": items}, Cost()
+        work = []
         for node in graph.nodes:
-            work += digital(graph, node, extents) + traffic(graph, node, extents)
-            total += self.layers.get(graph.layer(node), Cost())
-        work += self._gallery_reads(graph, extents)
-        return total + digital_cost(work, self.rates.prices) + self._loading(graph)
+            work += [digital(graph, node, extents), traffic(graph, node, extents)]
+            if (layer := graph.layer(node)) in self.layers:
+                total += self.layers[layer]
+        work.append(self._gallery_reads(graph, extents))
+        done = digital_cost(Operations.sum(work), self.rates.prices)
+        return total + done + self._loading(graph)
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
         """Reads of the items' stored values, once each, from buffer or DRAM."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,9 +48,17 @@ class Operations:
         """So many operations of a kind, each of these widths."""
         return cls({kind: Tally(count, count * math.prod(bits))} if count else {})
 
+    @classmethod
+    def sum(cls, many: Iterable[Operations]) -> Operations:
+        """All of several."""
+        total: dict[str, Tally] = {}
+        for one in many:
+            for kind, tally in one.tallies.items():
+                total[kind] = total[kind] + tally if kind in total else tally
+        return cls(total)
+
     def __add__(self, other: Operations) -> Operations:
-        names = dict.fromkeys((*self.tallies, *other.tallies))
-        return Operations({k: self._tally(k) + other._tally(k) for k in names})
+        return self.sum((self, other))
 
     def _tally(self, kind: str) -> Tally:
         return self.tallies.get(kind, Tally())

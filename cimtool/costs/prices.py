@@ -205,6 +205,16 @@ class Prices:
 
     def unit(self, name: str, bits: float = 1.0) -> UnitPrice | None:
         """The price of one unit of a kind, of a ladder one of `bits`; None where nobody has one."""
+        if (name, bits) not in self._units:
+            self._units[name, bits] = self._unit(name, bits)
+        return self._units[name, bits]
+
+    @cached_property
+    def _units(self) -> dict[tuple[str, float], UnitPrice | None]:
+        """The prices that were asked for."""
+        return {}
+
+    def _unit(self, name: str, bits: float) -> UnitPrice | None:
         kind, own = kind_of(name), self.target.digital.prices
         given = [one for one in own if one.kind == name]
         listed = given or [one for one in reference().prices if one.kind == name]

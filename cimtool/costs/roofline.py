@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cimtool.costs.estimate import Estimate
@@ -60,7 +60,7 @@ def roofline(estimate: Estimate) -> tuple[RooflinePoint, ...]:
     sizes = sorted({*SIZES, estimate.gallery})
     return tuple(
         _point(
-            replace(estimate, gallery=items),
+            estimate.with_gallery(items),
             items == estimate.gallery or items in SIZES[::WHOLE_DECADES],
         )
         for items in sizes

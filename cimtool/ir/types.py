@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class Type:
         largest: int | float = max(abs(np.min(self.lo).item()), abs(np.max(self.hi).item()))
         return largest
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """Bits that hold every integer in the bounds (two's complement where signed)."""
         lo, hi = int(np.min(self.lo)), int(np.max(self.hi))

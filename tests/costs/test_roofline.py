@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from cimtool import api
+from cimtool.costs.estimate import Estimate
 from cimtool.costs.machines import other_machines
 from cimtool.costs.roofline import SIZES, RooflinePoint, bounds_of, roofline, roofline_svg
+from cimtool.costs.totals import Cost
+from cimtool.ir.program import Graph
 
 
 def test_parts_grow_with_the_gallery_and_arrays_do_not(small_bundle: Path) -> None:
@@ -29,6 +32,23 @@ def test_parts_grow_with_the_gallery_and_arrays_do_not(small_bundle: Path) -> No
     assert picture is not None
     assert picture.count("curve s0") == 2
     assert "bound by" in picture
+
+
+def test_a_roofline_counts_the_projector_once_and_a_score_for_each_size(
+    small_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, walked, walk = api.cost(small_bundle, gallery=50), [], Estimate.walk
+
+    def counted(self: Estimate, graph: Graph, items: int = 0) -> Cost:
+        walked.append(graph.name)
+        return walk(self, graph, items)
+
+    monkeypatch.setattr(Estimate, "walk", counted)
+    points = roofline(found)
+    assert sorted(walked) == ["score"] * len(points) + ["text"]
+    monkeypatch.undo()
+    other = api.cost(small_bundle, gallery=SIZES[3])
+    assert other.query == found.with_gallery(SIZES[3]).query
 
 
 def test_without_a_gallery_nothing_is_drawn(small_bundle: Path) -> None:
