@@ -25,7 +25,14 @@ from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256, unwritable
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import validated
-from cimtool.bundle.serial import ConstantTable, as_computed, narrowed, program_text, read_program
+from cimtool.bundle.serial import (
+    Constants,
+    ConstantTable,
+    as_computed,
+    narrowed,
+    program_text,
+    read_program,
+)
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.hardware.crossbar import FAMILIES
 from cimtool.hardware.input_codes import InputCode
@@ -102,7 +109,11 @@ class Bundle:
     def program(self) -> Program:
         """The compiled program: the bit-accurate model of the hardware."""
         file = self.folder / PROGRAM
-        return read_program(file.read_text("utf-8"), _constants(self.folder / CONSTANTS), str(file))
+        return read_program(file.read_text("utf-8"), self._constants, str(file))
+
+    @cached_property
+    def _constants(self) -> Constants:
+        return Constants(_constants(self.folder / CONSTANTS))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -111,7 +122,7 @@ class Bundle:
         Those are kept that a pass declares so, for `verify` to say which pass cost what.
         """
         file = self.folder / STAGES
-        constants = _constants(self.folder / CONSTANTS) | _constants(self.folder / STAGE_CONSTANTS)
+        constants = self._constants.joined(_constants(self.folder / STAGE_CONSTANTS))
         texts = json.loads(file.read_text("utf-8"))
         stages = [
             Stage(name, read_program(json.dumps(text), constants, str(file)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,32 @@ def as_computed(array: Array) -> Array:
     return array if wide is None else array.astype(wide)
 
 
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """Arrays of a bundle's files by name; what is made of them is made once for all programs."""
+
+    arrays: Mapping[str, Array]
+    _made: dict[str, Array] = field(default_factory=dict)
+    _stored: dict[tuple[str, str], StoredWeights] = field(default_factory=dict)
+
+    def joined(self, others: Mapping[str, Array]) -> Constants:
+        """These and others, with what was made of these already."""
+        return Constants({**self.arrays, **others}, self._made, self._stored)
+
+    def array(self, name: str) -> Array:
+        """The array as it is computed with; KeyError where there is none."""
+        if name not in self._made:
+            self._made[name] = as_computed(self.arrays[name])
+        return self._made[name]
+
+    def stored(self, name: str, crossbar: Mapping[str, Any]) -> StoredWeights:
+        """Weights in the cells of a crossbar; KeyError where there are none."""
+        key = name, _json(crossbar)
+        if key not in self._stored:
+            self._stored[key] = StoredWeights(self.array(name), Crossbar.from_json(crossbar))
+        return self._stored[key]
+
+
 def program_text(program: Program, constants: ConstantTable, prefix: str = "") -> str:
     """A program as JSON text, one node a line; arrays go to `constants`."""
     graphs = []
@@ -81,7 +107,7 @@ def program_text(program: Program, constants: ConstantTable, prefix: str = "") -
     return "{\n" + ",\n".join(graphs) + "\n}\n"
 
 
-def read_program(text: str, constants: Mapping[str, Array], file: str) -> Program:
+def read_program(text: str, constants: Constants, file: str) -> Program:
     """The program of a JSON text; CimError where it is not one that this version writes."""
     try:
         values = json.loads(text)
@@ -94,7 +120,7 @@ def read_program(text: str, constants: Mapping[str, Array], file: str) -> Progra
     return Program(*graphs)
 
 
-def _graph(name: str, values: Mapping[str, Any], constants: Mapping[str, Array]) -> Graph:
+def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
     inputs = {key: Type(**_fields(known, constants)) for key, known in values["inputs"].items()}
     nodes = tuple(_node(line, constants) for line in values["nodes"])
     return Graph(name, inputs, nodes, dict(values["outputs"]))
@@ -126,7 +152,7 @@ def type_text(known: Type) -> str:
     )
 
 
-def _node(line: Mapping[str, Any], constants: Mapping[str, Array]) -> Node:
+def _node(line: Mapping[str, Any], constants: Constants) -> Node:
     kind = Op.named(line["op"], "operation")
     return Node(line["name"], kind(**_fields(line["fields"], constants)), tuple(line["inputs"]))
 
@@ -134,13 +160,13 @@ def _node(line: Mapping[str, Any], constants: Mapping[str, Array]) -> Node:
 def _fields_json(value: Any, constants: ConstantTable, name: str) -> dict[str, Any]:
     """The fields of an operation or a type that a file keeps."""
     return {
-        field.name: _encoded(getattr(value, field.name), constants, f"{name}.{field.name}")
-        for field in dataclasses.fields(value)
-        if field.metadata != UNSTORED
+        one.name: _encoded(getattr(value, one.name), constants, f"{name}.{one.name}")
+        for one in fields(value)
+        if one.metadata != UNSTORED
     }
 
 
-def _fields(values: Mapping[str, Any], constants: Mapping[str, Array]) -> dict[str, Any]:
+def _fields(values: Mapping[str, Any], constants: Constants) -> dict[str, Any]:
     return {name: _decoded(value, constants) for name, value in values.items()}
 
 
@@ -164,13 +190,13 @@ def _number(value: float) -> float | str:
     return value if isinstance(value, int) or math.isfinite(value) else str(value)
 
 
-def _decoded(value: Any, constants: Mapping[str, Array]) -> Any:
+def _decoded(value: Any, constants: Constants) -> Any:
     if isinstance(value, list):
         return tuple(_decoded(item, constants) for item in value)
     if not isinstance(value, dict):
         return value
     if "constant" in value:
-        return as_computed(constants[value["constant"]])
+        return constants.array(value["constant"])
     if "number" in value:
         number = value["number"]
         return np.asarray(number if isinstance(number, int) else float(number))
@@ -178,5 +204,4 @@ def _decoded(value: Any, constants: Mapping[str, Array]) -> Any:
         if value["offset"] == 0:
             return AdcReferences.from_zero(value["step"])
         return AdcReferences(value["step"], _decoded(value["offset"], constants))
-    weight = _decoded(value["stored"], constants)
-    return StoredWeights(weight, Crossbar.from_json(value["crossbar"]))
+    return constants.stored(value["stored"]["constant"], value["crossbar"])

@@ -7,6 +7,7 @@ p and 1-p a relative one, under 1e-9 for d up to 4096 and a * s up to 15; mostly
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,8 +74,29 @@ def log_match_probability(
         found = ", ".join(str(list(one)) for one in shapes)
         raise CimError(f"mu_t, s_t, mu_v, s_v have shapes {found}; expected [..., d] with one d")
     _check(a, b, arrays)
-    mu_t, s_t, mu_v, s_v = flat = [np.ascontiguousarray(x).reshape(-1, x.shape[-1]) for x in arrays]
+    flat = [np.ascontiguousarray(x).reshape(-1, x.shape[-1]) for x in arrays]
     rows = np.stack([_row_numbers(one[:-1], shape) for one in shapes])
+    log_p, log_1mp = _of_rows(flat, rows, a, b)
+    return log_p.reshape(shape), log_1mp.reshape(shape)
+
+
+def pair_probabilities(
+    text: Gaussians, video: Gaussians, a: float, b: float
+) -> Callable[[IntArray, IntArray], tuple[FloatArray, FloatArray]]:
+    """Return a function from rows of texts and of videos, [n] each, to log p and log(1-p).
+
+    Raises CimError as `exact` does, and OutOfReach the function where a pair's is not reached.
+    """
+    arrays = tuple(map(np.ascontiguousarray, (text.mu, text.s, video.mu, video.s)))
+    _check(a, b, arrays)
+    return lambda i, j: _of_rows(arrays, np.stack((i, i, j, j)), a, b)
+
+
+def _of_rows(
+    arrays: Sequence[FloatArray], rows: IntArray, a: float, b: float
+) -> tuple[FloatArray, FloatArray]:
+    """log p and log(1-p) of pairs, whose rows [4, n] are of mu_t, s_t, mu_v, s_v, each [.., d]."""
+    mu_t, s_t, mu_v, s_v = arrays
     log_p, log_1mp = np.empty(rows.shape[1]), np.empty(rows.shape[1])
 
     def some(pairs: slice) -> None:
@@ -87,9 +109,9 @@ def log_match_probability(
     if lost.size:
         pair = int(lost[0])
         raise OutOfReach(
-            pair, _reach(a, *(x[row] for x, row in zip(flat, rows[:, pair], strict=True)))
+            pair, _reach(a, *(x[row] for x, row in zip(arrays, rows[:, pair], strict=True)))
         )
-    return log_p.reshape(shape), log_1mp.reshape(shape)
+    return log_p, log_1mp
 
 
 def _row_numbers(shape: tuple[int, ...], broadcast: tuple[int, ...]) -> IntArray:

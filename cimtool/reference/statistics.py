@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.compiled import jit_sums
 from cimtool.base.errors import CimError
 
 
@@ -79,6 +80,33 @@ def distance_variance(text: Gaussians, video: Gaussians) -> FloatArray:
     delta, s = text.mu - video.mu, text.s + video.s
     vd: FloatArray = (2 * s * s + 4 * delta * delta * s).sum(axis=1)
     return vd
+
+
+def pair_statistics(
+    text: Gaussians, video: Gaussians, rows: tuple[IntArray, IntArray]
+) -> tuple[FloatArray, FloatArray]:
+    """`expected_distance` and `distance_variance` of pairs by their rows, [n] each; compiled."""
+    ed, vd = np.empty(len(rows[0])), np.empty(len(rows[0]))
+    mu_t, s_t = np.ascontiguousarray(text.mu), np.ascontiguousarray(text.s)
+    mu_v, s_v = np.ascontiguousarray(video.mu), np.ascontiguousarray(video.s)
+    _pair_statistics(mu_t, s_t, mu_v, s_v, *rows, ed, vd)
+    return ed, vd
+
+
+@jit_sums
+def _pair_statistics(
+    mu_t: FloatArray, s_t: FloatArray, mu_v: FloatArray, s_v: FloatArray,
+    i: IntArray, j: IntArray, ed: FloatArray, vd: FloatArray,
+) -> None:  # fmt: skip
+    for pair in range(len(i)):
+        t, v = i[pair], j[pair]
+        mean, variance = 0.0, 0.0
+        for k in range(mu_t.shape[1]):
+            delta, s = mu_t[t, k] - mu_v[v, k], s_t[t, k] + s_v[v, k]
+            square = delta * delta
+            mean += square + s
+            variance += s * (2 * s + 4 * square)
+        ed[pair], vd[pair] = mean, variance
 
 
 def blocks(count: int, size: int) -> Iterator[slice]:

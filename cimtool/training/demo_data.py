@@ -87,19 +87,21 @@ def _grams_of(word: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class DocumentFeatures:
-    """A fitted map from documents to rows of norm `sqrt(width)`."""
+    """A fitted map from documents, each as its `grams`, to rows of norm `sqrt(width)`."""
 
     vectorizer: TfidfVectorizer
     svd: TruncatedSVD
 
     @classmethod
-    def fit(cls, documents: Sequence[str], width: int = 1024, seed: int = 0) -> DocumentFeatures:
+    def fit(
+        cls, documents: Sequence[Sequence[str]], width: int = 1024, seed: int = 0
+    ) -> DocumentFeatures:
         """Fit on `documents`; the same documents and seed give the same map.
 
         Raises CimError if they hold too little for `width` dimensions.
         """
         vectorizer = TfidfVectorizer(
-            analyzer=grams,
+            analyzer=list,
             min_df=min(RAREST_GRAM, len(documents)),
             max_features=MOST_GRAMS,
             sublinear_tf=True,
@@ -121,7 +123,7 @@ class DocumentFeatures:
         )
         return cls(vectorizer, svd.fit(weights))
 
-    def transform(self, documents: Sequence[str]) -> Array:
+    def transform(self, documents: Sequence[Sequence[str]]) -> Array:
         """Return float32 `[n, width]`; a document of unknown n-grams only gives a row of zeros."""
         rows = self.svd.transform(self.vectorizer.transform(documents))
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -202,7 +204,8 @@ def write_embeddings(
 
 
 def _embedded(documents: Sequence[str], width: int, eval_rows: int) -> Array:
-    return DocumentFeatures.fit(documents[eval_rows:], width, SEED).transform(documents)
+    split = [grams(document) for document in documents]
+    return DocumentFeatures.fit(split[eval_rows:], width, SEED).transform(split)
 
 
 def _seen(rows: Array, eval_rows: int) -> BoolArray:

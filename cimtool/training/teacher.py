@@ -11,9 +11,9 @@ from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.compiled import map_rows
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.progress import Say, silent
-from cimtool.reference.exact import OutOfReach, check_sigmoid, log_match_probability
+from cimtool.reference.exact import OutOfReach, check_sigmoid, pair_probabilities
 from cimtool.reference.montecarlo import draw, mean_of_sigmoids
-from cimtool.reference.statistics import Gaussians, distance_variance, expected_distance
+from cimtool.reference.statistics import Gaussians, pair_statistics
 from cimtool.training.options import check_count
 
 # Pairs that a thread takes at once: as many as leave their samples in its cache (3 MB at d = 1024,
@@ -90,9 +90,9 @@ def monte_carlo_labels(
     rows of a pair whose statistics or labels are not finite.
     """
 
-    def label(own_t: Gaussians, own_v: Gaussians, numbers: IntArray) -> tuple[FloatArray, ...]:
-        z_t = draw(own_t, "text", numbers, sigmoid.K, seed)
-        z_v = draw(own_v, "video", numbers, sigmoid.K, seed)
+    def label(rows: PairRows, numbers: IntArray) -> tuple[FloatArray, ...]:
+        z_t = draw(text[rows[0]], "text", numbers, sigmoid.K, seed)
+        z_v = draw(video[rows[1]], "video", numbers, sigmoid.K, seed)
         inputs = sigmoid.b - sigmoid.a * _squared_distances(z_t, z_v)
         return mean_of_sigmoids(np.moveaxis(inputs, 0, -1))
 
@@ -104,9 +104,11 @@ def exact_labels(
 ) -> Labels:
     """Label `pairs` by the exact probability; CimError naming the rows where one is not reached."""
 
-    def label(own_t: Gaussians, own_v: Gaussians, numbers: IntArray) -> tuple[FloatArray, ...]:
+    probabilities = pair_probabilities(text, video, a, b)
+
+    def label(rows: PairRows, numbers: IntArray) -> tuple[FloatArray, ...]:
         try:
-            found = log_match_probability(own_t.mu, own_t.s, own_v.mu, own_v.s, a, b)
+            found = probabilities(*rows)
         except OutOfReach as error:
             named = _named(pairs, numbers[error.pair])
             raise ArgumentError("{}: {}; expected {labels} mc here", named, error) from None
@@ -119,7 +121,7 @@ def _labelled(
     text: Gaussians,
     video: Gaussians,
     pairs: PairRows,
-    label: Callable[[Gaussians, Gaussians, IntArray], tuple[FloatArray, ...]],
+    label: Callable[[PairRows, IntArray], tuple[FloatArray, ...]],
     height: int,
     say: Say,
 ) -> Labels:
@@ -132,12 +134,11 @@ def _labelled(
 
         def some(block: slice, start: int = start) -> None:
             numbers = np.arange(start + block.start, start + block.stop)
-            own_t, own_v = text[i[numbers]], video[j[numbers]]
+            rows = i[numbers], j[numbers]
+            out[:2, numbers] = pair_statistics(text, video, rows)
+            _require_finite(out[:2], pairs, numbers)
             with np.errstate(all="ignore"):  # what overflows is not finite, and named below
-                out[0, numbers] = expected_distance(own_t, own_v)
-                out[1, numbers] = distance_variance(own_t, own_v)
-                _require_finite(out[:2], pairs, numbers)
-                out[2:, numbers] = label(own_t, own_v, numbers)
+                out[2:, numbers] = label(rows, numbers)
             _require_finite(out, pairs, numbers)
 
         map_rows(some, stop - start, height)

@@ -14,6 +14,7 @@ from cimtool.api import Compilation, prepare
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.bundle.serial import (
+    Constants,
     ConstantTable,
     as_computed,
     narrowed,
@@ -21,6 +22,7 @@ from cimtool.bundle.serial import (
     read_program,
     type_text,
 )
+from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Program
 from cimtool.ir.types import integer, real
 from cimtool.simulation.simulator import Simulator
@@ -47,7 +49,7 @@ def test_every_stage_is_read_back_as_it_was(
         rows = data["text"][:5], data["video"][:5]
     for stage in compilation.stages:
         text, arrays = stored(stage.program)
-        again = read_program(text, arrays, "program.json")
+        again = read_program(text, Constants(arrays), "program.json")
         assert stored(again)[0] == text
         assert {k: v.tobytes() for k, v in stored(again)[1].items()} == {
             k: v.tobytes() for k, v in arrays.items()
@@ -142,4 +144,21 @@ def test_types_are_told_in_a_few_words() -> None:
 def test_what_is_no_program_is_refused_with_the_file(compilation: Compilation, change) -> None:  # type: ignore[no-untyped-def]
     text, arrays = stored(compilation.stages[-1].program)
     with pytest.raises(CimError, match=r"^here/program\.json: |not known"):
-        read_program(change(text), arrays, "here/program.json")
+        read_program(change(text), Constants(arrays), "here/program.json")
+
+
+def test_programs_share_what_is_made_of_a_constant(compilation: Compilation) -> None:
+    *_, earlier, last = (stage for stage in compilation.stages if stage.kept)
+    table = ConstantTable()
+    text = program_text(last.program, table)
+    others = ConstantTable(table.names)
+    earlier_text = program_text(earlier.program, others, "earlier/")
+    constants = Constants(table.arrays)
+    read = read_program(text, constants, "program.json")
+    again = read_program(earlier_text, constants.joined(others.arrays), "stages.json")
+    mine, theirs = (
+        [node.op for node in one.text.nodes if isinstance(node.op, CrossbarMvm)]
+        for one in (read, again)
+    )
+    assert theirs
+    assert all(a.stored is b.stored for a, b in zip(mine, theirs, strict=True))

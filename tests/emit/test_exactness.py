@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from cimtool.api import prepare
 from cimtool.base.arrays import Array, IntArray
-from cimtool.bundle.serial import ConstantTable, program_text, read_program
+from cimtool.bundle.serial import Constants, ConstantTable, program_text, read_program
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import OptimizationLevel, Session
 from cimtool.hardware.converters import Formula
@@ -390,7 +390,9 @@ def test_a_compiled_model_agrees_whatever_converts(
     with np.load(files.eval) as stored:
         rows = stored["text"][:9]
     program, arrays = made.stages[-1].program, ConstantTable()
-    graph = read_program(program_text(program, arrays), arrays.arrays, "program.json").text
+    graph = read_program(
+        program_text(program, arrays), Constants(arrays.arrays), "program.json"
+    ).text
     ops = [node.op for node in graph.nodes if isinstance(node.op, CrossbarMvm)]
     assert all(design in features(op.crossbar) for op in ops)
     assert not any(op.exact for op in ops)

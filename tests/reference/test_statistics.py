@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cimtool.base.errors import CimError
@@ -8,6 +8,7 @@ from cimtool.reference.statistics import (
     Gaussians,
     distance_variance,
     expected_distance,
+    pair_statistics,
 )
 
 
@@ -45,6 +46,17 @@ def test_statistics_are_those_of_sampled_distances():
     distance = ((z_t - z_v) ** 2).sum(axis=1)
     assert expected_distance(text, video)[0] == pytest.approx(distance.mean(), rel=0.01)
     assert distance_variance(text, video)[0] == pytest.approx(distance.var(), rel=0.02)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(n=st.integers(1, 7), d=st.integers(1, 40), seed=st.integers(0, 1000))
+def test_pairs_by_rows_are_aligned_rows(n, d, seed):
+    text, video = make(n, d, seed, 3.0), make(5, d, seed + 1)
+    rng = np.random.default_rng(seed)
+    i, j = rng.integers(0, n, 9), rng.integers(0, 5, 9)
+    ed, vd = pair_statistics(text, video, (i, j))
+    np.testing.assert_allclose(ed, expected_distance(text[i], video[j]), rtol=1e-13)
+    np.testing.assert_allclose(vd, distance_variance(text[i], video[j]), rtol=1e-13)
 
 
 def test_half_precision_input_is_computed_in_float64():

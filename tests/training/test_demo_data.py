@@ -157,7 +157,7 @@ def test_a_package_that_is_not_installed() -> None:
 
 
 WORDS = ("matrix", "vector", "parse", "socket", "median", "sorted", "thread", "buffer", "kernel")
-DOCUMENTS = [f"{a} {b} of {a}{b.title()}" for a in WORDS for b in WORDS]
+DOCUMENTS = [grams(f"{a} {b} of {a}{b.title()}") for a in WORDS for b in WORDS]
 
 
 def test_grams_split_identifiers_and_mark_the_ends_of_words() -> None:
@@ -176,12 +176,13 @@ def test_rows_have_the_norm_of_the_width_and_are_the_same_each_time() -> None:
 
 def test_documents_that_share_words_lie_closer() -> None:
     features = DocumentFeatures.fit(DOCUMENTS, 12)
-    one, alike, other = features.transform(["matrix median", "matrices medians", "socket parse"])
+    words = ("matrix median", "matrices medians", "socket parse")
+    one, alike, other = features.transform([grams(one) for one in words])
     assert one @ alike > 2 * abs(one @ other)
 
 
 def test_a_document_of_unknown_words_gives_zeros() -> None:
-    assert not DocumentFeatures.fit(DOCUMENTS, 12).transform(["qqq"]).any()
+    assert not DocumentFeatures.fit(DOCUMENTS, 12).transform([grams("qqq")]).any()
 
 
 def test_too_few_documents() -> None:
