@@ -39,6 +39,18 @@ def test_throughput_is_recomputed_wherever_it_is_published() -> None:
     assert all(one.computed is not None for one in throughputs)
 
 
+def test_colonnade_takes_a_cycle_of_its_clock_for_each_bit_of_an_input() -> None:
+    _, cost = full(rates_at(load_target("colonnade-65nm"), "0.7 V"))
+    assert cost.latency_ns.value == pytest.approx(8 * 10)
+
+
+@pytest.mark.parametrize("name", ["prime-rram-256", "sonos-40nm", "dcim-22nm-tsmc", "ideal"])
+def test_a_target_without_a_time_of_a_product_says_who_does_not_give_it(name: str) -> None:
+    target = load_target(name)
+    assert {f.quantity for f in target.figures}.isdisjoint(("mvm_latency", "clock", "read_latency"))
+    assert any(said.startswith("the time of a product: not given by") for said in target.unmodelled)
+
+
 @pytest.mark.parametrize(("name", "point"), POINTS)
 def test_a_fully_used_array_costs_what_was_published(name: str, point: str) -> None:
     rates = rates_at(load_target(name), point)
