@@ -1,8 +1,8 @@
-"""The interval of a share that was counted: Clopper and Pearson's, exact for every number."""
+"""Shares that were counted: Clopper and Pearson's interval, McNemar's test of two on the same."""
 
 from __future__ import annotations
 
-from scipy.special import betaincinv
+from scipy.special import bdtr, betaincinv
 
 from cimtool.reference.bootstrap import LEVEL, Change
 
@@ -16,3 +16,14 @@ def counted_share(count: int, of: int) -> Change:
     low = float(betaincinv(count, of - count + 1, edge)) if count > 0 else 0.0
     high = float(betaincinv(count + 1, of - count, 1 - edge)) if count < of else 1.0
     return Change(count / of, low, high)
+
+
+def chance_of_split(first: int, second: int) -> float:
+    """The chance that so many discordant pairs split so unevenly or more, were both as likely.
+
+    The exact conditional test of two shares on the same items, of which `first` have only the one
+    and `second` only the other property: McNemar, Psychometrika 12, 1947, with the binomial
+    distribution in place of the normal. It keeps its level for every number of items; Fagerland,
+    Lydersen and Laake, BMC Med. Res. Methodol. 13:91, 2013, compare it with less cautious ones.
+    """
+    return min(1.0, 2 * float(bdtr(min(first, second), first + second, 0.5)))

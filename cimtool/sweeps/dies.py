@@ -104,17 +104,16 @@ def yields_of(dies: Sequence[Mapping[str, Any]], limits: Mapping[str, float]) ->
 
 
 def _yield(of_time: Mapping[str, Any], limits: Mapping[str, float]) -> Yield:
-    of_limits = [(of_time[name], most) for name, most in limits.items()]
-    dies = range(len(of_limits[0][0]["values"]))
+    kept = all_within(of_time, limits, "values")
+    surely, possibly = (all_within(of_time, limits, end) for end in ("high", "low"))
+    doubt = sum(maybe and not sure for sure, maybe in zip(surely, possibly, strict=True))
+    return Yield(of_time["time"], of_time["corner"], len(kept), sum(kept), doubt)
 
-    def all_within(end: str, index: int) -> bool:
-        return all(within(found[end][index], most) for found, most in of_limits)
 
-    kept = [all_within("values", index) for index in dies]
-    surely = [all_within("high", index) for index in dies]
-    lost = [not all_within("low", index) for index in dies]
-    doubt = sum(not (one or other) for one, other in zip(surely, lost, strict=True))
-    return Yield(of_time["time"], of_time["corner"], len(dies), sum(kept), doubt)
+def all_within(of_time: Mapping[str, Any], limits: Mapping[str, float], of: str) -> list[bool]:
+    """True for each die that keeps all limits, by its `values`, or an end of its intervals."""
+    held = [[within(one, most) for one in of_time[name][of]] for name, most in limits.items()]
+    return [all(of_die) for of_die in zip(*held, strict=True)]
 
 
 def check_min_yield(

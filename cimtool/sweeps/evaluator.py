@@ -346,8 +346,8 @@ def read_evaluation(
 def cost_of(found: Estimate) -> dict[str, Any]:
     """The cost of a point on its target, a query against the evaluation gallery included.
 
-    Energy in pJ and latency in ns are None where the target gives no figures, and lower bounds
-    where parts are missing.
+    Energy in pJ, latency in ns and area in mm2 are None where the target gives no figures, and
+    lower bounds where parts are missing.
     """
     query, plan, score = found.query, found.floorplan, found.score
     assert query is not None
@@ -356,6 +356,9 @@ def cost_of(found: Estimate) -> dict[str, Any]:
         "arrays": plan.arrays,
         "chips": plan.chips,
         "loads": plan.loads,
+        "cells": _cells(found),
+        "area_mm2": found.area.value,
+        "area_missing": "; ".join(found.area.missing),
         "conversions": query.conversions,
         **_totals(query.energy_pj, query.latency_ns),
         "energy_coverage": query.coverage,
@@ -367,6 +370,14 @@ def cost_of(found: Estimate) -> dict[str, Any]:
     }
 
 
+def _cells(found: Estimate) -> int | None:
+    """Cells of all arrays that are occupied, redundant columns and idle cells included."""
+    own, plan = found.settings, found.floorplan
+    if own.rows is None or own.columns is None:
+        return None
+    return plan.arrays * own.rows * own.columns
+
+
 def sampled_cost(found: Estimate) -> dict[str, Any]:
     """The same of Monte Carlo with stored samples; None for what no array computes.
 
@@ -376,7 +387,8 @@ def sampled_cost(found: Estimate) -> dict[str, Any]:
     assert sampled is not None
     way, text = sampled.stored, found.text
     return {
-        **dict.fromkeys(("arrays", "chips", "loads", "conversions")),
+        **dict.fromkeys(("arrays", "chips", "loads", "cells", "area_mm2", "area_missing")),
+        "conversions": None,
         **_totals(text.energy_pj + way.energy_pj, text.latency_ns + way.latency_ns),
         "energy_coverage": None,
         "energy_basis": text.basis,

@@ -42,6 +42,7 @@ from cimtool.sweeps.choice import (
 from cimtool.sweeps.dies import Yield, when_read
 from cimtool.sweeps.evaluator import Outcome
 from cimtool.sweeps.results import Sweep
+from cimtool.sweeps.yield_differences import difference_sentences
 
 
 def sweep_text(found: Sweep) -> str:
@@ -105,7 +106,7 @@ def notes_of_points(found: Sweep) -> list[str]:
 
 
 def yield_notes(found: Sweep) -> list[str]:
-    """A sentence on what the yields are of, as soon as any point has one."""
+    """Sentences on what the yields are of and which differ, as soon as any point has one."""
     dies = found.dies
     if dies is None or not any(found.yields):
         return []
@@ -115,7 +116,8 @@ def yield_notes(found: Sweep) -> list[str]:
         f"{held_text(found.limits)} against {found.reference}, each by its own figure on "
         f"{data['texts']:,} texts x {data['videos']:,} videos; its interval (95%, Clopper and "
         "Pearson) is over dies; on other pairs dies in doubt, whose own interval over queries "
-        "holds a limit, may fall on its other side"
+        "holds a limit, may fall on its other side",
+        *difference_sentences(found.yield_differences),
     ]
 
 

@@ -20,6 +20,7 @@ from cimtool.sweeps.evaluator import DieRequest, Outcome
 from cimtool.sweeps.folder import FORMAT_VERSION
 from cimtool.sweeps.grid import SCORE_KEYS, Point
 from cimtool.sweeps.remarks import Remarks, raw_sentences
+from cimtool.sweeps.yield_differences import YieldDifference, yield_differences
 
 TableFormat = Literal["csv", "parquet"]
 JSON_FILE = "results.json"
@@ -99,6 +100,12 @@ class Sweep:
         return [yields_of(outcome.dies, self.limits) for outcome in self.outcomes]
 
     @cached_property
+    def yield_differences(self) -> tuple[YieldDifference, ...]:
+        """The point of the highest yield beside each other one, on the same dies."""
+        chosen = None if self.chosen is None else self.chosen.index
+        return yield_differences([one.dies for one in self.outcomes], self.limits, chosen)
+
+    @cached_property
     def yield_times(self) -> list[str]:
         """The times and corners at which any point has a yield."""
         return list(dict.fromkeys(one.when for yields in self.yields for one in yields))
@@ -135,6 +142,7 @@ class Sweep:
                 }
                 for index, point, outcome in self.numbered()
             ],
+            "yield_differences": [one.to_json() for one in self.yield_differences],
             "pareto": self.fronts,
             "budget": None if self.chosen is None else self.chosen.to_json(),
             "notes": list(self.remarks.notes),

@@ -1,12 +1,12 @@
-"""The interval of a counted share: against published values, and by its coverage."""
+"""The interval of a counted share, by published values and coverage; the test of two shares."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 
-from cimtool.reference.binomial import counted_share
+from cimtool.reference.binomial import chance_of_split, counted_share
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,9 @@ def test_the_interval_covers_every_share_as_often_as_it_says() -> None:
     for share in np.linspace(0.01, 0.99, 25):
         covers = (ends[:, 0] <= share) & (share <= ends[:, 1])
         assert binom.pmf(np.arange(of + 1), of, share)[covers].sum() >= 0.95
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (5, 0), (2, 9), (9, 2), (6, 6), (40, 15)])
+def test_the_chance_of_a_split_is_the_exact_two_sided_one(first: int, second: int) -> None:
+    expected = binomtest(first, first + second).pvalue if first + second else 1.0
+    assert chance_of_split(first, second) == pytest.approx(expected)

@@ -128,6 +128,27 @@ def test_the_yield_is_that_of_dies_without_a_stuck_cell(
     assert f"the highest yield is that of point 0: {kept.text}" in sweep_text(no.value.sweep)
 
 
+def test_a_target_brings_its_own_corners(sweep_small: RunSweep, tmp_path: Path) -> None:
+    target = tmp_path / "stuck.toml"
+    corner = 'source = "a test"\nstatus = "assumed"\nsupply = 0.7\nscale = { factor = 0.5 }\n'
+    target.write_text(STUCK.format(1e-3) + f"[noise.corners.ss]\n{corner}")
+    run = partial(sweep_small, grid={"weight_bits": [8]}, target=str(target), trials=1)
+    (one,) = run(tmp_path / "s", corners=["ss", "nominal"]).outcomes
+    assert [dies["corner"] for dies in one.dies] == ["ss", "nominal"]
+    with pytest.raises(CimError, match='corner "ff" is not known: nominal, ss'):
+        run(tmp_path / "no", corners=["ff"])
+
+
+def test_redundant_columns_are_priced_in_their_row(sweep_small: RunSweep, tmp_path: Path) -> None:
+    found = sweep_small(tmp_path / "s", {"redundant_columns": [0, 64]})
+    none, half = found.rows()
+    assert half["arrays"] > none["arrays"]
+    assert [row["cells"] for row in (none, half)] == [128**2 * r["arrays"] for r in (none, half)]
+    assert half["area_mm2"] / none["area_mm2"] == pytest.approx(half["arrays"] / none["arrays"])
+    assert half["area_missing"] == "arrays; digital units"
+    assert half["energy_pj"] == pytest.approx(none["energy_pj"]), "spare cells are not driven"
+
+
 def test_the_same_dies_are_read_at_every_corner(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
