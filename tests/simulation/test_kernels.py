@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from random_crossbars import ENCODINGS
 
 from cimtool.base.arrays import IntArray
+from cimtool.hardware.converters import Rounding, UniformLaw
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferences
@@ -22,7 +24,7 @@ from cimtool.hardware.weight_codes import Slice
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
 from cimtool.ir.integer import Requant
 from cimtool.ir.types import integer, real
-from cimtool.simulation.kernels import choice, dot, fused, popcount, tiles
+from cimtool.simulation.kernels import choice, conversions, dot, fused, popcount, tiles
 from cimtool.simulation.kernels.choice import fused_cells
 from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.kernels.products import product_kind
@@ -162,7 +164,8 @@ def test_kernels_convert_from_any_offset_by_any_step(
         op = layer(rng, hardware, 133, 45)
         groups, width = len(op.stored.groups), 1 if kind == "slice" else 45
         shape = (1, 1) if kind == "slice" else (groups, width)
-        step = [int(rng.integers(4, 8)) << int(rng.integers(5)) for _ in op.references]
+        wide = 12 if cell_bits == 8 else 0
+        step = [int(rng.integers(4, 8)) << int(rng.integers(5)) + wide for _ in op.references]
         found = tuple(
             None if rng.integers(5) == 0 else AdcReferences(s, rng.integers(-9 * s, 40 * s, shape))
             for s in step
@@ -176,6 +179,27 @@ def test_kernels_convert_from_any_offset_by_any_step(
             made = (op.stored.cells, found, base, (bounds.lo, bounds.hi))
             assert fused_cells(*made) is not None
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
+
+
+class Codes(NamedTuple):
+    """Of a `Reading`, what conversions at any step take."""
+
+    half: bool
+    to_even: bool
+    lo: int
+    hi: int
+
+
+@pytest.mark.parametrize("rounding", ["half-up", "floor", "half-even"])
+@pytest.mark.parametrize("step", [3, 49, 1000, 65537, 1 << 22, (1 << 41) + 1, (1 << 46) + 1])
+def test_sums_on_either_side_of_a_threshold(step: int, rounding: Rounding) -> None:
+    law = UniformLaw(-128, 127, rounding)
+    codes = np.random.default_rng(8).integers(law.lo - 3, law.hi + 4, 700)
+    edges = codes[:, None] * step + np.array([0, step // 2, step - step // 2])
+    p = (edges[..., None] + np.arange(-1, 2)).ravel()
+    wanted = law.values(law.codes(p, step), step)
+    conversions.divided(p, Codes(law.half, law.to_even, law.lo, law.hi), step)
+    np.testing.assert_array_equal(p, wanted)
 
 
 @pytest.mark.parametrize("bits", [4, 8, 10])

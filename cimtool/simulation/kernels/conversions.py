@@ -27,6 +27,9 @@ from cimtool.hardware.references import AdcReferences, offsets_of
 from cimtool.simulation.kernels.choice import Kernel
 from cimtool.simulation.kernels.products import Factor, weight_product
 
+EXPONENT_52 = 0x433 << 52
+"""The bits of 2^52 as a float64."""
+
 SUMS_IN_CACHE = 1 << 20
 """So many column sums are made before they are read."""
 
@@ -283,7 +286,7 @@ def _read(  # type: ignore[no-untyped-def]
                     elif reading.shifts[at] >= 0:
                         _shifted(p, reading, reading.shifts[at])
                     else:
-                        _divided(p, reading, step)
+                        divided(p, reading, step)
                 if scaled:
                     half = 1 << FACTOR_BITS >> 1
                     for j in range(width):
@@ -307,20 +310,26 @@ def _shifted(p, reading, shift):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _divided(p, reading, step):  # type: ignore[no-untyped-def]
-    """Convert at any step, in vectors where what is not clipped has 31 bits.
+def divided(p, reading, step):  # type: ignore[no-untyped-def]
+    """Convert at any step, in vectors where what is not clipped has 50 bits.
 
-    Then (p + 1/2) / step is farther from whole numbers than float64 rounds, and no integer is wider
-    than vectors convert; else, with sums below 2^53, a quotient is off by 1 at most.
+    Then (p + 1/2) / step is farther from whole numbers than float64 rounds; else, with sums below
+    2^53, a quotient is off by 1 at most. Vectors of AVX2 convert no integer of 64 bits, but one
+    from 0 to 2^52 is the fraction of a float64 whose exponent stands for 2^52.
     """
     half = step >> 1 if reading.half else 0
     even = 1 if reading.to_even and step % 2 == 0 else 0
     inverse, lo, hi = 1.0 / step, reading.lo, reading.hi
-    if not even and step < 1 << 16 and (hi + 1 - lo) * step < 1 << 31:
+    if not even and (hi + 1 - lo) * step < 1 << 50:
         least, most, wide = lo * step, (hi + 1) * step - 1, np.float64(step)
+        above = p.view(np.float64)
         for j in range(len(p)):
-            above = np.float64(np.int32(min(max(p[j] + half, least), most) - least))
-            p[j] = np.int64(np.int32(np.floor((above + 0.5) * inverse) * wide)) + least
+            p[j] = min(max(p[j] + half, least), most) - least + EXPONENT_52
+        for j in range(len(p)):
+            code = np.floor((above[j] - 2.0**52 + 0.5) * inverse)
+            above[j] = code * wide + 2.0**52
+        for j in range(len(p)):
+            p[j] += least - EXPONENT_52
         return
     for j in range(len(p)):
         moved = p[j] + half
