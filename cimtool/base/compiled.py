@@ -77,15 +77,22 @@ def map_rows(function: Callable[[slice], Result], rows: int, height: int) -> lis
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Call with every item, in threads that each have a BLAS of one.
+    """Call with every item, in threads that each have a BLAS of one; in this thread if one does.
 
     Two pools that wait for each other would stall; calls from within such a thread run there.
     """
     if _nested():
         return [function(item) for item in items]
-    one = _libraries().limit(limits=1, user_api="blas")
-    with one, ThreadPoolExecutor(thread_count(), initializer=_enter) as pool:
-        return list(pool.map(function, items))
+    threads = min(thread_count(), len(items))
+    with _libraries().limit(limits=1, user_api="blas"):
+        if threads > 1:
+            with ThreadPoolExecutor(threads, initializer=_enter) as pool:
+                return list(pool.map(function, items))
+        _enter()
+        try:
+            return [function(item) for item in items]
+        finally:
+            _inside.block = False
 
 
 def _nested() -> bool:

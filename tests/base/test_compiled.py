@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numba
 import pytest
 
@@ -18,3 +20,22 @@ def test_kernels_run_where_numba_cannot_keep_its_cache(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(numba, "njit", njit)
     assert compiled.jit(lambda x: x + 1)(1) == 2
+
+
+def threads_of(calls: int, monkeypatch: pytest.MonkeyPatch, asked: str) -> set[int]:
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    return set(compiled.side_by_side(lambda _: threading.get_ident(), range(calls)))
+
+
+def test_one_thread_is_the_callers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {threading.get_ident()}
+    assert threads_of(3, monkeypatch, "1") == threads_of(1, monkeypatch, "2") == here
+    nested = compiled.side_by_side(lambda _: threads_of(2, monkeypatch, "1"), [0])
+    assert nested == [here]
+    assert compiled.side_by_side(abs, []) == []
+
+
+def test_an_error_of_the_callers_own_thread_leaves_it_as_it_was() -> None:
+    with pytest.raises(ZeroDivisionError):
+        compiled.side_by_side(lambda x: 1 // x, [0])
+    assert not compiled._nested()

@@ -1,17 +1,34 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import pytest
 
 from cimtool import api
 from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.deployment.compilation import Compilation
 from cimtool.hardware.placement import Placement, placements
 from cimtool.training.demo_data import DemoFiles
 
+Prepare = Callable[..., Compilation]
 
-def first_layer(files: DemoFiles, target: str, **flags: object) -> Placement:
-    compilation = api.prepare(
-        files.projectors, files.poly, calibration=files.calibration, target=target, **flags
-    )
+
+@pytest.fixture(scope="module")
+def prepared(medium_trunk: DemoFiles) -> Prepare:
+    """Compile the model for a target with settings; the same ones once."""
+    files = medium_trunk
+
+    @cache
+    def prepare(target: str, **flags: object) -> Compilation:
+        return api.prepare(
+            files.projectors, files.poly, calibration=files.calibration, target=target, **flags
+        )
+
+    return prepare
+
+
+def first_layer(compilation: Compilation) -> Placement:
     return placements(compilation.stages[-1].program, compilation.settings)[0]
 
 
@@ -35,9 +52,9 @@ def test_arrays_cycles_and_slices_of_a_layer(
     slices: int,
     cycles: int,
     arrays: int,
-    medium_trunk: DemoFiles,
+    prepared: Prepare,
 ) -> None:
-    found = first_layer(medium_trunk, target, **flags)
+    found = first_layer(prepared(target, **flags))
     assert (found.layer, found.rows, found.columns) == ("text.fc1", 256, 512)
     assert (found.row_groups, found.slices, found.cycles) == (groups, slices, cycles)
     assert found.arrays == arrays
@@ -73,33 +90,23 @@ def test_cells_used_and_conversions(
     flags: dict[str, object],
     utilisation: float,
     conversions: int,
-    medium_trunk: DemoFiles,
+    prepared: Prepare,
 ) -> None:
-    found = first_layer(medium_trunk, target, **flags)
+    found = first_layer(prepared(target, **flags))
     assert found.utilisation == pytest.approx(utilisation)
     assert found.conversions == conversions
     assert sum(height * width for height, width in found.tiles) == found.macs
     assert len(found.tiles) == found.arrays
 
 
-def test_fewer_active_rows_are_read_one_after_another(medium_trunk: DemoFiles) -> None:
-    assert first_layer(medium_trunk, "isaac-rram-128").reads == 1
-    assert first_layer(medium_trunk, "isaac-rram-128", rows_active=48).reads == 3
+def test_fewer_active_rows_are_read_one_after_another(prepared: Prepare) -> None:
+    assert first_layer(prepared("isaac-rram-128")).reads == 1
+    assert first_layer(prepared("isaac-rram-128", rows_active=48)).reads == 3
 
 
-def test_redundant_columns_take_arrays_and_change_no_number(medium_trunk: DemoFiles) -> None:
-    files = medium_trunk
-    plain, spared = (
-        api.prepare(
-            files.projectors,
-            files.poly,
-            calibration=files.calibration,
-            target="isaac-rram-128",
-            redundant_columns=spare,
-        )
-        for spare in (None, 15)
-    )
-    layer = placements(spared.stages[-1].program, spared.settings)[0]
+def test_redundant_columns_take_arrays_and_change_no_number(prepared: Prepare) -> None:
+    plain, spared = prepared("isaac-rram-128"), prepared("isaac-rram-128", redundant_columns=15)
+    layer = first_layer(spared)
     # 113 of 128 columns hold 28 weights of 4 cells, so 512 columns of weights take 19 arrays.
     assert (layer.array_columns, layer.column_parts, layer.row_parts) == (28, 19, 2)
     assert layer.utilisation == pytest.approx(512 * 4 / (19 * 128))

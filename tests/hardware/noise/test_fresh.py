@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -43,7 +44,7 @@ def matrix_reads(op: NoisyMvm, x: np.ndarray, redraw: str, reads: int) -> np.nda
     return found
 
 
-def layer_of(kit: SimpleNamespace, redraw: str, index: int = 0) -> NoisyMvm:
+def dies_of(kit: SimpleNamespace, redraw: str, dies: int = 1) -> Iterator[NoisyMvm]:
     """One group of 12 rows of offset cells and unsigned one-bit cycles, without converters."""
     hardware = kit.crossbar(
         rows=None, encoding="differential", cell_bits=5, weight_bits=6, dac_bits=1, input_bits=4,
@@ -51,7 +52,8 @@ def layer_of(kit: SimpleNamespace, redraw: str, index: int = 0) -> NoisyMvm:
     )  # fmt: skip
     op = kit.layer(hardware, 12, 4)
     op = replace(op, bias=np.zeros_like(op.bias))
-    return kit.on_die(op, kit.noise(read={"sigma": SIGMA, "redraw": redraw}), index=index)
+    noise = kit.noise(read={"sigma": SIGMA, "redraw": redraw})
+    return (kit.on_die(op, noise, index=index) for index in range(dies))
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +61,22 @@ def x() -> np.ndarray:
     return np.random.default_rng(5).integers(0, 16, (3, 12))
 
 
+@pytest.fixture(scope="module")
+def products(kit: SimpleNamespace, x: np.ndarray) -> dict[str, np.ndarray]:
+    """Outputs [DIES, n, N] of the same rows on many dies, by when devices are redrawn."""
+    return {
+        redraw: np.stack([die.run(x) for die in dies_of(kit, redraw, DIES)])
+        for redraw in ("mvm", "cycle")
+    }
+
+
 @pytest.mark.parametrize("redraw", ["mvm", "cycle"])
 def test_mean_variance_and_correlation_are_those_of_the_slow_way(
-    kit: SimpleNamespace, x: np.ndarray, redraw: str
+    kit: SimpleNamespace, x: np.ndarray, products: dict[str, np.ndarray], redraw: str
 ) -> None:
-    fast = np.stack([layer_of(kit, redraw, index).run(x) for index in range(DIES)])
-    slow = matrix_reads(layer_of(kit, redraw), x, redraw, 600)
-    exact = x @ layer_of(kit, redraw).perfect.weight
+    fast = products[redraw]
+    slow = matrix_reads(next(dies_of(kit, redraw)), x, redraw, 600)
+    exact = x @ next(dies_of(kit, redraw)).perfect.weight
     for found in (fast, slow):
         spread = found.std(axis=0)
         assert (
@@ -81,14 +92,11 @@ def test_mean_variance_and_correlation_are_those_of_the_slow_way(
 
 
 def test_a_device_that_keeps_its_error_through_the_cycles_adds_up(
-    kit: SimpleNamespace, x: np.ndarray
+    kit: SimpleNamespace, x: np.ndarray, products: dict[str, np.ndarray]
 ) -> None:
     """Errors of cycles that share devices add as x, those of others as the roots of squares."""
-    kept, anew = (
-        np.stack([layer_of(kit, redraw, i).run(x) for i in range(DIES)]).var(axis=0)
-        for redraw in ("mvm", "cycle")
-    )
-    weight = layer_of(kit, "mvm").perfect.weight
+    kept, anew = (products[redraw].var(axis=0) for redraw in ("mvm", "cycle"))
+    weight = next(dies_of(kit, "mvm")).perfect.weight
     bits = np.stack([(x >> c & 1) << c for c in range(4)])
     np.testing.assert_allclose(kept, SIGMA**2 * (x**2 @ weight**2), rtol=0.15)
     np.testing.assert_allclose(anew, SIGMA**2 * ((bits**2).sum(axis=0) @ weight**2), rtol=0.15)
