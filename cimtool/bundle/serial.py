@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from cimtool.base.arrays import Array, narrow
 from cimtool.base.errors import CimError
 from cimtool.hardware import mvm  # noqa: F401  (importing operations registers them)
+from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
@@ -180,10 +181,18 @@ def _encoded(value: Any, constants: ConstantTable, name: str) -> Any:
         return {"stored": weight, "crossbar": value.crossbar.to_json()}
     if isinstance(value, AdcReferences):
         offset = 0 if value.counts_from_zero else _encoded(value.offset, constants, name)
-        return {"step": value.step, "offset": offset}
+        levels = {} if value.levels is None else {"levels": _levels(value.levels, constants, name)}
+        return {"step": value.step, "offset": offset} | levels
     if isinstance(value, tuple):
         return [_encoded(item, constants, f"{name}.{i}") for i, item in enumerate(value)]
     return value
+
+
+def _levels(law: StaircaseLaw, constants: ConstantTable, name: str) -> dict[str, Any]:
+    """The thresholds and values of a slice."""
+    numbers = {key: getattr(law, key) for key in ("thresholds", "levels")}
+    kept = {key: _encoded(n, constants, f"{name}.{key}") for key, n in numbers.items()}
+    return {"lo": law.lo, "places": law.places} | kept
 
 
 def _number(value: float) -> float | str:
@@ -201,7 +210,11 @@ def _decoded(value: Any, constants: Constants) -> Any:
         number = value["number"]
         return np.asarray(number if isinstance(number, int) else float(number))
     if "step" in value:
-        if value["offset"] == 0:
-            return AdcReferences.from_zero(value["step"])
-        return AdcReferences(value["step"], _decoded(value["offset"], constants))
+        references = AdcReferences.from_zero(value["step"])
+        if value["offset"] != 0:
+            references = replace(references, offset=_decoded(value["offset"], constants))
+        if "levels" not in value:
+            return references
+        levels = _fields(value["levels"], constants)
+        return replace(references, levels=StaircaseLaw(**levels))
     return constants.stored(value["stored"]["constant"], value["crossbar"])

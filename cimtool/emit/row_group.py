@@ -17,7 +17,7 @@ from cimtool.emit.functions import row_group_mvm
 from cimtool.emit.integers import INT32, byte_cuts, byte_planes, emit_requant, zero_point
 from cimtool.emit.row_group_adc import row_group_adc
 from cimtool.emit.writer import GraphWriter
-from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
+from cimtool.hardware.converters import Law, StaircaseLaw, UniformLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import mvm_bounds
@@ -85,7 +85,8 @@ def _converted(writer: GraphWriter, op: CrossbarMvm, law: Law, x: str) -> str:
     present = {
         "signed": division is None and crossbar.signed_sums,
         "raised": division is None and law.lo > 0,
-        "set": division is not None and not isinstance(law, StaircaseLaw),
+        "set": division is not None and not division.tables,
+        "levels": "start" in values,
         "lossless": "converted" in values,
         "cycles": of_cycles,
         "scaled": (factors != 1).any(),
@@ -227,9 +228,11 @@ def _reach(op: CrossbarMvm, law: Law) -> int:
         largest = max(int(np.abs(edge).max()) for edge in column.bounds) << places
         if column.references is not None:
             step, offset = column.references.step, int(np.abs(column.references.offset).max())
-            largest += offset + step * (1 + max(map(abs, law.ends)))
-            if isinstance(law, StaircaseLaw):
-                largest = (largest << THRESHOLD_BITS) + step * len(law.table[1])
+            own = column.references.law(law)
+            largest += offset + step * (1 + max(map(abs, own.ends)))
+            if isinstance(own, StaircaseLaw):
+                first, entries = own.table
+                largest = (largest << own.places) + step * max(len(entries), abs(first))
         drive = sum(1 << op.crossbar.cycles[c].shift for c in column.cycles)
         total += 2 * largest * factor * drive
     return total * len(op.stored.groups)
@@ -259,7 +262,8 @@ class Division:
 
     Of each slice's columns, and the unit column: `steps`, `tops`, `least` [groups, N], and `zeros`
     [groups, N], what a quotient of zero stands for, in the places of the layer. The sums take on
-    `rise` binary places.
+    `rise` binary places. Where there are `tables`, one for all or one of each, a value is what
+    they have at the quotient.
     """
 
     rise: int
@@ -267,6 +271,7 @@ class Division:
     tops: list[int]
     least: list[IntArray]
     zeros: list[IntArray]
+    tables: list[IntArray]
 
     def offsets(self, op: CrossbarMvm) -> IntArray:
         """The sum of the zeros in each output [N], whatever the inputs."""
@@ -279,22 +284,28 @@ class Division:
 
 def _division(op: CrossbarMvm, law: Law) -> Division | None:
     """The quotients of a layer's conversions; None where masks of bits do."""
-    crossbar, table = op.crossbar, isinstance(law, StaircaseLaw)
-    if not table and crossbar.references == "fixed":
+    crossbar = op.crossbar
+    laws = [one.law(law) for one in op.references if one is not None]
+    tables = [own for own in laws if isinstance(own, StaircaseLaw)]
+    if not tables and not crossbar.scope.set:
         return None
     places = crossbar.reference_bits
-    found = Division(places + (THRESHOLD_BITS if table else 0), [], [], [], [])
+    fine = tables[0].places if tables else 0
+    found = Division(places + fine, [], [], [], [], [])
     for column in op.columns:
         shape, one = column.bounds[0].shape, column.references
-        step = 1 if one is None else one.step
-        if isinstance(law, StaircaseLaw):
-            first, entries = law.table[0], len(law.table[1])
+        step, own = (1, None) if one is None else (one.step, one.law(law))
+        if tables:
+            held = own if isinstance(own, StaircaseLaw) else tables[0]  # not read where lossless
+            first, entries = held.table
             zero = np.zeros(shape, np.int64) if one is None else one.offset
-            least, top = (zero << THRESHOLD_BITS) + first * step, entries * step - 1
+            least, top = (zero << fine) + first * step, len(entries) * step - 1
+            found.tables.append(entries)
         elif one is None:  # counted from the least sum, which no other sum is below
             least = zero = column.bounds[0] << places
             top = int((column.bounds[1] - column.bounds[0]).max()) << places
         else:
+            assert isinstance(law, UniformLaw)
             zero = one.offset + law.lo * step
             least, top = zero - (step >> 1 if law.half else 0), (law.hi + 1 - law.lo) * step - 1
         found.steps.append(step)
@@ -337,14 +348,20 @@ def _division_values(
         "step": _of_columns(writer, op, division.steps, kind),
         "top": _of_columns(writer, op, division.tops, kind),
     }
-    if isinstance(law, StaircaseLaw):
-        values["table"] = writer.constant(law.table[1], kind)
+    if division.tables:
+        distinct = {table.tobytes(): table for table in division.tables}
+        ends = np.cumsum([len(table) for table in distinct.values()]).tolist()
+        starts = dict(zip(distinct, [0, *ends], strict=False))
+        values["table"] = writer.constant(np.concatenate(list(distinct.values())), kind)
+        if len(distinct) > 1:
+            own = (starts[table.tobytes()] for table in division.tables)
+            values["start"] = _of_columns(writer, op, own, kind)
         if None in op.references:
             converted = (one is not None for one in op.references)
             values["converted"] = _of_columns(writer, op, converted, "BOOL")
             places = np.int64(1) << op.crossbar.reference_bits
             values["finer"] = writer.constant(places, kind)
-    elif law.to_even:
+    elif isinstance(law, UniformLaw) and law.to_even:
         evens = (step % 2 == 0 for step in division.steps)
         values["evens"] = _of_columns(writer, op, evens, kind)
         values["one"] = writer.constant(np.int64(1), kind)

@@ -11,14 +11,16 @@ from cimtool.hardware.converters import UniformLaw
 from cimtool.hardware.crossbar import Crossbar
 
 FLAGS = (
-    "set", "signed", "raised", "lossless", "cycles", "scaled", "leaking", "idle", "unit", "wide",
+    "set", "levels", "signed", "raised", "lossless", "cycles", "scaled", "leaking", "idle", "unit",
+    "wide",
 )  # fmt: skip
 """Properties of a row group, in the order of its function's name.
 
-`set`: references are set; else `signed`: sums may be negative, `raised`: the lowest code is above
-zero; `lossless`: a table leaves some columns as they are; `cycles`: each has steps of its own;
-`scaled`: slices have factors (or complements a sign); `leaking`: every cell conducts, `idle`: rows
-without weights too; `unit`: the last column is the unit column; `wide`: sums need int64.
+`set`: references are set; `levels`: slices have tables of their own; else `signed`: sums may be
+negative, `raised`: the lowest code is above zero; `lossless`: a table leaves some columns as they
+are; `cycles`: each has steps of its own; `scaled`: slices have factors (or complements a sign);
+`leaking`: every cell conducts, `idle`: rows without weights too; `unit`: the last column is the
+unit column; `wide`: sums need int64.
 """
 
 
@@ -28,17 +30,18 @@ def row_group_adc(crossbar: Crossbar, planes: tuple[int, int], flags: Set[str]) 
     `planes` are those of bytes of inputs and of cells, `flags` those of FLAGS that it has. A
     conversion to step 2^e leaves `code << e`: round by adding the half and masking the low e bits
     (floor in two's complement), then clip to the shifted limits. One with references that are set
-    leaves the code above the lowest, a quotient; a measured table is a Gather at a quotient.
+    leaves the code above the lowest, a quotient; a table is a Gather at a quotient.
     """
     slices, cycles = crossbar.slices, len(crossbar.cycles)
     law = crossbar.law if isinstance(crossbar.law, UniformLaw) else None
+    law = None if crossbar.scope.levels else law
     parts = [f"RowGroupAdc_{slices}slices_{cycles}cycles"]
     parts.append((law.rounding if law else "table").replace("-", "_"))
     parts += [flag for flag in FLAGS if flag in flags]
     if planes != (1, 1):
         parts.append(f"{planes[0]}x{planes[1]}")
     ones = " and one of ones" if flags & {"leaking", "unit"} else ""
-    how = "to a code by a measured table"
+    how = "to a value by a table"
     if law and "set" in flags:
         how = f"({law.rounding}) to its code above the lowest: less an offset, clipped, by the step"
     elif law:
@@ -141,6 +144,8 @@ def _look_up(flags: Set[str]) -> Iterator[str]:
         yield "exact = Mul (sums, finer)"
     yield from _dividend(flags)
     yield "entry = Div (sums, step)"
+    if "levels" in flags:
+        yield "entry = Add (entry, start)"
     yield "sums = Gather (table, entry)"
     if "lossless" in flags:
         yield "sums = Where (converted, sums, exact)"

@@ -46,7 +46,7 @@ def conversion_error(bounds: Bounds, law: Law, references: AdcReferences, places
 
     These are `places` binary places finer than those of the bounds.
     """
-    step = references.step
+    step, law = references.step, references.law(law)
     lo, hi = (end * step + references.offset for end in law.ends)
     down, up = (edge << places for edge in bounds)
     excess: IntArray = np.maximum(np.maximum(up - hi, lo - down), law.error(step))

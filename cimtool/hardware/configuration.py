@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cimtool.hardware.references import REFERENCES
+from cimtool.hardware.references import SCOPES
 from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import Target, load_target
 
@@ -32,16 +32,18 @@ class Configuration:
 
 def reference_notes(target: Target, settings: Settings) -> list[str]:
     """A sentence where no source, or an unconfirmed one, says that converters can be set so."""
-    kind, own = settings.references, target.keys.references
-    if REFERENCES.index(kind) <= REFERENCES.index(own):
+    kind = settings.references
+    scope = SCOPES[kind]
+    if scope.within(SCOPES[target.keys.references]):
         return []
     said = {one.reference: one for one in target.adc.settable} if target.adc else {}
-    offset = said.get("offset")
-    if "step" not in said or offset is None or not offset.serves(kind):
+    offset, levels = said.get("offset"), said.get("levels" if scope.levels else "step")
+    if levels is None or offset is None or not offset.serves(scope):
         return [f'references = "{kind}" is an assumption: no source says so of {target.name}']
-    if offset.status in ("confirmed", "derived"):
-        return []
-    return [f'references = "{kind}" is {offset.status} for {target.name}: {offset.source}']
+    for one in (offset, levels) if scope.levels else (offset,):
+        if one.status not in ("confirmed", "derived"):
+            return [f'references = "{kind}" is {one.status} for {target.name}: {one.source}']
+    return []
 
 
 def level_notes(target: Target, settings: Settings, layers: Iterable[str]) -> list[str]:

@@ -80,7 +80,7 @@ class UniformLaw:
 
 @dataclass(frozen=True, eq=False)
 class StaircaseLaw:
-    """A code for each interval between rising `thresholds` [n], in 1/16 of a step.
+    """A code for each interval between rising `thresholds` [n], in 2^-places of a step.
 
     `levels` [n + 1] are what the codes stand for, in steps; the lowest code is `lo`.
     """
@@ -88,6 +88,7 @@ class StaircaseLaw:
     lo: int
     thresholds: IntArray
     levels: IntArray
+    places: int = THRESHOLD_BITS
 
     exact_where_it_fits: ClassVar[bool] = False
 
@@ -103,20 +104,20 @@ class StaircaseLaw:
 
     @cached_property
     def table(self) -> tuple[int, IntArray]:
-        """The law as a table: its first entry in 1/16 of a step, and the level of each entry.
+        """The law as a table: its first entry in 2^-places of a step, and the level of each entry.
 
         Whole steps; sums before it have the first level, sums behind it the last.
         """
-        whole = 1 << THRESHOLD_BITS
+        whole = 1 << self.places
         first = (int(self.thresholds[0]) - 1) // whole * whole
         last = -(-int(self.thresholds[-1]) // whole) * whole
         entries = np.arange(first, last + 1)
-        return first, self.values(self.codes(entries, 1 << THRESHOLD_BITS), 1)
+        return first, self.values(self.codes(entries, whole), 1)
 
     def codes(self, p: IntArray, step: Array | int) -> IntArray:
         """Convert column sums to codes."""
         edges = self.thresholds * np.int64(step)
-        above: IntArray = np.searchsorted(edges, p << THRESHOLD_BITS, side="right")
+        above: IntArray = np.searchsorted(edges, p << self.places, side="right")
         return self.lo + above
 
     def values(self, codes: IntArray, step: Array | int) -> IntArray:
@@ -125,9 +126,9 @@ class StaircaseLaw:
 
     def error(self, step: int) -> int:
         """Largest |value - sum| within the range of the codes, in units of the column sum."""
-        below, above = (part << THRESHOLD_BITS for part in (self.levels[:-1], self.levels[1:]))
+        below, above = (part << self.places for part in (self.levels[:-1], self.levels[1:]))
         off = np.maximum(self.thresholds - below, above - self.thresholds)
-        return int(off.max()) * step + (1 << THRESHOLD_BITS) - 1 >> THRESHOLD_BITS
+        return int(off.max()) * step + (1 << self.places) - 1 >> self.places
 
     def unclipped(self, step: int) -> tuple[int, int]:
         """The lowest and the highest sum that is taken not to be clipped.
@@ -283,6 +284,8 @@ def _wrong_law(law: object) -> str | None:
             return f"a StaircaseLaw with {name} {form}; expected integers [n]"
         if (np.diff(values.astype(np.int64)) < 0).any():
             return f"a StaircaseLaw whose {name} fall; expected rising ones"
+    if not 0 <= law.places <= THRESHOLD_BITS:
+        return f"a StaircaseLaw with places {law.places}; expected 0 to {THRESHOLD_BITS}"
     thresholds, levels = len(law.thresholds), len(law.levels)
     if levels != thresholds + 1:
         return (

@@ -27,7 +27,13 @@ from cimtool.base.named import Named
 from cimtool.base.plugins import fault_of
 from cimtool.hardware.converters import LOSSLESS, Converter, Law, law_of
 from cimtool.hardware.input_codes import Cycle, InputCode, check_cycles
-from cimtool.hardware.references import REFERENCE_BITS, AdcReferenceKind, AdcReferences
+from cimtool.hardware.references import (
+    REFERENCE_BITS,
+    SCOPES,
+    AdcReferenceKind,
+    AdcReferences,
+    ReferenceScope,
+)
 from cimtool.hardware.weight_codes import Slice, WeightCode
 
 AdcOn = Literal["difference", "polarity"]
@@ -158,7 +164,20 @@ class Crossbar:
     @property
     def reference_cycles(self) -> int:
         """The number of references of a slice: one for each cycle, or one for all."""
-        return len(self.cycles) if self.references == "cycle" else 1
+        return len(self.cycles) if self.scope.cycles else 1
+
+    @property
+    def scope(self) -> ReferenceScope:
+        """The extent for which the converters' references are set."""
+        return SCOPES[self.references]
+
+    @cached_property
+    def finest_references(self) -> AdcReferences:
+        """Whole digits from zero: those that round nothing."""
+        finest = AdcReferences.from_zero(1 << self.reference_bits)
+        if self.law is None or not self.scope.levels:
+            return finest
+        return finest.with_equal_levels(self.law)
 
     def reference_of(self, k: int, c: int) -> int:
         """The place among a layer's references of those of slice `k` in cycle `c`.
@@ -212,7 +231,7 @@ class Crossbar:
     @cached_property
     def reference_bits(self) -> int:
         """Binary places of a column sum's unit in which steps and offsets count."""
-        return 0 if self.references == "fixed" or self.law is None else REFERENCE_BITS
+        return REFERENCE_BITS if self.scope.set and self.law is not None else 0
 
     @property
     def places(self) -> int:

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from cimtool.base.named import unknown
 from cimtool.base.toml_files import TomlTable
-from cimtool.hardware.references import REFERENCES, AdcReferenceKind
+from cimtool.hardware.references import ReferenceScope
 
 Scope = Literal["array", "macro", "core", "chip"]
 Status = Literal["confirmed", "derived", "unconfirmed", "assumed"]
@@ -95,6 +95,10 @@ class Sourced(TomlTable):
         return low, self.value if self.high is None else self.high
 
 
+SETTABLE = ("slice", "column", "cycle")
+"""For how much there may be a reference, from the most on."""
+
+
 class SettableReference(TomlTable):
     """A reference of a target's converters that a source says can be set: one for `each`.
 
@@ -102,16 +106,17 @@ class SettableReference(TomlTable):
     either is left out where no source gives it.
     """
 
-    reference: Literal["step", "offset"]
-    each: AdcReferenceKind
+    reference: Literal["step", "offset", "levels"]
+    each: Literal["slice", "column", "cycle"]
     settings: Annotated[int, Field(ge=2)] | None = None
     range: str | None = None
     source: str
     status: Status
 
-    def serves(self, kind: AdcReferenceKind) -> bool:
-        """There are as many as references of this kind have."""
-        return REFERENCES.index(self.each) >= REFERENCES.index(kind)
+    def serves(self, scope: ReferenceScope) -> bool:
+        """There are as many as references of this scope have."""
+        fewest = "cycle" if scope.cycles else "column" if scope.columns else "slice"
+        return SETTABLE.index(self.each) >= SETTABLE.index(fewest)
 
     def text(self) -> str:
         """The reference for a reader."""

@@ -140,8 +140,8 @@ class Keys(TomlTable):
     )
     references: AdcReferenceKind = key(
         "What of converters can be set when weights are loaded: nothing (steps of 2^e from 0), a "
-        "step and an offset a slice, a step a slice and an offset a column, or the same of each "
-        "cycle (no published chip).",
+        "step and an offset a slice, a step a slice and an offset a column, the same of each cycle "
+        "(no published chip), or thresholds and their values a slice and an offset a column.",
         "adc.references",
         default="fixed",
     )

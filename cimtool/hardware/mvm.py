@@ -47,6 +47,12 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
     scale: Array
     references: tuple[AdcReferences | None, ...]
 
+    def __post_init__(self) -> None:
+        crossbar = self.crossbar
+        for one in self.references:
+            if one is not None and crossbar.law is not None:
+                one.check(crossbar.law, crossbar.scope)
+
     @property
     def weight(self) -> IntArray:
         """The integer weights [K, N]."""
@@ -69,10 +75,10 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
     @property
     def steps(self) -> tuple[float | None, ...]:
-        """The converters' steps in digits, a slice (and cycle) after the other; None: lossless."""
+        """The mean steps in digits, a slice (and cycle) after the other; None: lossless."""
         digit = 1 << self.crossbar.places
         slices = self.references[: self.crossbar.reference_of(self.crossbar.slices, 0)]
-        return tuple(None if one is None else one.step / digit for one in slices)
+        return tuple(None if one is None else one.width / digit for one in slices)
 
     @property
     def columns(self) -> tuple[ConvertedColumns, ...]:

@@ -6,41 +6,79 @@ unit, S for a slice and O for each physical column or for the slice, set when we
 once for all cycles or for each of them:
 
     code = clip(round((p - O) / S), lo, hi)          value = code S + O
+
+Where thresholds can be set, a slice has levels in place of equal steps, one table of thresholds t
+and one of values v, whole numbers of S:
+
+    code = lo + (number of t_j <= (p - O) / S)       value = v[code - lo] S + O
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import astuple, dataclass, replace
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
 from cimtool.base.arrays import IntArray
-from cimtool.hardware.converters import Law
+from cimtool.hardware.converters import Law, StaircaseLaw, UniformLaw
 
-AdcReferenceKind = Literal["fixed", "slice", "column", "cycle"]
+AdcReferenceKind = Literal["fixed", "slice", "column", "cycle", "levels"]
 """Nothing can be set; or a step and an offset a slice; or a step a slice, an offset a column.
 
-Or, of each cycle, a step a slice and an offset a column.
+Or, of each cycle, a step a slice and an offset a column; or levels a slice, an offset a column.
 """
 
-REFERENCES: tuple[AdcReferenceKind, ...] = get_args(AdcReferenceKind)
-"""The kinds of references, from what is fixed on to what is finest."""
+
+@dataclass(frozen=True)
+class ReferenceScope:
+    """The extent for which the references of a kind are set.
+
+    `set`: anything is; `columns`: each column has an offset; `cycles`: each cycle has references;
+    `levels`: a slice has levels in place of equal steps.
+    """
+
+    set: bool = True
+    columns: bool = False
+    cycles: bool = False
+    levels: bool = False
+
+    def within(self, other: ReferenceScope) -> bool:
+        """The other sets all that this one does."""
+        return all(
+            not mine or theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)
+        )
+
+
+SCOPES: dict[AdcReferenceKind, ReferenceScope] = {
+    "fixed": ReferenceScope(set=False),
+    "slice": ReferenceScope(),
+    "column": ReferenceScope(columns=True),
+    "cycle": ReferenceScope(columns=True, cycles=True),
+    "levels": ReferenceScope(columns=True, levels=True),
+}
+"""The kinds of references: all that tells one from another."""
 
 REFERENCE_BITS = 2
 """Binary places of a sum's unit in which references that can be set count."""
+
+LEVEL_SPAN_BITS = 6
+"""Levels of 2^bits codes lie within 2^(bits + LEVEL_SPAN_BITS) steps."""
 
 
 @dataclass(frozen=True, eq=False)
 class AdcReferences:
     """The step S > 0, and the offsets O [groups, N], of the columns of one slice in its cycles.
 
-    Either extent of the offsets is 1 where all are alike.
+    Either extent of the offsets is 1 where all are alike. `levels`, where there are some, count in
+    whole steps.
     """
 
     step: int
     offset: IntArray
+    levels: StaircaseLaw | None = None
 
     @classmethod
     def from_zero(cls, step: int) -> AdcReferences:
@@ -60,20 +98,75 @@ class AdcReferences:
     def among(self, columns: slice) -> AdcReferences:
         """Those of some columns of the first row group."""
         first = self.offset[:1]
-        return AdcReferences(self.step, first if first.shape[1] == 1 else first[:, columns])
+        return replace(self, offset=first if first.shape[1] == 1 else first[:, columns])
 
     def finer(self, places: int) -> AdcReferences:
         """The same references in units so many binary places finer."""
-        return AdcReferences(self.step << places, self.offset << places)
+        return replace(self, step=self.step << places, offset=self.offset << places)
+
+    def law(self, law: Law) -> Law:
+        """The law of these columns, whose converters have this one if they have no levels."""
+        return self.levels or law
+
+    @property
+    def width(self) -> int:
+        """The step, or the mean distance of two levels."""
+        if self.levels is None:
+            return self.step
+        lo, hi = self.levels.ends
+        return max((hi - lo) * self.step // len(self.levels.thresholds), 1)
+
+    def unclipped(self, law: Law) -> tuple[int, int]:
+        """The lowest and the highest sum, less its offset, that is taken not to be clipped.
+
+        The last codes are taken to be as wide as a code is in the mean.
+        """
+        if self.levels is None:
+            return law.unclipped(self.step)
+        half, (lo, hi) = self.width >> 1, self.levels.ends
+        return lo * self.step - half, hi * self.step + self.width - half - 1
 
     def read(self, law: Law, p: IntArray, group: int) -> IntArray:
         """The values that the digital side takes column sums [.., N] of a row group for."""
-        offset = self.of_group(group)
+        offset, law = self.of_group(group), self.law(law)
         return law.values(law.codes(p - offset, self.step), self.step) + offset
 
     def codes(self, law: Law, p: IntArray, group: int) -> IntArray:
         """The codes of column sums [.., N] of a row group."""
-        return law.codes(p - self.of_group(group), self.step)
+        return self.law(law).codes(p - self.of_group(group), self.step)
+
+    def with_equal_levels(self, law: Law) -> AdcReferences:
+        """The same conversions by levels, in 1/8 of a step or finer: ties go up, if not down."""
+        half = 0 if isinstance(law, UniformLaw) and not law.half else self.step >> 1
+        # A power of two that divides the step and half of it.
+        unit = min((self.step & -self.step) >> 1, 1 << self.step.bit_length() >> 4) or 1
+        values = np.arange(law.lo, law.hi + 1) * self.step
+        levels = StaircaseLaw(law.lo, (values[1:] - half) // unit, values // unit, places=0)
+        return AdcReferences(unit, self.offset, levels)
+
+    def check(self, law: Law, scope: ReferenceScope) -> None:
+        """Raise ValueError for references that are none of a converter of this law."""
+        if self.step < 1:
+            raise ValueError(f"converter step {self.step}: must be at least 1")
+        if (self.levels is not None) != scope.levels:
+            raise ValueError(f"converter levels: {'missing' if scope.levels else 'not expected'}")
+        if self.levels is None:
+            return
+        codes, most = law.hi + 1 - law.lo, 1 << (law.hi - law.lo).bit_length() + LEVEL_SPAN_BITS
+        for numbers in (self.levels.thresholds, self.levels.levels):
+            if not (isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype == int):
+                raise ValueError("converter levels: expected whole numbers in a row")
+        thresholds, levels = self.levels.thresholds.tolist(), self.levels.levels.tolist()
+        if len(thresholds) != codes - 1 or len(levels) != codes:
+            raise ValueError(
+                f"converter levels: {len(thresholds)} thresholds and {len(levels)} values; "
+                f"{codes} codes have {codes - 1} and {codes}"
+            )
+        for name, numbers in (("thresholds", thresholds), ("values", levels)):
+            if any(after <= before for before, after in pairwise(numbers)):
+                raise ValueError(f"converter levels: {name} must rise")
+            if numbers and max(numbers[-1], -numbers[0]) >= most:
+                raise ValueError(f"converter levels: {name} must lie within {most} steps")
 
 
 def offsets_of(references: Sequence[AdcReferences | None], groups: int, width: int) -> IntArray:

@@ -14,7 +14,7 @@ from cimtool.base.errors import CimError, invalid_at, naming
 from cimtool.base.named import nearest
 from cimtool.base.plugins import known_files
 from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
-from cimtool.hardware.converters import Converter, check_given, law_of
+from cimtool.hardware.converters import Converter, StaircaseLaw, check_given, law_of
 from cimtool.hardware.figures import (
     Figure,
     OperatingPoint,
@@ -31,6 +31,7 @@ from cimtool.hardware.geometry import (
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import KEYS, Keys, decided, in_table
 from cimtool.hardware.noise.spec import Noise
+from cimtool.hardware.references import SCOPES
 from cimtool.hardware.technology import DigitalFile, DigitalSpec, ProcessSpec
 
 
@@ -82,7 +83,12 @@ def check_converter(keys: Keys) -> None:
                 f"{' and '.join(known) or 'no parameters'}{nearest(name, known)}"
             )
     for signed in (False, True):
-        law_of(keys.converter, signed)
+        law = law_of(keys.converter, signed)
+        if SCOPES[keys.references].levels and isinstance(law, StaircaseLaw):
+            raise ValueError(
+                f'references = "{keys.references}": expected a converter of equal steps to set '
+                "thresholds of; this one has thresholds of its own"
+            )
 
 
 class Target(TomlTable):

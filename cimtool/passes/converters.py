@@ -14,7 +14,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import AdcReferenceKind, AdcReferences
+from cimtool.hardware.references import AdcReferences, ReferenceScope
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Node, Program, rewrite_each
@@ -49,8 +49,7 @@ def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
 
     def adjust(node: Node, layer: LayerOp, x: Array) -> tuple[LayerOp, Array]:
         if isinstance(layer, CrossbarMvm) and layer.crossbar.law is not None:
-            kind = layer.crossbar.references
-            fitted = replace(layer, references=fit_references(layer, x[:fit_rows], kind))
+            fitted = replace(layer, references=fit_references(layer, x[:fit_rows]))
             if not fitted.exact:
                 return with_mean(fitted, graph, node, x, means[node.name])
         return layer, output_of(layer, graph, node, x)
@@ -59,15 +58,17 @@ def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
 
 
 def fit_references(
-    op: CrossbarMvm, x: IntArray, kind: AdcReferenceKind
+    op: CrossbarMvm, x: IntArray, scope: ReferenceScope | None = None
 ) -> tuple[AdcReferences | None, ...]:
     """The references of each slice, and of a unit column, for inputs like `x` [n, K].
 
-    None where provably lossless; else what `kind` says is fitted.
+    None where provably lossless; else they are set for as much as `scope` says, left out as much as
+    the layer's can be.
     """
     columns: list[Tried | None] = []
-    for tried in column_errors(op, x, kind):
-        if tried is not None and kind == "fixed":
+    scope = scope or op.crossbar.scope
+    for tried in column_errors(op, x, scope):
+        if tried is not None and not scope.set:
             tried = _best_few(tried, op.scale)
         columns.append(tried)
     fitted = [column for column in columns if column is not None]

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cimtool.base.arrays import FLOAT_BITS, Array, IntArray
+from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
 from cimtool.base.compiled import jit, map_rows
 from cimtool.hardware.bounds import lossless
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
 from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
-from cimtool.hardware.references import REFERENCE_BITS, AdcReferenceKind, AdcReferences
+from cimtool.hardware.references import REFERENCE_BITS, AdcReferences, ReferenceScope
+from cimtool.passes.levels import fitted_levels
 from cimtool.simulation.kernels.products import product_kind
+from cimtool.simulation.kernels.staircases import tables_of
 
 TRIED_STEPS = 8
 """Powers of two that are tried, down from one whose codes reach beyond every sum that was seen."""
@@ -38,7 +40,7 @@ WEIGHT_STEPS = 255
 SAMPLED_COLUMNS = 128
 """Columns of a layer by which few of all references are chosen that are tried on every column.
 
-Those of each cycle are tried on these alone: they are so many.
+Those of each cycle are tried on these alone: they are so many. So are levels.
 """
 
 
@@ -49,7 +51,8 @@ def sampled_columns(op: CrossbarMvm) -> slice:
 
 def tried_columns(op: CrossbarMvm) -> slice:
     """The columns of a layer by which references are chosen in the end."""
-    return sampled_columns(op) if op.crossbar.reference_cycles > 1 else slice(None)
+    scope = op.crossbar.scope
+    return sampled_columns(op) if scope.cycles or scope.levels else slice(None)
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,11 @@ class GroupSums:
             yield sums + idle[:, None, None].astype(kind) if idle.any() else sums
 
 
-def column_errors(op: CrossbarMvm, x: IntArray, kind: AdcReferenceKind) -> Iterator[Tried | None]:
+def column_errors(op: CrossbarMvm, x: IntArray, scope: ReferenceScope) -> Iterator[Tried | None]:
     """Errors of each slice at the tried references, and last of the unit column where there is one.
 
-    For inputs `x` [n, K], with references that can be set as `kind` says; None for columns that are
-    provably lossless.
+    For inputs `x` [n, K], with references that are set for as much as `scope` says; None for
+    columns that are provably lossless.
     """
     sums = GroupSums(op, x)
     for column in op.columns:
@@ -101,7 +104,7 @@ def column_errors(op: CrossbarMvm, x: IntArray, kind: AdcReferenceKind) -> Itera
             yield None
             continue
         tried = Trial(op, law, sums, column)
-        yield tried.powers_of_two() if kind == "fixed" else tried.near_the_best(kind)
+        yield tried.near_the_best(scope) if scope.set else tried.powers_of_two()
 
 
 @dataclass(frozen=True)
@@ -141,11 +144,11 @@ class Trial:
         places = self.op.crossbar.reference_bits
         return [AdcReferences.from_zero(1 << e + places) for e in exponents]
 
-    def near_the_best(self, kind: AdcReferenceKind) -> Tried:
+    def near_the_best(self, scope: ReferenceScope) -> Tried:
         """The errors at the references that are best for some columns, and at their neighbours."""
         means, lowest, (least, highest) = self.means()
         fixed = self.fixed(max(-least, highest))
-        if kind == "slice":
+        if not scope.columns:
             middle = int(means.sum()) // means.size
             means, lowest = np.full((1, 1), middle), np.full((1, 1), lowest.min())
         lo, hi = self.law.ends
@@ -165,8 +168,28 @@ class Trial:
         free = [made[place] for place in few if place in made]
         best = int(np.argmin(scatter[len(grid) :]))
         few_fixed = fixed[max(best - 1, 0) : best + 2]
+        if scope.levels:
+            free = [one.with_equal_levels(self.law) for one in free]
+            free += [fitted_levels(one, self.weighted_sums) for one in free]
+            few_fixed = [one.with_equal_levels(self.law) for one in few_fixed]
         found = self.tried([*free, *few_fixed], tried_columns(self.op))
         return replace(found, free=len(free))
+
+    def weighted_sums(self, references: AdcReferences) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Column sums [cycles, n, N] of some columns less their offsets, a row group at a time.
+
+        Each with its weight, the square of what it counts in an output, in the unit of the output.
+        """
+        width, outputs = self.column.cells.digits.shape[1], self.op.weight.shape[1]
+        alike = width < outputs  # one column, which counts in all outputs
+        some = slice(None) if alike else sampled_columns(self.op)
+        scale = np.broadcast_to(self.op.scale, outputs)
+        units = np.ones(1) if alike else np.square(scale[some] / scale.max())
+        weights = np.square(self.counts.astype(np.float64))[:, None, None] * units
+        for r, part in enumerate(self.parts(some)):
+            fine = part.astype(np.int64) << self.op.crossbar.reference_bits
+            fine -= np.broadcast_to(references.of_group(r), width)[some]
+            yield fine, np.broadcast_to(weights, fine.shape)
 
     def means(self) -> tuple[IntArray, IntArray, tuple[int, int]]:
         """The mean sum and the least possible [groups, N] of each column, and the ends of all seen.
@@ -220,26 +243,26 @@ class Trial:
     ) -> None:
         """Add the errors of a row group whose columns count `factor` [N] times."""
         law, rise = self.law, self.op.crossbar.reference_bits
-        lo, hi = law.ends
+        lo, hi = law.lo, law.hi
+        laws = [one.law(law) for one in references]
         steps = np.array([one.step for one in references], np.int64)
-        reach = (
-            (self.bound << rise) + 2 * int(np.abs(offsets).max()) + max(hi, -lo) * int(steps.max())
-        )
+        ends = (max(map(abs, own.ends)) for own in laws)
+        largest = max(end * one.step for end, one in zip(ends, references, strict=True))
+        reach = (self.bound << rise) + 2 * int(np.abs(offsets).max()) + largest
         whole = reach * int(np.abs(self.counts).sum())
         integer = np.int32 if whole << THRESHOLD_BITS < 1 << 31 else np.int64
         shifts = [step.bit_length() - 1 if step & step - 1 == 0 else -1 for step in steps.tolist()]
-        low, table, half, to_even = 0, np.zeros(0, np.int64), False, False
-        if isinstance(law, StaircaseLaw):
-            low, table = law.table
-        else:
+        half, to_even = False, False
+        if not isinstance(law, StaircaseLaw):
             half, to_even = law.half, law.to_even
+        tables = tables_of(laws)
 
         def part(index: slice) -> None:
             row = np.zeros(sums.shape[2], integer)
             rounding = lo, hi, half, to_even
             _errors(
                 sums[:, index], rise, self.counts, factor, steps, np.array(shifts),
-                offsets.astype(integer), rounding, low, table, row, errors[:, index],
+                offsets.astype(integer), rounding, tables, row, errors[:, index],
             )  # fmt: skip
 
         map_rows(part, sums.shape[1], sums.shape[1])
@@ -247,12 +270,13 @@ class Trial:
 
 @jit
 def _errors(  # type: ignore[no-untyped-def]
-    sums, rise, counts, factor, steps, shifts, offsets, rounding, low, table, row, errors
+    sums, rise, counts, factor, steps, shifts, offsets, rounding, tables, row, errors
 ):
-    """Add to `errors` [steps, rows, N]: by `table` where it has entries, else by rounding."""
+    """Add to `errors` [steps, rows, N]: by `tables` where they have entries, else by rounding."""
     cycles, rows, width = sums.shape
     integer = row.dtype.type
-    lo, hi, last = integer(rounding[0]), integer(rounding[1]), len(table) - 1
+    lo, hi = integer(rounding[0]), integer(rounding[1])
+    entries, tabled = tables.entries, len(tables.entries) > 0
     for i in range(rows):
         for k in range(errors.shape[0]):
             step, shift, offset = integer(steps[k]), integer(shifts[k]), offsets[k]
@@ -260,17 +284,18 @@ def _errors(  # type: ignore[no-untyped-def]
             even = rounding[3] and step % 2 == 0
             inverse = 1.0 / steps[k]
             first, top = integer(lo * step), integer(integer(hi + 1 - lo) * step - 1)
+            places, low, (place, last) = tables.places[k], tables.firsts[k], tables.spans[k]
             row[:] = 0
             for c in range(cycles):
                 column = sums[c, i]
                 count = integer(counts[c])
-                if last >= 0:
+                if tabled:
                     for j in range(width):
                         x = (np.int64(column[j]) << rise) - offset[j]
-                        x <<= THRESHOLD_BITS
+                        x <<= places
                         entry = (x >> shifts[k] if shifts[k] >= 0 else x // steps[k]) - low
-                        x >>= THRESHOLD_BITS
-                        level = integer(table[min(max(entry, 0), last)])
+                        x >>= places
+                        level = integer(entries[place + min(max(entry, 0), last)])
                         row[j] += integer(integer(level * step) - integer(x)) * count
                 elif shift >= 0:
                     for j in range(width):

@@ -22,7 +22,6 @@ from cimtool.hardware.bounds import lossless
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, MatMul
@@ -240,10 +239,10 @@ def _with_references(op: CrossbarMvm, x: IntArray, right: Op | None) -> Crossbar
         weight = np.hstack([weight, np.clip(right.weight, -top, top)])
     stored = StoredWeights(weight, op.crossbar)
     sample = replace(op, stored=stored, bias=np.zeros(weight.shape[1], np.int64))
-    kind = op.crossbar.references
-    found = fit_references(sample, x, "fixed" if kind == "fixed" else "slice")
+    scope = replace(op.crossbar.scope, columns=False, cycles=False)
+    found = fit_references(sample, x, scope)
     # What no column of the sample can clip may still be clipped in another, or the reverse.
-    finest = AdcReferences.from_zero(1 << op.crossbar.reference_bits)
+    finest = op.crossbar.finest_references
     references = tuple(
         None if lossless(column.bounds, op.crossbar) else one or finest
         for one, column in zip(found, op.columns, strict=True)

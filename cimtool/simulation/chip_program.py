@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Cells
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.die import (
@@ -162,6 +163,11 @@ def on_chip(program: Program, settings: Settings, chip: Chip) -> DieProgram:
         own, known, law = layers[place.cells], op.infer(x), op.crossbar.law
         codes = (1, 0) if law is None else (law.hi - law.lo + 1, law.lo)
         measured = chip.converters(own, *codes)
+        if measured is not None and op.crossbar.scope.levels:
+            raise CimError(
+                f"{own.name}: its converters have thresholds that were set "
+                f'(references = "{op.crossbar.references}"); expected none that were measured'
+            )
         cells, references = chip.cells(own), die_references(op)
         return NoisyMvm(op, cells, references, known.lo, known.hi, measured=measured), ReadoutCost()
 

@@ -182,7 +182,7 @@ def die_references(op: CrossbarMvm) -> tuple[AdcReferences | None, ...]:
     """The references on a die: a converter that is lossless on perfect cells rounds noise."""
     if op.crossbar.law is None:
         return op.references
-    finest = AdcReferences.from_zero(1 << op.crossbar.reference_bits)
+    finest = op.crossbar.finest_references
     return tuple(finest if one is None else one for one in op.references)
 
 
@@ -190,7 +190,7 @@ def _errors(op: NoisyMvm, noise: Noise, place: LayerOnArrays, die: Die) -> Conve
     """Errors of the layer's converters; None without such errors, or without converters."""
     if None in op.references:
         return None
-    steps = [one.step for one in op.fine_references if one is not None]
+    steps = [one.width for one in op.fine_references if one is not None]
     errors = []
     for one in noise.of(ConverterNoise):
         converters = converter_numbers(op.perfect.stored, place.arrays.across, one.sharing)

@@ -14,7 +14,7 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
-from cimtool.hardware.converters import THRESHOLD_BITS, StaircaseLaw
+from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.input_codes import Cycle
 from cimtool.hardware.mvm import CrossbarMvm
@@ -216,18 +216,16 @@ def _converter(
     crossbar: Crossbar, device: torch.device
 ) -> Callable[[Tensor, AdcReferences | None, int], Tensor]:
     """The values that int64 column sums of a row group are taken for, as `Crossbar.read`."""
-    law = crossbar.law
-    if isinstance(law, StaircaseLaw):
-        edges, levels = (_constant(part, device) for part in (law.thresholds, law.levels))
 
     def convert(p: Tensor, references: AdcReferences | None, group: int) -> Tensor:
         p = p << crossbar.reference_bits
-        if law is None or references is None:
+        if crossbar.law is None or references is None:
             return p
         step, offset = references.step, _constant(references.of_group(group), device)
-        p = p - offset
+        law, p = references.law(crossbar.law), p - offset
         if isinstance(law, StaircaseLaw):
-            codes = torch.bucketize(p << THRESHOLD_BITS, edges * step, right=True)
+            edges, levels = (_constant(part, device) for part in (law.thresholds, law.levels))
+            codes = torch.bucketize(p << law.places, edges * step, right=True)
             return levels[codes] * step + offset
         moved = p + (step >> 1 if law.half else 0)
         codes = torch.div(moved, step, rounding_mode="floor")

@@ -200,12 +200,13 @@ def _described(
         fine += np.bincount(part.ravel() - lo >> shift, minlength=len(fine))
         if law is not None and references is not None:
             part = (part << crossbar.reference_bits) - references.of_group(r)
-            first, last = law.unclipped(references.step)
+            first, last = references.unclipped(law)
             clipped += int(np.count_nonzero((part < first) | (part > last)))
-            codes += law.codes(np.array([part.min(), part.max()]), references.step).tolist()
+            edge = np.array([part.min(), part.max()])
+            codes += references.law(law).codes(edge, references.step).tolist()
     seen, ends = (lowest, highest), (lo, hi)
     if law is not None and references is not None:
-        step = references.step / (1 << crossbar.places)
+        step = references.width / (1 << crossbar.places)
         seen, ends = (min(codes), max(codes)), (law.lo, law.hi)
     # The used part of the range around 0, on the side where that is larger.
     used = max((one / end for one, end in zip(seen, ends, strict=True) if end), default=0.0)

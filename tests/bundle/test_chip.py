@@ -216,6 +216,23 @@ def test_the_chip_of_another_bundle_is_refused(
         read_chip(chip, bundle)
 
 
+def test_thresholds_that_were_set_are_not_measured(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    bundle = api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=tmp_path / "small", target="isaac-rram-128", adc_bits=4, references="levels",
+    )  # fmt: skip
+    export_bundle(bundle, "conductances", tmp_path / "chip")
+    die, _ = chip_die(bundle, tmp_path / "chip")
+    graph = bundle.program.text
+    for node in die.program.text.nodes:
+        if isinstance(node.op, NoisyMvm):
+            x = np.zeros((1, len(node.op.perfect.weight)), np.int64)
+            np.testing.assert_array_equal(node.op.run(x), graph.by_name[node.name].op.run(x))
+    (tmp_path / "chip" / "converters.csv").write_text(THRESHOLD + LADDER)
+    with pytest.raises(CimError, match=r"^text\.fc1: its converters have thresholds that were set"):
+        chip_die(bundle, tmp_path / "chip")
+
+
 def test_stuck_cells_and_measured_converters_change_what_they_should(
     small_bundle: Path, small_chip: Path, tmp_path: Path
 ) -> None:

@@ -162,3 +162,48 @@ def test_programs_share_what_is_made_of_a_constant(compilation: Compilation) -> 
     )
     assert theirs
     assert all(a.stored is b.stored for a, b in zip(mine, theirs, strict=True))
+
+
+@pytest.fixture(scope="module")
+def with_levels(small_two_branch: DemoFiles) -> Program:
+    made = prepare(
+        small_two_branch.projectors,
+        calibration=small_two_branch.calibration,
+        target="hermes-pcm-14nm",
+        adc_bits=3,
+        references="levels",
+    )
+    return made.stages[-1].program
+
+
+def test_levels_are_read_back_as_they_were(with_levels: Program) -> None:
+    text, arrays = stored(with_levels)
+    again = read_program(text, Constants(arrays), "program.json")
+    assert stored(again)[0] == text
+    for a, b in zip(layers_of(with_levels), layers_of(again), strict=True):
+        x = np.random.default_rng(0).integers(-99, 99, (3, len(a.weight)))
+        np.testing.assert_array_equal(a.run(x), b.run(x))
+
+
+def layers_of(program: Program) -> list[CrossbarMvm]:
+    return list(program.text.operations(CrossbarMvm).values())
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("thresholds", lambda t: t[::-1], "thresholds must rise"),
+        ("thresholds", lambda t: t[:-1], "6 thresholds and 8 values; 8 codes have 7 and 8"),
+        ("thresholds", lambda t: t << 20, "thresholds must lie within 512 steps"),
+        ("levels", lambda t: t * 0, "values must rise"),
+        ("levels", lambda t: np.append(t, 99), "7 thresholds and 9 values; 8 codes have 7 and 8"),
+        ("levels", lambda t: t[None], "expected whole numbers in a row"),
+        ("levels", lambda t: t / 2, "expected whole numbers in a row"),
+    ],
+)
+def test_levels_that_are_none_are_refused(with_levels: Program, part, change, said) -> None:  # type: ignore[no-untyped-def]
+    text, arrays = stored(with_levels)
+    name = next(key for key in arrays if key.endswith(part))
+    broken = arrays | {name: change(arrays[name].astype(np.int64))}
+    with pytest.raises(CimError, match=rf"^here/program\.json: is no program .*{said}"):
+        read_program(text, Constants(broken), "here/program.json")

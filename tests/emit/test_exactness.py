@@ -13,6 +13,7 @@ import torch
 from crossbars import at_steps, changed, crossbar_of
 from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
+from random_crossbars import random_levels
 
 from cimtool.api import prepare
 from cimtool.base.arrays import Array, IntArray
@@ -80,6 +81,7 @@ def random_crossbar(rng: np.random.Generator) -> Crossbar:
     leaking = not digital and offset_sum == "digital" and rng.integers(3) > 0
     ratio_of = float(rng.choice([1.01, 1.5, 10.0, 99.0, 1e4]))
     transfer = None
+    references = str(rng.choice(["fixed", "fixed", "slice", "column", "cycle", "levels"]))
     if adc_bits is not None and adc_bits <= 10 and rng.integers(4) == 0:
         transfer = random_transfer(rng, adc_bits)
     return crossbar_of(
@@ -100,7 +102,7 @@ def random_crossbar(rng: np.random.Generator) -> Crossbar:
         leak=leak_of(ratio_of, cell_bits) if leaking else 0,
         unused_rows=str(rng.choice(["off", "driven"])),
         transfer=transfer,
-        references=str(rng.choice(["fixed", "fixed", "slice", "column", "cycle"])),
+        references=references,
     )
 
 
@@ -131,7 +133,9 @@ def random_references(
         width = columns if k < crossbar.reference_of(crossbar.slices, 0) else 1
         shape = [(1, 1), (groups, width), (1, width)][rng.integers(3)]
         reach = int(rng.integers(3)) * step * (1 << crossbar.converter.bits) // 2
-        found.append(AdcReferences(step, rng.integers(-reach, reach + 1, shape)))
+        offset = rng.integers(-reach, reach + 1, shape)
+        levels = random_levels(rng, crossbar.law) if crossbar.scope.levels else None
+        found.append(AdcReferences(step, offset, levels))
     return tuple(found)
 
 
@@ -290,7 +294,7 @@ def test_optimisation_levels_and_threads_agree() -> None:
 FEATURES = (
     "half-up", "half-even", "floor", "table", "rows active", "polarity", "analog", "unit column",
     "reference column", "leak", "idle rows", "wide converter", "narrow converter", "slice",
-    "column", "cycle",
+    "column", "cycle", "levels",
 )  # fmt: skip
 
 

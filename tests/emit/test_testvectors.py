@@ -233,6 +233,27 @@ def test_the_ends_are_those_of_the_simulator_and_of_onnx(exported: Exported) -> 
     )
 
 
+def test_levels_say_what_codes_are(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    bundle = api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=tmp_path / "small", target="isaac-rram-128", adc_bits=4, references="levels",
+    )  # fmt: skip
+    export_bundle(bundle, "testvectors", tmp_path / "made", Request(layers="text.fc1"))
+    found = Exported(tmp_path / "made", bundle)
+    op = layers(bundle)["text.fc1"]
+    width, place = op.weight.shape[1], 1 << op.crossbar.reference_bits
+    assert all(one is not None for one in op.references)
+    for k, one in enumerate(op.references):
+        assert one is not None
+        own = slice(k * width, (k + 1) * width)
+        above = found["text.fc1.sums"][..., own] * place - found["text.fc1.offsets"][:, None, k]
+        edges = found["text.fc1.thresholds"][k] * one.step
+        codes = (above[..., None] >= edges).sum(axis=-1)
+        np.testing.assert_array_equal(codes, found["text.fc1.codes"][..., own])
+        assert one.levels is not None
+        np.testing.assert_array_equal(found["text.fc1.levels"][k], one.levels.levels)
+
+
 def test_layers_are_chosen_by_a_pattern(small_bundle: Path, tmp_path: Path) -> None:
     bundle = read_bundle(small_bundle)
     request = Request(layers="text.*u")

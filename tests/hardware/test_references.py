@@ -9,7 +9,7 @@ import numpy as np
 from crossbars import PLAIN, changed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_crossbars import CONVERTING, drawn, input_limits, weight_limits
+from random_crossbars import CONVERTING, drawn, input_limits, random_levels, weight_limits
 
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.mvm import CrossbarMvm
@@ -17,6 +17,7 @@ from cimtool.hardware.references import REFERENCE_BITS, AdcReferences
 from cimtool.hardware.stored import StoredWeights, mvm
 from cimtool.ir.types import integer
 
+KINDS = ("slice", "column", "cycle", "levels")
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -31,7 +32,8 @@ def set_at_random(
         step = int(rng.integers(1, 1 << rng.integers(1, 9))) << hardware.fraction_bits
         shape = (groups, width) if rng.integers(2) else (1, 1)
         offset = rng.integers(-9 * step, 9 * step, shape)
-        found.append(one if rng.integers(5) == 0 else AdcReferences(step, offset))
+        levels = random_levels(rng, hardware.law) if hardware.scope.levels else None
+        found.append(one if rng.integers(5) == 0 else AdcReferences(step, offset, levels))
     return tuple(found)
 
 
@@ -54,7 +56,7 @@ def test_a_conversion_by_hand() -> None:
 
 
 @settings(deadline=None, max_examples=100)
-@given(CONVERTING, st.sampled_from(["slice", "column", "cycle"]), st.integers(1, 12), SEEDS)
+@given(CONVERTING, st.sampled_from(KINDS), st.integers(1, 12), SEEDS)
 def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, seed: int) -> None:
     """Every reading of a column sum in exact arithmetic, and the sum of all."""
     rng = np.random.default_rng(seed)
@@ -66,7 +68,7 @@ def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, see
     stored = StoredWeights(weight, hardware)
     references = set_at_random(rng, hardware, rows, 2)
     unit = Fraction(1, 1 << REFERENCE_BITS)
-    code, totals = hardware.weights, [[Fraction(0)] * 2 for _ in x]
+    weights, totals = hardware.weights, [[Fraction(0)] * 2 for _ in x]
     for c, (digits, cycle) in enumerate(zip(hardware.digits(x), hardware.cycles, strict=True)):
         for r, group in enumerate(stored.groups):
             for i, j in np.ndindex(len(x), 2):
@@ -87,18 +89,22 @@ def test_the_contract_in_fractions(hardware: Crossbar, kind: str, rows: int, see
                             "half-even": round(places),
                             "floor": floor(places),
                         }[law.rounding]  # type: ignore[union-attr]
-                        p = min(max(half, law.lo), law.hi) * step + offset
+                        if one.levels is None:
+                            p = min(max(half, law.lo), law.hi) * step + offset
+                        else:
+                            code = sum(t <= places for t in one.levels.thresholds.tolist())
+                            p = int(one.levels.levels[code]) * step + offset
                     if cells.flipped[r, j]:
-                        p = code.complement * driven - p
+                        p = weights.complement * driven - p
                     totals[i][j] += cycle.factor * cells.sign * p * (1 << cells.shift)
-                totals[i][j] -= cycle.factor * code.offset * driven
+                totals[i][j] -= cycle.factor * weights.offset * driven
     expected = [[floor(total + Fraction(1, 2)) for total in row] for row in totals]
     found = mvm(x, stored, references) + stored.correction
     assert found.tolist() == expected
 
 
 @settings(deadline=None, max_examples=150)
-@given(CONVERTING, st.sampled_from(["slice", "column", "cycle"]), st.integers(1, 15), SEEDS)
+@given(CONVERTING, st.sampled_from(KINDS), st.integers(1, 15), SEEDS)
 def test_no_run_leaves_the_bounds(hardware: Crossbar, kind: str, rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     hardware = changed(hardware, references=kind)

@@ -266,6 +266,10 @@ def test_mistakes_are_one_sentence_with_file_key_and_value(
             'adc: adc_kind = "lossless" with adc_bits = 2: expected adc_bits = "lossless" with it',
         ),
         ({"bits": 2, "kind": "measured"}, 'adc: adc_kind = "measured": expected transfer with it'),
+        (
+            {"bits": 1, "transfer": [0.5], "references": "levels"},
+            'adc: references = "levels": expected a converter of equal steps to set thresholds of;',
+        ),
         ({"bits": 2, "transfer": [0.5]}, "adc: transfer has 1 thresholds: adc bits = 2 has 3, one"),
         (
             {"bits": "lossless", "transfer": [0.5]},

@@ -90,4 +90,8 @@ def at_steps(
     every = [one for one in own for _ in range(crossbar.reference_cycles)]
     assert len(every) == len(crossbar.no_references)
     bits = crossbar.reference_bits
-    return tuple(None if e is None else AdcReferences.from_zero(1 << e + bits) for e in every)
+    found = (None if e is None else AdcReferences.from_zero(1 << e + bits) for e in every)
+    if not crossbar.scope.levels or crossbar.law is None:
+        return tuple(found)
+    law = crossbar.law
+    return tuple(None if one is None else one.with_equal_levels(law) for one in found)

@@ -7,7 +7,9 @@ from crossbars import changed, crossbar_of
 from hypothesis import strategies as st
 
 from cimtool.base.arrays import IntArray
+from cimtool.hardware.converters import Law, StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.references import LEVEL_SPAN_BITS
 
 ENCODINGS = ("differential", "offset", "offset-flip", "centred", "twos-complement")
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
@@ -60,6 +62,16 @@ CONVERTING = st.builds(
     leak=st.sampled_from([0, 0, 1, 777, 1 << 14]),
     **EXTRAS,
 ).map(possible)
+
+
+def random_levels(rng: np.random.Generator, law: Law | None) -> StaircaseLaw:
+    """Any rising thresholds and values, of which neither need lie between the others."""
+    assert law is not None
+    codes = law.hi + 1 - law.lo
+    most = codes << int(rng.integers(1, LEVEL_SPAN_BITS + 1))
+    drawn = (rng.choice(2 * most - 1, n, replace=False) - most + 1 for n in (codes - 1, codes))
+    thresholds, values = map(np.sort, drawn)
+    return StaircaseLaw(law.lo, thresholds, values, places=0)
 
 
 def input_limits(hardware: Crossbar) -> tuple[int, int]:

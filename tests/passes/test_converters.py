@@ -82,9 +82,9 @@ def test_the_step_is_the_one_of_least_error(encoding: str, inputs: str, rounding
     weight = rng.integers(-127, 128, (30, 5))
     x = np.rint(rng.normal(size=(40, 30)) * 30).astype(np.int64).clip(-127, 127)
     op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(5, np.int64), np.ones(5), (None,))
-    (found,) = fit_references(op, x, "fixed")
+    (found,) = fit_references(op, x)
     assert found is not None
-    (tried,) = column_errors(op, x, "fixed")
+    (tried,) = column_errors(op, x, op.crossbar.scope)
     assert tried is not None
     scatters = {one.step: scatter(replace(op, references=(one,)), x) for one in tried.references}
     assert len(scatters) == TRIED_STEPS
@@ -123,7 +123,7 @@ def test_candidates_err_what_the_contract_says(form: str, kind: AdcReferenceKind
     op, x = random_layer(replace(FORMS[form], references=kind))
     places = op.crossbar.places
     tried = 0
-    for k, column in enumerate(column_errors(op, x, kind)):
+    for k, column in enumerate(column_errors(op, x, op.crossbar.scope)):
         pairs = [] if column is None else zip(column.references, column.errors, strict=True)
         for one, errors in pairs:
             references = [one if k == i else None for i in range(len(op.references))]
@@ -138,7 +138,7 @@ def test_candidates_err_what_the_contract_says(form: str, kind: AdcReferenceKind
 def test_no_other_step_of_one_column_is_better(form: str) -> None:
     """The steps are chosen together: what conversions err adds up, or cancels."""
     op, x = random_layer(FORMS[form])
-    references = fit_references(op, x, "fixed")
+    references = fit_references(op, x)
     assert len(references) == op.crossbar.slices + (form == "unit column")
     fitted = replace(op, references=references)
     least = scatter(fitted, x)
@@ -156,10 +156,11 @@ def test_references_that_are_set_err_less(form: str) -> None:
     errors = []
     for kind in get_args(AdcReferenceKind):
         op, x = random_layer(replace(FORMS[form], references=kind))
-        errors.append(scatter(replace(op, references=fit_references(op, x, kind)), x))
+        errors.append(scatter(replace(op, references=fit_references(op, x)), x))
     assert errors[2] < errors[0]
     assert errors[1] < 1.1 * errors[0]
     assert errors[3] < 1.05 * errors[2]
+    assert errors[4] < errors[2]
 
 
 @pytest.mark.parametrize("kind", ["slice", "column"])
@@ -170,7 +171,7 @@ def test_each_polarity_has_a_step_and_an_offset_of_its_own(kind: AdcReferenceKin
     weight = np.where(rng.random((16, 4)) < 0.7, 90, -5) + rng.integers(-5, 6, (16, 4))
     stored, x = StoredWeights(weight, hardware), rng.integers(64, 128, (30, 16))
     op = CrossbarMvm(stored, np.zeros(4, np.int64), np.ones(4), hardware.no_references)
-    found = fit_references(op, x, kind)
+    found = fit_references(op, x)
     assert len(found) == hardware.slices == 2 * hardware.weights.slices
     positive, negative = found[2], found[3]  # of the high slice
     assert positive is not None
@@ -185,10 +186,10 @@ def test_a_range_as_wide_as_the_sums_loses_nothing() -> None:
     x = np.stack([rng.permutation(np.repeat([0, 1], [20 - n, n])) for n in range(6, 15)])
     stored = StoredWeights(weight, hardware)
     op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), hardware.no_references)
-    fitted = replace(op, references=fit_references(op, x, "column"))
+    fitted = replace(op, references=fit_references(op, x))
     np.testing.assert_array_equal(fitted.run(x), op.run(x))
     fixed = with_crossbar(op, replace(hardware, references="fixed"))
-    found = replace(fixed, references=fit_references(fixed, x, "fixed"))
+    found = replace(fixed, references=fit_references(fixed, x))
     assert (found.run(x) != op.run(x)).any()
 
 
@@ -202,7 +203,7 @@ def test_units_of_columns_count() -> None:
     steps = []
     for unit in ((1.0, 1e-3), (1e-3, 1.0)):
         op = CrossbarMvm(stored, np.zeros(2), np.array(unit), (None,))
-        (found,) = fit_references(op, x, "fixed")
+        (found,) = fit_references(op, x)
         assert found is not None
         steps.append(found.step)
     assert steps[0] > steps[1]
@@ -214,7 +215,7 @@ def test_slices_are_judged_one_by_one() -> None:
     weight = np.tile([[15 - 128, 2 - 128]], (16, 1))  # U = 15 and 2: the upper digit is 0
     stored = StoredWeights(weight, crossbar)
     op = CrossbarMvm(stored, np.zeros(2, np.int64), np.ones(2), (None, None))
-    low, high = fit_references(op, np.full((3, 16), -1), "fixed")
+    low, high = fit_references(op, np.full((3, 16), -1))
     assert low is not None
     assert high is None
 
@@ -225,7 +226,7 @@ def test_bipolar_inputs_drive_a_differential_column_from_both_sides() -> None:
     weight = np.array([[7], [-7]])
     op = CrossbarMvm(StoredWeights(weight, crossbar), np.zeros(1, np.int64), np.ones(1), (None,))
     x = np.array([[15, -15], [-15, 15]])  # 15 * 7 + 15 * 7 = 210 is beyond 127
-    (found,) = fit_references(op, x, "fixed")
+    (found,) = fit_references(op, x)
     assert found is not None
     assert found.step == 2
 

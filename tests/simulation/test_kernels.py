@@ -12,7 +12,7 @@ import pytest
 from crossbars import at_steps, changed, crossbar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_crossbars import ENCODINGS
+from random_crossbars import ENCODINGS, random_levels
 
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Rounding, UniformLaw
@@ -148,7 +148,7 @@ def test_every_kernel_gives_the_same_integers(
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
 
 
-@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+@pytest.mark.parametrize("kind", ["slice", "column", "cycle", "levels"])
 @pytest.mark.parametrize("name", [*choice.KERNELS, "conversions"])
 @pytest.mark.parametrize("encoding", ["differential", "offset", "offset-flip", "centred"])
 def test_kernels_convert_from_any_offset_by_any_step(
@@ -167,12 +167,18 @@ def test_kernels_convert_from_any_offset_by_any_step(
         wide = 12 if cell_bits == 8 else 0
         step = [int(rng.integers(4, 8)) << int(rng.integers(5)) + wide for _ in op.references]
         found = tuple(
-            None if rng.integers(5) == 0 else AdcReferences(s, rng.integers(-9 * s, 40 * s, shape))
+            None
+            if rng.integers(5) == 0
+            else AdcReferences(
+                s,
+                rng.integers(-9 * s, 40 * s, shape),
+                random_levels(rng, hardware.law) if kind == "levels" else None,
+            )
             for s in step
         )
         op = replace(op, references=found)
         # Those of 8-bit cells are too wide for 32 bits now and then.
-        if choice.KERNELS and cell_bits < 8 and kind != "cycle":
+        if choice.KERNELS and cell_bits < 8 and kind not in ("cycle", "levels"):
             known = integer(("n", 133), *limits(hardware), 1.0)
             bounds = op.infer(known)
             base = op.bias - op.stored.correction

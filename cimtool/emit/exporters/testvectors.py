@@ -232,11 +232,30 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         what = "what converters take off a column sum, in 2^-places of a digit"
         bits = int(np.abs(offsets).max()).bit_length() + 1
         yield Vectors(f"{name}.offsets", offsets, axes, bits, True, what)
+    yield from _levels(name, op)
     bits, what = graph.types[node.name].bits + 1, "all row groups and bias"
     yield Vectors(f"{name}.layer_sum", total, ("vector", "column"), bits, True, what)
     for after, values in _requantised(graph, node, total):
         file, what = f"{name}.requantised.{after}", f"tap 5, after requantisation of {name}"
         yield _typed(file, values, ("vector", "column"), graph.types[after], what)
+
+
+def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
+    """The thresholds and values of every slice's converters, where these have levels."""
+    given = [one and one.levels for one in op.references]
+    laws = [law for law in given if law is not None]
+    if not laws:
+        return
+    for what, text in (
+        ("thresholds", "the least sum of each code but the first, less its offset, in steps"),
+        ("levels", "the value of each code, less its offset, in steps"),
+    ):
+        shape = len(getattr(laws[0], what))
+        # A lossless slice has no levels: zeros stand in its place.
+        rows = [np.zeros(shape, np.int64) if law is None else getattr(law, what) for law in given]
+        numbers = np.stack(rows)
+        bits = int(np.abs(numbers).max()).bit_length() + 1
+        yield Vectors(f"{name}.{what}", numbers, ("slice", "code"), bits, True, text)
 
 
 def _requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[str, IntArray]]:

@@ -10,6 +10,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Law
 from cimtool.hardware.noise.model import ConverterNoise
+from cimtool.hardware.references import AdcReferences
 from cimtool.ir.format import round_half_up
 
 GAIN_BITS = 16
@@ -42,9 +43,11 @@ class ConverterErrors(NamedTuple):
         return moved
 
 
-def converter_span(law: Law, step: int) -> tuple[int, int]:
-    """The start and the length of a converter's range in units of the sums."""
-    lo, hi = law.ends
+def converter_span(law: Law, references: AdcReferences) -> tuple[int, int]:
+    """The start and the length of a converter's range, from its offset on."""
+    step, (lo, hi) = references.step, references.law(law).ends
+    if references.levels is not None:
+        return lo * step, (hi - lo) * step + references.width
     return lo * step, step << (hi - lo).bit_length()
 
 
@@ -60,8 +63,8 @@ def draw_errors(
 ) -> ConverterErrors:
     """The errors of a layer whose columns [groups, slices, N] go to the `converters` numbered.
 
-    `steps` [references], as many of each slice, are the converters' in the units of what they
-    convert.
+    `steps` [references], as many of each slice, are the mean widths of a code in the units of what
+    converters convert.
     """
     drawn = noise.errors(int(converters.max()) + 1, rng)
     each = np.repeat(converters, len(steps) // converters.shape[1], axis=1)

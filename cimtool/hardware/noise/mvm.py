@@ -96,7 +96,7 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
             references = self.fine_references[place]
             if references is not None and law is not None:
                 if self.errors is not None:
-                    offset, span = references.of_group(r), converter_span(law, references.step)
+                    offset, span = references.of_group(r), converter_span(law, references)
                     p = self.errors.apply(p - offset, r, place, *span) + offset
                 if self.measured is None:
                     p = references.read(law, p, r)

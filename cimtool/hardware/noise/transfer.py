@@ -27,7 +27,7 @@ class MeasuredConverters:
         self, p: IntArray, law: Law, references: AdcReferences, group: int, k: int
     ) -> IntArray:
         """The values of column sums [n, N] of slice k; a code stands for what the law says."""
-        step, offset = references.step, references.of_group(group)
+        step, offset, law = references.step, references.of_group(group), references.law(law)
         above = p - offset
         codes = law.codes(above, step)
         own = np.flatnonzero(self.table[group, k] >= 0)

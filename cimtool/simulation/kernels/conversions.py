@@ -14,7 +14,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit, map_rows
-from cimtool.hardware.converters import THRESHOLD_BITS, StaircaseLaw, UniformLaw
+from cimtool.hardware.converters import Law, StaircaseLaw, UniformLaw
 from cimtool.hardware.noise.converter_errors import (
     CURVE_BITS,
     GAIN_BITS,
@@ -26,6 +26,7 @@ from cimtool.hardware.noise.mvm import FACTOR_BITS, NoisyMvm
 from cimtool.hardware.references import AdcReferences, offsets_of
 from cimtool.simulation.kernels.choice import Kernel
 from cimtool.simulation.kernels.products import Factor, weight_product
+from cimtool.simulation.kernels.staircases import Tables, look_up, tables_of
 
 EXPONENT_52 = 0x433 << 52
 """The bits of 2^52 as a float64."""
@@ -48,10 +49,9 @@ class Reading(NamedTuple):
     `rise` is by how many binary places they are finer than the sums. `steps` [references], so many
     `cycles` of each slice or one for all, are 0 where nothing is converted, `shifts` their
     logarithms, -1 for a step that is no power of two; `offsets` [groups, references, N] are empty
-    where all count from zero. Codes of equal steps run from
-    `lo` to `hi`; a staircase has `thresholds` and `levels`, else these are empty. `span` is that of
-    `converter_span` at step 1. The rest is a die's, empty where it has none: `scale` of fresh
-    noise, errors and `multipliers` [groups, slices, N].
+    where all count from zero. Codes of equal steps run from `lo` to `hi`; staircases have `tables`.
+    `spans` [references, 2] are those of `converter_span`. The rest is a die's, empty where it has
+    none: `scale` of fresh noise, errors and `multipliers` [groups, slices, N].
     """
 
     rise: int
@@ -63,9 +63,8 @@ class Reading(NamedTuple):
     hi: int
     half: bool
     to_even: bool
-    thresholds: IntArray
-    levels: IntArray
-    span: tuple[int, int]
+    tables: Tables
+    spans: IntArray
     scale: np.float32
     errors: ConverterErrors
     multipliers: IntArray
@@ -76,13 +75,14 @@ def reading_of(op: NoisyMvm) -> Reading:
     references = _of_slices(op)
     steps = [0 if one is None else one.step for one in references]
     shifts = [step.bit_length() - 1 if step & step - 1 == 0 else -1 for step in steps]
-    law, none = op.crossbar.law or UniformLaw(0, 0, "floor"), NOTHING.ravel()
+    law: Law = op.crossbar.law or UniformLaw(0, 0, "floor")
     rounding = (False, False) if isinstance(law, StaircaseLaw) else (law.half, law.to_even)
-    table = (law.thresholds, law.levels) if isinstance(law, StaircaseLaw) else (none, none)
+    spans = [(0, 1) if one is None else converter_span(law, one) for one in references]
     return Reading(
         op.crossbar.reference_bits, op.crossbar.reference_cycles,
-        np.array(steps), np.array(shifts), _offsets(op), law.lo, law.hi, *rounding, *table,
-        span=converter_span(law, 1),
+        np.array(steps), np.array(shifts), _offsets(op), law.lo, law.hi, *rounding,
+        tables=tables_of([law if one is None else one.law(law) for one in references]),
+        spans=np.array(spans),
         scale=np.float32(0) if op.fresh is None else op.fresh.scale,
         errors=op.errors or ConverterErrors(NOTHING, NOTHING, NOTHING),
         multipliers=NOTHING if op.factors is None else op.factors,
@@ -213,10 +213,12 @@ class ConversionKernel:
 
     def clipped(self, x: IntArray) -> float:
         """The share of column sums of inputs [n, K] that lie outside their converters' range."""
-        law, steps = self.op.crossbar.law, self._by_cycle(self.reading.steps[:, None])
-        if law is None or not steps.all():
+        law, references = self.op.crossbar.law, _of_slices(self.op)
+        if law is None or None in references:
             return 0.0
-        lo, hi = (end * steps for end in law.ends)
+        made = [(one.step, one.law(law).ends) for one in references if one is not None]
+        edges = np.array([[end * step for end in ends] for step, ends in made])
+        lo, hi = np.moveaxis(self._by_cycle(edges), -1, 0)[..., None]
         digits, offsets = self.op.crossbar.digits(x), self.reading.offsets
         shares = []
         for r, (group, product) in enumerate(zip(self.groups, self.sums, strict=True)):
@@ -255,7 +257,6 @@ def _read(  # type: ignore[no-untyped-def]
 ):
     """Add to `total` [rows, N] what the digital side makes of a row group's column sums."""
     cycles, rows, slices, width = sums.shape
-    lowest, span = reading.span
     errors, multipliers, offsets = reading.errors, reading.multipliers, reading.offsets
     p, none = np.empty(width, np.int64), np.zeros(width, np.int64)
     noise = np.empty((cycles, width), np.float32)
@@ -280,9 +281,10 @@ def _read(  # type: ignore[no-untyped-def]
                 if step:
                     if errors.offset.shape[0]:
                         offset, gain = errors.offset[group, at], errors.gain[group, at]
-                        _err(p, offset, gain, errors.bow[group, at], lowest * step, span * step)
-                    if len(reading.levels):
-                        _tabled(p, reading, step)
+                        lowest, span = reading.spans[at]
+                        _err(p, offset, gain, errors.bow[group, at], lowest, span)
+                    if len(reading.tables.entries):
+                        look_up(p, reading.tables, at, step, reading.shifts[at])
                     elif reading.shifts[at] >= 0:
                         _shifted(p, reading, reading.shifts[at])
                     else:
@@ -339,26 +341,6 @@ def divided(p, reading, step):  # type: ignore[no-untyped-def]
         if even and code * step == moved:
             code &= -2
         p[j] = min(max(code, lo), hi) * step
-
-
-@jit
-def _tabled(p, reading, step):  # type: ignore[no-untyped-def]
-    for j in range(len(p)):
-        below = _steps_below(reading.thresholds, p[j] << THRESHOLD_BITS, step)
-        p[j] = reading.levels[below] * step
-
-
-@jit
-def _steps_below(edges, p, step):  # type: ignore[no-untyped-def]
-    """The number of rising thresholds, in steps, that are not above `p`."""
-    low, high = 0, len(edges)
-    while low < high:
-        middle = (low + high) >> 1
-        if edges[middle] * step <= p:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @jit

@@ -104,6 +104,8 @@ def converted_layer(
     crossbar, fraction, law = cells.crossbar, cells.fraction_bits, cells.crossbar.law
     if crossbar.fraction_bits or cells.leak or isinstance(law, StaircaseLaw):
         return None
+    if crossbar.scope.levels:
+        return None
     if (fraction and None in references) or crossbar.reference_cycles > 1:
         return None
     count = len(cells.slices)
@@ -117,7 +119,7 @@ def converted_layer(
         bounds = _code_bounds(cells, references, offset)
     if min(bounds[0].min(), -bounds[1].max()) <= INT32.min >> crossbar.reference_bits:
         return None
-    form = _from_zero if crossbar.references == "fixed" else _from_offsets
+    form = _from_offsets if crossbar.scope.set else _from_zero
     epilogue = form(cells, references, offset)
     if epilogue is None:
         return None

@@ -20,7 +20,7 @@ DIES = 12
 
 
 def fitted(op: CrossbarMvm, x: np.ndarray) -> CrossbarMvm:
-    return replace(op, references=fit_references(op, x, op.crossbar.references))
+    return replace(op, references=fit_references(op, x))
 
 
 def errors(kit: SimpleNamespace, op: CrossbarMvm, x: np.ndarray, **options: Any) -> np.ndarray:

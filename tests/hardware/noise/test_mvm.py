@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from random_crossbars import random_levels
 
 from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import leak_of
@@ -38,11 +39,16 @@ def transfer(rng: np.random.Generator, bits: int) -> tuple[int, ...]:
 
 
 def set_at_random(op: CrossbarMvm, seed: int) -> tuple[AdcReferences, ...]:
-    """Steps of 1 to 4 digits, and offsets of columns."""
+    """Steps of 1 to 4 digits, or levels in 1/16 of them, and offsets of columns."""
     rng, digit = np.random.default_rng(seed), 1 << op.crossbar.places
+    levels = op.crossbar.scope.levels
     shape = len(op.stored.groups), op.weight.shape[1]
     return tuple(
-        AdcReferences(int(rng.integers(digit, 4 * digit)), rng.integers(-digit, 9 * digit, shape))
+        AdcReferences(
+            int(rng.integers(digit, 4 * digit)) >> (4 if levels else 0) or 1,
+            rng.integers(-digit, 9 * digit, shape),
+            random_levels(rng, op.crossbar.law) if levels else None,
+        )
         for _ in op.references
     )
 
@@ -71,7 +77,7 @@ def noisy_layer(kit: SimpleNamespace, noise: Noise, seed: int, **hardware: Any) 
     ratio=st.sampled_from([None, 15.0]),
     rows_active=st.sampled_from([None, 7]),
     adc_bits=st.sampled_from([6, 6, None]),
-    references=st.sampled_from(["fixed", "column", "cycle"]),
+    references=st.sampled_from(["fixed", "column", "cycle", "levels"]),
     redraw=st.sampled_from(["mvm", "cycle", None]),
     without=st.sets(st.sampled_from(["adc", "stuck", "flicker", "drift"])),
 )
