@@ -28,19 +28,24 @@ LONGEST = (
     "test_same_integers.py",
     "emit/test_exactness.py",
     "test_every_target.py",
-    "test_extension.py",
+    "sweeps/test_run.py",
+    "verification/test_run.py",
+    "test_trained_models.py",
     "cli/test_interrupted.py",
     "test_examples.py",
-    "sweeps/test_run.py",
-    "test_heads.py",
-    "verification/test_run.py",
-    "cli/test_bad_input.py",
-    "test_trained_models.py",
+    "test_extension.py",
     "training/test_projectors.py",
+    "simulation/test_kernels.py",
+    "cli/test_commands.py",
     "training/hardware/test_fine_tune.py",
+    "evaluation/test_run.py",
+    "test_heads.py",
+    "hardware/noise/test_fresh.py",
+    "verification/test_noisy.py",
+    "test_demo.py",
     "test_api.py",
 )
-"""The files of tests that take half a minute and more, the longest first."""
+"""The files of tests that take half a minute and more, about, the longest first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -95,8 +95,16 @@ def test_every_model_is_here() -> None:
     assert set(ProjectorModel.family) == set(LOSSES)
 
 
-@pytest.mark.parametrize("target", target_names())
-@pytest.mark.parametrize("model", LOSSES)
+# Layout `trunk` on every target is in test_every_target.py, with the whole of a verification.
+CASES = [
+    (model, target)
+    for model in LOSSES
+    for target in target_names()
+    if model != "trunk" or target in ("isaac-rram-128", "hermes-pcm-14nm")
+]
+
+
+@pytest.mark.parametrize(("model", "target"), CASES)
 def test_no_value_differs(model: str, target: str, trained: Trained) -> None:
     projectors, poly = trained(model)
     compilation = api.prepare(projectors, poly, calibration=data(model, 0), target=target)

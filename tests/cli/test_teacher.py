@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from threads import threads_of
 
 from cimtool import api
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.teacher_file import read_teacher
 
 Run = Callable[..., Any]
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def arguments(options: dict[str, object]) -> list[object]:
@@ -94,20 +91,19 @@ def test_gaussians_from_a_file(teaching: Run, gaussians: Path, tmp_path: Path) -
     np.testing.assert_array_equal(written.labels.logit, again.labels.logit)
 
 
-def test_the_same_bytes_whatever_the_threads(small_two_branch: DemoFiles, tmp_path: Path) -> None:
+def test_the_same_bytes_whatever_the_threads(
+    cimtool: Run, small_two_branch: DemoFiles, tmp_path: Path
+) -> None:
     files = small_two_branch
     given = arguments(
         {"projectors": files.projectors, "data": files.eval, "pairs": 300, "labels": "mc"}
     )
     contents = []
-    for threads in ("1", "2"):
+    for threads in (1, 2):
         place = tmp_path / f"{threads}.npz"
-        done = subprocess.run(
-            [sys.executable, "-m", "cimtool", "teacher", *map(str, given), "-o", str(place)],
-            env=os.environ | {"OMP_NUM_THREADS": threads, "PYTHONPATH": str(ROOT)},
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, "")
+        with threads_of(threads):
+            ran = cimtool("teacher", *given, "-o", place)
+        assert (ran.status, ran.err) == (0, "")
         contents.append(place.read_bytes())
     assert contents[0] == contents[1]
 

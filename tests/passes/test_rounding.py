@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from threads import threads_of
 
+from cimtool import api
 from cimtool.ir.format import round_half_up
 from cimtool.passes.rounding import (
     BLOCK,
@@ -83,26 +82,15 @@ def test_second_moments_are_exact() -> None:
 
 
 def test_the_number_of_threads_changes_no_byte(medium_trunk: DemoFiles, tmp_path: Path) -> None:
-    files = medium_trunk
-    options = {
-        "projectors": files.projectors,
-        "poly": files.poly,
-        "calibration": files.calibration,
-        "target": "isaac-rram-128",
-        "weight-bits": 4,
-        "calibrator": "mse",
-        "weight-rounding": "gptq",
-    }
-    flat = [str(part) for key, value in options.items() for part in (f"--{key}", value)]
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    contents = []
-    for threads in ("1", "2"):
-        place = tmp_path / threads
-        subprocess.run(
-            [sys.executable, "-m", "cimtool", "compile", *flat, "-o", str(place)],
-            env=os.environ | dict.fromkeys(names, threads),
-            capture_output=True, timeout=300, check=True,
-        )  # fmt: skip
+    files, contents = medium_trunk, []
+    for threads in (1, 2):
+        place = tmp_path / str(threads)
+        with threads_of(threads):
+            api.compile(
+                files.projectors, files.poly, calibration=files.calibration,
+                target="isaac-rram-128", weight_bits=4, calibrator="mse", weight_rounding="gptq",
+                output=place,
+            )  # fmt: skip
         contents.append({path.name: path.read_bytes() for path in place.iterdir()})
     assert contents[0] == contents[1]
     assert contents[0]

@@ -151,7 +151,7 @@ def test_a_wider_grid_goes_on_in_the_same_folder(swept: Sweep, sweep_small: RunS
 def test_a_killed_sweep_goes_on_where_it_was(
     sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    grid = {"weight_bits": list(range(4, 9)), "calibrator": ["minmax", "percentile"]}
+    grid = {"weight_bits": [4, 6, 8], "calibrator": ["minmax", "percentile"]}
     texts = [f"{key}={','.join(map(str, values))}" for key, values in grid.items()]
     command = [
         sys.executable, "-m", "cimtool", "sweep", "--projectors", small_trunk.projectors,
@@ -167,7 +167,7 @@ def test_a_killed_sweep_goes_on_where_it_was(
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     kept = {file: file.read_bytes() for file in (tmp_path / "sweep" / POINTS).glob("*.json")}
-    assert 0 < len(kept) < 10
+    assert 0 < len(kept) < 6
     resumed = sweep_small(tmp_path / "sweep", grid)
     assert (resumed.resumed, resumed.failed) == (len(kept), 0)
     assert not list((tmp_path / "sweep").glob(".*")), "what the killed run left is gone"
