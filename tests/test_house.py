@@ -165,6 +165,22 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert not [folder for folder in folders if not (folder / "__init__.py").exists()]
 
 
+SLOW = ("sklearn", "scipy")
+"""Libraries that take as long to load as all the others: functions import them, not modules."""
+
+
+def test_modules_that_commands_import_load_no_slow_library() -> None:
+    loaders = {
+        file: node.lineno
+        for file in MODULES
+        if file != "cimtool/training/demo_data.py"  # of the demo alone
+        for node in tree(ROOT / file).body
+        for one in _imports(node, Path(file).parent.parts, typing=False)
+        if isinstance(node, ast.Import | ast.ImportFrom) and library(one) in SLOW
+    }
+    assert loaders == {}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

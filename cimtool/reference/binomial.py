@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from scipy.special import bdtr, betaincinv
-
 from cimtool.reference.bootstrap import LEVEL, Change
 
 
@@ -12,6 +10,8 @@ def counted_share(count: int, of: int) -> Change:
 
     Clopper and Pearson 1934: the ends are quantiles of beta distributions.
     """
+    from scipy.special import betaincinv  # slow to load, and every command imports this
+
     edge = (1 - LEVEL) / 2
     low = float(betaincinv(count, of - count + 1, edge)) if count > 0 else 0.0
     high = float(betaincinv(count + 1, of - count, 1 - edge)) if count < of else 1.0
@@ -26,4 +26,6 @@ def chance_of_split(first: int, second: int) -> float:
     distribution in place of the normal. It keeps its level for every number of items; Fagerland,
     Lydersen and Laake, BMC Med. Res. Methodol. 13:91, 2013, compare it with less cautious ones.
     """
+    from scipy.special import bdtr
+
     return min(1.0, 2 * float(bdtr(min(first, second), first + second, 0.5)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import stdtrit
 
 from cimtool.reference.bootstrap import LEVEL, Change
 
@@ -15,5 +14,7 @@ def students(values: Sequence[float]) -> Change:
     mean, count = float(np.mean(values)), len(values)
     if count < 2:
         return Change(mean, np.nan, np.nan)
+    from scipy.special import stdtrit  # slow to load, and every command imports this
+
     half = float(stdtrit(count - 1, (1 + LEVEL) / 2) * np.std(values, ddof=1) / np.sqrt(count))
     return Change(mean, mean - half, mean + half)

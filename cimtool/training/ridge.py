@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.linear_model import Ridge
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError, CimError
@@ -68,6 +67,7 @@ def fit_logit(
     alpha is negative, there are fewer pairs than coefficients, labels are not finite, they or
     ed vary by no more than ROUNDING, or the rewritten coefficients lose more than EXPORT_TOLERANCE.
     """
+    from sklearn.linear_model import Ridge  # slow to load, and every command imports this
 
     check_labels(labels, degree, alpha)
     ed, vd = _Standard.of(labels.ed), _Standard.of(labels.vd)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import hypergeom
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.reference.queries import RECALLS, WAYS, Queries
@@ -113,6 +112,8 @@ def recall_in(rank: Array, others: Array, counts: Array, size: int, k: int) -> f
     Of `others` wrong items `rank - 1` stand before the right one; how many of them are drawn is
     hypergeometric. Each such case counts `counts` times.
     """
+    from scipy.stats import hypergeom  # slow to load, and every command imports this
+
     recalls = hypergeom.cdf(k - 1, others, rank - 1, size - 1)
     return float(np.average(recalls, weights=counts))
 
