@@ -124,7 +124,7 @@ def program(
     projectors = compiled.program.text, compiled.program.video
     queries, right = (features_of(graph, compiled.queries) for graph in projectors)
     matches = program_gallery(graph, right, compiled.settings) if right else None
-    fitted = fit_gallery(tiled, queries, matches)
+    fitted = fit_gallery(tiled, queries, matches, compiled.target.settable)
     _check_onnx_size(fitted)
     use = memory_use(fitted, compiled.settings, compiled.target)
     score = {"score": fitted} if length is None else {"shortlist": fitted}

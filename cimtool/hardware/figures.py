@@ -6,12 +6,15 @@ measured together is an operating point, and figures name theirs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Annotated, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from cimtool.base.arrays import IntArray
 from cimtool.base.named import unknown
 from cimtool.base.toml_files import TomlTable
 from cimtool.hardware.references import ReferenceScope
@@ -95,6 +98,14 @@ class Sourced(TomlTable):
         return low, self.value if self.high is None else self.high
 
 
+DigitRange = Annotated[
+    tuple[
+        Annotated[float, Field(allow_inf_nan=False)], Annotated[float, Field(allow_inf_nan=False)]
+    ],
+    Field(strict=False),
+]
+"""The least and the largest value, in digits."""
+
 SETTABLE = ("slice", "column", "cycle")
 """For how much there may be a reference, from the most on."""
 
@@ -102,16 +113,58 @@ SETTABLE = ("slice", "column", "cycle")
 class SettableReference(TomlTable):
     """A reference of a target's converters that a source says can be set: one for `each`.
 
-    `settings` is the number of its values, and `range` their range in the words of the source;
-    either is left out where no source gives it.
+    `settings` is the number of its values, and `range` their range, in digits of a column sum or in
+    the words of the source; either is left out where no source gives it. Numbers bind what is
+    fitted: a step or an offset is one of its values, steps in equal ratios and offsets evenly from
+    one end of the range to the other; without such a range a layer has at most so many steps.
     """
 
     reference: Literal["step", "offset", "levels"]
     each: Literal["slice", "column", "cycle"]
     settings: Annotated[int, Field(ge=2)] | None = None
-    range: str | None = None
+    range: str | DigitRange | None = None
     source: str
     status: Status
+
+    @model_validator(mode="after")
+    def _bound(self) -> Self:
+        bounds = self.bounds
+        if self.reference == "levels" and (bounds or self.settings):
+            raise ValueError("settings and a range in digits bind steps and offsets alone")
+        if self.reference == "offset" and self.settings and not bounds:
+            raise ValueError(f"settings = {self.settings}: expected range = [low, high] with it")
+        low, high = bounds or (1.0, 2.0)
+        if not low < high or (self.reference == "step" and low <= 0):
+            least = " above 0" if self.reference == "step" else ""
+            raise ValueError(f"range = [{low:g}, {high:g}]: expected two rising numbers{least}")
+        return self
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The range in digits, where it is known."""
+        return None if isinstance(self.range, str) else self.range
+
+    def nearest(self, values: IntArray, digit: int) -> IntArray:
+        """The values that can be set that are nearest to these, in units of which a digit has some.
+
+        Raises ValueError where a range has no whole unit.
+        """
+        if self.bounds is None:
+            return values
+        low, high = (end * digit for end in self.bounds)
+        positive = self.reference == "step"
+        least, most = max(math.ceil(low), 1 if positive else math.ceil(low)), math.floor(high)
+        if least > most:
+            raise ValueError(f"range = {list(self.bounds)}: holds no multiple of 1/{digit} digit")
+        held = np.clip(values, least, most)
+        if self.settings is None:
+            return held
+        parts = np.arange(self.settings) / (self.settings - 1)
+        every = low * (high / low) ** parts if positive else low + (high - low) * parts
+        whole = np.unique(np.clip(np.rint(every).astype(np.int64), least, most))
+        above = np.minimum(np.searchsorted(whole, held), len(whole) - 1)
+        upper, lower = whole[above], whole[np.maximum(above - 1, 0)]
+        return np.where(held - lower <= upper - held, lower, upper)
 
     def serves(self, scope: ReferenceScope) -> bool:
         """There are as many as references of this scope have."""
@@ -121,7 +174,9 @@ class SettableReference(TomlTable):
     def text(self) -> str:
         """The reference for a reader."""
         count = None if self.settings is None else f"{self.settings} settings"
-        return ", ".join(filter(None, (f"one for each {self.each}", count, self.range)))
+        bounds = self.bounds and f"{self.bounds[0]:g} to {self.bounds[1]:g} digits"
+        said = self.range if isinstance(self.range, str) else bounds
+        return ", ".join(filter(None, (f"one for each {self.each}", count, said)))
 
 
 class Figure(Sourced):

@@ -13,6 +13,7 @@ from cimtool.base.errors import Argument, CimError, invalid_at, naming
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, validated
 from cimtool.hardware.converters import check_given
+from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.geometry import check_array, check_meaning
 from cimtool.hardware.keys import KEYS, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_converter
@@ -69,6 +70,8 @@ class Settings(Keys):
     """
 
     layers: tuple[LayerSettings, ...] = Field((), strict=False)
+    settable: tuple[SettableReference, ...] = Field((), strict=False, exclude=True)
+    """The target's, which bind references that are fitted."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -153,7 +156,7 @@ def resolve(target: Target, file: Path | None, flags: Mapping[str, object]) -> S
         values["adc_parameters"] = None  # those of the target's own kind
     sources = f'target "{target.name}"' + (f" with {file}" if file else "")
     where = f"settings for {sources}"
-    settings = validated(Settings, values | {"layers": layers}, where)
+    settings = validated(Settings, values | {"layers": layers, "settable": target.settable}, where)
     with naming(where):
         for overrides in given:
             check_given(settings.adc_kind, overrides.given())

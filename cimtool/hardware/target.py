@@ -119,6 +119,11 @@ class Target(TomlTable):
     unconfirmed: tuple[str, ...] = Field((), strict=False)
     unmodelled: tuple[str, ...] = Field((), strict=False)
 
+    @property
+    def settable(self) -> tuple[SettableReference, ...]:
+        """The references of its converters that a source says can be set."""
+        return () if self.adc is None else self.adc.settable
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         keys = self.keys

@@ -8,11 +8,14 @@ digital bias.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
+from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferences, ReferenceScope
 from cimtool.ir.integer import Requant
@@ -20,11 +23,14 @@ from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Node, Program, rewrite_each
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.bias import LayerOp, adjust_layers, layer_means, output_of, with_mean
-from cimtool.passes.fitting import Tried, column_errors, scatter_of, tried_columns
+from cimtool.passes.fitting import Limits, Tried, column_errors, scatter_of, tried_columns
 from cimtool.passes.formats import refit
 
 FIT_ROWS = 64
 """Calibration rows whose column sums decide a converter's step."""
+
+MOST_STEPS = 6
+"""Steps of a layer of which the few are chosen that a converter has settings for."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +45,22 @@ class FitConvertersPass(Pass):
     leaves = Level.CROSSBAR
 
     def apply(self, program: Program, job: Job) -> Program:
-        return program.with_projectors(lambda g: _fit_graph(g, job.rows(g.name), self.rows))
+        return program.with_projectors(
+            lambda g: _fit_graph(g, job.rows(g.name), self.rows, job.settings.settable)
+        )
 
 
-def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
+def _fit_graph(
+    graph: Graph, rows: Array, fit_rows: int, settable: Sequence[SettableReference]
+) -> Graph:
     if all(op.crossbar.law is None for op in graph.operations(CrossbarMvm).values()):
         return graph
     means = layer_means(graph, rows)
 
     def adjust(node: Node, layer: LayerOp, x: Array) -> tuple[LayerOp, Array]:
         if isinstance(layer, CrossbarMvm) and layer.crossbar.law is not None:
-            fitted = replace(layer, references=fit_references(layer, x[:fit_rows]))
+            found = fit_references(layer, x[:fit_rows], settable=settable)
+            fitted = replace(layer, references=found)
             if not fitted.exact:
                 return with_mean(fitted, graph, node, x, means[node.name])
         return layer, output_of(layer, graph, node, x)
@@ -58,23 +69,52 @@ def _fit_graph(graph: Graph, rows: Array, fit_rows: int) -> Graph:
 
 
 def fit_references(
-    op: CrossbarMvm, x: IntArray, scope: ReferenceScope | None = None
+    op: CrossbarMvm,
+    x: IntArray,
+    scope: ReferenceScope | None = None,
+    settable: Sequence[SettableReference] = (),
 ) -> tuple[AdcReferences | None, ...]:
     """The references of each slice, and of a unit column, for inputs like `x` [n, K].
 
     None where provably lossless; else they are set for as much as `scope` says, left out as much as
-    the layer's can be.
+    the layer's can be, to values that are `settable`.
     """
-    columns: list[Tried | None] = []
     scope = scope or op.crossbar.scope
-    for tried in column_errors(op, x, scope):
-        if tried is not None and not scope.set:
-            tried = _best_few(tried, op.scale)
-        columns.append(tried)
-    fitted = [column for column in columns if column is not None]
+    limits: Limits = {one.reference: one for one in settable} if scope.set else {}
+    columns = list(column_errors(op, x, scope, limits))
+    if not scope.set:
+        columns = [one and _best_few(one, op.scale) for one in columns]
     scale = np.broadcast_to(op.scale, op.weight.shape[1])[tried_columns(op)]
-    chosen = iter(_joint_choice(fitted, scale))
-    return tuple(None if one is None else one.references[next(chosen)] for one in columns)
+    found = _chosen(columns, scale)[1]
+    step = limits.get("step")
+    if step is None or step.bounds or step.settings is None or scope.levels:
+        return found
+    steps = sorted({one.step for one in found if one is not None})
+    if len(steps) <= step.settings:
+        return found
+    columns = list(column_errors(op, x, scope, limits, _apart(steps)))
+    choices = combinations(_apart(steps), step.settings)
+    tried = [_chosen([one and one.at_steps(few) for one in columns], scale) for few in choices]
+    return min(tried, key=lambda one: one[0])[1]
+
+
+def _apart(steps: list[int]) -> list[int]:
+    """The steps without those nearest to the one below them, MOST_STEPS at most."""
+    kept = list(steps)
+    while len(kept) > MOST_STEPS:
+        ratios = [after / one for one, after in pairwise(kept)]
+        del kept[ratios.index(min(ratios)) + 1]
+    return kept
+
+
+def _chosen(
+    columns: Sequence[Tried | None], scale: Array
+) -> tuple[float, tuple[AdcReferences | None, ...]]:
+    """(scatter, references) of the joint choice among those tried; None where lossless."""
+    fitted = [column for column in columns if column is not None]
+    scatter, places = _joint_choice(fitted, scale)
+    chosen = iter(places)
+    return scatter, tuple(None if c is None else c.references[next(chosen)] for c in columns)
 
 
 def _best_few(column: Tried, scale: Array) -> Tried:
@@ -84,26 +124,27 @@ def _best_few(column: Tried, scale: Array) -> Tried:
     return Tried(column.references[kept], column.errors[kept].copy())
 
 
-def _joint_choice(columns: list[Tried], scale: Array) -> list[int]:
-    """The place among the references tried of each column with which the sum scatters least.
+def _joint_choice(columns: list[Tried], scale: Array) -> tuple[float, list[int]]:
+    """(scatter, places) of the references tried of each column with which the sum scatters least.
 
     Starts from the best of each alone, and from the choice among those that are fixed, and improves
     one at a time, until no other choice for one of them is better.
     """
     if not columns:
-        return []
+        return 0.0, []
     scatter = scatter_of(np.concatenate([column.errors for column in columns]), scale)
     products = scatter @ scatter.T
     ends = np.cumsum([len(column.errors) for column in columns])
     places = [range(end - len(c.errors), end) for c, end in zip(columns, ends, strict=True)]
     squares = np.diag(products)
     found = [_descent([min(steps, key=lambda i: squares[i]) for steps in places], places, products)]
-    if any(column.free for column in columns):
+    if any(c.free for c in columns) and all(len(c.references) > c.free for c in columns):
         fixed = [steps[c.free :] for c, steps in zip(columns, places, strict=True)]
         start = _descent([min(s, key=lambda i: squares[i]) for s in fixed], fixed, products)
         found.append(_descent(start, places, products))
-    chosen = min(found, key=lambda one: float(products[np.ix_(one, one)].sum()))
-    return [i - steps.start for i, steps in zip(chosen, places, strict=True)]
+    sums = [float(products[np.ix_(one, one)].sum()) for one in found]
+    chosen = found[sums.index(min(sums))]
+    return min(sums), [i - steps.start for i, steps in zip(chosen, places, strict=True)]
 
 
 def _descent(start: list[int], places: list[range], products: Array) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
 from cimtool.base.compiled import jit, map_rows
 from cimtool.hardware.bounds import lossless
 from cimtool.hardware.converters import THRESHOLD_BITS, Law, StaircaseLaw
+from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
 from cimtool.hardware.references import REFERENCE_BITS, AdcReferences, ReferenceScope
 from cimtool.passes.levels import fitted_levels
@@ -36,6 +37,11 @@ MEAN_BITS = 40
 """Bits kept of an error before rows are counted and columns weighted, which takes 16 or so more."""
 WEIGHT_STEPS = 255
 """Steps of the largest unit in which the units of columns count."""
+
+Limits = Mapping[str, SettableReference]
+"""A target's word on a "step" or an "offset" that can be set, by these names."""
+
+NO_LIMITS: Limits = {}
 
 SAMPLED_COLUMNS = 128
 """Columns of a layer by which few of all references are chosen that are tried on every column.
@@ -68,6 +74,12 @@ class Tried:
     errors: IntArray
     free: int = 0
 
+    def at_steps(self, steps: Sequence[int]) -> Tried:
+        """Those of them that have one of these steps."""
+        kept = [i for i, one in enumerate(self.references) if one.step in steps]
+        free = sum(i < self.free for i in kept)
+        return Tried(tuple(self.references[i] for i in kept), self.errors[kept], free)
+
 
 class GroupSums:
     """Exact column sums of a layer for inputs `x` [n, K], a row group at a time."""
@@ -91,11 +103,18 @@ class GroupSums:
             yield sums + idle[:, None, None].astype(kind) if idle.any() else sums
 
 
-def column_errors(op: CrossbarMvm, x: IntArray, scope: ReferenceScope) -> Iterator[Tried | None]:
+def column_errors(
+    op: CrossbarMvm,
+    x: IntArray,
+    scope: ReferenceScope,
+    limits: Limits = NO_LIMITS,
+    steps: Sequence[int] = (),
+) -> Iterator[Tried | None]:
     """Errors of each slice at the tried references, and last of the unit column where there is one.
 
-    For inputs `x` [n, K], with references that are set for as much as `scope` says; None for
-    columns that are provably lossless.
+    For inputs `x` [n, K], with references that are set for as much as `scope` says, to what the
+    `limits` hold, at these `steps` where there are some; None for columns that are provably
+    lossless.
     """
     sums = GroupSums(op, x)
     for column in op.columns:
@@ -103,7 +122,7 @@ def column_errors(op: CrossbarMvm, x: IntArray, scope: ReferenceScope) -> Iterat
         if law is None or lossless(column.bounds, op.crossbar):
             yield None
             continue
-        tried = Trial(op, law, sums, column)
+        tried = Trial(op, law, sums, column, limits, tuple(steps))
         yield tried.near_the_best(scope) if scope.set else tried.powers_of_two()
 
 
@@ -115,6 +134,8 @@ class Trial:
     law: Law
     sums: GroupSums
     column: ConvertedColumns
+    limits: Limits
+    steps: tuple[int, ...]
 
     @property
     def bound(self) -> int:
@@ -154,7 +175,9 @@ class Trial:
         lo, hi = self.law.ends
         wide = max(-(-(highest - int(lowest.min())) // (hi - lo)), 1).bit_length()
         octaves = range(max(wide - TRIED_OCTAVES, 0), wide + 1)
-        steps = [m << e for e in octaves for m in range(STEPS_PER_OCTAVE, 2 * STEPS_PER_OCTAVE)]
+        tried = [m << e for e in octaves for m in range(STEPS_PER_OCTAVE, 2 * STEPS_PER_OCTAVE)]
+        steps = list(self.steps) or sorted(set(self.settable("step", np.array(tried)).tolist()))
+        fixed = [self.as_settable(one) for one in fixed if not self.steps or one.step in steps]
         grid = [(i, j) for i in range(len(steps)) for j in range(len(PLACES_OF_MEAN))]
         made = {(i, j): self.around(means, lowest, steps[i], PLACES_OF_MEAN[j]) for i, j in grid}
         width = self.op.weight.shape[1]
@@ -166,7 +189,10 @@ class Trial:
         end = len(PLACES_OF_MEAN) - 1
         few = dict.fromkeys([(i, j), (i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1), (i, end)])
         free = [made[place] for place in few if place in made]
-        best = int(np.argmin(scatter[len(grid) :]))
+        if self.steps:  # the best place of each
+            ranked = sorted(grid, key=lambda place: scatter[grid.index(place)])
+            free = [made[next(p for p in ranked if p[0] == i)] for i in range(len(steps))]
+        best = int(np.argmin(scatter[len(grid) :])) if fixed else 0
         few_fixed = fixed[max(best - 1, 0) : best + 2]
         if scope.levels:
             free = [one.with_equal_levels(self.law) for one in free]
@@ -213,7 +239,18 @@ class Trial:
         below = lo * step + (hi - lo) * step * eighths // 8
         offset = means - (below >> REFERENCE_BITS)
         least = lowest - (lo * step >> REFERENCE_BITS)
-        return AdcReferences(step, np.maximum(offset, least) << REFERENCE_BITS)
+        found = np.maximum(offset, least) << REFERENCE_BITS
+        return AdcReferences(step, self.settable("offset", found))
+
+    def settable(self, reference: str, values: IntArray) -> IntArray:
+        """The values of a reference that can be set that are nearest to these."""
+        limit = self.limits.get(reference)
+        return values if limit is None else limit.nearest(values, 1 << self.op.crossbar.places)
+
+    def as_settable(self, one: AdcReferences) -> AdcReferences:
+        """The references that can be set that are nearest to one."""
+        step = int(self.settable("step", np.array([one.step]))[0])
+        return AdcReferences(step, self.settable("offset", one.offset))
 
     def tried(self, references: Sequence[AdcReferences], columns: slice = slice(None)) -> Tried:
         """The errors of some columns at these references."""

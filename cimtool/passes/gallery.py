@@ -11,7 +11,7 @@ where two queries that drive the same cells are added first, if that takes no mo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.bounds import lossless
 from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings
@@ -193,13 +194,19 @@ class Programmer:
         return self.builder.add(name, op, query)
 
 
-def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None = None) -> Graph:
+def fit_gallery(
+    graph: Graph,
+    queries: Mapping[str, Array],
+    right: Graph | None = None,
+    settable: Sequence[SettableReference] = (),
+) -> Graph:
     """Return a programmed graph with every converter set that is not provably lossless.
 
     `queries` are text features of calibration rows. As for a layer, steps are those whose error at
     the output is least, and each column's mean error is taken off in its digital bias. `right` is
     the same score programmed for the queries' right items: their sums are the largest, a gallery
-    without them makes none as large, and steps must leave room for them. Raises CimError where
+    without them makes none as large, and steps must leave room for them. References are set to what
+    is `settable`. Raises CimError where
     what converters may add no longer fits the accumulator.
     """
     layers = graph.operations(CrossbarMvm)
@@ -214,7 +221,7 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
             return node
         x = values[node.inputs[0]]
         known = None if right is None else right.by_name[node.name].op
-        converted = _with_references(op, x[:FIT_ROWS], known)
+        converted = _with_references(op, x[:FIT_ROWS], known, settable)
         if converted.exact:
             return node
         error = values[node.name] - output_of(converted, graph, node, x)
@@ -225,7 +232,9 @@ def fit_gallery(graph: Graph, queries: Mapping[str, Array], right: Graph | None 
     return rewrite_each(changed, Requant, refit)
 
 
-def _with_references(op: CrossbarMvm, x: IntArray, right: Op | None) -> CrossbarMvm:
+def _with_references(
+    op: CrossbarMvm, x: IntArray, right: Op | None, settable: Sequence[SettableReference]
+) -> CrossbarMvm:
     """The product with references fitted on inputs `x` [n, K], some items and the right ones.
 
     Every item is a column, which an offset of its own would have to be fitted to: offsets are those
@@ -240,7 +249,7 @@ def _with_references(op: CrossbarMvm, x: IntArray, right: Op | None) -> Crossbar
     stored = StoredWeights(weight, op.crossbar)
     sample = replace(op, stored=stored, bias=np.zeros(weight.shape[1], np.int64))
     scope = replace(op.crossbar.scope, columns=False, cycles=False)
-    found = fit_references(sample, x, scope)
+    found = fit_references(sample, x, scope, settable)
     # What no column of the sample can clip may still be clipped in another, or the reverse.
     finest = op.crossbar.finest_references
     references = tuple(

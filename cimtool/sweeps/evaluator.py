@@ -261,7 +261,8 @@ class PointEvaluator:
         right = queries.get("video")
         matches = program_gallery(program.score, right, settings) if right else None
         tiled = program_gallery(program.score, video, settings)
-        return replace(program, score=fit_gallery(tiled, queries["text"], matches))
+        score = fit_gallery(tiled, queries["text"], matches, settings.settable)
+        return replace(program, score=score)
 
     def _measured(self, program: Program, head: Head) -> Queries:
         """Measure all evaluation pairs query by query; CimError where a score is not finite."""

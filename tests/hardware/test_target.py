@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -423,6 +424,23 @@ def test_what_can_be_set_of_converters_is_shown_with_its_source() -> None:
         "[derived: CrossSim, simulator/configs/PRIME.json]\n"
     ) in shown
     assert "can be set" not in describe(load_target("isaac-rram-128"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "more", "said"),
+    [
+        ("step", "range = [4, 1]", "range = [4, 1]: expected two rising numbers above 0"),
+        ("step", "range = [0, 1]", "range = [0, 1]: expected two rising numbers above 0"),
+        ("offset", "settings = 9", "settings = 9: expected range = [low, high] with it"),
+        ("levels", "settings = 9", "settings and a range in digits bind steps and offsets alone"),
+    ],
+)
+def test_what_binds_no_reference_is_refused(
+    tmp_path: Path, reference: str, more: str, said: str
+) -> None:
+    table = f'[[adc.settable]]\nreference = "{reference}"\neach = "slice"\n{more}\n'
+    with pytest.raises(CimError, match=re.escape(f"adc.settable[0]: {said}")):
+        load_target(derived(tmp_path, f'{table}status = "derived"\nsource = "x"\n'))
 
 
 def test_what_can_be_set_is_one_of_the_parts_of_a_chip(tmp_path: Path) -> None:

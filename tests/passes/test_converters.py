@@ -14,6 +14,7 @@ from cimtool.api import prepare
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import CimError
 from cimtool.hardware.crossbar import Crossbar
+from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferenceKind, AdcReferences
 from cimtool.hardware.stored import StoredWeights
@@ -176,6 +177,65 @@ def test_each_polarity_has_a_step_and_an_offset_of_its_own(kind: AdcReferenceKin
     positive, negative = found[2], found[3]  # of the high slice
     assert positive is not None
     assert negative is None or negative.step < positive.step
+
+
+def settable(reference: str, **limits: object) -> SettableReference:
+    values = {"each": "slice", "source": "here", "status": "derived"}
+    return SettableReference.model_validate({"reference": reference, **values, **limits})
+
+
+def fitted(kind: AdcReferenceKind, *limits: SettableReference) -> list[AdcReferences]:
+    """References of four slices, or of two in eight cycles, whose sums differ in size."""
+    hardware = replace(changed(PLAIN, encoding="differential", adc_on="polarity"), references=kind)
+    rng = np.random.default_rng(5)
+    weight = np.where(rng.random((37, 4)) < 0.6, 90, -9) + rng.integers(-9, 10, (37, 4))
+    stored, x = StoredWeights(weight, hardware), rng.integers(-128, 128, (30, 37))
+    op = CrossbarMvm(stored, np.zeros(4, np.int64), np.ones(4), hardware.no_references)
+    found = [one for one in fit_references(op, x, settable=limits) if one is not None]
+    assert len(found) >= 3
+    return found
+
+
+@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+def test_no_step_or_offset_is_out_of_its_range(kind: AdcReferenceKind) -> None:
+    free = fitted(kind)
+    assert max(one.step for one in free) > 18
+    assert min(int(one.offset.min()) for one in free) < 2
+    limits = settable("step", range=[2.25, 4.5]), settable("offset", range=[0.5, 6.25])
+    for one in fitted(kind, *limits):
+        assert 9 <= one.step <= 18
+        assert 2 <= one.offset.min() <= one.offset.max() <= 25
+
+
+@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+def test_references_are_those_that_there_are_settings_for(kind: AdcReferenceKind) -> None:
+    """Steps of 1, 2, 4 and 8 digits, and offsets of -8, 0, 8, 16 and 24 digits."""
+    steps = settable("step", range=[1, 8], settings=4)
+    offsets = settable("offset", range=[-8, 24], settings=5)
+    for one in fitted(kind, steps, offsets):
+        assert one.step in (4, 8, 16, 32)
+        assert set(one.offset.ravel().tolist()) <= {-32, 0, 32, 64, 96}
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("kind", ["slice", "column", "cycle"])
+def test_a_layer_has_no_more_steps_than_there_are_settings(
+    kind: AdcReferenceKind, count: int
+) -> None:
+    assert len({one.step for one in fitted(kind)}) >= 3
+    assert len({one.step for one in fitted(kind, settable("step", settings=count))}) <= count
+    said = settable("step", settings=count, range="words of the source")
+    assert len({one.step for one in fitted(kind, said)}) <= count
+
+
+def test_nothing_binds_references_that_are_fixed() -> None:
+    found = fitted("fixed", settable("step", range=[8, 16]), settable("offset", range=[1, 2]))
+    assert [(one.step, one.counts_from_zero) for one in found] == [(4, True)] * len(found)
+
+
+def test_offsets_of_levels_are_within_their_range() -> None:
+    for one in fitted("levels", settable("offset", range=[1, 3])):
+        assert 4 <= one.offset.min() <= one.offset.max() <= 12
 
 
 def test_a_range_as_wide_as_the_sums_loses_nothing() -> None:
