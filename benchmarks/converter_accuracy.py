@@ -25,7 +25,7 @@ from cimtool.training.demo_data import DemoFiles
 
 Grid = Mapping[str, Sequence[Any]]
 
-REFERENCES = ("fixed", "slice", "column", "cycle")
+REFERENCES = ("fixed", "slice", "column", "cycle", "levels")
 ISAAC = "isaac-rram-128"
 LINES: Mapping[str, Mapping[str, Any]] = {
     "inputs of 2 bits a cycle": {"dac_bits": 2},

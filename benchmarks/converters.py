@@ -67,6 +67,8 @@ def layer(build: Build, kind: AdcReferenceKind) -> CrossbarMvm:
             AdcReferences(5 << exponent, rng.integers(0, full // 2, shape) << REFERENCE_BITS)
             for _ in references
         ]
+    if crossbar.scope.levels and crossbar.law is not None:
+        references = [one.with_equal_levels(crossbar.law) for one in references]
     bias, scale = np.zeros(COLUMNS, np.int64), np.ones(COLUMNS)
     return CrossbarMvm(stored, bias, scale, tuple(references))
 
@@ -90,7 +92,7 @@ def measured(name: str, kind: AdcReferenceKind, rounds: int) -> Row:
         "of the speed": float(np.median(ratios)),
         "from": float(ratios.min()),
         "to": float(ratios.max()),
-        "at least": "" if kind == "cycle" else LEAST,
+        "at least": LEAST if kind == "column" else "",
     }
 
 
@@ -101,6 +103,6 @@ def _call(kernel: Kernel, x: Array) -> Callable[[], object]:
 if __name__ == "__main__":
     given = arguments(__doc__.splitlines()[0], rounds=15)
     use_threads()
-    kinds: tuple[AdcReferenceKind, ...] = ("column", "cycle")
+    kinds: tuple[AdcReferenceKind, ...] = ("column", "cycle", "levels")
     rows = [measured(name, kind, given.rounds) for kind in kinds for name in BUILDS]
     report("converters", rows, given.json)
