@@ -133,9 +133,9 @@ def traffic(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
 def _crossbar(
     op: CrossbarMvm, inputs: list[Type], out: Type, extents: Mapping[str, int]
 ) -> Operations:
-    """The bias; and where cells hold offsets or complements, the inputs' sum in each output."""
+    """The bias, values of codes, and of cells with offsets or complements the inputs' sum."""
     rows = elements(inputs[0], extents) // op.weight.shape[0]
-    found = Operations.of("additions", op.weight.shape[1], width(out))
+    found = Operations.of("additions", op.weight.shape[1], width(out)) + _values_of_codes(op, out)
     factors = op.stored.cells.row_sum_factors
     factors = np.abs(factors[factors != 0])
     if factors.size:
@@ -148,6 +148,32 @@ def _crossbar(
         found += Operations.of("additions", factors.size, width(out))
         found += Operations.of("shifts", powers, width(out))
     return found.times(rows)
+
+
+def _values_of_codes(op: CrossbarMvm, out: Type) -> Operations:
+    """Operations that make values of codes where references are set, for one row of inputs.
+
+    Codes at one step are added up first, of all row groups, and of cycles that share the step: a
+    sum of a column takes one multiplication and one addition, none where the step is a power of
+    two. A value of levels is read from registers for each conversion. Offsets are constants of a
+    column, in its bias.
+    """
+    law, groups, found = op.crossbar.law, len(op.stored.groups), Operations()
+    for column in op.columns:
+        references, many = column.references, column.cells.digits.shape[1]
+        if references is None or law is None:
+            continue
+        lo, hi = references.law(law).ends
+        if references.levels is not None:
+            bits = (max(-lo, hi) * references.step).bit_length() + 1
+            found += Operations.of("registers", groups * len(column.cycles) * many, bits)
+        elif references.step & references.step - 1:
+            drive = sum(1 << op.crossbar.cycles[c].shift for c in column.cycles)
+            bits = (max(-lo, hi) * groups * drive).bit_length() + 1
+            step_bits = references.step.bit_length()
+            found += Operations.of("multiplications", many, bits, step_bits)
+            found += Operations.of("additions", many, width(out))
+    return found
 
 
 @COSTS.rule(MatMul)

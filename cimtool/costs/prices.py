@@ -24,7 +24,7 @@ from cimtool.base.toml_files import TomlTable, read_toml, validated
 from cimtool.costs.totals import Quantity
 from cimtool.hardware.figures import OperatingPoint, Sourced
 from cimtool.hardware.target import Target
-from cimtool.hardware.technology import Price
+from cimtool.hardware.technology import OperationName, Price
 
 FILE = Path(__file__).with_name("prices.toml")
 
@@ -49,7 +49,7 @@ class OperationKind(TomlTable):
 class Ladder(TomlTable):
     """Prices of a kind by width, at one node."""
 
-    kind: str
+    kind: OperationName
     bits: tuple[float, ...] = Field(strict=False)
     energy: tuple[float, ...] = Field(strict=False)
     node: float
@@ -109,7 +109,7 @@ class Reference(TomlTable):
     """The whole file of reference prices."""
 
     spread: float
-    kinds: dict[str, OperationKind]
+    kinds: dict[OperationName, OperationKind]
     prices: tuple[Price, ...] = Field(strict=False)
     ladders: tuple[Ladder, ...] = Field(strict=False)
     pulses: tuple[Pulse, ...] = Field(strict=False)
@@ -357,4 +357,7 @@ class Prices:
         yield (
             f"a gallery above {buffer:,} KiB is read from DRAM at {self.bandwidth:g} GB/s, {said}"
         )
-        yield "not priced: leakage, clock distribution, control, links between chips"
+        yield (
+            "not priced: leakage, clock distribution, control, setting of references, links "
+            "between chips"
+        )

@@ -29,13 +29,20 @@ class ProcessSpec(TomlTable):
     memory: Memory | None = Field(default=None, title="Memory of the cells.")
 
 
+OperationName = Literal[
+    "multiplications", "additions", "shifts", "limits", "registers", "sram", "dram", "wires",
+    "normals", "sigmoids", "conversions", "cell_reads", "sram_writes", "rram_writes", "pcm_writes",
+]  # fmt: skip
+"""Operations that have a price."""
+
+
 class Price(Sourced):
     """The energy in pJ of one operation of a `kind`, of so many `bits`, at a node and supply.
 
     Without a node it is of the target's own, and without a voltage at the nominal one.
     """
 
-    kind: str
+    kind: OperationName
     bits: AboveZero | None = None
     node: Nanometres | None = None
     voltage: Volts | None = None

@@ -8,6 +8,7 @@ from crossbars import crossbar_of
 
 from cimtool.costs.operations import Operations, digital
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import AdcReferenceKind, AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Store, Sum
 from cimtool.ir.integer import Dequantize, Quantize, Requant
@@ -80,6 +81,34 @@ def test_behind_arrays_a_bias_and_what_offsets_need(encoding: str, sums: int) ->
     # Two row groups by two outputs take the inputs' sum, shifted, off again; twice, for two rows.
     factors = 4 if sums else 0
     assert found == counts(0, 2 * (2 + sums + factors), 2 * factors)
+
+
+@pytest.mark.parametrize(
+    ("references", "step", "expected"),
+    [
+        ("slice", 12, counts(4, 2 + 4)),
+        ("slice", 16, counts(0, 2)),
+        ("cycle", 12, counts(3 * 4, 2 + 3 * 4)),
+        ("levels", 12, {**counts(0, 2), "registers": 2 * 3 * 4}),
+    ],
+)
+def test_codes_at_steps_that_are_set_take_a_product_a_column_or_a_value_a_conversion(
+    references: AdcReferenceKind, step: int, expected: dict[str, int]
+) -> None:
+    # Two row groups, three cycles, two slices, two outputs; polarities are subtracted before.
+    crossbar = crossbar_of(
+        4, 2, 1, "differential", 5, "unsigned", 3, 4, "half-up", 32, references=references
+    )
+    weight = np.arange(10).reshape(5, 2) - 5
+    stored = StoredWeights(weight, crossbar)
+    law = crossbar.law
+    assert law is not None
+    one = AdcReferences(step, np.full((2, 2), 7))
+    one = one.with_equal_levels(law) if references == "levels" else one
+    op = CrossbarMvm(
+        stored, np.zeros(2, np.int64), np.ones(2), tuple(one for _ in crossbar.no_references)
+    )
+    assert counted(op, "x", types={"x": integer(("n", 5), 0, 7, 1.0)}) == expected
 
 
 def test_what_no_compiled_program_holds_is_not_counted() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -11,7 +11,7 @@ from cimtool.costs.digital import digital_cost
 from cimtool.costs.operations import Operations
 from cimtool.costs.prices import Prices, kind_of, reference
 from cimtool.hardware.target import Target, load_target
-from cimtool.hardware.technology import Price
+from cimtool.hardware.technology import OperationName, Price
 
 
 def changed(name: str, table: str, **values: Any) -> Target:
@@ -94,3 +94,7 @@ def test_a_digital_product_of_dirc_rag_is_within_the_interval() -> None:
     work = Operations.of("multiplications", 1, 8, 8) + Operations.of("additions", 1, 25)
     energy = digital_cost(work, prices).energy_pj
     assert energy.low < 0.956e6 / (8192 * 512) < energy.high
+
+
+def test_kinds_of_operations_are_those_that_a_target_may_price() -> None:
+    assert set(reference().kinds) == set(get_args(OperationName))

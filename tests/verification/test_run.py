@@ -192,7 +192,8 @@ def ridge_on_raw_features(module: torch.nn.Module, a: float) -> Polynomial:
         gaussians |= {f"{modality}_mu": mu.numpy(), f"{modality}_logvar": logvar.numpy()}
     items = gaussian_items(gaussians)
     labels = make_teacher(items, 4000, 0.5, "mc", TeacherSigmoid(a, 0.0, 10), 2).labels
-    statistics = np.stack([labels.ed, labels.vd], axis=1)
+    # In float32, as there: rounding decides the share of each of the collinear terms.
+    statistics = np.stack([labels.ed, labels.vd], axis=1).astype(np.float32).astype(np.float64)
     assert labels.ed.std() < 0.01 * labels.ed.mean()
     features = PolynomialFeatures(4, include_bias=False).fit_transform(statistics)
     ridge = Ridge(alpha=1.0).fit(features, labels.logit)

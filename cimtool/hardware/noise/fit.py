@@ -318,7 +318,7 @@ def _deviation(g: FloatArray, target: float, read: float) -> tuple[float, float]
 def _polynomial(x: FloatArray, values: FloatArray, errors: FloatArray, terms: int) -> PolynomialFit:
     """Coefficients from x^0 on by weighted least squares, and their standard errors."""
     powers = np.vander(x, terms, increasing=True)
-    weights = 1 / np.maximum(errors, 1e-12 * max(1e-300, float(np.abs(values).max()))) ** 2
+    weights = 1 / np.maximum(errors, 1e-12 * (float(np.abs(values).max()) or 1.0)) ** 2
     normal = powers.T @ (powers * weights[:, None])
     covariance = np.linalg.inv(normal)
     coefficients: FloatArray = covariance @ (powers.T @ (weights * values))

@@ -82,6 +82,14 @@ def test_cells_at_zero_count_as_cut_off(tmp_path: Path) -> None:
     assert second.low < 0.0 < second.high
 
 
+@pytest.mark.filterwarnings("error")
+def test_devices_that_are_as_programmed_have_no_error(tmp_path: Path) -> None:
+    lines = [f"{i},{5 * (1 + i % 3)},1,{5 * (1 + i % 3)}\n" for i in range(150)]
+    found = fitted(tmp_path / "data.csv", DEVICES + "".join(lines)).parameters
+    assert {one.value for one in found} == {0.0}
+    assert all(-1e-9 < one.low <= 0.0 <= one.high < 1e-9 for one in found)
+
+
 HOSTILE: dict[str, tuple[str, str]] = {
     "another table": ("a,b\n1,2\n", "line 1: has a column a; expected device, target, seconds"),
     "no line": (DEVICES, "has no line below its header; expected measurements"),
