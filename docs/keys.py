@@ -101,6 +101,7 @@ def _own_tables(tables: dict[str, Any]) -> dict[str, Any]:
         "adc": "AdcSpec",
         "array": "ArraySpec",
         "chip": "ChipSpec",
+        "image": "ImageSpec",
         "process": "ProcessSpec",
     }
     return {name: tables[of] for name, of in (names | {"digital": "DigitalSpec"}).items()}

@@ -28,6 +28,7 @@ from cimtool.hardware.geometry import (
     check_geometry,
     check_meaning,
 )
+from cimtool.hardware.image import ImageSpec
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import KEYS, Keys, decided, in_table
 from cimtool.hardware.noise.spec import Noise
@@ -112,6 +113,7 @@ class Target(TomlTable):
     accumulator: AccumulatorSpec = AccumulatorSpec()
     noise: Noise | None = None
     chip: ChipSpec | None = None
+    image: ImageSpec | None = None
     process: ProcessSpec = ProcessSpec()
     digital: DigitalSpec = DigitalSpec()
     operating_points: tuple[OperatingPoint, ...] = Field((), strict=False)
@@ -184,6 +186,11 @@ class Target(TomlTable):
     def hierarchy(self) -> ChipSpec:
         """The hierarchy of a chip; where nothing is said of it, every array is a core."""
         return self.chip or ChipSpec(cores=self.array.arrays)
+
+    @property
+    def cell_order(self) -> ImageSpec:
+        """The order of cells in images of arrays; the usual one where nothing is said of it."""
+        return self.image or ImageSpec()
 
     @property
     def sha256(self) -> str:

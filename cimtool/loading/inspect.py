@@ -22,6 +22,7 @@ from cimtool.loading.embeddings import (
     embeddings_of,
     read_embeddings,
 )
+from cimtool.loading.handoff import HANDOFF, describe_handoff
 from cimtool.loading.item_arrays import ALONE, LABELS, OF_ALONE, TEXT, VIDEO
 from cimtool.loading.layer_map import read_layer_map
 from cimtool.loading.layouts import recognise
@@ -49,11 +50,13 @@ Facts = dict[str, Any]
 
 
 def inspect(path: Path) -> Facts:
-    """Describe a checkpoint, polynomial, data, target, settings, ONNX file or bundle.
+    """Describe a checkpoint, polynomial, data, target, settings, ONNX file, bundle or hand-off.
 
     The result is plain data; `kind` says which of these it is. CimError where the file is
-    missing, broken, or none of them.
+    missing, broken, or none of them, and where a hand-off is not as it was exported.
     """
+    if (path / HANDOFF).is_file():
+        return {"file": str(path), **describe_handoff(path)}
     if path.is_dir():
         return {"file": str(path), **_bundle(path)}
     readers: dict[str, Callable[[Path], Facts]] = {

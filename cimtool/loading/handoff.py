@@ -1,0 +1,237 @@
+"""A hand-off folder read back: every file by its checksum, and the weights from their cells."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
+from cimtool.base.files import reading, sha256
+from cimtool.base.toml_files import TomlTable, validated
+from cimtool.hardware.image_file import (
+    CELLS,
+    FLIPPED,
+    IMAGES,
+    ArrayImage,
+    ImagesFile,
+    LayerImage,
+    Sha256,
+    array_name,
+    weights_digest,
+)
+
+HANDOFF = "handoff.json"
+LARGEST = 1 << 28
+"""Bytes that `handoff.json` and `images.json` may have."""
+
+
+class HandoffFile(TomlTable):
+    """`handoff.json`: the SHA-256 of each file of a hand-off, by its path in the folder."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format_version: Literal[1]
+    bundle: str
+    files: dict[str, Sha256] = Field(description="a table of SHA-256 by path")
+
+
+def describe_handoff(folder: Path) -> dict[str, Any]:
+    """Verify a hand-off folder and summarise what its images hold.
+
+    Raises CimError for the first file that is missing or changed, naming the array, row and column
+    where its cells do not match their checksums, and for weights that are not those exported.
+    """
+    listed = validated(HandoffFile, _read_json(folder / HANDOFF), str(folder / HANDOFF))
+    images = f"images/{IMAGES}"
+    _check(folder, images, listed.files.get(images))
+    held = validated(ImagesFile, _read_json(folder / images), str(folder / images))
+    # Cells come last: of these the array, row and column are told.
+    cells = {f"images/{name}" for name in _files(held, CELLS)}
+    others = {f"images/{name}" for name in _files(held, FLIPPED)}
+    for name in sorted(others | listed.files.keys() - cells):
+        _check(folder, name, listed.files.get(name))
+    layers = {
+        name: _layer(folder / "images", name, layer, held, listed.files)
+        for name, layer in held.layers.items()
+    }
+    return {
+        "kind": "hand-off",
+        "bundle": listed.bundle,
+        "files": len(listed.files),
+        "array": f"{held.array_rows} x {held.array_columns} cells",
+        "order": held.order.model_dump(exclude_none=True),
+        "layers": layers,
+    }
+
+
+def read_weights(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> IntArray:
+    """The weights [rows, columns] of a layer whose images are in `folder`, their sums verified."""
+    _check_layer(folder / IMAGES, name, layer, images)
+    return np.concatenate(list(_bands(folder, name, layer, images)))
+
+
+def _layer(
+    folder: Path, name: str, layer: LayerImage, images: ImagesFile, files: Mapping[str, str]
+) -> str:
+    """Verify the arrays of a layer, and describe it."""
+    _check_layer(folder / IMAGES, name, layer, images)
+    digest = weights_digest(_bands(folder, name, layer, images))
+    for one in layer.arrays:
+        path = f"{folder.name}/{_file(name, one, CELLS, images)}"
+        _check(folder.parent, path, files.get(path))
+    if digest != layer.weights_sha256:
+        raise CimError(
+            f"{folder / name}: weights read back are not those of the bundle (their SHA-256 is not "
+            f"that of {IMAGES}); export again"
+        )
+    return f"{layer.rows} x {layer.columns} weights read back from {len(layer.arrays)} arrays"
+
+
+def _bands(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> Iterator[IntArray]:
+    """Yield the weights of one row of arrays after the other."""
+    layout, across = layer.layout(images), -(-layer.columns // layer.array_columns)
+    for r, first in enumerate(range(0, layer.rows, layer.array_rows)):
+        rows = min(layer.array_rows, layer.rows - first)
+        own = layer.arrays[r * across : (r + 1) * across]
+        cells = np.stack([_cells(folder, name, one, layer, images) for one in own])
+        digits = layout.digits(cells, rows)[:, : layer.columns]
+        flags = None
+        if layer.flips:
+            groups = sum(first <= start < first + rows for start, _ in layer.row_groups)
+            files = [folder / _file(name, one, FLIPPED, images) for one in own]
+            read = [_flags(file, groups, layer, images) for file in files]
+            of_weights = np.stack(read, axis=1).reshape(groups, -1, len(layer.slices))
+            flags = of_weights[:, : layer.columns]
+        yield layer.weights(digits, flags, first)
+
+
+def _files(images: ImagesFile, what: str) -> list[str]:
+    """The cells of all arrays, or the flags of those that have some."""
+    return [
+        _file(name, one, what, images)
+        for name, layer in images.layers.items()
+        if what == CELLS or layer.flips
+        for one in layer.arrays
+    ]
+
+
+def _file(layer: str, array: ArrayImage, what: str, images: ImagesFile) -> str:
+    return f"{layer}/{array.name}/{what}.{images.order.suffix}"
+
+
+def _cells(
+    folder: Path, layer_name: str, array: ArrayImage, layer: LayerImage, images: ImagesFile
+) -> Array:
+    """The cells [rows, columns] of an array, its sums verified."""
+    name = _file(layer_name, array, CELLS, images)
+    extents = images.array_rows, images.array_columns, layer.cell_bits
+    cells = images.order.in_rows(_image(folder / name, *extents, images))
+    row, column = (
+        next((i for i, (a, b) in enumerate(zip(found, held, strict=True)) if a != b), None)
+        for found, held in (
+            (cells.sum(axis=1, dtype=np.int64).tolist(), array.row_sums),
+            (cells.sum(axis=0, dtype=np.int64).tolist(), array.column_sums),
+        )
+    )
+    if row is not None or column is not None:
+        places = (f"row {row}" * (row is not None), f"column {column}" * (column is not None))
+        raise CimError(
+            f"{folder / name}: array {array.name} of {layer_name} does not match its checksums, "
+            f"first in {' and '.join(filter(None, places))}; expected the image as exported"
+        )
+    return cells
+
+
+def _flags(file: Path, groups: int, layer: LayerImage, images: ImagesFile) -> Array:
+    """The flags [groups, across, slices] of an array."""
+    layout = layer.layout(images)
+    return layout.unlaned(_image(file, groups, layout.across * layout.slices, 1, images))
+
+
+def _image(file: Path, rows: int, columns: int, bits: int, images: ImagesFile) -> Array:
+    """The numbers [rows, columns] of an image; its size is verified before it is read."""
+    size = rows * images.order.line_bytes(columns * bits)
+    if not file.is_file():
+        raise CimError(f"{file}: is missing from the hand-off; export again")
+    found = file.stat().st_size
+    if found != size:
+        raise CimError(
+            f"{file}: has {found:,} bytes; expected {size:,}, {rows} lines of {columns} cells of "
+            f"{bits} bits"
+        )
+    with reading(file):
+        text = file.read_bytes()
+    try:
+        return images.order.cells(text, rows, columns, bits)
+    except ValueError as error:
+        raise CimError(f"{file}: {error}; expected the image as exported") from None
+
+
+def _check_layer(file: Path, name: str, layer: LayerImage, images: ImagesFile) -> None:
+    """Raise CimError for a layer whose arrays and row groups are not those of its extents."""
+    layout = layer.layout(images)
+    across, down = -(-layer.columns // layer.array_columns), -(-layer.rows // layer.array_rows)
+    places = product(range(down), range(across))
+    ends = [0, *(stop for _, stop in layer.row_groups)]
+    begin = {start for start, _ in layer.row_groups}
+    whole = (
+        NAME.fullmatch(name) is not None
+        and len(layer.arrays) == down * across
+        and all(one.name == array_name(*at) for one, at in zip(layer.arrays, places, strict=True))
+        and all(len(one.row_sums) == images.array_rows for one in layer.arrays)
+        and all(len(one.column_sums) == images.array_columns for one in layer.arrays)
+        and [start for start, _ in layer.row_groups] == ends[:-1]
+        and all(one < after for one, after in pairwise(ends))
+        and ends[-1] == layer.rows
+        and begin.issuperset(range(0, layer.rows, layer.array_rows))
+        and layout.own_columns + layout.auxiliary <= images.array_columns
+        and layer.array_rows * layout.rows_per_weight <= images.array_rows
+    )
+    if not whole:
+        raise CimError(
+            f"{file}: layers.{name} has arrays, sums or row groups that are not those of its "
+            f"{layer.rows} x {layer.columns} weights; export again"
+        )
+
+
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+"""A name of a file or folder in a hand-off."""
+
+
+def _check(folder: Path, name: str, digest: str | None) -> None:
+    """Raise CimError for a file that is missing, outside the folder, unlisted or changed."""
+    file = folder / name
+    if digest is None:
+        raise CimError(f"{file}: is not listed in {HANDOFF}; export again")
+    if not all(map(NAME.fullmatch, name.split("/"))):
+        raise CimError(f"{folder / HANDOFF}: files {name!r} is no file in the folder")
+    if file.is_symlink() or not file.is_file():
+        raise CimError(f"{file}: is missing from the hand-off; export again")
+    if sha256(file) != digest:
+        raise CimError(
+            f"{file}: changed since it was exported (its SHA-256 is not that of {HANDOFF}); "
+            "export again"
+        )
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    with reading(file):
+        size = file.stat().st_size
+        if size > LARGEST:
+            raise CimError(f"{file}: has {size:,} bytes; expected at most {LARGEST:,}")
+        text = file.read_bytes()
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        raise CimError(f"{file}: is no JSON; export again") from None
+    if not isinstance(values, dict):
+        raise CimError(f"{file}: is no table of a hand-off; export again")
+    return values
