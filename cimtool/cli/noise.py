@@ -43,4 +43,4 @@ def fit(out: Output, data: Path, output: Path) -> None:
     targets = f"{len(found.targets)} targets up to {found.g_max:g} uS"
     told = f"{found.measurements:,} measurements of {targets}"
     values = {**asdict(found), "parameters": parameters, "written": written}
-    out.result(values, "\n".join([told, *lines, f"wrote {written}"]))
+    out.result(values, "\n".join([told, *lines, *found.notes, f"wrote {written}"]))

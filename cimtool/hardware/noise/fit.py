@@ -17,11 +17,12 @@ t0 is the time of the first reading, and g_max the largest target.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 
 from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.csv_files import CsvColumn, header_of, read_table
@@ -36,6 +37,12 @@ FEWEST = 10
 """Devices (or columns) that a target needs at least."""
 
 MOST_READINGS = 20_000_000
+
+SIGMA_TERMS, DRIFT_TERMS = 3, 2
+"""The most coefficients of programming.sigma and of drift.mean."""
+
+ROUNDING = 1e-12
+"""The share of a conductance below which float64 and its sums are not trusted."""
 
 DEVICES = {
     "device": CsvColumn(0, 2**53, whole=True),
@@ -72,7 +79,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class NoiseFit:
-    """A noise model fitted to a file, its parameters, and the measurements that it rests on."""
+    """A noise model fitted to a file, its parameters, and the measurements that it rests on.
+
+    `notes` say what a reader must know of the fit beside the intervals.
+    """
 
     file: str
     parameters: tuple[Parameter, ...]
@@ -80,6 +90,7 @@ class NoiseFit:
     t0: float | None
     measurements: int
     targets: tuple[float, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def values(self) -> dict[str, Any]:
@@ -110,7 +121,8 @@ class NoiseFit:
 
     def text(self) -> str:
         """The text of the model's file, with the intervals as comments."""
-        lines = [f'source = "{_escaped(self.values["source"])}"', f"g_max = {self.g_max!r}"]
+        lines = [f"# {note}" for note in self.notes]
+        lines += [f'source = "{_escaped(self.values["source"])}"', f"g_max = {self.g_max!r}"]
         if self.t0 is not None:
             lines.append(f"t0 = {self.t0!r}")
         for name, table in self.values.items():
@@ -138,8 +150,8 @@ def fit_noise(file: Path) -> NoiseFit:
     """Fit a noise model to a table of devices or of column sums.
 
     A polynomial has as many coefficients as there are targets, at most three of sigma and two of
-    nu. Raises CimError for a file that is neither, too few devices of a target, and devices that
-    were not all read at the same times.
+    nu; sigma is bound to at least 0. Raises CimError for a file that is neither, too few devices
+    of a target, and devices that were not all read at the same times.
     """
     names = header_of(file)
     return _fit_sums(file) if "deviation" in names else _fit_devices(file)
@@ -168,13 +180,13 @@ def _fit_sums(file: Path) -> NoiseFit:
     square = deviation**2 * (columns - 1) / columns + (mean - rows * target) ** 2
     sigma = np.sqrt(square / rows)
     levels = np.unique(target)
-    fitted = _polynomial(
-        target / _largest(file, target), sigma, sigma / np.sqrt(2 * columns), min(3, len(levels))
-    )
-    parameters = tuple(_coefficients("programming", "sigma", fitted, _scale(len(fitted[0]))))
-    g_max = _largest(file, target)
-    count = int(columns.sum())
-    return NoiseFit(file.name, parameters, g_max, None, count, tuple(levels.tolist()))
+    g_max, terms = _largest(file, target), min(SIGMA_TERMS, len(levels))
+    error = np.maximum(sigma / np.sqrt(2 * columns), ROUNDING * g_max)
+    fitted = _polynomial(target / g_max, sigma, error, terms)
+    parameters, notes = _sigma(fitted, _scale(terms))
+    notes += _without_freedom("programming.sigma", len(levels), SIGMA_TERMS)
+    count, targets = int(columns.sum()), tuple(levels.tolist())
+    return NoiseFit(file.name, tuple(parameters), g_max, None, count, targets, tuple(notes))
 
 
 def _largest(file: Path, target: FloatArray) -> float:
@@ -204,54 +216,71 @@ def _fit_devices(file: Path) -> NoiseFit:
         raise CimError(f"{file}: gives a device two targets; expected one")
     levels, level, counts = np.unique(own[:, 0], return_inverse=True, return_counts=True)
     for index in np.flatnonzero(counts < FEWEST):
+        have = "1 device has" if counts[index] == 1 else f"{counts[index]} devices have"
         raise CimError(
-            f"{file}: {counts[index]} devices have the target {levels[index]:g}; expected at least "
-            f"{FEWEST} of each"
+            f"{file}: {have} the target {levels[index]:g}; expected at least {FEWEST} of each"
         )
-    found = _device_parameters(file, levels, level, times, g[each], g_max)
+    found, notes = _device_parameters(file, levels, level, times, g[each], g_max)
     t0 = float(times[0]) if len(times) > 1 else None
-    return NoiseFit(file.name, found, g_max, t0, len(g), tuple(levels.tolist()))
+    targets = tuple(levels.tolist())
+    return NoiseFit(file.name, found, g_max, t0, len(g), targets, tuple(notes))
 
 
 def _device_parameters(
     file: Path, levels: FloatArray, level: IntArray, times: FloatArray, g: FloatArray, g_max: float
-) -> tuple[Parameter, ...]:
-    """The parameters of readings `g` [devices, times] of devices of a `level` each."""
-    x = levels / g_max
-    dynamic = None
-    read = 0.0
+) -> tuple[tuple[Parameter, ...], list[str]]:
+    """Parameters, with notes, of readings `g` [devices, times] of devices of a `level` each."""
+    x, terms = levels / g_max, min(SIGMA_TERMS, len(levels))
+    dynamic, count = None, terms
     if len(times) > 1:
         dynamic = _dynamics(file, x, level, np.log(times / times[0]), g)
-        read = dynamic.read
-    each = [_deviation(g[level == k, 0], target, read) for k, target in enumerate(levels)]
+        count += len(dynamic.mean[0]) + 2
+    scale, reading = _scale(count), (0.0, 0.0) if dynamic is None else dynamic.reading
+    first = (g[level == k, 0] for k in range(len(levels)))
+    each = [
+        _beside_read(*_deviation(own, target), target, reading, scale)
+        for own, target in zip(first, levels.tolist(), strict=True)
+    ]
     sigma, error = (np.array(one) for one in zip(*each, strict=True))
-    fitted = _polynomial(x, sigma, error, min(3, len(levels)))
-    if dynamic is None:
-        return tuple(_coefficients("programming", "sigma", fitted, _scale(len(fitted[0]))))
-    scale = _scale(len(fitted[0]) + len(dynamic.mean[0]) + 2)
-    return (
-        *_coefficients("programming", "sigma", fitted, scale),
-        *_coefficients("drift", "mean", dynamic.mean, scale),
-        _deviation_of("drift", 0, *dynamic.drift, scale),
-        _deviation_of("read", None, *dynamic.reading, scale),
-    )
+    fitted = _polynomial(x, sigma, np.maximum(error, ROUNDING * g_max), terms)
+    parameters, notes = _sigma(fitted, scale)
+    notes += _without_freedom("programming.sigma", len(levels), SIGMA_TERMS)
+    if dynamic is not None:
+        parameters += [
+            *_coefficients("drift", "mean", dynamic.mean, scale),
+            _deviation_of("drift", 0, *dynamic.drift, scale),
+            _deviation_of("read", None, *dynamic.reading, scale),
+        ]
+        notes += _without_freedom("drift.mean", dynamic.targets, DRIFT_TERMS)
+    return tuple(parameters), notes
+
+
+def _without_freedom(key: str, targets: int, most: int) -> list[str]:
+    """A warning where so few targets are met by any polynomial of so many terms."""
+    if targets > most:
+        return []
+    few = "1 target leaves" if targets == 1 else f"{targets} targets leave"
+    return [
+        f"warning: {few} {key} no freedom: it meets each of them, and nothing shows whether it "
+        f"holds between; measure {most + 1} targets or more"
+    ]
 
 
 PolynomialFit = tuple[FloatArray, FloatArray]
-"""Coefficients from x^0 on, and their standard errors."""
+"""Coefficients from x^0 on [n], and their covariance [n, n]."""
 
 
 @dataclass(frozen=True)
 class _Dynamics:
-    """Drift and read noise: the mean of nu, and variances of nu and of a reading with errors."""
+    """Drift and read noise: the mean of nu, and variances of nu and of a reading with errors.
+
+    `targets` are those whose drift is known.
+    """
 
     mean: PolynomialFit
     drift: tuple[float, float]
     reading: tuple[float, float]
-
-    @property
-    def read(self) -> float:
-        return math.sqrt(self.reading[0])
+    targets: int
 
 
 def _dynamics(
@@ -271,20 +300,21 @@ def _dynamics(
     rest = logs - logs.mean(axis=1, keepdims=True) - slope[:, None] * moved
     freedom = len(logs) * (len(later) - 2)
     read = float((rest**2).sum()) / freedom
-    read_error = read * math.sqrt(2 / freedom)
+    read_error = max(read * math.sqrt(2 / freedom), ROUNDING**2)
     counts = np.array([(level == k).sum() for k in known])
     means = np.array([-slope[level == k].mean() for k in known])
     squares = np.array([slope[level == k].var(ddof=1) for k in known])
-    mean = _polynomial(x[known], means, np.sqrt(squares / counts), min(2, len(known)))
+    errors = np.maximum(np.sqrt(squares / counts), ROUNDING)
+    mean = _polynomial(x[known], means, errors, min(DRIFT_TERMS, len(known)))
     total = float(((counts - 1) * squares).sum() / (counts - 1).sum())
     error = total * math.sqrt(2 / float((counts - 1).sum()))
     variance = max(0.0, total - read / spread)
     error = math.hypot(error, read_error / spread)
-    return _Dynamics(mean, (variance, error), (read, read_error))
+    return _Dynamics(mean, (variance, error), (read, read_error), len(known))
 
 
-def _deviation(g: FloatArray, target: float, read: float) -> tuple[float, float]:
-    """The sigma of g = max(target + sigma z, 0) beside read noise, and its standard error.
+def _deviation(g: FloatArray, target: float) -> tuple[float, float]:
+    """The sigma of g = max(target + sigma z, 0), and its standard error.
 
     By maximum likelihood: of devices at 0 only that is known that they would be below.
     """
@@ -301,7 +331,7 @@ def _deviation(g: FloatArray, target: float, read: float) -> tuple[float, float]
         return len(above) * log_sigma + square / (2 * sigma**2) - censored
 
     if square == 0:
-        return 0.0, np.finfo(np.float64).tiny
+        return 0.0, 0.0
     start = 0.5 * math.log(square / len(above))
     best = start
     if below and target > 0:
@@ -310,26 +340,78 @@ def _deviation(g: FloatArray, target: float, read: float) -> tuple[float, float]
     step = 1e-3
     bend = (loss(best + step) - 2 * loss(best) + loss(best - step)) / step**2
     sigma = math.exp(best)
-    error = sigma / math.sqrt(max(bend, 1.0))
-    own = math.sqrt(max(sigma**2 - (read * target) ** 2, 1e-6 * sigma**2))
-    return own, error * sigma / own
+    return sigma, sigma / math.sqrt(max(bend, 1.0))
+
+
+def _beside_read(
+    sigma: float, error: float, target: float, reading: tuple[float, float], scale: float
+) -> tuple[float, float]:
+    """The part of sigma that is not read noise, and its standard error.
+
+    It is the root of a difference of variances; of one below 0, as chance makes half of those that
+    are 0, it is minus the root, so that a polynomial through several is not above them. The error
+    is the farther end of the difference's interval, over `scale`: at 0 there is no tangent.
+    """
+    read, read_error = reading
+    if read * target == 0:
+        return sigma, error
+    own = sigma**2 - read * target**2
+    reach = scale * math.hypot(2 * sigma * error, read_error * target**2)
+    low, middle, high = (
+        math.copysign(math.sqrt(abs(one)), one) for one in (own - reach, own, own + reach)
+    )
+    return middle, max(middle - low, high - middle) / scale
 
 
 def _polynomial(x: FloatArray, values: FloatArray, errors: FloatArray, terms: int) -> PolynomialFit:
-    """Coefficients from x^0 on by weighted least squares, and their standard errors."""
+    """Coefficients from x^0 on by weighted least squares, and their covariance."""
     powers = np.vander(x, terms, increasing=True)
-    weights = 1 / np.maximum(errors, 1e-12 * (float(np.abs(values).max()) or 1.0)) ** 2
-    normal = powers.T @ (powers * weights[:, None])
-    covariance = np.linalg.inv(normal)
+    weights = 1 / errors**2
+    normal: FloatArray = powers.T @ (powers * weights[:, None])
+    covariance = np.linalg.inv(normal).astype(np.float64)
     coefficients: FloatArray = covariance @ (powers.T @ (weights * values))
-    return coefficients, np.sqrt(np.diag(covariance))
+    return coefficients, covariance
+
+
+def _sigma(fitted: PolynomialFit, scale: float) -> tuple[list[Parameter], list[str]]:
+    """The coefficients of programming.sigma bound to at least 0 for x from 0 to 1, with a note.
+
+    The bound ones are nearest to the free ones c by their covariance L L': c + L L' A' u, where
+    A c are the values and u >= 0 minimises the size of L' A' u + L^-1 c (its dual). The intervals
+    are those of the free fit, widened to the bound values.
+    """
+    from scipy.optimize import nnls  # slow to load
+
+    free = _coefficients("programming", "sigma", fitted, scale)
+    coefficients, covariance = fitted
+    grid = np.linspace(0.0, 1.0, 1001)
+    values = np.asarray(polyval(grid, coefficients))
+    if values.min() >= 0:
+        return free, []
+    powers = np.vander(grid, len(coefficients), increasing=True)
+    root = np.linalg.cholesky(covariance)
+    dual, _ = nnls(root.T @ powers.T, -np.linalg.solve(root, coefficients))
+    bound = coefficients + covariance @ (powers.T @ dual)
+    rounding = 4 * float(np.finfo(np.float64).eps * np.abs(bound).sum())
+    bound[0] += rounding - min(0.0, float(polyval(grid, bound).min()))
+    found = [
+        replace(one, value=value, low=min(one.low, value), high=max(one.high, value))
+        for one, value in zip(free, bound.tolist(), strict=True)
+    ]
+    at = int(values.argmin())
+    return found, [
+        f"warning: programming.sigma without a bound is {values[at]:.4g} uS at x = {grid[at]:.3g}, "
+        "where read noise or too few devices hide it; it is bound to at least 0"
+    ]
 
 
 def _coefficients(
     mechanism: str, name: str, fitted: PolynomialFit, scale: float
 ) -> list[Parameter]:
     """Coefficients with intervals of `scale` standard errors on each side."""
-    both = enumerate(zip(*(one.tolist() for one in fitted), strict=True))
+    coefficients, covariance = fitted
+    errors = np.sqrt(np.diag(covariance))
+    both = enumerate(zip(coefficients.tolist(), errors.tolist(), strict=True))
     return [
         Parameter(mechanism, name, power, value, value - scale * error, value + scale * error)
         for power, (value, error) in both

@@ -90,10 +90,69 @@ def test_devices_that_are_as_programmed_have_no_error(tmp_path: Path) -> None:
     assert all(-1e-9 < one.low <= 0.0 <= one.high < 1e-9 for one in found)
 
 
+def of_devices_with(sigma: float, drift: float, read: float, targets: int, seed: int) -> str:
+    """Readings at five times of 60 devices of each target up to 20 uS, all at one sigma."""
+    rng, g = np.random.default_rng(seed), np.repeat(np.linspace(0, 20, targets + 1)[1:], 60)
+    start = g + sigma * rng.normal(size=g.size)
+    nu = 0.05 + drift * rng.normal(size=g.size)
+    lines = [DEVICES]
+    for t in T0 * 10.0 ** np.arange(5):
+        seen = start * (t / T0) ** -nu * (1 + read * rng.normal(size=g.size))
+        lines += [f"{i},{g[i]},{t},{value}\n" for i, value in enumerate(seen.tolist())]
+    return "".join(lines)
+
+
+def test_sigma_below_read_noise_is_bound(tmp_path: Path) -> None:
+    """Read noise of 2 uS at the largest target hides a programming error of 0.1 uS."""
+    bound = 0
+    for seed in range(6):
+        found = fitted(tmp_path / "data.csv", of_devices_with(0.1, 0.01, 0.1, 7, seed))
+        assert found.model is not None
+        assert all(one.low <= one.value <= one.high for one in found.parameters)
+        said = [note for note in found.notes if "programming.sigma without a bound is -" in note]
+        bound += len(said)
+        assert all(f"# {note}\n" in found.text() for note in found.notes)
+    assert bound > 0
+
+
+@pytest.mark.parametrize(
+    ("sigma", "drift", "read"), [(1.0, 0.01, 0.0), (1.0, 0.0, 0.02), (0.0, 0.01, 0.02), (0, 0, 0)]
+)
+def test_intervals_of_parameters_that_are_zero_hold_it(
+    sigma: float, drift: float, read: float, tmp_path: Path
+) -> None:
+    truth = {"programming.sigma[0]": sigma, "programming.sigma[1]": 0, "programming.sigma[2]": 0}
+    truth |= {"drift.mean[0]": 0.05, "drift.mean[1]": 0}
+    truth |= {"drift.sigma[0]": drift, "read.sigma": read}
+    for seed in range(4):
+        found = fitted(tmp_path / "data.csv", of_devices_with(sigma, drift, read, 5, seed))
+        assert found.model is not None
+        assert [p.key for p in found.parameters if not p.low <= truth[p.key] <= p.high] == []
+
+
+def test_exact_sums_have_no_error(tmp_path: Path) -> None:
+    lines = [f"{g},64,100,{64 * g},0\n" for g in (2.5, 5, 10, 20)]
+    found = fitted(tmp_path / "data.csv", SUMS + "".join(lines))
+    assert all(one.low <= 0 <= one.high for one in found.parameters)
+    assert [one.value for one in found.parameters] == [0, 0, 0]
+
+
+def test_three_targets_leave_no_freedom(tmp_path: Path) -> None:
+    said = "warning: 3 targets leave programming.sigma no freedom: it meets each of them, and"
+    (note,) = fitted(tmp_path / "data.csv", of_devices_with(1, 0.01, 0.02, 3, 0)).notes
+    assert note.startswith(said)
+    assert not fitted(tmp_path / "data.csv", of_devices_with(1, 0.01, 0.02, 4, 0)).notes
+    two = fitted(tmp_path / "data.csv", of_devices_with(1, 0.01, 0.02, 2, 0)).notes
+    assert [note.split(":")[1] for note in two] == [
+        " 2 targets leave programming.sigma no freedom",
+        " 2 targets leave drift.mean no freedom",
+    ]
+
+
 HOSTILE: dict[str, tuple[str, str]] = {
     "another table": ("a,b\n1,2\n", "line 1: has a column a; expected device, target, seconds"),
     "no line": (DEVICES, "has no line below its header; expected measurements"),
-    "few devices": (DEVICES + "0,1,1,1\n", "1 devices have the target 1; expected at least 10"),
+    "few devices": (DEVICES + "0,1,1,1\n", "1 device has the target 1; expected at least 10"),
     "two times": (of_devices(0, times=2), "has readings at 2 times, which cannot tell drift"),
     "a reading missing": (of_devices(0).rpartition("\n4")[0], "its devices are not all read once"),
     "no time": (DEVICES + "0,1,0,1\n", "line 2: seconds is 0; expected a number from 1e-09"),
