@@ -170,9 +170,9 @@ def _first_error(
     for number, line in enumerate(lines, first):
         fields = line.split(",")
         if len(fields) != len(names):
+            held = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
             return CimError(
-                f"{file}: line {number}: has {len(fields)} columns; expected {len(names)}, "
-                f"{','.join(names)}"
+                f"{file}: line {number}: has {held}; expected {len(names)}, {','.join(names)}"
             )
         for name, text in zip(names, fields, strict=True):
             try:

@@ -22,14 +22,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f'; did you mean "{best}"?' if closeness >= CLOSE else ""
 
 
-CLOSE = 0.6
-"""Least share of matching characters at which a known name is suggested."""
+CLOSE, CLOSE_BEGINNING = 0.6, 0.75
+"""Least share of matching characters at which a known name is suggested, and by its beginning."""
 
 
 def _closeness(name: str, known: str) -> float:
-    """Share of matching characters, with all of a known name or with its beginning."""
-    forms = (known, known[: len(name)] or known)
-    return max(difflib.SequenceMatcher(None, name, form).ratio() for form in forms)
+    """Share of matching characters, with all of a known name or, if they are more, its beginning.
+
+    A short beginning is easily near: `foo` shares two of three characters with `for`.
+    """
+    whole, beginning = (
+        difflib.SequenceMatcher(None, name, form).ratio()
+        for form in (known, known[: len(name)] or known)
+    )
+    return max(whole, beginning if beginning >= CLOSE_BEGINNING else 0.0)
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> CimError:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -137,7 +137,8 @@ def _complaint(
         return ArgumentError("{}: {}", key, text) if key else CimError(text)
     if error["type"] == "extra_forbidden":
         known = [key_text((name,)) for name in owner.entries()]
-        return CimError(f"unknown key {key}{nearest(key_text(location[-1:]), known)}")
+        own = key_text(location[-1:])
+        return CimError(unknown_key(key, own, error["input"], known))
     if field is not None:
         allowed = allowed_text(owner.model_json_schema()["properties"][field])
     else:
@@ -147,6 +148,12 @@ def _complaint(
     if error["type"] == "finite_number":
         allowed = allowed.replace("a number above", "a finite number above")
     return ArgumentError("{} = {}: must be {}", key, value_text(error["input"]), allowed)
+
+
+def unknown_key(key: str, name: str, value: Any, known: Sequence[str]) -> str:
+    """Say that a key, by its `name` in its table, is not known: the nearest, or all that are."""
+    said = nearest(name, known) or f" = {value_text(value)}; expected {', '.join(known)}"
+    return f"unknown key {key}{said}"
 
 
 def _located(

@@ -61,7 +61,7 @@ class Parameters:
         kinds = int if whole else int | float
         if isinstance(value, bool) or not isinstance(value, kinds) or not lo <= value <= hi:
             kind = "an integer" if whole else "a number"
-            self.refuse(key, f"{kind} from {lo:g} to {hi:g}")
+            self.refuse(key, f"{kind} from {lo:.10g} to {hi:.10g}")
         return value
 
     def ignored(self, *places: str) -> None:
@@ -73,8 +73,8 @@ class Parameters:
         for key in self.values:
             if key not in self.known:
                 raise CimError(
-                    f"{self.file}: unknown key {key}{nearest(key, sorted(self.known))}; expected "
-                    "those that docs/targets.md lists"
+                    f"{self.file}: unknown key {key} = {value_text(self.values[key])}"
+                    f"{nearest(key, sorted(self.known))}; expected those that docs/targets.md lists"
                 )
 
 

@@ -128,7 +128,7 @@ def _positive(value: Any, key: str) -> float:
 def _count(value: Any, key: str) -> int:
     number = _number(value, key)
     if not number.is_integer() or number < 1:
-        raise CimError(f"{key} is {number:g}; expected an integer of at least 1")
+        raise CimError(f"{key} is {number:.10g}; expected an integer of at least 1")
     return int(number)
 
 

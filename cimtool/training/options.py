@@ -64,7 +64,7 @@ def within(holds: Callable[[float], bool], expected: str) -> AfterValidator:
 
     def check(value: float) -> float:
         if not holds(value):
-            raise refused(f"is {value:g}; expected {expected}")
+            raise refused(f"is {value:.10g}; expected {expected}")
         return value
 
     return AfterValidator(check)

@@ -24,6 +24,11 @@ def test_what_is_near_nothing_gets_no_suggestion(wrong: str) -> None:
     assert nearest(wrong, ()) == ""
 
 
+def test_a_short_beginning_in_common_is_not_near() -> None:
+    assert nearest("foo", ("format_version", "bundle")) == ""
+    assert nearest("form", ("format_version", "bundle")) == '; did you mean "format_version"?'
+
+
 def test_an_unknown_name_lists_the_known_ones() -> None:
     assert str(unknown("colour", "grean", ("red", "green"))) == (
         'colour "grean" is not known: green, red; did you mean "green"?'

@@ -160,7 +160,7 @@ HOSTILE = {
     "not a number": ("text.fc1.csv", CELL + "0,0,0,nan\n", "line 2: conductance is nan; expected"),
     "too much": ("text.fc1.csv", CELL + "0,0,0,2.1\n", "line 2: conductance is 2.1; expected"),
     "an empty field": ("text.fc1.csv", CELL + "0,0,0,\n", "line 2: conductance is empty; expected"),
-    "an empty line": ("text.fc1.csv", CELL + "\n0,0,0,1\n", "line 2: has 1 columns; expected 4"),
+    "an empty line": ("text.fc1.csv", CELL + "\n0,0,0,1\n", "line 2: has 1 column; expected 4"),
     "a long row": ("text.fc1.csv", CELL + "0,0,0,1,1\n", "line 2: has 5 columns; expected 4"),
     "half a row": ("text.fc1.csv", CELL + "0,0,0.5,1\n", "line 2: column is 0.5; expected an int"),
     "another layer's array": ("text.fc1.csv", CELL + "99,0,0,1\n",

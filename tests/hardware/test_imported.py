@@ -108,6 +108,9 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], Any, str]] = {
     "chance": (CROSSSIM, (*ADC, "stochastic_rounding"), True, "= true: expected false"),
     "unequal wires": (CROSSSIM, ("xbar", "array", "parasitics", "Rp_col"), 2, "= 2: expected 1.5"),
     "cells of other bits": (CROSSSIM, (*DEVICE, "cell_bits"), 3, "= 3: expected 0 or 2"),
+    "too many rows": (
+        CROSSSIM, ("core", "rows_max"), 2**21, "= 2097152: expected an integer from 1 to 1048576"
+    ),
     "output noise": (AIHWKIT, ("forward", "out_noise"), 0.06, "= 0.06: expected 0"),
     "a resolution": (AIHWKIT, ("forward", "inp_res"), 0.3, "= 0.3: expected 1 / (2^bits - 2)"),
     "a noise model": (AIHWKIT, ("noise_model", "name"), "Mine", '= "Mine": expected null or "PCM'),
@@ -124,7 +127,9 @@ def test_a_value_without_a_counterpart_is_refused_by_its_key(name: str, tmp_path
 
 
 def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CimError, match=r'unknown key core.weight_bit; did you mean "core.weight_b'):
+    with pytest.raises(
+        CimError, match=r'unknown key core.weight_bit = 8; did you mean "core.weight_b'
+    ):
         imported(tmp_path, changed(CROSSSIM, ("core", "weight_bit"), 8))
 
 

@@ -186,6 +186,7 @@ def test_base_cycles_are_refused(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("[array]\nrowz = 64", 'unknown key array.rowz; did you mean "rows"?'),
+        ("[process]\nfoo = 3", "unknown key process.foo = 3; expected node, voltage, memory"),
         (
             "[array]\nrows = 0",
             "array.rows = 0: must be an integer of at least 1 (leave the key out for unlimited)",

@@ -10,8 +10,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from cimtool.base.named import nearest
-from cimtool.base.toml_files import TomlTable
+from cimtool.base.toml_files import TomlTable, unknown_key
 from cimtool.hardware.figures import Status
 from cimtool.hardware.noise.mechanisms import NonIdeality, kinds
 from cimtool.hardware.noise.model import Coefficient, PositiveNumber
@@ -39,7 +38,7 @@ class Corner(TomlTable):
         for name, table in self.changes.items():
             if not NonIdeality.knows(name):
                 known = [*type(self).model_fields, *kinds()]
-                raise ValueError(f"unknown key {name}{nearest(name, known)}")
+                raise ValueError(unknown_key(name, name, table, known))
             if not isinstance(table, Mapping):
                 raise ValueError(f"{name} = {table!r}: must be a table")
         return self

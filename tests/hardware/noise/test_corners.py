@@ -53,6 +53,7 @@ def test_plain_values_are_read_back_as_they_were() -> None:
     [
         ({"ss": {"source": "x"}}, "corners.ss.status is missing"),
         ({"ss": {**SAID, "adcs": {}}}, 'corners.ss: unknown key adcs; did you mean "adc"?'),
+        ({"ss": {**SAID, "qqq": 1}}, "corners.ss: unknown key qqq = 1; expected source, status, "),
         ({"ss": {**SAID, "adc": {"offset": -1}}}, "corners.ss: adc.offset = -1: must be a number"),
         ({"ss": {**SAID, "adc": {"ofset": 1}}}, 'adc.ofset; did you mean "offset"?'),
         ({"ss": {**SAID, "adc": 3}}, "corners.ss: adc = 3: must be a table"),
