@@ -37,7 +37,8 @@ def command(
     column, random, real rows) with the numbers at five taps of every row group, and embeddings with
     their features and logits, as .npy and as .mem for $readmemh; layout.json describes them.
     `conductances` are the level and the target conductance of every cell, a CSV file a layer: what
-    `--chip` of `simulate` and `verify` reads with measured ones in their place.
+    `--chip` of `simulate` and `verify` reads with measured ones in their place. `handoff` is what a
+    chip team needs: a golden model in C, and a Makefile that checks it.
     """
     read = read_bundle(bundle)
     request = None

@@ -63,7 +63,8 @@ def export_bundle(
     _check_place(folder, exporter)
     with replaced_folder(folder) as partial:
         exporter.write(bundle, request, partial)
-        names = sorted(file.name for file in partial.iterdir())
+        files = (file for file in partial.rglob("*") if file.is_file())
+        names = sorted(file.relative_to(partial) for file in files)
     return tuple(folder / name for name in names)
 
 

@@ -78,6 +78,10 @@ ONNX: Rules[Callable[..., str]] = Rules("ONNX", Level.FLOAT, Level.CROSSBAR)
 """`rule(writer, op, types, *inputs)` appends nodes and returns the name of the result
 (`emit/operations.py`)."""
 
+C_MODEL: Rules[Callable[..., Any]] = Rules("the C model", Level.CROSSBAR)
+"""`rule(writer, op, types, *inputs)` appends statements and returns the value
+(`emit/c/operations.py`)."""
+
 KERNELS: Rules[Callable[..., Callable[..., Array]]] = Rules("CPU kernels", *Level)
 """`rule(op, types, known)` returns a function of arrays (`simulation/kernels/operations.py`). The
 rule for `Op` is an operation's readable `run`, so that the table is always complete."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.ir.arithmetic import Clip, scalar
-from cimtool.ir.backends import COSTS, LOWER, ONNX, QUANTIZE, STRAIGHT_THROUGH, TORCH
+from cimtool.ir.backends import C_MODEL, COSTS, LOWER, ONNX, QUANTIZE, STRAIGHT_THROUGH, TORCH
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Builder, Node, keep
 from cimtool.ir.types import Type, exact_bounds, number_type, real
@@ -69,6 +69,12 @@ def _onnx_distance(writer: Any, op: L1Distance, types: Any, a: str, b: str) -> s
         "Sub", writer.node("Unsqueeze", a, rows), writer.node("Unsqueeze", b, columns)
     )
     return str(writer.node("ReduceSum", writer.node("Abs", difference), last, keepdims=0))
+
+
+@C_MODEL.rule(L1Distance)
+def _c(writer: Any, op: L1Distance, types: Any, a: Any, b: Any) -> Any:
+    """A loop over one pair's dimensions."""
+    return writer.total(f"cim_size({a.wide} - {b.wide})", a.count, narrow=False)
 
 
 @TORCH.rule(L1Distance)

@@ -1,0 +1,284 @@
+/* The integer contract in C99: what rounds, what converts, and a layer on crossbars.
+ *
+ * Freestanding: <stdint.h> alone, no allocation, no floating point, and nothing that C99 leaves
+ * open: no shift of a negative number, no overflow of a signed one. Sums are unsigned, which wraps,
+ * until their end value, which the compiler has proved to fit.
+ *
+ * Column sums, steps and offsets of converters count as in the integer contract: a column sum in
+ * 2^-fraction_bits of a digit, what is read of it in 2^-(fraction_bits + reference_bits). */
+#ifndef CIM_H
+#define CIM_H
+#include <stdint.h>
+
+#ifndef CIM_GROUP_ROWS
+#error "define CIM_GROUP_ROWS, the most rows that one conversion sums, as model.c does"
+#endif
+
+enum { CIM_BLOCK = 64 }; /* columns that are computed at a time */
+
+/* An array of numbers at a place of the weights, which lie at an address that suits int64_t. */
+#define CIM_TABLE(kind, weights, place) \
+    ((const kind *)(const void *)((const unsigned char *)(weights) + (place)))
+
+/* The number that 64 bits stand for in two's complement. */
+static inline int64_t cim_signed(uint64_t x) {
+    return x <= (uint64_t)INT64_MAX ? (int64_t)x : -(int64_t)(UINT64_MAX - x) - 1;
+}
+
+/* x * 2^s. */
+static inline int64_t cim_shl(int64_t x, int32_t s) { return cim_signed((uint64_t)x << s); }
+
+/* floor(x / 2^s): an arithmetic shift. */
+static inline int64_t cim_asr(int64_t x, int32_t s) { return x >= 0 ? x >> s : ~(~x >> s); }
+
+/* floor(x / d) for d > 0. */
+static inline int64_t cim_floor(int64_t x, int64_t d) {
+    return x >= 0 ? x / d : -1 - (-1 - x) / d;
+}
+
+static inline int64_t cim_size(int64_t x) { return x < 0 ? -x : x; }
+
+static inline int64_t cim_clip(int64_t x, int64_t lo, int64_t hi) {
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* clip((x * m + 2^(s-1)) >> s, lo, hi): halves go up. */
+static inline int64_t cim_requant(int64_t x, int64_t m, int32_t s, int64_t lo, int64_t hi) {
+    return cim_clip(cim_asr(x * m + ((int64_t)1 << (s - 1)), s), lo, hi);
+}
+
+/* Bits `shift` .. `shift + bits - 1` of an input, all above `shift` where bits is 0; their sums
+ * count sign << shift. `zero` is the digit of an input of zero. */
+typedef struct {
+    int32_t shift, bits, sign, zero;
+} cim_cycle;
+
+/* The cells that hold one digit of each weight; their sums count sign << shift. */
+typedef struct {
+    int32_t shift, sign;
+} cim_slice;
+
+/* Rows first .. end - 1 are summed in one conversion, beside idle ones that are driven with zero. */
+typedef struct {
+    int32_t first, end, idle;
+} cim_group;
+
+typedef enum { CIM_HALF_UP, CIM_HALF_EVEN, CIM_FLOOR, CIM_STAIRCASE } cim_rounding;
+
+/* Codes lo .. hi of a converter. A staircase has hi - lo rising thresholds, in 2^-places of a step,
+ * and hi - lo + 1 levels in steps, which its codes stand for. */
+typedef struct {
+    cim_rounding rounding;
+    int32_t places;
+    int64_t lo, hi;
+    const int64_t *thresholds, *levels;
+} cim_law;
+
+/* The converters of a slice: their law and step (0: lossless), and the place of what is taken off
+ * first, int64_t [groups][columns] (-1: nothing; of the unit column [groups]). */
+typedef struct {
+    const cim_law *law;
+    int64_t step, offset;
+} cim_converter;
+
+/* A layer on crossbars. Places are those of its tables in the weights:
+ *   cells    [slices][rows][columns] of int8_t, of int32_t where `wide`
+ *   flipped  [groups][slices][columns] of uint8_t, 1 where a column holds complements; -1: nowhere
+ *   bias     [columns] of int64_t, less what inputs that are lifted add */
+typedef struct {
+    int32_t rows, columns, slices, groups, cycles;
+    int32_t wide, wide_input; /* inputs are int16_t, int32_t where wide_input */
+    int32_t sign_magnitude;   /* digits of |x| are driven with the sign of x */
+    int32_t unit_column;      /* a column of ones is converted, and stands for the sum of inputs */
+    int32_t reference_cycles; /* converters of a slice, one for each cycle or one for all */
+    int32_t fraction_bits, reference_bits;
+    int64_t lift;       /* added to an input before it is cut into digits */
+    int64_t leak;       /* what an erased cell conducts, in 2^-fraction_bits of a digit */
+    int64_t offset;     /* what the cells of a weight hold beyond it */
+    int64_t complement; /* the sum of a digit and its complement */
+    int64_t cells, flipped, bias;
+    const cim_group *group;
+    const cim_cycle *cycle;
+    const cim_slice *slice;
+    const cim_converter *converter; /* [slices + unit_column][reference_cycles] */
+} cim_layer;
+
+/* Input `row` of a layer. */
+static inline int64_t cim_input(const cim_layer *l, const void *x, int32_t row) {
+    return l->wide_input ? ((const int32_t *)x)[row] : ((const int16_t *)x)[row];
+}
+
+/* Tap 1: the digit of an input that a cycle drives. */
+static inline int32_t cim_digit(const cim_layer *l, const cim_cycle *c, int64_t x) {
+    int64_t whole = x + l->lift;
+    int64_t size = l->sign_magnitude ? cim_size(whole) : whole;
+    int64_t digit = cim_asr(size, c->shift);
+    if (c->bits)
+        digit = (int64_t)((uint64_t)digit & (((uint64_t)1 << c->bits) - 1));
+    return (int32_t)(l->sign_magnitude && whole < 0 ? -digit : digit);
+}
+
+/* Tap 2 without what leaks: digits . cells of columns first .. first + n - 1 of a slice. */
+static inline void cim_products(const void *weights, const cim_layer *l, int32_t slice,
+                                const cim_group *rows, const int32_t *digits, int32_t first,
+                                int32_t n, int64_t *sums) {
+    int64_t stride = l->columns, start = ((int64_t)slice * l->rows + rows->first) * stride + first;
+    int32_t height = rows->end - rows->first;
+    if (l->wide) {
+        const int32_t *cells = CIM_TABLE(int32_t, weights, l->cells) + start;
+        for (int32_t j = 0; j < n; j++)
+            sums[j] = (int64_t)digits[0] * cells[j];
+        for (int32_t r = 1; r < height; r++)
+            if (digits[r])
+                for (int32_t j = 0; j < n; j++)
+                    sums[j] += (int64_t)digits[r] * cells[r * stride + j];
+    } else {
+        const int8_t *cells = CIM_TABLE(int8_t, weights, l->cells) + start;
+        int32_t narrow[CIM_BLOCK];
+        for (int32_t j = 0; j < n; j++)
+            narrow[j] = digits[0] * cells[j];
+        for (int32_t r = 1; r < height; r++)
+            if (digits[r])
+                for (int32_t j = 0; j < n; j++)
+                    narrow[j] += digits[r] * cells[r * stride + j];
+        for (int32_t j = 0; j < n; j++)
+            sums[j] = narrow[j];
+    }
+}
+
+/* Tap 3: the code of a sum p, its offset taken off, at a step. */
+static inline int64_t cim_code(const cim_law *l, int64_t p, int64_t step) {
+    int64_t code, rest;
+    if (l->rounding == CIM_STAIRCASE) {
+        int64_t below = 0, above = l->hi - l->lo;
+        while (below < above) { /* thresholds before `below` are reached, those from `above` not */
+            int64_t middle = (below + above) / 2;
+            if (l->thresholds[middle] * step <= cim_shl(p, l->places))
+                below = middle + 1;
+            else
+                above = middle;
+        }
+        return l->lo + below;
+    }
+    code = cim_floor(p, step);
+    rest = p - code * step;
+    if (l->rounding == CIM_HALF_UP)
+        code += rest >= step - step / 2;
+    else if (l->rounding == CIM_HALF_EVEN)
+        code += 2 * rest > step || (2 * rest == step && code % 2 != 0);
+    return cim_clip(code, l->lo, l->hi);
+}
+
+/* What the digital side takes a column sum for. `at` is the column's place among the offsets. */
+static inline int64_t cim_read(const void *weights, const cim_layer *l, const cim_converter *c,
+                               int64_t sum, int64_t at) {
+    int64_t p = cim_shl(sum, l->reference_bits), offset = 0, code;
+    if (c->step == 0)
+        return p;
+    if (c->offset >= 0)
+        offset = CIM_TABLE(int64_t, weights, c->offset)[at];
+    code = cim_code(c->law, p - offset, c->step);
+    if (c->law->rounding == CIM_STAIRCASE)
+        code = c->law->levels[code - c->law->lo];
+    return code * c->step + offset;
+}
+
+/* Tap 4: add what row group g gives columns first .. first + n - 1 of the layer's sum. */
+static inline void cim_row_group(const void *weights, const cim_layer *l, int32_t g, const void *x,
+                                 int32_t first, int32_t n, uint64_t *total) {
+    const cim_group *rows = l->group + g;
+    int32_t places = l->fraction_bits + l->reference_bits;
+    for (int32_t c = 0; c < l->cycles; c++) {
+        const cim_cycle *cycle = l->cycle + c;
+        const cim_converter *own = l->converter + c % l->reference_cycles;
+        int32_t digits[CIM_GROUP_ROWS];
+        int64_t summed = 0, idle = l->leak * rows->idle * cycle->zero, leaked, row_sum;
+        for (int32_t r = rows->first; r < rows->end; r++) {
+            digits[r - rows->first] = cim_digit(l, cycle, cim_input(l, x, r));
+            summed += digits[r - rows->first];
+        }
+        leaked = l->leak * summed + idle;
+        row_sum = cim_shl(summed, places);
+        if (l->unit_column)
+            row_sum = cim_shl(
+                cim_read(weights, l, own + l->slices * l->reference_cycles, summed, g),
+                l->fraction_bits);
+        for (int32_t k = 0; k < l->slices; k++) {
+            const cim_slice *slice = l->slice + k;
+            const cim_converter *converter = own + k * l->reference_cycles;
+            const uint8_t *flipped = 0;
+            uint64_t counts = (uint64_t)((int64_t)cycle->sign * slice->sign)
+                              << (cycle->shift + slice->shift);
+            int64_t sums[CIM_BLOCK];
+            if (l->flipped >= 0)
+                flipped = CIM_TABLE(uint8_t, weights, l->flipped) +
+                          ((int64_t)g * l->slices + k) * l->columns + first;
+            cim_products(weights, l, k, rows, digits, first, n, sums);
+            for (int32_t j = 0; j < n; j++) {
+                int64_t sum = cim_shl(sums[j], l->fraction_bits) + leaked;
+                int64_t at = (int64_t)g * l->columns + first + j;
+                int64_t read = cim_read(weights, l, converter, sum, at) -
+                               cim_shl(leaked, l->reference_bits);
+                if (flipped && flipped[j])
+                    read = l->complement * row_sum - read;
+                total[j] += counts * (uint64_t)read;
+            }
+        }
+        if (l->offset) {
+            uint64_t excess = (uint64_t)(l->offset * row_sum) * (uint64_t)(int64_t)cycle->sign;
+            for (int32_t j = 0; j < n; j++)
+                total[j] -= excess << cycle->shift;
+        }
+    }
+}
+
+/* Columns first .. first + n - 1 of a layer's output: all row groups, and the bias. */
+static inline void cim_mvm(const void *weights, const cim_layer *l, const void *x, int32_t first,
+                           int32_t n, int64_t *out) {
+    const int64_t *bias = CIM_TABLE(int64_t, weights, l->bias) + first;
+    int32_t places = l->fraction_bits + l->reference_bits;
+    for (int32_t start = 0; start < n; start += CIM_BLOCK) {
+        int32_t width = n - start < CIM_BLOCK ? n - start : CIM_BLOCK;
+        uint64_t total[CIM_BLOCK];
+        for (int32_t j = 0; j < width; j++) /* half a digit, so that the sum is rounded half up */
+            total[j] = ((uint64_t)1 << places) >> 1;
+        for (int32_t g = 0; g < l->groups; g++)
+            cim_row_group(weights, l, g, x, first + start, width, total);
+        for (int32_t j = 0; j < width; j++)
+            out[start + j] = cim_asr(cim_signed(total[j]), places) + bias[start + j];
+    }
+}
+
+/* The number that 32 bits stand for in two's complement. */
+static inline int64_t cim_signed32(uint32_t x) {
+    return x <= (uint32_t)INT32_MAX ? (int64_t)x : (int64_t)x - ((int64_t)1 << 32);
+}
+
+/* The same of a layer whose conversions are all lossless: one integer product of int16_t inputs and
+ * weights [columns][rows], of int8_t where their name ends in 8, else of int16_t, in 32 bits. */
+#define CIM_PRODUCT(name, kind)                                                                    \
+    static inline void name(const kind *weight, const int64_t *bias, int32_t rows,                 \
+                            const int16_t *x, int32_t first, int32_t n, int64_t *out) {            \
+        for (int32_t j = first; j < first + n; j++) {                                              \
+            const kind *column = weight + (int64_t)j * rows;                                       \
+            uint32_t total = 0;                                                                    \
+            for (int32_t r = 0; r < rows; r++)                                                     \
+                total += (uint32_t)(column[r] * x[r]);                                             \
+            out[j - first] = cim_signed32(total) + bias[j];                                        \
+        }                                                                                          \
+    }
+CIM_PRODUCT(cim_product8, int8_t)
+CIM_PRODUCT(cim_product16, int16_t)
+
+/* The same of wider numbers: int32_t inputs and weights, in 64 bits. */
+static inline void cim_product32(const int32_t *weight, const int64_t *bias, int32_t rows,
+                                 const int32_t *x, int32_t first, int32_t n, int64_t *out) {
+    for (int32_t j = first; j < first + n; j++) {
+        const int32_t *column = weight + (int64_t)j * rows;
+        uint64_t total = 0;
+        for (int32_t r = 0; r < rows; r++)
+            total += (uint64_t)((int64_t)column[r] * x[r]);
+        out[j - first] = cim_signed(total + (uint64_t)bias[j]);
+    }
+}
+#endif

@@ -1,0 +1,232 @@
+"""The writer of a C model: functions of one item or pair, their values, and tables of constants."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import CimError
+from cimtool.ir.types import Type
+
+TAKEN = re.compile(
+    "auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|"
+    "inline|int|long|register|restrict|return|short|signed|sizeof|static|struct|switch|typedef|"
+    "union|unsigned|void|volatile|while|weights|item|text|video|x|j|n|first|out|total|cim_.*"
+)
+"""Names that no value may have: C's own, those of arguments and those of cim.h."""
+
+
+def identifier(name: str) -> str:
+    """A name of a program as one of C."""
+    return re.sub(r"\W", "_", name)
+
+
+KINDS = {
+    f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}")
+    for bits in (8, 16, 32, 64)
+    for sign in ("", "u")
+}
+"""NumPy's types by the names of C's integers, the narrowest first."""
+
+
+def kind_for(lo: int, hi: int) -> str:
+    """The narrowest of C's integers that holds `lo` to `hi`."""
+    limits = ((kind, np.iinfo(dtype)) for kind, dtype in KINDS.items())
+    return next(kind for kind, limit in limits if limit.min <= lo and hi <= limit.max)
+
+
+def kind_of(known: Type) -> str:
+    """The narrowest of C's integers that holds every value of a type."""
+    return kind_for(int(known.lo.min()), int(known.hi.max()))
+
+
+@dataclass(frozen=True)
+class CValue:
+    """A value in C: the name of a number, or of an array of `count` where there is one.
+
+    `count` is a number, or the variable for those of a block of items. A field of an item has the
+    name of the item's pointer in `holder`.
+    """
+
+    own: str
+    kind: str
+    count: str = ""
+    holder: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name, with that of the item."""
+        return f"{self.holder}->{self.own}" if self.holder else self.own
+
+    @property
+    def element(self) -> str:
+        """Its number, or number j."""
+        return f"{self.name}[j]" if self.count else self.name
+
+    @property
+    def wide(self) -> str:
+        """The same as a signed number of 64 bits."""
+        return self.element if self.kind == "int64_t" else f"(int64_t){self.element}"
+
+    @property
+    def pointer(self) -> str:
+        """The address of its first number."""
+        return self.name if self.count else f"&{self.name}"
+
+
+class ConstantTables:
+    """Constant arrays of a model, that lie one after another: int64_t first, single bytes last.
+
+    So none of them needs padding, and their places are the same in a file and in a C struct.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, tuple[str, IntArray]] = {}
+        self._names: dict[tuple[str, bytes], str] = {}
+
+    def add(self, name: str, values: Array, kind: str) -> str:
+        """Keep an array, once however often it is used; return the name of its place."""
+        stored = np.ascontiguousarray(values).astype(KINDS[kind].newbyteorder("<"))
+        key = kind, hashlib.sha256(stored.tobytes()).digest()
+        if key not in self._names:
+            unique, count = identifier(name).upper(), 1
+            while unique in self._arrays:
+                count += 1
+                unique = f"{identifier(name).upper()}_{count}"
+            self._arrays[unique] = kind, stored
+            self._names[key] = unique
+        return self._names[key]
+
+    def items(self) -> Iterator[tuple[str, str, int, IntArray]]:
+        """Yield the name, the C type, the place and the numbers of each array, in their order."""
+        place = 0
+        for name, (kind, stored) in sorted(
+            self._arrays.items(), key=lambda one: -one[1][1].dtype.itemsize
+        ):
+            yield name, kind, place, stored
+            place += stored.nbytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of all arrays."""
+        return sum(stored.nbytes for _, stored in self._arrays.values())
+
+
+class FunctionWriter:
+    """Collects the statements of one function, and the definitions that stand before it.
+
+    `place` is set for each operation in turn: where its value goes.
+    """
+
+    def __init__(self, name: str, tables: ConstantTables):
+        self.name = name
+        self.tables = tables
+        self.lines: list[str] = []
+        self.definitions: list[str] = []
+        self.fields: list[CValue] = []
+        self.layer = ""
+        self.place = CValue("", "")
+        self.start = ""
+        self._declared: set[str] = set()
+        self._pointers: dict[str, str] = {}
+        self._widened: dict[tuple[str, str], CValue] = {}
+
+    def local(self, name: str) -> str:
+        """A name for a variable that no other has."""
+        unique, count = identifier(name), 1
+        if TAKEN.fullmatch(unique) or unique[0].isdigit():
+            unique = f"v_{unique}"
+        base = unique
+        while unique in self._declared:
+            count += 1
+            unique = f"{base}_{count}"
+        self._declared.add(unique)
+        return unique
+
+    def placed(self, kind: str = "") -> CValue:
+        """Declare the variable, or the item's field, of the value in place; of a kind if given."""
+        value = replace(self.place, kind=kind or self.place.kind)
+        if value.holder:
+            self.fields.append(value)
+        else:
+            size = "CIM_BLOCK" if value.count == "n" else value.count
+            self.lines.append(f"{value.kind} {value.name}{f'[{size}]' if size else ''};")
+        return value
+
+    def each(self, expression: str) -> CValue:
+        """Give every number of the value in place an expression of element j; return it."""
+        value = self.placed()
+        number = f"{value.element} = ({value.kind})({expression});"
+        self.lines.append(self._loop(value.count, number))
+        return value
+
+    def total(self, expression: str, count: str, narrow: bool) -> CValue:
+        """Add up an expression of element j, in 32 bits where `narrow`, else in 64."""
+        value, bits = self.placed(), 32 if narrow else 64
+        signed = "cim_signed32" if narrow else "cim_signed"
+        self.lines += [
+            "{",
+            f"    uint{bits}_t total = 0;",
+            f"    {self._loop(count or '1', f'total += (uint{bits}_t)({expression});')}",
+            f"    {value.name} = ({value.kind}){signed}(total);",
+            "}",
+        ]
+        return value
+
+    def constant(self, name: str, values: Array) -> str:
+        """An expression of a constant's element j: a number, or an entry of a table."""
+        numbers = np.asarray(values)
+        if numbers.size == 1 or (numbers == numbers.flat[0]).all():
+            return literal(int(numbers.flat[0]))
+        kind = kind_for(int(numbers.min()), int(numbers.max()))
+        index = f"{self.start} + j" if self.start else "j"
+        return f"{self.pointer(name, numbers, kind)}[{index}]"
+
+    def pointer(self, name: str, values: Array, kind: str) -> str:
+        """The name of a variable that points to a table."""
+        place = self.tables.add(f"{self.layer}.{name}", values, kind)
+        if place not in self._pointers:
+            self._pointers[place] = self.local(place.lower())
+        return self._pointers[place]
+
+    def widened(self, x: CValue, kind: str) -> CValue:
+        """The same value in an array of another kind, copied once."""
+        if x.kind == kind:
+            return x
+        key = x.name, kind
+        if key not in self._widened:
+            before, self.place = self.place, CValue(self.local(f"{x.name}_wide"), kind, x.count)
+            self._widened[key] = self.each(x.element)
+            self.place = before
+        return self._widened[key]
+
+    def pointers(self) -> list[str]:
+        """The declarations of the variables that point to tables."""
+        kinds = {name: kind for name, kind, _, _ in self.tables.items()}
+        return [
+            f"const {kinds[place]} *const {name} = CIM_TABLE({kinds[place]}, weights, {place});"
+            for place, name in self._pointers.items()
+        ]
+
+    def refuse(self, why: str) -> CimError:
+        """The sentence for what the model does not have."""
+        return CimError(f"{self.layer}: {why}, which the C model does not cover")
+
+    def _loop(self, count: str, statement: str) -> str:
+        return f"for (int32_t j = 0; j < {count}; j++) {statement}" if count else statement
+
+
+def literal(number: int) -> str:
+    """A number in C."""
+    return str(number) if abs(number) < 1 << 31 else f"INT64_C({number})"
+
+
+def products_fit(a: Type, b: Type, total: Type) -> bool:
+    """True where products of two values, and their sum, fit 32 bits."""
+    reach = max(int(a.magnitude) * int(b.magnitude), int(total.magnitude))
+    return reach < 1 << 31

@@ -1,0 +1,75 @@
+"""The golden model of a hand-off in C: `c/`."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from cimtool.bundle.bundle import Bundle
+from cimtool.emit.c.expected import Expected, expected_of
+from cimtool.emit.c.model import CModel, c_model
+from cimtool.emit.exporter import Request
+from cimtool.emit.handoff.part import HandoffPart
+
+LARGEST_HEADER = 1_000_000
+"""Bytes of constants up to which they are also written as C."""
+
+FLAGS = "-std=c99 -O3 -Wall -Wextra -pedantic -Wconversion -Werror"
+
+
+def write_c(bundle: Bundle, request: Request, folder: Path) -> None:
+    """Write the model, its constants, and the numbers that it must show.
+
+    Raises CimError for a program with what the model does not cover.
+    """
+    model = c_model(bundle.program, bundle.model.name)
+    expected = expected_of(bundle.program, model, request.inputs)
+    for name in ("cim.h", "check.c"):
+        (folder / name).write_text(c_source(name), "utf-8")
+    (folder / "model.h").write_text(model.header, "utf-8")
+    (folder / "model.c").write_text(model.source, "utf-8")
+    (folder / "weights.bin").write_bytes(model.weights)
+    if model.tables.size < LARGEST_HEADER:
+        (folder / "weights.h").write_text(model.weights_header, "utf-8")
+    (folder / "check.h").write_text(check_header(model, expected), "utf-8")
+    (folder / "expected.bin").write_bytes(expected.content)
+
+
+def c_source(name: str) -> str:
+    """A source of the model that is written by hand."""
+    return (files("cimtool.emit.c") / "sources" / name).read_text("utf-8")
+
+
+def check_header(model: CModel, expected: Expected) -> str:
+    """The counts that check.c must find: the items, and how many numbers of each value."""
+    values = [
+        f'    {{"{one.name}", {count}}}'
+        for one, count in zip(model.seen, expected.counts, strict=True)
+    ]
+    rows = ", ".join(f"{m.upper()}_ROWS = {count}" for m, count in expected.rows.items())
+    return (
+        "/* The values of the model, in its order, and how many numbers of each are compared. */\n"
+        f"enum {{ {rows}, CHECK_VALUES = {len(values)} }};\n"
+        "static const struct {\n    const char *name;\n    long count;\n} check_values[] = {\n"
+        + ",\n".join(values)
+        + "};\n"
+    )
+
+
+C_PART = HandoffPart(
+    folder="c",
+    title="The golden model in C99: encoders and score, bit for bit those of the simulator",
+    write=write_c,
+    files={
+        "cim.h": "the integer contract, freestanding: what rounds and converts, a layer on arrays",
+        "model.h": "the functions of this model, and what is kept of an item",
+        "model.c": "the program, an operation after the other",
+        "weights.bin": "its constants, little-endian: load them at an address that suits int64_t",
+        "weights.h": "the same as C, where they are less than 1 MB",
+        "check.c": "compares every value of the model with those of the simulator",
+        "check.h": "how many numbers of each value must be compared",
+        "expected.bin": "the simulator's numbers, for made-up rows and of embeddings, if given",
+    },
+    checks=("$(CC) $(CFLAGS) c/check.c -obuild/check", "build/check c"),
+    settings={"CC": "gcc", "CFLAGS": FLAGS},
+)

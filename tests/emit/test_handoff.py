@@ -1,0 +1,103 @@
+"""The hand-off: the same bytes each time, digests that hold, and a model in C that is compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from c_tools import STRICT, c_compiler
+
+from cimtool.base.errors import CimError
+from cimtool.base.files import sha256
+from cimtool.bundle.bundle import read_bundle
+from cimtool.emit.exporters import Request, export_bundle
+from cimtool.loading.embeddings import read_embeddings
+from cimtool.training.demo_data import DemoFiles
+
+
+@pytest.fixture(scope="module")
+def handoff(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("handoff") / "here"
+    request = Request(inputs=read_embeddings(small_trunk.eval))
+    export_bundle(read_bundle(small_bundle), "handoff", folder, request)
+    return folder
+
+
+def make(folder: Path, goal: str = "check") -> subprocess.CompletedProcess[str]:
+    c_compiler("gcc")
+    return subprocess.run(["make", "-C", folder, goal], capture_output=True, text=True, check=False)
+
+
+def test_it_is_the_same_each_time_and_its_digests_hold(
+    handoff: Path, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    request = Request(inputs=read_embeddings(small_trunk.eval))
+    written = export_bundle(read_bundle(small_bundle), "handoff", tmp_path / "again", request)
+    described = json.loads((handoff / "handoff.json").read_text("utf-8"))
+    assert described["manifest_sha256"] == sha256(small_bundle / "manifest.json")
+    names = {file.relative_to(tmp_path / "again").as_posix() for file in written}
+    assert names == {"handoff.json", *described["files"]}
+    readme = (handoff / "README.md").read_text("utf-8")
+    for name in names:
+        assert (handoff / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
+        assert name == "handoff.json" or sha256(handoff / name) == described["files"][name]
+        assert "/" not in name or name.split("/")[-1] in readme
+
+
+def test_no_value_differs(handoff: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    done = make(folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    compared, _, differing, _ = done.stdout.splitlines()[-2].split()[1:]
+    assert int(compared) > 10_000
+    assert differing == "0"
+
+
+@pytest.mark.parametrize("place", [0, 5_000, -1])
+def test_a_changed_number_is_found(handoff: Path, tmp_path: Path, place: int) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    numbers = bytearray((folder / "c" / "expected.bin").read_bytes())
+    numbers[8 * place] ^= 1
+    (folder / "c" / "expected.bin").write_bytes(numbers)
+    done = make(folder)
+    assert done.returncode == 2
+    assert "expected" in done.stderr
+
+
+@pytest.mark.parametrize("change", [-8, 8])
+def test_a_number_that_is_missing_or_left_over_is_found(
+    handoff: Path, tmp_path: Path, change: int
+) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    numbers = (folder / "c" / "expected.bin").read_bytes()
+    (folder / "c" / "expected.bin").write_bytes((numbers + bytes(8))[: len(numbers) + change])
+    done = make(folder)
+    assert done.returncode == 2
+    assert "check: expected.bin" in done.stderr
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2", "-O3", "-Os"])
+@pytest.mark.parametrize("name", ["gcc", "clang"])
+def test_the_model_needs_nothing_beside_itself(
+    handoff: Path, tmp_path: Path, name: str, level: str
+) -> None:
+    flags = ["-fno-tree-loop-distribute-patterns"] if name == "gcc" else []
+    command = [c_compiler(name), *STRICT, level, *flags, "-ffreestanding", "-c", "-o", "model.o"]
+    subprocess.run([*command, handoff / "c" / "model.c"], cwd=tmp_path, check=True)
+    undefined = subprocess.run(
+        ["nm", "-u", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert undefined.stdout == ""
+
+
+def test_a_folder_of_something_else_is_not_replaced(small_bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.txt").write_text("mine", "utf-8")
+    with pytest.raises(CimError, match="there: exists and is no earlier export"):
+        export_bundle(read_bundle(small_bundle), "handoff", tmp_path / "there")
+    assert [file.name for file in tmp_path.iterdir()] == ["there"]
