@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from playwright.sync_api import Browser, Page, sync_playwright
+from programs import installed
 
 from cimtool import api
 from cimtool.training.demo_data import DemoFiles
@@ -161,18 +160,6 @@ BROWSER_FLAGS = (
 )
 
 
-def installed(program: str) -> str:
-    """Path of a program that tests of pages need.
-
-    Without it they are skipped, or fail where CIMTOOL_REQUIRE_BROWSER is set, as in `.ci/run`.
-    """
-    path = shutil.which(program)
-    if path is None:
-        missing = pytest.fail if os.environ.get("CIMTOOL_REQUIRE_BROWSER") else pytest.skip
-        missing(f"there is no {program}")
-    return path
-
-
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """The installed Chromium without a window.
@@ -180,7 +167,7 @@ def chromium() -> Iterator[Browser]:
     A browser for each file of tests: as long as Playwright is started, its event loop counts as
     running in this thread, where tests of other files call `asyncio.run`.
     """
-    program = installed("chromium")
+    program = installed("chromium", "CIMTOOL_REQUIRE_BROWSER")
     with (
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=program, args=BROWSER_FLAGS) as browser,
@@ -212,4 +199,4 @@ def events(page: Page) -> list[str]:
 @pytest.fixture
 def pdftotext() -> str:
     """The path of Poppler's `pdftotext`."""
-    return installed("pdftotext")
+    return installed("pdftotext", "CIMTOOL_REQUIRE_BROWSER")

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from c_tools import differing as of_handoff
 
 from cimtool import api
 from cimtool.bundle.bundle import Bundle
+from cimtool.emit.exporters import Request, export_bundle
 from cimtool.hardware.target import target_names
+from cimtool.loading.embeddings import read_embeddings
 from cimtool.training.demo_data import DemoFiles
 
 
@@ -43,6 +46,20 @@ def test_no_value_differs(bundle: Bundle, small_trunk: DemoFiles, tmp_path: Path
     assert differing(bundle.folder, small_trunk, tmp_path) == []
 
 
+def of_c_model(bundle: Bundle, files: DemoFiles, folder: Path) -> tuple[int, int]:
+    """Count the values that the golden model compares, and those that differ."""
+    request = Request(inputs=read_embeddings(files.eval))
+    export_bundle(bundle, "handoff", folder / "handoff", request)
+    return of_handoff(folder / "handoff")
+
+
+def test_no_value_of_the_c_model_differs(
+    bundle: Bundle, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    compared, wrong = of_c_model(bundle, small_trunk, tmp_path)
+    assert (compared > 10_000, wrong) == (True, 0)
+
+
 def test_torch_computes_the_same_scores(bundle: Bundle, small_trunk: DemoFiles) -> None:
     scores = [
         api.simulate(bundle.folder, small_trunk.eval, device=device)["scores"]
@@ -58,3 +75,5 @@ def test_no_value_differs_with_the_score_in_the_memory(
     bundle = compiled(target, small_trunk, tmp_path, score_mapping="in-memory", accumulator_bits=48)
     programmed = api.program(bundle.folder, small_trunk.eval)
     assert differing(programmed.bundle.folder, small_trunk, tmp_path) == []
+    compared, wrong = of_c_model(programmed.bundle, small_trunk, tmp_path)
+    assert (compared > 10_000, wrong) == (True, 0)

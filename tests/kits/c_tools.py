@@ -1,22 +1,30 @@
-"""Compilers of C, for tests that compile what is exported."""
+"""Compilers of C, and what they make of an export."""
 
 from __future__ import annotations
 
-import os
-import shutil
+import subprocess
+from pathlib import Path
 
-import pytest
+from programs import installed
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
 
 
 def c_compiler(name: str) -> str:
-    """Path of a compiler.
+    """Path of a compiler; without it a test is skipped, or fails as `installed` says."""
+    return installed(name, "CIMTOOL_REQUIRE_COMPILERS")
 
-    Tests without it are skipped, or fail where CIMTOOL_REQUIRE_COMPILERS is set, as in `.ci/run`.
-    """
-    path = shutil.which(name)
-    if path is None:
-        missing = pytest.fail if os.environ.get("CIMTOOL_REQUIRE_COMPILERS") else pytest.skip
-        missing(f"there is no {name}")
-    return path
+
+def make(folder: Path, goal: str = "check") -> subprocess.CompletedProcess[str]:
+    """Run a goal of a hand-off."""
+    c_compiler("gcc")
+    return subprocess.run(["make", "-C", folder, goal], capture_output=True, text=True, check=False)
+
+
+def differing(folder: Path) -> tuple[int, int]:
+    """Count the values that a hand-off's model compares, and those that differ."""
+    done = make(folder)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    total = next(line for line in done.stdout.splitlines() if line.split()[0] == "all")
+    compared, _, wrong, _ = total.split()[1:]
+    return int(compared), int(wrong)

@@ -1,0 +1,135 @@
+"""Random layers on crossbars, with everything that the integer contract has."""
+
+from __future__ import annotations
+
+import numpy as np
+from crossbars import at_steps, crossbar_of
+from random_crossbars import random_levels
+
+from cimtool.base.arrays import IntArray
+from cimtool.hardware.crossbar import Crossbar, leak_of
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.references import AdcReferences
+from cimtool.hardware.stored import StoredWeights
+
+ENCODINGS = ("differential", "offset", "offset-flip", "centred", "twos-complement")
+INPUT_ENCODINGS = ("unsigned", "twos-complement", "offset", "bipolar")
+
+
+def input_limits(crossbar: Crossbar) -> tuple[int, int]:
+    """The inputs that an encoding can carry."""
+    top = 1 << crossbar.inputs.bits
+    if crossbar.inputs.name == "unsigned":
+        return 0, top - 1
+    if crossbar.inputs.name == "bipolar":
+        return 1 - top // 2, top // 2 - 1
+    return -top // 2, top // 2 - 1
+
+
+def integers(rng: np.random.Generator, lo: int, hi: int, shape: tuple[int, ...]) -> IntArray:
+    """Random integers: uniform, near zero, or all at the ends of the range."""
+    kind = rng.integers(4)
+    if kind == 0:
+        return rng.choice(np.array([lo, hi]), shape)
+    if kind == 1:
+        return np.clip(rng.integers(-2, 3, shape), lo, hi)
+    if kind == 2:
+        return np.full(shape, rng.choice([lo, hi]))
+    return rng.integers(lo, hi, shape, endpoint=True)
+
+
+def random_crossbar(rng: np.random.Generator, encodings: tuple[str, ...] = ENCODINGS) -> Crossbar:
+    """Any array, mostly of 8 bits and less, with any of the features of converters and cells."""
+    encoding = str(rng.choice(encodings))
+    digital = encoding == "twos-complement"
+    adc_bits = None if digital or rng.integers(5) == 0 else int(rng.integers(1, 17))
+    rows = rng.choice(np.array([None, 1, 2, 3, 5, 8]))
+    cell_bits = int(rng.integers(1, 9))
+    offset_sum = str(rng.choice(["digital", "digital", "unit-column"]))
+    leaking = not digital and offset_sum == "digital" and rng.integers(3) > 0
+    ratio_of = float(rng.choice([1.01, 1.5, 10.0, 99.0, 1e4]))
+    transfer = None
+    references = str(rng.choice(["fixed", "fixed", "slice", "column", "cycle", "levels"]))
+    if adc_bits is not None and adc_bits <= 10 and rng.integers(4) == 0:
+        transfer = random_transfer(rng, adc_bits)
+    return crossbar_of(
+        rows=rows,
+        cell_bits=cell_bits,
+        dac_bits=int(rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 16])),
+        encoding=encoding,
+        weight_bits=int(rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)),
+        input_encoding=str(rng.choice(INPUT_ENCODINGS)),
+        input_bits=int(rng.integers(2, 9) if rng.integers(4) else rng.integers(9, 17)),
+        adc_bits=adc_bits,
+        rounding=None if transfer else str(rng.choice(["half-up", "half-even", "floor"])),
+        accumulator_bits=62,
+        rows_active=None if rng.integers(2) else int(rng.integers(1, (rows or 8) + 1)),
+        adc_on=str(rng.choice(["difference", "polarity"])),
+        shift_add=str(rng.choice(["digital", "digital", "analog"])),
+        offset_sum=offset_sum,
+        leak=leak_of(ratio_of, cell_bits) if leaking else 0,
+        unused_rows=str(rng.choice(["off", "driven"])),
+        transfer=transfer,
+        references=references,
+    )
+
+
+def random_transfer(rng: np.random.Generator, bits: int) -> tuple[int, ...]:
+    """Thresholds of a converter that is ideal, or off by noise, offset and missing codes."""
+    ideal = 16 * np.arange((1 << bits) - 1) + 8
+    if rng.integers(4) == 0:
+        return tuple(ideal.tolist())
+    off = rng.integers(-40, 40, ideal.size) + rng.integers(-100, 100)
+    return tuple(np.sort(ideal + off).tolist())
+
+
+def random_references(
+    rng: np.random.Generator,
+    around: tuple[AdcReferences | None, ...],
+    crossbar: Crossbar,
+    rows: int,
+    columns: int,
+) -> tuple[AdcReferences | None, ...]:
+    """AdcReferences with any steps near those, and offsets of columns, slices, or none."""
+    groups = len(crossbar.tiling.groups(rows))
+    found: list[AdcReferences | None] = []
+    for k, one in enumerate(around):
+        if one is None:
+            found.append(None)
+            continue
+        step = int(rng.integers(1, 2 * one.step + 1))
+        width = columns if k < crossbar.reference_of(crossbar.slices, 0) else 1
+        shape = [(1, 1), (groups, width), (1, width)][rng.integers(3)]
+        reach = int(rng.integers(3)) * step * (1 << crossbar.converter.bits) // 2
+        offset = rng.integers(-reach, reach + 1, shape)
+        levels = random_levels(rng, crossbar.law) if crossbar.scope.levels else None
+        found.append(AdcReferences(step, offset, levels))
+    return tuple(found)
+
+
+def random_layer(rng: np.random.Generator, crossbar: Crossbar) -> CrossbarMvm:
+    """A layer whose converters clip, round, or do neither, slice by slice."""
+    K, N = int(rng.choice([1, 2, 7, 17, 40])), int(rng.choice([1, 2, 6]))
+    top = 1 << crossbar.weights.bits - 1
+    lowest = 1 - top if crossbar.weights.name == "differential" else -top
+    steps: tuple[int | None, ...] = (None,) * crossbar.slices
+    unit_step = None
+    if crossbar.converter.bits is not None:
+        same = bool(rng.integers(2))
+        *drawn, unit = (random_step(rng, crossbar) for _ in (*steps, 0))
+        steps = (drawn[0],) * len(drawn) if same else tuple(drawn)
+        unit_step = unit if crossbar.unit_column else None
+    weight = integers(rng, lowest, top - 1, (K, N))
+    references = at_steps(crossbar, steps, unit_step)
+    if crossbar.reference_bits:
+        references = random_references(rng, references, crossbar, K, N)
+    bias = rng.integers(-1000, 1000, N) * int(rng.integers(2))
+    return CrossbarMvm(StoredWeights(weight, crossbar), bias, np.ones(N), references)
+
+
+def random_step(rng: np.random.Generator, crossbar: Crossbar) -> int | None:
+    """A step around those that fit small layers; None once in four times."""
+    if rng.integers(4) == 0:
+        return None
+    finest = rng.integers(2) * crossbar.fraction_bits
+    return int(finest + rng.integers(10))
