@@ -62,7 +62,7 @@ def layer(build: Build, kind: AdcReferenceKind) -> CrossbarMvm:
     exponent = max((full >> build.adc_bits).bit_length() - 1, 0)
     references = [AdcReferences.from_zero(1 << exponent)] * len(crossbar.no_references)
     if kind != "fixed":
-        shape = len(stored.groups), COLUMNS
+        shape = (len(stored.groups), COLUMNS) if crossbar.scope.columns else (1, 1)
         references = [
             AdcReferences(5 << exponent, rng.integers(0, full // 2, shape) << REFERENCE_BITS)
             for _ in references
@@ -92,7 +92,7 @@ def measured(name: str, kind: AdcReferenceKind, rounds: int) -> Row:
         "of the speed": float(np.median(ratios)),
         "from": float(ratios.min()),
         "to": float(ratios.max()),
-        "at least": LEAST if kind == "column" else "",
+        "at least": LEAST if kind in ("slice", "column") else "",
     }
 
 
@@ -103,6 +103,6 @@ def _call(kernel: Kernel, x: Array) -> Callable[[], object]:
 if __name__ == "__main__":
     given = arguments(__doc__.splitlines()[0], rounds=15)
     use_threads()
-    kinds: tuple[AdcReferenceKind, ...] = ("column", "cycle", "levels")
+    kinds: tuple[AdcReferenceKind, ...] = ("slice", "column", "cycle", "levels")
     rows = [measured(name, kind, given.rounds) for kind in kinds for name in BUILDS]
     report("converters", rows, given.json)

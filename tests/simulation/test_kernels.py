@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from types import ModuleType
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.hardware.converters import Rounding, UniformLaw
 from cimtool.hardware.crossbar import Cells, Crossbar, cells_mvm
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.noise.converter_errors import ConverterErrors
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.hardware.weight_codes import Slice
@@ -28,6 +28,7 @@ from cimtool.simulation.kernels import choice, conversions, dot, fused, popcount
 from cimtool.simulation.kernels.choice import fused_cells
 from cimtool.simulation.kernels.operations import fast_kernel
 from cimtool.simulation.kernels.products import product_kind
+from cimtool.simulation.kernels.staircases import tables_of
 
 INPUTS = ("unsigned", "twos-complement", "offset", "bipolar")
 
@@ -178,7 +179,7 @@ def test_kernels_convert_from_any_offset_by_any_step(
         )
         op = replace(op, references=found)
         # Those of 8-bit cells are too wide for 32 bits now and then.
-        if choice.KERNELS and cell_bits < 8 and kind not in ("cycle", "levels"):
+        if choice.KERNELS and cell_bits < 8 and kind != "levels":
             known = integer(("n", 133), *limits(hardware), 1.0)
             bounds = op.infer(known)
             base = op.bias - op.stored.correction
@@ -187,13 +188,14 @@ def test_kernels_convert_from_any_offset_by_any_step(
         assert_fast_is_readable(op, rows_for(rng, hardware, 133, 7))
 
 
-class Codes(NamedTuple):
-    """Of a `Reading`, what conversions at any step take."""
-
-    half: bool
-    to_even: bool
-    lo: int
-    hi: int
+def reading_at(law: UniformLaw, step: int) -> conversions.Reading:
+    """Conversions at one step, of the type that layers compile for: compiled code is cached."""
+    none = conversions.NOTHING
+    errors = ConverterErrors(none, none, none)
+    return conversions.Reading(
+        0, 1, np.array([step]), np.array([-1]), none, law.lo, law.hi, law.half, law.to_even,
+        tables_of([law]), np.array([(0, 1)]), np.float32(0), errors, none,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("rounding", ["half-up", "floor", "half-even"])
@@ -204,7 +206,7 @@ def test_sums_on_either_side_of_a_threshold(step: int, rounding: Rounding) -> No
     edges = codes[:, None] * step + np.array([0, step // 2, step - step // 2])
     p = (edges[..., None] + np.arange(-1, 2)).ravel()
     wanted = law.values(law.codes(p, step), step)
-    conversions.divided(p, Codes(law.half, law.to_even, law.lo, law.hi), step)
+    conversions.divided(p, reading_at(law, step), step)
     np.testing.assert_array_equal(p, wanted)
 
 

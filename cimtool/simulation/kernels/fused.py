@@ -59,14 +59,16 @@ class Layer(NamedTuple):
     """A layer as the fused kernels take it: cells of each slice, row groups, and what is around.
 
     `digits` and `cells` are the least and largest digit that is driven, and that a cell holds.
+    `parts` add up: one of all cycles, or one a cycle where these have references of their own;
+    what they sum to has `places` binary places, rounded off by an `Epilogue` that is alone.
     """
 
     slices: tuple[Slice, ...]
     bounds: Array
     digits: tuple[int, int]
     cells: tuple[int, int]
-    drive: RowDrive
-    epilogue: Epilogue
+    parts: tuple[tuple[RowDrive, Epilogue], ...]
+    places: int
     columns: int
 
 
@@ -106,12 +108,11 @@ def converted_layer(
         return None
     if crossbar.scope.levels:
         return None
-    if (fraction and None in references) or crossbar.reference_cycles > 1:
+    if fraction and None in references:
         return None
-    count = len(cells.slices)
-    if any(references[count:]):  # a unit column with a converter
+    slices, cycles = len(cells.slices), crossbar.reference_cycles
+    if any(references[slices * cycles :]):  # a unit column with a converter
         return None
-    references = references[:count]
     lo, hi = crossbar.inputs.lifted_limits
     if max(-lo, hi, int(np.abs(crossbar.cycle_factors).max())) > INT32.max:
         return None
@@ -120,14 +121,33 @@ def converted_layer(
     if min(bounds[0].min(), -bounds[1].max()) <= INT32.min >> crossbar.reference_bits:
         return None
     form = _from_offsets if crossbar.scope.set else _from_zero
-    epilogue = form(cells, references, offset)
-    if epilogue is None:
-        return None
-    drive = _drive(crossbar)
+    parts = []
+    for c, own in enumerate(_by_cycle(cells, references)):
+        driven = slice(None) if cycles == 1 else slice(c, c + 1)
+        added = offset if c == 0 else np.zeros_like(offset)
+        epilogue = form(cells, own, added, int(crossbar.cycle_factors[driven].sum()))
+        if epilogue is None:
+            return None
+        parts.append((_drive(crossbar, driven), epilogue))
+    places = parts[0][1].places
+    if cycles > 1:
+        parts = [(drive, epilogue._replace(places=0)) for drive, epilogue in parts]
     edges = [(int(s.digits.min()), int(s.digits.max())) for s in cells.slices]
     held = min(lo for lo, _ in edges), max(hi for _, hi in edges)
     rows = np.array([(g.start, g.stop) for g in cells.groups], np.int64)
-    return Layer(cells.slices, rows, crossbar.digit_limits, held, drive, epilogue, offset.size)
+    drawn = crossbar.digit_limits
+    return Layer(cells.slices, rows, drawn, held, tuple(parts), places, offset.size)
+
+
+def _by_cycle(
+    cells: Cells, references: Sequence[AdcReferences | None]
+) -> list[list[AdcReferences | None]]:
+    """The references of the slices in each cycle that has its own; one list where none has."""
+    crossbar = cells.crossbar
+    return [
+        [references[crossbar.reference_of(k, c)] for k in range(len(cells.slices))]
+        for c in range(crossbar.reference_cycles)
+    ]
 
 
 def _signs(cells: Cells) -> IntArray:
@@ -136,9 +156,9 @@ def _signs(cells: Cells) -> IntArray:
 
 
 def _from_zero(
-    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
+    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray, drive: int
 ) -> Epilogue | None:
-    """Conversions at steps of powers of two, from zero."""
+    """Conversions at steps of powers of two, from zero, whatever the cycles' `drive`."""
     law, fraction = cells.crossbar.law, cells.fraction_bits
     assert not isinstance(law, StaircaseLaw)
     steps = [1 if one is None else one.step for one in references]
@@ -158,13 +178,14 @@ def _from_zero(
 
 
 def _from_offsets(
-    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
+    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray, drive: int
 ) -> Epilogue | None:
     """Conversions at any step from any offset: with R the references' binary places of a digit,
 
         code - lo = clip((p << R) - O - lo S + half, 0, codes S - 1) // S
 
-    What lo S + O make of an output is the same for all inputs: it is a part of `start`. None where
+    What lo S + O make of an output in cycles whose factors sum to `drive` is the same for all
+    inputs: it is a part of `start`. None where
     a quotient has no reciprocal in 32 bits, or a tie goes to the even code.
     """
     crossbar, law = cells.crossbar, cells.crossbar.law
@@ -187,9 +208,9 @@ def _from_offsets(
         arguments.append((rise, codes * step - 1, *divisor))
         addends.append(half - least)
         lowest.append((fitted.step, least >> finer))
-    signs, drive = _signs(cells), int(crossbar.cycle_factors.sum())
+    signs = _signs(cells)
     constant = sum(signs[:, k] * least * drive for k, (_, least) in enumerate(lowest))
-    start = np.sum(constant, axis=0) + (offset << rise) + (1 << rise >> 1)
+    start = np.sum(constant, axis=0) + (offset << rise)
     steps = np.array([step for step, _ in lowest])
     return Epilogue(
         np.array(arguments, np.int32),
@@ -238,12 +259,15 @@ def _code_bounds(
     """Bounds of outputs [N] at which every code, or lossless sum, is the furthest."""
     crossbar, codes = cells.crossbar, 0
     furthest = 0 if crossbar.law is None else max(map(abs, crossbar.law.ends))
-    for k, one in enumerate(references):
-        largest = _reach(cells, k)
-        if one is not None:
-            largest = furthest * one.step + int(np.abs(one.offset).max())
-            largest = (largest >> crossbar.reference_bits) + 1
-        codes += (largest << cells.slices[k].shift) * len(cells.groups)
+    for k, part in enumerate(cells.slices):
+        largest = 0
+        for own in _by_cycle(cells, references):
+            one, far = own[k], _reach(cells, k)
+            if one is not None:
+                far = furthest * one.step + int(np.abs(one.offset).max())
+                far = (far >> crossbar.reference_bits) + 1
+            largest = max(largest, far)
+        codes += (largest << part.shift) * len(cells.groups)
     digit = max(map(abs, crossbar.digit_limits))
     heights = np.array([g.stop - g.start for g in cells.groups])
     sums = (np.abs(cells.row_sum_factors) * (heights * digit)[:, None]).sum(axis=0)
@@ -258,7 +282,7 @@ def exact_layer(weight: IntArray, bias: IntArray, inputs: tuple[int, int]) -> La
     reach = (int(weight.min()), int(weight.max())) if weight.size else (0, 0)
     bounds = np.array([(0, len(weight))], np.int64)
     epilogue = exact_epilogue(bias - drive.lift * weight.sum(axis=0))
-    return Layer((cells,), bounds, digits, reach, drive, epilogue, bias.size)
+    return Layer((cells,), bounds, digits, reach, ((drive, epilogue),), 0, bias.size)
 
 
 def exact_drive(inputs: tuple[int, int]) -> tuple[RowDrive, tuple[int, int]]:
@@ -299,14 +323,15 @@ def _adc(law: UniformLaw | None, step: int | None, fraction: int) -> tuple[int, 
     return half - even, step, even, law.lo, law.hi
 
 
-def _drive(crossbar: Crossbar) -> RowDrive:
-    cycles = crossbar.cycles
+def _drive(crossbar: Crossbar, driven: slice) -> RowDrive:
+    """The drive of some of the cycles."""
+    cycles = crossbar.cycles[driven]
     return RowDrive(
         crossbar.inputs.lift,
         crossbar.inputs.sign_magnitude,
         np.array([cycle.shift for cycle in cycles], np.int32),
         np.array([cycle.mask for cycle in cycles], np.int32),
-        crossbar.cycle_factors.astype(np.int32),
+        crossbar.cycle_factors[driven].astype(np.int32),
     )
 
 
@@ -346,6 +371,7 @@ def finish(total, sums, epilogue, out):  # type: ignore[no-untyped-def]
     That are `start` and the row sums [rows, groups] times the columns' factors.
     """
     rows, width = out.shape
+    half = np.int32(1 << epilogue.places >> 1)
     summed = epilogue.row_factors.any()
     line = np.empty(WIDTH, np.int32)
     for i in range(rows):
@@ -357,4 +383,4 @@ def finish(total, sums, epilogue, out):  # type: ignore[no-untyped-def]
                     for j in range(WIDTH):
                         line[j] += sums[i, g] * epilogue.row_factors[g, b * WIDTH + j]
             for j in range(min(WIDTH, width - b * WIDTH)):
-                out[i, b * WIDTH + j] = line[j] >> epilogue.places
+                out[i, b * WIDTH + j] = np.int32(line[j] + half) >> epilogue.places
