@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -13,8 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from c_tools import STRICT, c_compiler
 
 from cimtool import api
+from cimtool.bundle.bundle import read_bundle
+from cimtool.emit.exporters import export_bundle
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.losses import Loss
 
@@ -36,7 +40,7 @@ def fewer_epochs(loss: str, epochs: int, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_every_script_has_its_line_in_the_readme() -> None:
     readme = (EXAMPLES / "README.md").read_text("utf-8")
-    scripts = [file.name for file in EXAMPLES.glob("*.py")]
+    scripts = [file.name for file in EXAMPLES.glob("*.[cp]*") if file.is_file()]
     assert scripts
     assert [name for name in scripts if f"| `{name}` |" not in readme] == []
 
@@ -116,6 +120,38 @@ def test_use_the_onnx_files_alone(
     simulated = api.load(small_bundle).scores(small_trunk.eval)
     assert scores.dtype == simulated.dtype == np.float32
     np.testing.assert_array_equal(scores, simulated)
+
+
+def test_rank_a_gallery(small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path) -> None:
+    export_bundle(read_bundle(small_bundle), "handoff", tmp_path / "handoff")
+    c, program = tmp_path / "handoff" / "c", EXAMPLES / "rank_a_gallery.c"
+    build = [c_compiler("gcc"), *STRICT, f"-I{c}", program, c / "model.c", "-lm", "-o", "rank"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    with np.load(small_trunk.eval) as rows:
+        for name in ("text", "video"):
+            rows[name].astype("<f4").tofile(tmp_path / f"{name}s.f32")
+    arguments = [c / "weights.bin", "texts.f32", "videos.f32"]
+    done = subprocess.run(
+        ["./rank", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    best = api.simulate(small_bundle, small_trunk.eval, top=5)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(best["top_index"]) > 30
+    unit = re.search(r"logits in units of 2\^(-?\d+)", (c / "model.h").read_text("utf-8"))
+    assert unit is not None
+    for line, indices, scores in zip(lines, best["top_index"], best["top_score"], strict=True):
+        found = re.findall(r"(\d+) \((-?\d+)\)", line)
+        assert [int(index) for index, _ in found] == indices.tolist()
+        assert [int(score) * 2.0 ** int(unit[1]) for _, score in found] == scores.tolist()
+    refused = subprocess.run(
+        ["./rank", *arguments[:2], "rank"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "expected rows of 24 float32" in refused.stderr
 
 
 def test_train_on_a_polynomial(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from c_tools import differing
 
 ROOT = Path(__file__).resolve().parents[1]
 PLUGIN = ROOT / "examples" / "plugin"
@@ -92,7 +93,7 @@ def walked(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
     "command",
     [
         *("help", "list", "show", "check", "compile", "simulate", "torch", "verify", "cost"),
-        *("evaluate", "export", "train"),
+        *("evaluate", "export", "handoff", "train"),
     ],
 )
 def test_every_command_works_and_names_each_broken_plug_in_once(
@@ -155,6 +156,15 @@ def test_every_backend_has_the_operations_of_the_example(walked: dict[str, Any])
     assert missing["fold"] == missing["CPU kernels"] == []
     assert {name for names in missing.values() for name in names} == {"far"}
     assert missing["ONNX"] == missing["torch"] == missing["straight-through training"] == ["far"]
+    assert missing["the C model"] == ["far"]
+
+
+def test_its_operation_and_its_arrays_are_compiled_in_c(walked: dict[str, Any]) -> None:
+    handoff = walked["folder"] / "handoff"
+    assert "cim_size(" in (handoff / "c" / "model.c").read_text("utf-8")
+    compared, wrong = differing(handoff)
+    assert compared > 2_000
+    assert wrong == 0
 
 
 def test_it_has_a_cost_and_the_digits_of_its_cells(walked: dict[str, Any]) -> None:

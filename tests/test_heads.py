@@ -12,12 +12,14 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from c_tools import differing
 from onnx import TensorProto, helper, numpy_helper
 
 from cimtool import api, cli
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
+from cimtool.emit.exporters import export_bundle
 from cimtool.emit.runtime import Session
 from cimtool.ir.arithmetic import plus
 from cimtool.ir.heads import Head
@@ -74,6 +76,17 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
         )
 
     return make
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@each_head
+def test_no_value_of_the_c_model_differs(
+    compiled: Compiled, head: str, layout: str, tmp_path: Path
+) -> None:
+    export_bundle(compiled(head, layout), "handoff", tmp_path / "handoff")
+    compared, wrong = differing(tmp_path / "handoff")
+    assert compared > 3_000
+    assert wrong == 0
 
 
 @pytest.mark.parametrize("target", TARGETS)

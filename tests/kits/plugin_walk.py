@@ -80,6 +80,7 @@ def main(folder: Path) -> None:
     compile_it = ["compile", "--projectors", model, "--target", "acme-ternary", *given, bundle]
     simulate_it = ["simulate", bundle, "--inputs", data, "-o"]
     export_it = ["export", bundle, "-o", str(folder / "cells"), "--format"]
+    hand_off = ["export", bundle, "-o", str(folder / "handoff"), "--format", "handoff"]
     commands = {
         "help": ["compile", "--help"],
         "list": ["targets", "list"],
@@ -96,6 +97,7 @@ def main(folder: Path) -> None:
         "cost": ["cost", bundle],
         "evaluate": ["evaluate", "--data", data, "--head", "laplacian-kernel"],
         "export": [*export_it, "acme-cells"],
+        "handoff": hand_off,
         "unknown format": [*export_it, "acme-cell"],
         "train": [
             *("train", "--hardware", "acme-ternary", "--start", model, "--data", rows),
