@@ -190,10 +190,10 @@ class ArrayLayout:
         return full.reshape(len(values), parts, self.across, *values.shape[2:]).swapaxes(0, 1)
 
     def lanes(self, values: Array) -> Array:
-        """Values [.., across, slices] of each weight in the order of the columns, [.., lanes]."""
+        """Values [arrays, n, across, slices, ..] in the order of columns, [arrays, n, lanes]."""
         if self.order.columns == "slice-major":
-            values = values.swapaxes(-1, -2)
-        return values.reshape(*values.shape[:-2], -1)
+            values = values.swapaxes(2, 3)
+        return values.reshape(*values.shape[:2], -1)
 
     def unlaned(self, lanes: Array) -> Array:
         """Undo `lanes`: values [.., across, slices]."""

@@ -16,8 +16,9 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.emit.exporters import Request, export_bundle
-from cimtool.emit.exporters.testvectors import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS, hex_lines
+from cimtool.emit.hex_lines import hex_lines
 from cimtool.emit.runtime import Session
+from cimtool.emit.stimuli import FIXED_ROWS, RANDOM_ROWS, REAL_ROWS
 from cimtool.emit.taps import layer_sum, taps
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Dequantize, Quantize

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array, IntArray
+from cimtool.base.arrays import IntArray
 from cimtool.base.errors import ArgumentError
-from cimtool.base.named import nearest
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.serial import narrowed
 from cimtool.emit.exporter import Exporter, Request
-from cimtool.emit.taps import layer_sum, sum_bits, taps, worst_column
+from cimtool.emit.hex_lines import hex_lines
+from cimtool.emit.stimuli import (
+    FIXED_ROWS,
+    RANDOM_ROWS,
+    REAL_ROWS,
+    chosen_layers,
+    embedding_codes,
+    layer_stimuli,
+    real_rows,
+    requantised,
+)
+from cimtool.emit.taps import layer_sum, sum_bits, taps
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import offsets_of
-from cimtool.ir.integer import Quantize, Requant
+from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Graph, Node, Program
 from cimtool.ir.types import Type
 from cimtool.loading.embeddings import Embeddings
 from cimtool.report.page import render_text
-from cimtool.simulation.simulator import Runner, Simulator
+from cimtool.simulation.simulator import Simulator
 
 LAYOUT, README = "layout.json", "README.txt"
-FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2
-SEED = 0
 LARGEST = 1 << 30
 """Bytes that an export may take; layers are chosen where all of them would take more."""
 
@@ -56,15 +63,15 @@ class TestVectors(Exporter, name="testvectors"):
         Raises CimError where no layer has such a name, or they would take more than LARGEST bytes.
         """
         program, inputs = bundle.program, request.inputs
-        chosen = _chosen(program, request.layers)
-        real = _real_rows(program, inputs)
+        chosen = chosen_layers(program, request.layers)
+        real = real_rows(program, inputs)
         vectors = FIXED_ROWS + RANDOM_ROWS + (REAL_ROWS if real else 0)
         _check_size([op for _, _, op in chosen], vectors)
         stimuli, layers = {}, {}
         files: dict[str, Any] = {}
         for graph, node, op in chosen:
             name = graph.layer(node)
-            x, stimuli[name] = _stimuli(graph, node, op, real)
+            x, stimuli[name] = layer_stimuli(graph, node, op, real)
             layers[name] = _described(op)
             files |= _written(folder, _of_layer(graph, node, op, x))
         files |= _written(folder, _of_ends(program, inputs))
@@ -105,51 +112,6 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
     return described
 
 
-def hex_lines(values: IntArray, bits: int) -> bytes:
-    """One line of two's complement hex for each number, in C order."""
-    digits = -(-bits // 4)
-    flat = values.reshape(-1).astype(np.int64).view(np.uint64)
-    if bits < 64:
-        flat = flat & np.uint64((1 << bits) - 1)
-    lines = np.full((flat.size, digits + 1), ord("\n"), np.uint8)
-    letters = np.frombuffer(b"0123456789abcdef", np.uint8)
-    for place in range(digits):
-        lines[:, digits - 1 - place] = letters[(flat >> np.uint64(4 * place)) & np.uint64(15)]
-    return lines.tobytes()
-
-
-Chosen = tuple[Graph, Node, CrossbarMvm]
-
-
-def _chosen(program: Program, pattern: str) -> list[Chosen]:
-    layers = {
-        f"{graph.name}.{name}": (graph, graph.by_name[name], op)
-        for graph in (program.text, program.video)
-        for name, op in graph.operations(CrossbarMvm).items()
-    }
-    chosen = [layer for name, layer in layers.items() if fnmatchcase(name, pattern)]
-    if not chosen:
-        raise ArgumentError(
-            '{layers} "{}" matches no layer; expected one of {}{}',
-            pattern,
-            ", ".join(layers),
-            nearest(pattern, layers),
-        )
-    return chosen
-
-
-def _real_rows(program: Program, inputs: Embeddings | None) -> dict[str, dict[str, Array]]:
-    """The values of every node of both projectors for the first rows of embeddings."""
-    if inputs is None:
-        return {}
-    return {
-        graph.name: Runner(graph, fast=False).values(
-            {"x": getattr(inputs, graph.name)[:REAL_ROWS]}, ["x", *graph.by_name]
-        )
-        for graph in (program.text, program.video)
-    }
-
-
 def _check_size(ops: list[CrossbarMvm], vectors: int) -> None:
     """Raise CimError where column sums and codes, in both files, take more than LARGEST."""
     size = 0
@@ -167,34 +129,6 @@ def _check_size(ops: list[CrossbarMvm], vectors: int) -> None:
             len(ops),
             size / 1e9,
         )
-
-
-def _stimuli(
-    graph: Graph, node: Node, op: CrossbarMvm, real: Mapping[str, Mapping[str, Array]]
-) -> tuple[IntArray, list[str]]:
-    """Inputs [n, K] of a layer, within the range that it is proved to get, and their names."""
-    known, rows = graph.types[node.inputs[0]], len(op.weight)
-    lo, hi = int(known.lo.max()), int(known.hi.min())
-    zero = np.full(rows, min(max(0, lo), hi))
-    odd = np.arange(rows) % 2 == 1
-    first, last = zero.copy(), zero.copy()
-    first[0], last[-1] = hi, hi
-    named = {
-        "zero": zero,
-        "largest": np.full(rows, hi),
-        "smallest": np.full(rows, lo),
-        "one hot, first row": first,
-        "one hot, last row": last,
-        "checkerboard, odd rows": np.where(odd, hi, lo),
-        "checkerboard, even rows": np.where(odd, lo, hi),
-        "worst-case column": worst_column(op, lo, hi),
-    }
-    rng = np.random.default_rng(SEED)
-    for index in range(RANDOM_ROWS):
-        named[f"random {index}"] = rng.integers(lo, hi, rows, endpoint=True)
-    for index, row in enumerate(real[graph.name][node.inputs[0]] if real else []):
-        named[f"real row {index}"] = row
-    return np.stack(list(named.values())), list(named)
 
 
 def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterator[Vectors]:
@@ -235,7 +169,7 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
     yield from _levels(name, op)
     bits, what = graph.types[node.name].bits + 1, "all row groups and bias"
     yield Vectors(f"{name}.layer_sum", total, ("vector", "column"), bits, True, what)
-    for after, values in _requantised(graph, node, total):
+    for after, values in requantised(graph, node, total):
         file, what = f"{name}.requantised.{after}", f"tap 5, after requantisation of {name}"
         yield _typed(file, values, ("vector", "column"), graph.types[after], what)
 
@@ -256,18 +190,6 @@ def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
         numbers = np.stack(rows)
         bits = int(np.abs(numbers).max()).bit_length() + 1
         yield Vectors(f"{name}.{what}", numbers, ("slice", "code"), bits, True, text)
-
-
-def _requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[str, IntArray]]:
-    """The first requantised values behind a layer, through what takes its sums alone."""
-    values = {layer.name: total}
-    for node in graph.nodes:
-        if len(node.inputs) == 1 and node.inputs[0] in values:
-            value = node.op.run(values[node.inputs[0]])
-            if isinstance(node.op, Requant):
-                yield node.name, value
-            else:
-                values[node.name] = value
 
 
 def _described(op: CrossbarMvm) -> dict[str, Any]:
@@ -301,7 +223,7 @@ def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
     for graph in (program.text, program.video):
         name, op = next(iter(graph.operations(Quantize).items()))
         known = graph.types[name]
-        codes = _embedding_codes(op, int(known.shape[1]))
+        codes = embedding_codes(op, int(known.shape[1]))
         if inputs is not None:
             codes = np.concatenate([codes, op.run(getattr(inputs, graph.name)[:REAL_ROWS])])
         rows = (codes * op.scale).astype(np.float32)
@@ -321,11 +243,3 @@ def _of_ends(program: Program, inputs: Embeddings | None) -> Iterator[Vectors]:
         logits = np.concatenate([found[value] for _, found in blocks])
         axes, what = ("text_vector", "video_vector"), "integer logits"
         yield _typed("score.logit", logits, axes, score.types[value], what)
-
-
-def _embedding_codes(op: Quantize, width: int) -> IntArray:
-    """Codes [n, width] of embeddings: the same everywhere, then random ones."""
-    rng = np.random.default_rng(SEED)
-    rows = [np.full(width, code) for code in (0, op.hi, op.lo)]
-    rows += [rng.integers(op.lo, op.hi, width, endpoint=True) for _ in range(RANDOM_ROWS)]
-    return np.stack(rows)

@@ -37,12 +37,7 @@ def write_images(bundle: Bundle, layers: Mapping[str, CrossbarMvm], folder: Path
     places = [one for one in placements(bundle.program, bundle.settings) if one.shares is None]
     plan = floorplan(places, bundle.target)
     pairs = bundle.settings.pairs
-    images = ImagesFile(
-        order=bundle.target.cell_order,
-        array_rows=bundle.settings.rows or max(_extents(one, pairs)[0] for one in places),
-        array_columns=bundle.settings.columns or max(_extents(one, pairs)[1] for one in places),
-        layers={},
-    )
+    images = empty_images(bundle)
     written, first = {}, 0
     for place in places:
         if place.layer in layers:
@@ -56,6 +51,20 @@ def write_images(bundle: Bundle, layers: Mapping[str, CrossbarMvm], folder: Path
     found = images.model_copy(update={"layers": written})
     (folder / IMAGES).write_text(found.model_dump_json() + "\n", "utf-8")
     return found
+
+
+def empty_images(bundle: Bundle) -> ImagesFile:
+    """The order and the extents of a bundle's arrays.
+
+    Where a target does not say how large an array is, the largest layer has room in it.
+    """
+    places, pairs = placements(bundle.program, bundle.settings), bundle.settings.pairs
+    return ImagesFile(
+        order=bundle.target.cell_order,
+        array_rows=bundle.settings.rows or max(_extents(one, pairs)[0] for one in places),
+        array_columns=bundle.settings.columns or max(_extents(one, pairs)[1] for one in places),
+        layers={},
+    )
 
 
 def _extents(place: Placement, pairs: PairAxis) -> tuple[int, int]:

@@ -1,0 +1,102 @@
+"""Stimuli of layers and of whole programs: the inputs of test vectors and of taps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import ArgumentError
+from cimtool.base.named import nearest
+from cimtool.emit.taps import worst_column
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.integer import Quantize, Requant
+from cimtool.ir.program import Graph, Node, Program
+from cimtool.loading.embeddings import Embeddings
+from cimtool.simulation.simulator import Runner
+
+FIXED_ROWS, RANDOM_ROWS, REAL_ROWS = 8, 2, 2
+SEED = 0
+
+LayerNode = tuple[Graph, Node, CrossbarMvm]
+"""A layer on crossbars: its graph, its node and the operation."""
+
+
+def chosen_layers(program: Program, pattern: str) -> list[LayerNode]:
+    """The layers of both projectors whose names match a pattern; CimError where none does."""
+    layers = {
+        f"{graph.name}.{name}": (graph, graph.by_name[name], op)
+        for graph in (program.text, program.video)
+        for name, op in graph.operations(CrossbarMvm).items()
+    }
+    chosen = [layer for name, layer in layers.items() if fnmatchcase(name, pattern)]
+    if not chosen:
+        raise ArgumentError(
+            '{layers} "{}" matches no layer; expected one of {}{}',
+            pattern,
+            ", ".join(layers),
+            nearest(pattern, layers),
+        )
+    return chosen
+
+
+def real_rows(program: Program, inputs: Embeddings | None) -> dict[str, dict[str, Array]]:
+    """The values of every node of both projectors for the first rows of embeddings."""
+    if inputs is None:
+        return {}
+    return {
+        graph.name: Runner(graph, fast=False).values(
+            {"x": getattr(inputs, graph.name)[:REAL_ROWS]}, ["x", *graph.by_name]
+        )
+        for graph in (program.text, program.video)
+    }
+
+
+def layer_stimuli(
+    graph: Graph, node: Node, op: CrossbarMvm, real: Mapping[str, Mapping[str, Array]]
+) -> tuple[IntArray, list[str]]:
+    """Inputs [n, K] of a layer, within the range that it is proved to get, and their names."""
+    known, rows = graph.types[node.inputs[0]], len(op.weight)
+    lo, hi = int(known.lo.max()), int(known.hi.min())
+    zero = np.full(rows, min(max(0, lo), hi))
+    odd = np.arange(rows) % 2 == 1
+    first, last = zero.copy(), zero.copy()
+    first[0], last[-1] = hi, hi
+    named = {
+        "zero": zero,
+        "largest": np.full(rows, hi),
+        "smallest": np.full(rows, lo),
+        "one hot, first row": first,
+        "one hot, last row": last,
+        "checkerboard, odd rows": np.where(odd, hi, lo),
+        "checkerboard, even rows": np.where(odd, lo, hi),
+        "worst-case column": worst_column(op, lo, hi),
+    }
+    rng = np.random.default_rng(SEED)
+    for index in range(RANDOM_ROWS):
+        named[f"random {index}"] = rng.integers(lo, hi, rows, endpoint=True)
+    for index, row in enumerate(real[graph.name][node.inputs[0]] if real else []):
+        named[f"real row {index}"] = row
+    return np.stack(list(named.values())), list(named)
+
+
+def requantised(graph: Graph, layer: Node, total: IntArray) -> Iterator[tuple[str, IntArray]]:
+    """The first requantised values behind a layer, through what takes its sums alone."""
+    values = {layer.name: total}
+    for node in graph.nodes:
+        if len(node.inputs) == 1 and node.inputs[0] in values:
+            value = node.op.run(values[node.inputs[0]])
+            if isinstance(node.op, Requant):
+                yield node.name, value
+            else:
+                values[node.name] = value
+
+
+def embedding_codes(op: Quantize, width: int) -> IntArray:
+    """Codes [n, width] of embeddings: the same everywhere, then random ones."""
+    rng = np.random.default_rng(SEED)
+    rows = [np.full(width, code) for code in (0, op.hi, op.lo)]
+    rows += [rng.integers(op.lo, op.hi, width, endpoint=True) for _ in range(RANDOM_ROWS)]
+    return np.stack(rows)
