@@ -41,7 +41,7 @@ def test_it_is_the_same_each_time_and_its_digests_hold(
     for name in names:
         assert (handoff / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
         assert name == "handoff.json" or sha256(handoff / name) == described["files"][name]
-        assert "/" not in name or name.split("/")[-1] in readme
+        assert name.count("/") != 1 or name.split("/")[-1] in readme
 
 
 def test_no_value_differs(handoff: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.emit.exporter import Exporter, Request
+from cimtool.emit.handoff.part import HandoffSource
 from cimtool.emit.handoff.parts import PARTS
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.report.page import render_text
@@ -22,7 +23,7 @@ class Handoff(Exporter, name="handoff"):
     """One folder a part, with `handoff.json`, a README and a Makefile that checks them."""
 
     counted = True
-    takes = ("inputs",)
+    takes = ("layers", "inputs")
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
@@ -39,9 +40,10 @@ class Handoff(Exporter, name="handoff"):
 
         Raises CimError where one does not cover the bundle.
         """
+        source = HandoffSource(bundle, request)
         for part in PARTS:
             (folder / part.folder).mkdir()
-            part.write(bundle, request, folder / part.folder)
+            part.write(source, folder / part.folder)
         (folder / MAKEFILE).write_text(_makefile(), "utf-8")
         explained = render_text(
             "cimtool.emit",

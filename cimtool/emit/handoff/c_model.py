@@ -5,11 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from cimtool.bundle.bundle import Bundle
 from cimtool.emit.c.expected import Expected, expected_of
 from cimtool.emit.c.model import CModel, c_model
-from cimtool.emit.exporter import Request
-from cimtool.emit.handoff.part import HandoffPart
+from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 
 LARGEST_HEADER = 1_000_000
 """Bytes of constants up to which they are also written as C."""
@@ -17,13 +15,14 @@ LARGEST_HEADER = 1_000_000
 FLAGS = "-std=c99 -O3 -Wall -Wextra -pedantic -Wconversion -Werror"
 
 
-def write_c(bundle: Bundle, request: Request, folder: Path) -> None:
+def write_c(source: HandoffSource, folder: Path) -> None:
     """Write the model, its constants, and the numbers that it must show.
 
     Raises CimError for a program with what the model does not cover.
     """
-    model = c_model(bundle.program, bundle.model.name)
-    expected = expected_of(bundle.program, model, request.inputs)
+    program = source.bundle.program
+    model = c_model(program, source.bundle.model.name)
+    expected = expected_of(program, model, source.request.inputs)
     for name in ("cim.h", "check.c"):
         (folder / name).write_text(c_source(name), "utf-8")
     (folder / "model.h").write_text(model.header, "utf-8")

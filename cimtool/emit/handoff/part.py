@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from cimtool.bundle.bundle import Bundle
 from cimtool.emit.exporter import Request
+from cimtool.emit.handoff.layers import DrivenLayer, Lanes, driven_layers
+
+
+@dataclass(frozen=True, eq=False)
+class HandoffSource:
+    """A bundle, what is asked of it, and the layers that this is about."""
+
+    bundle: Bundle
+    request: Request
+
+    @cached_property
+    def layers(self) -> list[DrivenLayer]:
+        """The layers that the request names, with their stimuli; CimError where there is none."""
+        return driven_layers(self.bundle, self.request.layers, self.request.inputs)
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """The bits of the lanes of these layers."""
+        return Lanes.of(self.layers)
 
 
 @dataclass(frozen=True)
 class HandoffPart:
     """One subfolder of a hand-off.
 
-    `write(bundle, request, folder)` fills the new folder, or raises CimError. `files` says what
+    `write(source, folder)` fills the new folder, or raises CimError. `files` says what
     each file is, by name or pattern; `uncovered` what the part leaves out, in sentences. `checks`
     are the commands of the goal `check`, and `goals` those of the part's own, run in the hand-off's
     folder; `settings` are variables that they read, with their defaults.
@@ -22,7 +42,7 @@ class HandoffPart:
 
     folder: str
     title: str
-    write: Callable[[Bundle, Request, Path], None]
+    write: Callable[[HandoffSource, Path], None]
     files: Mapping[str, str]
     uncovered: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()

@@ -1,0 +1,68 @@
+"""The parts of a hand-off that say of each array what it holds, what drives it, what it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cimtool.emit.handoff.constants import write_constants
+from cimtool.emit.handoff.images import write_images
+from cimtool.emit.handoff.part import HandoffPart, HandoffSource
+from cimtool.emit.handoff.steps import STEPS_FILE, steps_text
+from cimtool.emit.handoff.taps import TAPS_FILE, write_ends, write_taps
+
+
+def _write_images(source: HandoffSource, folder: Path) -> None:
+    write_images(source.bundle, {one.name: one.op for one in source.layers}, folder)
+
+
+def _write_constants(source: HandoffSource, folder: Path) -> None:
+    write_constants(source.layers, folder)
+
+
+def _write_taps(source: HandoffSource, folder: Path) -> None:
+    """Write the taps, and beside their folder the steps that they are shown in."""
+    write_taps(source.layers, source.lanes, folder)
+    write_ends(source.bundle.program, source.layers, source.request.inputs, folder)
+    (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
+
+
+IMAGES_PART = HandoffPart(
+    folder="images",
+    title="What to write into the cells of every array, in the order of the target's `[image]`",
+    write=_write_images,
+    files={
+        "images.json": "layers and arrays, their places, and the sums of their rows and columns",
+        "LAYER/rR.cC/cells.*": "the cells of the array in row R, column C of a layer's arrays, a "
+        "word line a line",
+        "LAYER/rR.cC/flipped.*": "which columns hold complements, a row group a line",
+    },
+)
+
+CONSTANTS_PART = HandoffPart(
+    folder="constants",
+    title="What the digital side adds, multiplies and limits, and the references of converters",
+    write=_write_constants,
+    files={
+        "LAYER/bias.hex, multiplier.hex, shift.hex, lo.hex, hi.hex": "of each column, a number of "
+        "64 bits a line",
+        "LAYER/affine.hex": "factor, offset, lowest and highest value of each stage between a sum "
+        "and its requantisation",
+        "LAYER/steps.hex, thresholds.hex, levels.hex": "steps and tables of the converters, a "
+        "slice after the other, each of its cycles; a step of 0 is lossless",
+        "LAYER/rR.cC/gG.offsets.hex": "the offsets of an array's lanes in a row group, a cycle a "
+        "line",
+    },
+)
+
+TAPS_PART = HandoffPart(
+    folder="taps",
+    title="What every read of every array must show, and what layers and the score must, in the "
+    "order of `steps.txt` beside this folder",
+    write=_write_taps,
+    files={
+        TAPS_FILE: "shapes and widths of the values of encoders and score",
+        "LAYER/rR/gG.*.hex": "inputs and digits of a row group, a vector (and cycle) a line",
+        "LAYER/rR.cC/gG.*.hex": "sums, codes and shift_add of its lanes",
+        "LAYER/layer_sum.hex, requantised.hex": "all row groups and bias, and what follows",
+    },
+)

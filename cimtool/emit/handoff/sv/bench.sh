@@ -1,0 +1,70 @@
+#!/bin/sh
+# Runs the bench of a hand-off, from its folder:
+#
+#   sh sv/bench.sh icarus      the macro against images, constants and taps, in Icarus Verilog
+#   sh sv/bench.sh verilator   the same in Verilator
+#   sh sv/bench.sh mutants     every fault of sv/faults.txt in both: each must be found at its tap
+set -eu
+export LC_ALL=C
+sources='cim_macro.sv cim_column.sv cim_output.sv'
+
+say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
+if [ -f sv/NOT_COVERED ]; then
+    say "$(cat sv/NOT_COVERED)"
+    exit 1
+fi
+
+# build SIMULATOR FOLDER OUTPUT: compiles the bench with the sources of a folder.
+build() {
+    command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }
+    set -- "$1" "$3" $(for file in $sources; do printf '%s/%s ' "$2" "$file"; done)
+    simulator=$1 output=$2
+    shift 2
+    case $simulator in
+    iverilog) iverilog -g2012 -Wall -Isv -s tb_macro -o "$output" sv/tb_macro.sv "$@" ;;
+    verilator)
+        verilator --binary --timing -O3 -Wall -Wno-fatal -Isv --top-module tb_macro --Mdir "$output.obj" -CFLAGS -O1 \
+            -o ../"${output##*/}" sv/waivers.vlt sv/tb_macro.sv "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
+        ;;
+    esac
+}
+
+# simulate SIMULATOR OUTPUT [FAULT]
+simulate() {
+    case $1 in
+    iverilog) vvp -n "$2" +HANDOFF=. +FAULT="${3:-0}" ;;
+    verilator) "$2" +HANDOFF=. +FAULT="${3:-0}" ;;
+    esac
+}
+
+mkdir -p build
+case ${1:-} in
+icarus)
+    build iverilog sv build/tb_macro.vvp
+    simulate iverilog build/tb_macro.vvp
+    ;;
+verilator)
+    build verilator sv build/tb_macro
+    simulate verilator build/tb_macro
+    ;;
+mutants)
+    missed=0
+    for simulator in iverilog verilator; do
+        output=build/faulty_$simulator
+        build $simulator sv/faulty "$output"
+        simulate $simulator "$output" > build/control.txt || { say "$simulator: the control without a fault fails"; exit 1; }
+        printf '%s: the control passes\n' $simulator
+        while IFS="$(printf '\t')" read -r number tap name; do
+            found=$(simulate $simulator "$output" "$number" | grep -m 1 "^fault $number: found at " || true)
+            printf '%s: %s: %s\n' $simulator "$name" "${found#*: }"
+            [ "$found" = "fault $number: found at $tap" ] || { missed=1; say "$name: expected at $tap"; }
+        done < sv/faults.txt
+    done
+    [ $missed = 0 ] || exit 1
+    printf '%s faults, each found at its tap in both simulators\n' "$(wc -l < sv/faults.txt | tr -d ' ')"
+    ;;
+*)
+    say "expected icarus, verilator or mutants"
+    exit 2
+    ;;
+esac
