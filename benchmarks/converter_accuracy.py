@@ -96,7 +96,8 @@ def measured(
             costs = [one.cost for one in outcomes.values()]
             energies = [cost["energy_pj"] / 1e6 for cost in costs]
             row["conversions"] = f"{costs[0]['conversions']:,}"
-            row["energy, uJ"] = f"{min(energies):.3g} to {max(energies):.3g}"
+            ends = dict.fromkeys(f"{end:.3g}" for end in (min(energies), max(energies)))
+            row["energy, uJ"] = " to ".join(ends)
             row["priced by"] = costs[0]["energy_basis"]
             yield row
 
@@ -108,7 +109,7 @@ def remarks(target: str, references: Sequence[str]) -> Iterator[str]:
             yield f"{target}: no row of {name}: {reason}"
     for kind in references:
         settings = resolve(load_target(target), None, {"references": kind})
-        yield from (f"{target}: {note}" for note in reference_notes(load_target(target), settings))
+        yield from reference_notes(load_target(target), settings)
 
 
 def first(file: Path, pairs: int) -> dict[str, Array]:
