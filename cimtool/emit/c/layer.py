@@ -141,7 +141,7 @@ def _converter(
     """The fields of one converter; its law joins `laws` unless it is among them."""
     crossbar = op.crossbar
     if one is None or crossbar.law is None:
-        return "0", 0, -1
+        return "0", 0, -1, -1
     law = one.law(crossbar.law)
     if law not in laws:
         laws.append(law)
@@ -150,7 +150,8 @@ def _converter(
         columns = 1 if index >= crossbar.slices * crossbar.reference_cycles else op.weight.shape[1]
         every = np.broadcast_to(one.offset, (len(op.stored.groups), columns))
         offset = tables.add(place, every, "int64_t")
-    return f"&{name}_law{laws.index(law)}", literal(one.step), offset
+    shift = one.step.bit_length() - 1 if one.step & one.step - 1 == 0 else -1
+    return f"&{name}_law{laws.index(law)}", literal(one.step), shift, offset
 
 
 def _law(name: str, law: Law) -> str:

@@ -69,6 +69,10 @@ C_PART = HandoffPart(
         "check.h": "how many numbers of each value must be compared",
         "expected.bin": "the simulator's numbers, for made-up rows and of embeddings, if given",
     },
+    uncovered=(
+        "floating point, as the functions take codes of embeddings; model.h says how to make them.",
+        "noise, as the model is that of perfect arrays.",
+    ),
     checks=("$(CC) $(CFLAGS) c/check.c -obuild/check", "build/check c"),
     settings={"CC": "gcc", "CFLAGS": FLAGS},
 )

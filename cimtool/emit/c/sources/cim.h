@@ -74,11 +74,14 @@ typedef struct {
     const int64_t *thresholds, *levels;
 } cim_law;
 
-/* The converters of a slice: their law and step (0: lossless), and the place of what is taken off
- * first, int64_t [groups][columns] (-1: nothing; of the unit column [groups]). */
+/* The converters of a slice: their law, their step (0: lossless), which is 2^shift unless shift is
+ * -1, and the place of what is taken off first, int64_t [groups][columns] (-1: nothing; of the unit
+ * column [groups]). */
 typedef struct {
     const cim_law *law;
-    int64_t step, offset;
+    int64_t step;
+    int32_t shift;
+    int64_t offset;
 } cim_converter;
 
 /* A layer on crossbars. Places are those of its tables in the weights:
@@ -138,7 +141,10 @@ static inline void cim_products(const void *weights, const cim_layer *l, int32_t
         for (int32_t j = 0; j < n; j++)
             narrow[j] = digits[0] * cells[j];
         for (int32_t r = 1; r < height; r++)
-            if (digits[r])
+            if (digits[r] == 1) /* one bit a cycle: nothing to multiply */
+                for (int32_t j = 0; j < n; j++)
+                    narrow[j] += cells[r * stride + j];
+            else if (digits[r])
                 for (int32_t j = 0; j < n; j++)
                     narrow[j] += digits[r] * cells[r * stride + j];
         for (int32_t j = 0; j < n; j++)
@@ -146,9 +152,10 @@ static inline void cim_products(const void *weights, const cim_layer *l, int32_t
     }
 }
 
-/* Tap 3: the code of a sum p, its offset taken off, at a step. */
-static inline int64_t cim_code(const cim_law *l, int64_t p, int64_t step) {
-    int64_t code, rest;
+/* Tap 3: the code of a sum p, its offset taken off. */
+static inline int64_t cim_code(const cim_converter *c, int64_t p) {
+    const cim_law *l = c->law;
+    int64_t code, rest, step = c->step;
     if (l->rounding == CIM_STAIRCASE) {
         int64_t below = 0, above = l->hi - l->lo;
         while (below < above) { /* thresholds before `below` are reached, those from `above` not */
@@ -160,7 +167,7 @@ static inline int64_t cim_code(const cim_law *l, int64_t p, int64_t step) {
         }
         return l->lo + below;
     }
-    code = cim_floor(p, step);
+    code = c->shift >= 0 ? cim_asr(p, c->shift) : cim_floor(p, step);
     rest = p - code * step;
     if (l->rounding == CIM_HALF_UP)
         code += rest >= step - step / 2;
@@ -177,7 +184,7 @@ static inline int64_t cim_read(const void *weights, const cim_layer *l, const ci
         return p;
     if (c->offset >= 0)
         offset = CIM_TABLE(int64_t, weights, c->offset)[at];
-    code = cim_code(c->law, p - offset, c->step);
+    code = cim_code(c, p - offset);
     if (c->law->rounding == CIM_STAIRCASE)
         code = c->law->levels[code - c->law->lo];
     return code * c->step + offset;

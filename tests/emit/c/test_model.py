@@ -1,0 +1,76 @@
+"""The sources of a model: constants where both forms have them, and what is refused by name."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from c_tools import STRICT, c_compiler
+
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import read_bundle
+from cimtool.emit.c.model import CModel, c_model
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.integer import Quantize
+from cimtool.ir.program import Builder, Program
+
+SAME = r"""
+#include "weights.h"
+#include <stdio.h>
+int main(void) {
+    return fwrite(&model_weights, 1, sizeof model_weights, stdout) != sizeof model_weights;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(small_bundle: Path) -> Program:
+    return read_bundle(small_bundle).program
+
+
+@pytest.fixture(scope="module")
+def model(program: Program) -> CModel:
+    return c_model(program, "small")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_the_constants_in_c_lie_as_those_of_the_file(
+    model: CModel, tmp_path: Path, compiler: str
+) -> None:
+    (tmp_path / "weights.h").write_text(model.weights_header, "utf-8")
+    (tmp_path / "same.c").write_text(SAME, "utf-8")
+    command = [c_compiler(compiler), *STRICT, "same.c", "-o", "same"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    done = subprocess.run(["./same"], cwd=tmp_path, check=True, capture_output=True)
+    assert len(done.stdout) > 1_000
+    assert done.stdout == model.weights
+
+
+def test_every_value_of_the_program_is_shown_once(program: Program, model: CModel) -> None:
+    shown = [one.name for one in model.seen]
+    assert len(shown) == len(set(shown))
+    left = {
+        node.op.name
+        for graph in program.graphs
+        for node in graph.nodes
+        if f"{graph.name}.{node.name}" not in shown
+    }
+    assert left == {"quantize", "axis", "dequantize"}
+    for index in range(len(shown)):
+        assert model.source.count(f"CIM_SEE({index}, ") == 1
+
+
+def test_inputs_beyond_32_bits_are_refused_by_the_name_of_their_layer(program: Program) -> None:
+    text = program.text
+    (first, codes), *_ = text.operations(Quantize).items()
+    layer, op = next(iter(text.operations(CrossbarMvm).items()))
+    builder = Builder("text", text.inputs)
+    x = builder.add(first, replace(codes, lo=-(1 << 40), hi=1 << 40), "x")
+    wide = replace(op.crossbar, accumulator_bits=62)
+    op = replace(op, stored=replace(op.stored, crossbar=wide))
+    alone = builder.graph({"mu": builder.add(layer, op, x)})
+    expected = rf"text\.{layer}: its inputs reach 1099511627776, beyond 32 bits, which the C model"
+    with pytest.raises(CimError, match=expected):
+        c_model(replace(program, text=alone), "small")
