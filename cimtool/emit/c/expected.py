@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
+from cimtool.emit.c.layer import BLOCK
 from cimtool.emit.c.model import CModel, Phase
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import MODALITIES, Graph, Program, as_inputs
@@ -16,8 +17,6 @@ from cimtool.simulation.simulator import Runner
 
 SEED = 0
 RANDOM_ROWS, REAL_ROWS = 8, 8
-BLOCK = 64
-"""Items of a gallery that the model computes at a time: CIM_BLOCK of cim.h."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ from cimtool.ir.types import Type
 
 INT8, INT16, INT32 = (np.iinfo(kind) for kind in (np.int8, np.int16, np.int32))
 
+BLOCK = 64
+"""Columns that the model computes at a time: CIM_BLOCK of cim.h."""
+
 ROUNDINGS = {"half-up": "CIM_HALF_UP", "half-even": "CIM_HALF_EVEN", "floor": "CIM_FLOOR"}
 
 
@@ -93,7 +96,7 @@ def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_i
         "leak": literal(crossbar.column_leak),
         "offset": literal(crossbar.weights.offset),
         "complement": literal(crossbar.weights.complement),
-        "cells": tables.add(f"{layer}.cells", cells, "int32_t" if wide else "int8_t"),
+        "cells": tables.add(f"{layer}.cells", in_blocks(cells), "int32_t" if wide else "int8_t"),
         "flipped": tables.add(f"{layer}.flipped", flipped, "uint8_t") if flipped.any() else "-1",
         "bias": tables.add(f"{layer}.bias", op.bias - stored.correction, "int64_t"),
         "group": f"{name}_groups",
@@ -119,6 +122,16 @@ def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_i
     ]
     initial = ",\n".join(f"    .{field} = {value}" for field, value in fields.items())
     return "\n".join([*arrays, f"static const cim_layer {name}_layer = {{\n{initial},\n}};\n"])
+
+
+def in_blocks(cells: IntArray) -> IntArray:
+    """Cells [slices, K, N] in the order of cim.h: of each block of columns one row after the other.
+
+    So a block's rows lie side by side, and are read in one go.
+    """
+    starts = range(BLOCK, cells.shape[2], BLOCK)
+    blocks = np.split(cells, list(starts), axis=2)
+    return np.hstack([block.reshape(len(cells), -1) for block in blocks])
 
 
 def _narrow(op: CrossbarMvm, cells: IntArray) -> bool:

@@ -49,15 +49,18 @@ def test_no_value_differs(encoding: str, compiler: str, tmp_path: Path) -> None:
 def test_one_wrong_weight_differs(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     crossbar = changed(PLAIN, rows=8)
-    weight = rng.integers(-127, 128, (20, 6))
+    weight = rng.integers(-127, 128, (20, 150))  # blocks of 64, 64 and 22 columns
     right, wrong = (
         CrossbarMvm(
-            StoredWeights(w, crossbar), np.zeros(6, np.int64), np.ones(6), crossbar.no_references
+            StoredWeights(w, crossbar),
+            np.zeros(150, np.int64),
+            np.ones(150),
+            crossbar.no_references,
         )
         for w in (weight, np.where(weight == weight[3, 2], 0, weight))
     )
     x = rng.integers(-128, 128, (50, 20))
-    assert compared([(right, x, right.run(x))], tmp_path, "gcc") == (300, 0)
+    assert compared([(right, x, right.run(x))], tmp_path, "gcc") == (7500, 0)
     count, differing = compared([(wrong, x, right.run(x))], tmp_path, "gcc")
-    assert count == 300
+    assert count == 7500
     assert differing > 40

@@ -85,7 +85,8 @@ typedef struct {
 } cim_converter;
 
 /* A layer on crossbars. Places are those of its tables in the weights:
- *   cells    [slices][rows][columns] of int8_t, of int32_t where `wide`
+ *   cells    [slices][blocks of CIM_BLOCK columns, the last with the rest][rows][columns of the
+ *            block] of int8_t, of int32_t where `wide`
  *   flipped  [groups][slices][columns] of uint8_t, 1 where a column holds complements; -1: nowhere
  *   bias     [columns] of int64_t, less what inputs that are lifted add */
 typedef struct {
@@ -121,11 +122,11 @@ static inline int32_t cim_digit(const cim_layer *l, const cim_cycle *c, int64_t 
     return (int32_t)(l->sign_magnitude && whole < 0 ? -digit : digit);
 }
 
-/* Tap 2 without what leaks: digits . cells of columns first .. first + n - 1 of a slice. */
+/* Tap 2 without what leaks: digits . cells of a slice, for the block of n columns from `first`. */
 static inline void cim_products(const void *weights, const cim_layer *l, int32_t slice,
                                 const cim_group *rows, const int32_t *digits, int32_t first,
                                 int32_t n, int64_t *sums) {
-    int64_t stride = l->columns, start = ((int64_t)slice * l->rows + rows->first) * stride + first;
+    int64_t start = ((int64_t)slice * l->columns + first) * l->rows + (int64_t)rows->first * n;
     int32_t height = rows->end - rows->first;
     if (l->wide) {
         const int32_t *cells = CIM_TABLE(int32_t, weights, l->cells) + start;
@@ -134,7 +135,7 @@ static inline void cim_products(const void *weights, const cim_layer *l, int32_t
         for (int32_t r = 1; r < height; r++)
             if (digits[r])
                 for (int32_t j = 0; j < n; j++)
-                    sums[j] += (int64_t)digits[r] * cells[r * stride + j];
+                    sums[j] += (int64_t)digits[r] * cells[r * n + j];
     } else {
         const int8_t *cells = CIM_TABLE(int8_t, weights, l->cells) + start;
         int32_t narrow[CIM_BLOCK];
@@ -143,10 +144,10 @@ static inline void cim_products(const void *weights, const cim_layer *l, int32_t
         for (int32_t r = 1; r < height; r++)
             if (digits[r] == 1) /* one bit a cycle: nothing to multiply */
                 for (int32_t j = 0; j < n; j++)
-                    narrow[j] += cells[r * stride + j];
+                    narrow[j] += cells[r * n + j];
             else if (digits[r])
                 for (int32_t j = 0; j < n; j++)
-                    narrow[j] += digits[r] * cells[r * stride + j];
+                    narrow[j] += digits[r] * cells[r * n + j];
         for (int32_t j = 0; j < n; j++)
             sums[j] = narrow[j];
     }
@@ -190,7 +191,8 @@ static inline int64_t cim_read(const void *weights, const cim_layer *l, const ci
     return code * c->step + offset;
 }
 
-/* Tap 4: add what row group g gives columns first .. first + n - 1 of the layer's sum. */
+/* Tap 4: add what row group g gives the layer's sum, for the block of n columns from `first`: a
+ * multiple of CIM_BLOCK, and CIM_BLOCK columns or those that are left. */
 static inline void cim_row_group(const void *weights, const cim_layer *l, int32_t g, const void *x,
                                  int32_t first, int32_t n, uint64_t *total) {
     const cim_group *rows = l->group + g;
@@ -239,7 +241,7 @@ static inline void cim_row_group(const void *weights, const cim_layer *l, int32_
     }
 }
 
-/* Columns first .. first + n - 1 of a layer's output: all row groups, and the bias. */
+/* Columns first .. first + n - 1 of a layer's output, in whole blocks: all row groups, and the bias. */
 static inline void cim_mvm(const void *weights, const cim_layer *l, const void *x, int32_t first,
                            int32_t n, int64_t *out) {
     const int64_t *bias = CIM_TABLE(int64_t, weights, l->bias) + first;
