@@ -179,7 +179,7 @@ def test_kernels_convert_from_any_offset_by_any_step(
         )
         op = replace(op, references=found)
         # Those of 8-bit cells are too wide for 32 bits now and then.
-        if choice.KERNELS and cell_bits < 8 and kind != "levels":
+        if choice.KERNELS and cell_bits < 8:
             known = integer(("n", 133), *limits(hardware), 1.0)
             bounds = op.infer(known)
             base = op.bias - op.stored.correction
@@ -275,6 +275,30 @@ def test_cells_of_a_die_take_the_same_kernels(fraction: int, dac_bits: int, cell
         assert kernel is not None
         expected = cells_mvm(x, cells, steps) + offset
         np.testing.assert_array_equal(kernel(x), expected)
+
+
+@pytest.mark.parametrize("kind", ["column", "cycle", "levels"])
+@pytest.mark.parametrize("fraction", [0, 3])
+def test_cells_of_a_die_are_converted_by_references_that_are_set(fraction: int, kind: str) -> None:
+    rng = np.random.default_rng(fraction)
+    hardware = plain(references=kind, cell_bits=1, encoding="offset", adc_bits=4, rows=50)
+    perfect = StoredWeights(rng.integers(-127, 128, (120, 37)), hardware).cells
+    slices = tuple(_on_die(s, fraction, rng, 1 << fraction >> 1) for s in perfect.slices)
+    cells = Cells(hardware, slices, fraction, 0)
+    references = [
+        AdcReferences(
+            int(rng.integers(3, 8)),
+            rng.integers(-9, 40, (3, 37)),
+            random_levels(rng, hardware.law) if kind == "levels" else None,
+        )
+        for _ in range(hardware.slices * hardware.reference_cycles)
+    ]
+    offset = rng.integers(-999, 999, 37)
+    kernel = fused_cells(cells, references, offset)
+    x = rows_for(rng, hardware, 120, 11)
+    if tiles.DOT_BITS or fraction == 0:
+        assert kernel is not None
+        np.testing.assert_array_equal(kernel(x), cells_mvm(x, cells, references) + offset)
 
 
 def _on_die(cells: Slice, fraction: int, rng: np.random.Generator, spread: int) -> Slice:

@@ -34,6 +34,7 @@ from cimtool.simulation.kernels.tiles import (
     convert,
     convert_from,
     dot_step,
+    look_up,
 )
 
 DEPTH = 4
@@ -174,6 +175,8 @@ def _group(  # type: ignore[no-untyped-def]
                 p = add_outer(p, row_sums, i, middle, cells.columns, column)
                 if len(epilogue.addends):
                     p = convert_from(p, one, two, three, four, five, epilogue.addends, column)
+                    if len(epilogue.tables) and epilogue.tables[s] >= 0:
+                        p = look_up(p, epilogue.entries, epilogue.tables[s])
                 else:
                     p = convert(p, one, two, three, four, five)
                 to = b * total.shape[1] * WIDTH

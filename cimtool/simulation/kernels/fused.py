@@ -43,16 +43,24 @@ class Epilogue(NamedTuple):
 
     `adc` [slices, 5] are the arguments of `tiles.convert`, where converters count from zero by
     powers of two; else those of `tiles.convert_from`, with the `addends` [groups * slices * N] of
-    sums. `scale` [groups * slices * N] is the value of a code; `row_factors` [groups, N] how often
-    a group's row sum is added; `start` [N]. Values have `places` binary places, rounded half up.
+    sums. Where converters have levels these give places in the `entries` of a slice, which begin at
+    `tables` [slices], -1 where a code counts itself; both are empty where none has. `scale`
+    [groups * slices * N] is the value of a code; `row_factors` [groups, N] how often a group's row
+    sum is added; `start` [N]. Values have `places` binary places, rounded half up.
     """
 
     adc: Array
     addends: Array
+    tables: Array
+    entries: Array
     places: int
     scale: Array
     row_factors: Array
     start: Array
+
+
+NOTHING_SET = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32)
+"""Of an `Epilogue`: no addends, tables and entries."""
 
 
 class Layer(NamedTuple):
@@ -105,8 +113,6 @@ def converted_layer(
     """
     crossbar, fraction, law = cells.crossbar, cells.fraction_bits, cells.crossbar.law
     if crossbar.fraction_bits or cells.leak or isinstance(law, StaircaseLaw):
-        return None
-    if crossbar.scope.levels:
         return None
     if fraction and None in references:
         return None
@@ -169,7 +175,7 @@ def _from_zero(
     exponents = [None if one is None else one.step.bit_length() - 1 for one in references]
     return Epilogue(
         np.array([_adc(law, step, fraction) for step in exponents], np.int32),
-        np.zeros(0, np.int32),
+        *NOTHING_SET,
         0,
         padded(modulo_int32(_signs(cells) * np.array(steps)[:, None])).reshape(-1),
         padded(modulo_int32(cells.row_sum_factors)),
@@ -194,7 +200,20 @@ def _from_offsets(
         return None
     reach, groups = _farthest(cells), len(cells.groups)
     arguments, addends, lowest = [], [], []
+    begins, entries = [], [np.zeros(0, np.int64)]
     for one in references:
+        if one is not None and one.levels is not None:
+            made = _of_levels(one, one.levels, rise, finer, reach)
+            if made is None:
+                return None
+            own, addend = made
+            arguments.append(own)
+            addends.append(np.broadcast_to(addend, (groups, offset.size)))
+            lowest.append((one.step, np.broadcast_to(one.offset, (groups, offset.size))))
+            begins.append(sum(map(len, entries)))
+            entries.append(one.levels.table[1])
+            continue
+        begins.append(-1)
         # A lossless sum is a code of its own: counted from the least, it is never negative.
         fitted = AdcReferences(1, np.full((1, 1), -reach << rise)) if one is None else one
         lo, codes = (0, (2 * reach << rise) + 1) if one is None else (law.lo, law.hi + 1 - law.lo)
@@ -215,11 +234,32 @@ def _from_offsets(
     return Epilogue(
         np.array(arguments, np.int32),
         padded(modulo_int32(np.stack(addends, axis=1))).reshape(-1),
+        np.array(begins if max(begins) >= 0 else [], np.int64),
+        modulo_int32(np.concatenate(entries)),
         rise,
         padded(modulo_int32(signs * steps[:, None])).reshape(-1),
         padded(modulo_int32(cells.row_sum_factors << rise)),
         padded(modulo_int32(start)),
     )
+
+
+def _of_levels(
+    one: AdcReferences, law: StaircaseLaw, rise: int, finer: int, reach: int
+) -> tuple[tuple[int, ...], IntArray] | None:
+    """The arguments and addends [groups, N] of `tiles.convert_from` that give a table's places:
+
+        place = clip((p << R << F) - (O << F) - first S, 0, entries S - 1) // S
+
+    with thresholds in 2^-F of a step; None where that does not fit 32 bits.
+    """
+    first, table = law.table
+    step, offset = one.step << finer, one.offset << finer + law.places
+    divisor = reciprocal(step, len(table) * step - 1)
+    addend = -offset - first * step
+    farthest = (reach << rise + law.places) + int(np.abs(addend).max())
+    if divisor is None or max(farthest, len(table) * step) > INT32.max:
+        return None
+    return (rise + law.places, len(table) * step - 1, *divisor), addend
 
 
 def reciprocal(divisor: int, largest: int) -> tuple[int, int, int] | None:
@@ -258,12 +298,12 @@ def _code_bounds(
 ) -> tuple[IntArray, IntArray]:
     """Bounds of outputs [N] at which every code, or lossless sum, is the furthest."""
     crossbar, codes = cells.crossbar, 0
-    furthest = 0 if crossbar.law is None else max(map(abs, crossbar.law.ends))
     for k, part in enumerate(cells.slices):
         largest = 0
         for own in _by_cycle(cells, references):
             one, far = own[k], _reach(cells, k)
-            if one is not None:
+            if one is not None and crossbar.law is not None:
+                furthest = max(map(abs, one.law(crossbar.law).ends))
                 far = furthest * one.step + int(np.abs(one.offset).max())
                 far = (far >> crossbar.reference_bits) + 1
             largest = max(largest, far)
@@ -302,7 +342,7 @@ def exact_epilogue(start: IntArray) -> Epilogue:
     """The steps behind the sums of one product: nothing but `start` [N]."""
     return Epilogue(
         np.array([_LOSSLESS], np.int32),
-        np.zeros(0, np.int32),
+        *NOTHING_SET,
         0,
         padded(np.ones(start.size, np.int32)),
         padded(np.zeros((1, start.size), np.int32)),

@@ -23,6 +23,7 @@ from cimtool.simulation.kernels.tiles import (
     bits,
     convert,
     convert_from,
+    look_up,
     popcount_step,
 )
 
@@ -133,6 +134,8 @@ def _group(packed, planes, g, owners, weights, epilogue, total):  # type: ignore
                         p = add_scaled(p, ones, planes.factors[a, q])
                 if len(epilogue.addends):
                     p = convert_from(p, one, two, three, four, five, epilogue.addends, scale)
+                    if len(epilogue.tables) and epilogue.tables[s] >= 0:
+                        p = look_up(p, epilogue.entries, epilogue.tables[s])
                 else:
                     p = convert(p, one, two, three, four, five)
                 to = b * total.shape[1] * WIDTH

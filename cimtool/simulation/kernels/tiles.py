@@ -246,6 +246,32 @@ def convert_from(typing, sums, rise, top, down, factor, shift, addends, of):  # 
 
 
 @intrinsic
+def look_up(typing, places, entries, start):  # type: ignore[no-untyped-def]
+    """entries[start + i] of every place i, which is at least 0."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = _Arrays(context, builder, signature.args)
+        wide = ir.VectorType(ir.IntType(64), LANES)
+        first = builder.ptrtoint(arrays.pointer(args, 1, args[2], _I32), ir.IntType(64))
+        undefined = ir.Constant(wide, ir.Undefined)
+        one = builder.insert_element(undefined, first, ir.Constant(_I32, 0))
+        none = ir.Constant(_LANES, [0] * LANES)
+        base = builder.shuffle_vector(one, undefined, none)
+        every = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [1] * LANES)
+        align, found = ir.Constant(_I32, 4), []
+        for place in _parts(builder, args[0]):
+            bytes_on = builder.shl(builder.zext(place, wide), ir.Constant(wide, [2] * LANES))
+            at = builder.inttoptr(
+                builder.add(base, bytes_on), ir.VectorType(ir.PointerType(_I32), LANES)
+            )
+            name = "llvm.masked.gather.v16i32.v16p0"
+            found.append(_call(builder, name, _LANES, at, align, every, none))
+        return _tile(builder, found)
+
+    return places(places, entries, types.int64), emit
+
+
+@intrinsic
 def accumulate(typing, codes, rows, owners, at, columns, of, total, to):  # type: ignore[no-untyped-def]
     """Add codes * rows[at + r] * columns[of + j] to total[to + owners[at + r] * 32 + j]."""
 
