@@ -51,6 +51,22 @@ def test_no_value_differs(handoff: Path, tmp_path: Path) -> None:
     assert wrong == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("gcc", "-std=c99 -O1 -fsanitize=undefined -fno-sanitize-recover=all"),
+        ("clang", "-std=c99 -O2 -fsanitize=undefined -fsanitize-trap=undefined"),
+        ("tcc", "-std=c99"),
+    ],
+)
+def test_other_compilers_agree_and_nothing_is_undefined(
+    handoff: Path, tmp_path: Path, name: str, flags: str
+) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    compiler = c_compiler(name)
+    assert differing(folder, f"CC={compiler}", f"CFLAGS={flags}") == differing(folder)
+
+
 @pytest.mark.parametrize("place", [0, 5_000, -1])
 def test_a_changed_number_is_found(handoff: Path, tmp_path: Path, place: int) -> None:
     folder = shutil.copytree(handoff, tmp_path / "copy")

@@ -15,15 +15,16 @@ def c_compiler(name: str) -> str:
     return installed(name, "CIMTOOL_REQUIRE_COMPILERS")
 
 
-def make(folder: Path, goal: str = "check") -> subprocess.CompletedProcess[str]:
-    """Run a goal of a hand-off."""
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the goal `check` of a hand-off."""
     c_compiler("gcc")
-    return subprocess.run(["make", "-C", folder, goal], capture_output=True, text=True, check=False)
+    command = ["make", "-C", folder, "check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def differing(folder: Path) -> tuple[int, int]:
+def differing(folder: Path, *arguments: str) -> tuple[int, int]:
     """Count the values that a hand-off's model compares, and those that differ."""
-    done = make(folder)
+    done = make(folder, *arguments)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     total = next(line for line in done.stdout.splitlines() if line.split()[0] == "all")
     compared, _, wrong, _ = total.split()[1:]
