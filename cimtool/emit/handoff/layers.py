@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -48,7 +48,15 @@ class Requantisation:
         """The requantised values of sums [.., N]."""
         for factor, offset, lo, hi in self.affine.transpose(0, 2, 1):
             total = np.clip(total * factor + offset, lo, hi)
-        return requant(total, self.multiplier, self.shift, self.lo, self.hi)
+        return self.rounded(total)
+
+    def rounded(self, x: IntArray) -> IntArray:
+        """The requantised values of what the stages before have made of sums [.., N]."""
+        return requant(x, self.multiplier, self.shift, self.lo, self.hi)
+
+    def with_multiplier(self, multiplier: IntArray) -> Requantisation:
+        """The same with other multipliers."""
+        return replace(self, multiplier=multiplier)
 
 
 @dataclass(frozen=True, eq=False)

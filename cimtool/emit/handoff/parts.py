@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from cimtool.emit.handoff.array_parts import CONSTANTS_PART, IMAGES_PART, TAPS_PART
+from cimtool.emit.handoff.array_parts import (
+    CONSTANTS_PART,
+    DIRECTED_PART,
+    IMAGES_PART,
+    TAPS_PART,
+)
 from cimtool.emit.handoff.bench import BENCH_PART
 from cimtool.emit.handoff.c_model import C_PART
 from cimtool.emit.handoff.part import HandoffPart
 
-PARTS: tuple[HandoffPart, ...] = (IMAGES_PART, CONSTANTS_PART, TAPS_PART, BENCH_PART, C_PART)
+PARTS: tuple[HandoffPart, ...] = (
+    IMAGES_PART,
+    CONSTANTS_PART,
+    TAPS_PART,
+    DIRECTED_PART,
+    BENCH_PART,
+    C_PART,
+)
