@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,15 @@ def test_every_array_is_there_twice_and_fits_its_bits(exported: Exported) -> Non
         assert f"{name}: " in readme
 
 
+def test_the_layout_says_whose_vectors_these_are(exported: Exported) -> None:
+    assert exported.layout["format_version"] == 1
+    manifest = (exported.bundle.folder / "manifest.json").read_bytes()
+    assert exported.layout["manifest_sha256"] == hashlib.sha256(manifest).hexdigest()
+    for name, op in layers(exported.bundle).items():
+        cycles = exported.layout["layers"][name]["cycles"]
+        assert [one["bits"] for one in cycles] == [one.bits for one in op.crossbar.cycles]
+
+
 def test_the_taps_of_each_layer_are_those_of_the_reference(exported: Exported) -> None:
     for name, op in layers(exported.bundle).items():
         x = exported[f"{name}.inputs"]
@@ -102,6 +112,10 @@ def test_the_taps_of_each_layer_are_those_of_the_reference(exported: Exported) -
         for tap in ("digits", "sums", "codes", "shift_add"):
             np.testing.assert_array_equal(exported[f"{name}.{tap}"], getattr(found, tap))
         total = exported[f"{name}.layer_sum"]
+        added = exported[f"{name}.shift_add"].sum(axis=1)
+        places = exported.layout["layers"][name]["places"]
+        digits = added + (1 << places >> 1) >> places
+        np.testing.assert_array_equal(total, digits + exported[f"{name}.bias"])
         np.testing.assert_array_equal(total, layer_sum(op, exported[f"{name}.shift_add"]))
         np.testing.assert_array_equal(total, op.run(x))
 

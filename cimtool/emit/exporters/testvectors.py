@@ -12,7 +12,8 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.errors import ArgumentError
-from cimtool.bundle.bundle import Bundle
+from cimtool.base.files import sha256
+from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import narrowed
 from cimtool.emit.exporter import Exporter, Request
 from cimtool.emit.hex_lines import hex_lines
@@ -36,6 +37,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.report.page import render_text
 from cimtool.simulation.simulator import Simulator
 
+FORMAT_VERSION = 1
 LAYOUT, README = "layout.json", "README.txt"
 LARGEST = 1 << 30
 """Bytes that an export may take; layers are chosen where all of them would take more."""
@@ -75,7 +77,14 @@ class TestVectors(Exporter, name="testvectors"):
             layers[name] = _described(op)
             files |= _written(folder, _of_layer(graph, node, op, x))
         files |= _written(folder, _of_ends(program, inputs))
-        layout = {"bundle": bundle.model.name, "stimuli": stimuli, "layers": layers, "files": files}
+        layout = {
+            "format_version": FORMAT_VERSION,
+            "bundle": bundle.model.name,
+            "manifest_sha256": sha256(bundle.folder / MANIFEST),
+            "stimuli": stimuli,
+            "layers": layers,
+            "files": files,
+        }
         (folder / LAYOUT).write_text(json.dumps(layout, indent=1) + "\n", "utf-8")
         explanation = render_text("cimtool.emit", "testvectors.txt", files=files)
         (folder / README).write_text(explanation + "\n", "utf-8")
@@ -167,6 +176,9 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         bits = int(np.abs(offsets).max()).bit_length() + 1
         yield Vectors(f"{name}.offsets", offsets, axes, bits, True, what)
     yield from _levels(name, op)
+    bias = op.bias - op.stored.correction
+    bits, what = int(np.abs(bias).max()).bit_length() + 1, "added once to the row groups' sum"
+    yield Vectors(f"{name}.bias", bias, ("column",), bits, True, what)
     bits, what = graph.types[node.name].bits + 1, "all row groups and bias"
     yield Vectors(f"{name}.layer_sum", total, ("vector", "column"), bits, True, what)
     for after, values in requantised(graph, node, total):
@@ -211,7 +223,10 @@ def _described(op: CrossbarMvm) -> dict[str, Any]:
             for s, step in zip(stored.slices, steps, strict=False)
         ],
         "unit_step": steps[-1] if crossbar.unit_column else None,
-        "cycles": [{"shift": cycle.shift, "sign": cycle.sign} for cycle in crossbar.cycles],
+        "cycles": [
+            {"shift": cycle.shift, "bits": cycle.bits, "sign": cycle.sign}
+            for cycle in crossbar.cycles
+        ],
         "crossbar": crossbar.to_json(),
     }
 
