@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from cimtool.emit.handoff.constants import write_constants
-from cimtool.emit.handoff.directed import write_directed
 from cimtool.emit.handoff.images import write_images
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 from cimtool.emit.handoff.steps import STEPS_FILE, steps_text
@@ -25,10 +24,6 @@ def _write_taps(source: HandoffSource, folder: Path) -> None:
     write_taps(source.layers, source.lanes, folder)
     write_ends(source.bundle.program, source.layers, source.request.inputs, folder)
     (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
-
-
-def _write_directed(source: HandoffSource, folder: Path) -> None:
-    write_directed(source.layers, folder)
 
 
 IMAGES_PART = HandoffPart(
@@ -70,16 +65,4 @@ TAPS_PART = HandoffPart(
         "LAYER/rR.cC/gG.*.hex": "sums, codes and shift_add of its lanes",
         "LAYER/layer_sum.hex, requantised.hex": "all row groups and bias, and what follows",
     },
-)
-
-DIRECTED_PART = HandoffPart(
-    folder="directed",
-    title="Inputs of each layer's requantiser at a rounding threshold, which random ones miss",
-    write=_write_directed,
-    files={
-        "LAYER/inputs.hex": "of each channel four numbers behind affine.hex: below and above a "
-        "threshold, of positive inputs and of negative ones",
-        "LAYER/outputs.hex": "what they must become",
-    },
-    uncovered=("directed inputs of converters; no bench here reads this folder yet.",),
 )

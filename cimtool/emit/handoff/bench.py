@@ -8,6 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from cimtool.emit.handoff.directed import (
+    DIRECTED,
+    low_bits_show,
+    requantiser_inputs,
+    requantiser_range,
+    ties_show,
+)
 from cimtool.emit.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, Fault, MacroFacts, faulty
 from cimtool.emit.handoff.layers import DrivenLayer, Lanes
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
@@ -105,6 +112,7 @@ def parameters(layers: list[DrivenLayer], lanes: Lanes) -> dict[str, int]:
         "ACC_BITS": max(one.accumulator_bits + one.places for one in crossbars),
         "LAYER_BITS": max(sums).bit_length() + 2,
         "OUT_BITS": OUT_BITS,
+        "DIRECTED": DIRECTED,
         "VECTORS": max(len(one.x) for one in layers),
         "WIDTH": max(one.image.columns for one in layers),
         "STAGES": max(
@@ -143,12 +151,19 @@ def faults_that_show(layers: list[DrivenLayer], found: MacroFacts) -> list[Fault
     crossbars = [one.op.crossbar for one in layers]
     digit = 1 << found["REFERENCE_BITS"]
     references = [r for one in layers for r in one.op.references if r is not None]
+    directed = [
+        (after, requantiser_inputs(after, *requantiser_range(layer, after)))
+        for layer in layers
+        if (after := layer.requantisation) is not None
+    ]
     facts = dict(found) | {
         "COARSE": int(found["CONVERTER"] == 1 and any(r.step > digit for r in references)),
         "NEGATIVE": int(any(cycle.sign < 0 for one in crossbars for cycle in one.cycles)),
         "FLIPS": int(any(s.flipped.any() for one in layers for s in one.op.stored.slices)),
         "APART": max(s.shift for one in layers for s in one.op.stored.slices),
         "OFFSET": max(one.weights.offset for one in crossbars),
+        "TIES": int(any(ties_show(*one).any() for one in directed)),
+        "LOW_BITS": int(any(low_bits_show(*one, 6).any() for one in directed)),
         "TOP": int(any(map(_reaches_top, layers))),
         "REACH": max(map(_largest_group_sum, layers)),
     }

@@ -140,6 +140,22 @@ FAULTS = (
     Fault("the bias is left out", "layer_sum", OUTPUT, "whole + bias", "whole"),
     Fault("requantisation rounds down", "requantised", OUTPUT, "scaled + half", "scaled"),
     Fault("requantisation does not clip", "requantised", OUTPUT, "rounded > 64'(hi)", "1'b0"),
+    Fault(
+        "requantisation rounds half to even",
+        "requantised",
+        OUTPUT,
+        "scaled + half",
+        "scaled + half - 64'($signed({1'b0, ~scaled[shift]}))",
+        lambda facts: facts["TIES"] > 0,
+    ),
+    Fault(
+        "a multiplier of 25 bits",
+        "requantised",
+        OUTPUT,
+        "$signed({33'd0, multiplier})",
+        "$signed({33'd0, multiplier[30:6], 6'd0})",
+        lambda facts: facts["LOW_BITS"] > 0,
+    ),
 )
 
 

@@ -54,6 +54,11 @@ class Requantisation:
         """The requantised values of what the stages before have made of sums [.., N]."""
         return requant(x, self.multiplier, self.shift, self.lo, self.hi)
 
+    def among(self, columns: slice) -> Requantisation:
+        """Those of some columns."""
+        own = (self.multiplier, self.shift, self.lo, self.hi)
+        return Requantisation(self.name, self.affine[:, columns], *(one[columns] for one in own))
+
     def with_multiplier(self, multiplier: IntArray) -> Requantisation:
         """The same with other multipliers."""
         return replace(self, multiplier=multiplier)

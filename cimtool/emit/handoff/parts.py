@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from cimtool.emit.handoff.array_parts import (
-    CONSTANTS_PART,
-    DIRECTED_PART,
-    IMAGES_PART,
-    TAPS_PART,
-)
+from cimtool.emit.handoff.array_parts import CONSTANTS_PART, IMAGES_PART, TAPS_PART
 from cimtool.emit.handoff.bench import BENCH_PART
 from cimtool.emit.handoff.c_model import C_PART
+from cimtool.emit.handoff.directed import DIRECTED_PART
 from cimtool.emit.handoff.part import HandoffPart
 
 PARTS: tuple[HandoffPart, ...] = (

@@ -62,7 +62,15 @@ def counts(printed: str) -> dict[str, tuple[int, int]]:
 def test_no_value_differs_in_icarus(kind: str, small_trunk: DemoFiles, tmp_path: Path) -> None:
     done = make(handoff_of(small_trunk, tmp_path, KINDS[kind]), "icarus")
     found = counts(done.stdout)
-    assert list(found) == ["digits", "sums", "codes", "shift_add", "layer_sum", "requantised"]
+    assert list(found) == [
+        "digits",
+        "sums",
+        "codes",
+        "shift_add",
+        "layer_sum",
+        "requantised",
+        "requantiser",
+    ]
     assert all(compared > 100 and differ == 0 for compared, differ in found.values())
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -76,7 +84,7 @@ def test_verilator_agrees(handoff: Path) -> None:
     icarus, verilator = (make(handoff, goal) for goal in ("icarus", "verilator"))
     assert counts(icarus.stdout) == counts(verilator.stdout)
     assert sum(differ for _, differ in counts(icarus.stdout).values()) == 0
-    assert len(counts(icarus.stdout)) == 6
+    assert len(counts(icarus.stdout)) == 7
     assert icarus.returncode == verilator.returncode == 0
 
 
@@ -101,6 +109,7 @@ def test_every_fault_is_found_at_its_tap_in_both(handoff: Path) -> None:
         ("taps/text.fc2/layer_sum.hex", "layer_sum"),
         ("taps/text.fc2/requantised.hex", "requantised"),
         ("images/text.fc2/r0.c0/cells.hex", "sums"),
+        ("directed/text.fc2/requantiser_out.hex", "requantiser"),
     ],
 )
 def test_one_changed_line_fails(handoff: Path, tmp_path: Path, file: str, tap: str) -> None:

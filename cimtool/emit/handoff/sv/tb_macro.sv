@@ -9,7 +9,7 @@ module tb_macro;
     localparam int CONVERTED = LANES + 32'(UNIT_COLUMN);
     localparam int REFERENCES = SLICES + 32'(UNIT_COLUMN);
     localparam int LINE = (LANES + BESIDE) * CELLS * CELL_BITS;
-    localparam int TAPS = 6;
+    localparam int TAPS = 7;
 
     int fault = 0;
     logic clk = 1'b0;
@@ -84,6 +84,7 @@ module tb_macro;
     logic signed [63:0] given_thresholds [0:CYCLES*REFERENCES*THRESHOLDS-1];
     logic signed [63:0] given_levels [0:CYCLES*REFERENCES*(THRESHOLDS+1)-1];
     logic signed [63:0] bias [0:WIDTH-1], multiplier [0:WIDTH-1], shift [0:WIDTH-1], least [0:WIDTH-1], most [0:WIDTH-1];
+    logic signed [63:0] directed_in [0:DIRECTED*WIDTH-1], directed_out [0:DIRECTED*WIDTH-1];
     logic signed [63:0] affine [0:4*STAGES*WIDTH-1];
     logic signed [63:0] want_sum [0:VECTORS*WIDTH-1], want_out [0:VECTORS*WIDTH-1];
     logic signed [ACC_BITS-1:0] totals [0:VECTORS*WIDTH-1];
@@ -97,7 +98,7 @@ module tb_macro;
         had = differ[tap];
         differ[tap] = had + wrong;
         if (wrong != 0 && fault != 0) begin
-            $display("fault %0d: found at %s", fault, tap_name(tap));
+            $display("fault %0d: found at %s", fault, tap_name(tap < 5 ? tap : 5));
             $finish;
         end
     endtask
@@ -280,6 +281,23 @@ module tb_macro;
             end
     endtask
 
+    // Numbers next to the requantiser's thresholds, DIRECTED of every column.
+    task automatic direct_requantiser;
+        string base;
+        base = {handoff, "/directed/", name, "/requantiser_"};
+        $readmemh({base, "in.hex"}, directed_in, 0, DIRECTED * columns - 1);
+        $readmemh({base, "out.hex"}, directed_out, 0, DIRECTED * columns - 1);
+        for (int n = 0; n < DIRECTED; n++)
+            for (int j = 0; j < columns; j++) begin
+                @(negedge clk);
+                o_x = LAYER_BITS'(directed_in[n*columns + j]);
+                o_multiplier = 31'(multiplier[j]); o_shift = 6'(shift[j]);
+                o_lo = OUT_BITS'(least[j]); o_hi = OUT_BITS'(most[j]);
+                @(negedge clk);
+                count(6, 64'd1, (64'(o_y) === directed_out[n*columns + j]) ? 64'd0 : 64'd1);
+            end
+    endtask
+
     longint wrong;
     initial begin
         if (!$value$plusargs("HANDOFF=%s", handoff)) handoff = ".";
@@ -339,6 +357,7 @@ module tb_macro;
             end else if (kind == "sum") begin
                 got = $fscanf(file, "%s %d %d", name, g, h) - 3;
                 finish_layer(g, h);
+                if (g != 0) direct_requantiser;
             end else if (kind == "end") got = 0;
             else $fatal(1, "FAIL: steps.txt has a line %s", kind);
             if (got != 0) $fatal(1, "FAIL: steps.txt: a line %s has %0d words too few", kind, -got);
@@ -362,7 +381,8 @@ module tb_macro;
             2: return "codes";
             3: return "shift_add";
             4: return "layer_sum";
-            default: return "requantised";
+            5: return "requantised";
+            default: return "requantiser";
         endcase
     endfunction
 endmodule
