@@ -108,7 +108,7 @@ def requantiser_range(layer: DrivenLayer, after: Requantisation) -> tuple[IntArr
 
 
 def low_bits_show(after: Requantisation, x: IntArray, bits: int) -> BoolArray:
-    """Whether any of `x` [.., N] tells a multiplier whose low bits are lost, of each channel."""
+    """The channels [N] of which any of `x` [.., N] tells a multiplier whose low bits are lost."""
     fewer = after.with_multiplier(after.multiplier >> bits << bits)
     differ = after.rounded(x) != fewer.rounded(x)
     told: BoolArray = differ.reshape(-1, differ.shape[-1]).any(axis=0)
@@ -116,7 +116,7 @@ def low_bits_show(after: Requantisation, x: IntArray, bits: int) -> BoolArray:
 
 
 def ties_show(after: Requantisation, x: IntArray) -> BoolArray:
-    """Whether any of `x` [.., N] tells half to even from half up, of each channel."""
+    """The channels [N] of which any of `x` [.., N] tells half to even from half up."""
     even = (_rest(after, x) == 0) & (_whole(after, x) % 2 == 1)
     differ = even & (after.rounded(x) > after.lo)
     told: BoolArray = differ.reshape(-1, differ.shape[-1]).any(axis=0)
