@@ -92,7 +92,7 @@ def _layer(
             f"{folder / name}: weights read back are not those of the bundle (their SHA-256 is not "
             f"that of {IMAGES}); export again"
         )
-    return f"{layer.rows} x {layer.columns} weights read back from {len(layer.arrays)} arrays"
+    return f"{layer.rows} x {layer.columns} weights read back (arrays: {len(layer.arrays)})"
 
 
 def _bands(folder: Path, name: str, layer: LayerImage, images: ImagesFile) -> Iterator[IntArray]:

@@ -60,7 +60,7 @@ def test_a_whole_folder_is_summed_up(whole: Path) -> None:
     facts = inspect(whole)
     assert facts["kind"] == "hand-off"
     assert facts["array"] == "128 x 128 cells"
-    assert facts["layers"]["text.fc2"] == "32 x 32 weights read back from 1 arrays"
+    assert facts["layers"]["text.fc2"] == "32 x 32 weights read back (arrays: 1)"
     assert len(facts["layers"]) == 8
     assert "  bundle: small" in format_facts(facts)
 
