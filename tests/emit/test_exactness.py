@@ -40,7 +40,7 @@ from cimtool.simulation.simulator import Runner, run_graph
 from cimtool.training.demo_data import DemoFiles
 
 LEVELS: tuple[OptimizationLevel, ...] = ("disable", "basic", "extended", "all")
-BLOCKS, BLOCK = 8, 80
+BLOCKS, BLOCK = 8, 90
 DEVICES = ("cpu", *(("cuda",) if torch.cuda.is_available() else ()))
 
 

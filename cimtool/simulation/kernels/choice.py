@@ -104,21 +104,13 @@ def extreme_rows(limits: tuple[int, int], width: int) -> IntArray:
 
 def _fused(kernel: ModuleType, layer: Layer, kind: Kind) -> Kernel:
     # Not the layer itself: its cells as int64 take eight times what is packed.
-    bounds, parts, places, columns = layer.bounds, layer.parts, layer.places, layer.columns
+    bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
     packed = kernel.pack(layer)
 
     def run(x: Array) -> Array:
-        out = np.empty((len(x), columns), kind if len(parts) == 1 else np.int32)
-        kernel.run(x, bounds, *parts[0], packed, out)
-        if len(parts) == 1:
-            return out
-        part = np.empty_like(out)
-        for drive, epilogue in parts[1:]:
-            kernel.run(x, bounds, drive, epilogue, packed, part)
-            out += part
-        out += np.int32(1 << places >> 1)
-        out >>= places
-        return out.astype(kind, copy=False)
+        out = np.empty((len(x), columns), kind)
+        kernel.run(x, bounds, drive, epilogue, packed, out)
+        return out
 
     return in_blocks(run)
 

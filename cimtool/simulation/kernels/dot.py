@@ -19,9 +19,9 @@ from cimtool.simulation.kernels.fused import (
     cut,
     finish,
     modulo_int32,
+    ordered_reads,
     packed_groups,
     padded,
-    row_cycles,
 )
 from cimtool.simulation.kernels.tiles import (
     BYTE_ROWS,
@@ -129,19 +129,19 @@ def _words(cells: Array) -> Array:
 def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
     """The layer's outputs [rows, N] of inputs `x` [rows, K], into `out`."""
     rows, cycles = x.shape[0], len(drive.factors)
-    owners, weights = row_cycles(rows, drive.factors, BYTE_ROWS)
+    reads = ordered_reads(rows, epilogue, BYTE_ROWS)
     total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)
-    row_sums = np.zeros(len(owners), np.int32)
+    row_sums = np.zeros(reads.size, np.int32)
     lowest = np.int32(cells.lowest)
     sums = np.zeros((rows, len(bounds)), np.int32)
     for g in range(len(bounds)):
         first, last = bounds[g]
         words = -(-(last - first) // DEPTH)
         digits = np.zeros(words * DEPTH, np.int32)
-        packed = np.zeros((len(owners) // BYTE_ROWS, words, BYTE_ROWS), np.int32)
+        packed = np.zeros((reads.size // BYTE_ROWS, words, BYTE_ROWS), np.int32)
         for i in range(rows):
             for c in range(cycles):
-                at = i * cycles + c
+                at = i * reads.by_row + c * reads.by_cycle
                 row_sums[at] = cut(x[i], first, last, drive, c, digits)
                 sums[i, g] += row_sums[at] * drive.factors[c]
                 for k in range(last - first):
@@ -151,36 +151,38 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
                     low = digits[DEPTH * k] | (digits[DEPTH * k + 1] << 8)
                     high = digits[DEPTH * k + 2] | (digits[DEPTH * k + 3] << 8)
                     tile[k, at % BYTE_ROWS] = low | (high << 16)
-        _group(packed.reshape(-1), words, cells, g, row_sums, owners, weights,
-               epilogue, total)  # fmt: skip
+        _group(packed.reshape(-1), words, cells, g, row_sums, reads, epilogue, total)
     finish(total, sums, epilogue, out)
 
 
 @jit
-def _group(  # type: ignore[no-untyped-def]
-    driven, words, cells, g, row_sums, owners, weights, epilogue, total
-):
-    blocks, slices = len(total), len(epilogue.adc)
+def _group(driven, words, cells, g, row_sums, reads, epilogue, total):  # type: ignore[no-untyped-def]
+    blocks, stride = len(total), reads.stride
+    slices, references = epilogue.adc.shape[:2]
     flat, middle = total.reshape(-1), np.int32(cells.middle)
     for s in range(slices):
-        one, two, three, four, five = epilogue.adc[s]
         for b in range(blocks):
             of = cells.starts[g] + (s * blocks + b) * cells.parts * words * WIDTH
             column = ((g * slices + s) * blocks + b) * WIDTH
-            for i in range(0, len(owners), BYTE_ROWS):
-                p = _products(driven, i * words, words, cells.words, of)
-                for q in range(1, cells.parts):
-                    part = _products(driven, i * words, words, cells.words, of + q * words * WIDTH)
-                    p = add_scaled(p, part, np.int32(1 << 8 * q))
-                p = add_outer(p, row_sums, i, middle, cells.columns, column)
-                if len(epilogue.addends):
-                    p = convert_from(p, one, two, three, four, five, epilogue.addends, column)
-                    if len(epilogue.tables) and epilogue.tables[s] >= 0:
-                        p = look_up(p, epilogue.entries, epilogue.tables[s])
-                else:
-                    p = convert(p, one, two, three, four, five)
-                to = b * total.shape[1] * WIDTH
-                accumulate(p, weights, owners, i, epilogue.scale, column, flat, to)
+            for c in range(references):
+                one, two, three, four, five = epilogue.adc[s, c]
+                addend = (((g * slices + s) * references + c) * blocks + b) * WIDTH
+                for i in range(c * stride, (c + 1) * stride, BYTE_ROWS):
+                    p = _products(driven, i * words, words, cells.words, of)
+                    for q in range(1, cells.parts):
+                        more = of + q * words * WIDTH
+                        part = _products(driven, i * words, words, cells.words, more)
+                        p = add_scaled(p, part, np.int32(1 << 8 * q))
+                    p = add_outer(p, row_sums, i, middle, cells.columns, column)
+                    if len(epilogue.addends):
+                        p = convert_from(p, one, two, three, four, five, epilogue.addends, addend)
+                        if len(epilogue.tables) and epilogue.tables[s, c] >= 0:
+                            p = look_up(p, epilogue.entries, epilogue.tables[s, c])
+                    else:
+                        p = convert(p, one, two, three, four, five)
+                    at, to = s * reads.size + i, b * total.shape[1] * WIDTH
+                    accumulate(p, reads.values, at, reads.owners, i,
+                               epilogue.signs, column, flat, to)  # fmt: skip
 
 
 @jit

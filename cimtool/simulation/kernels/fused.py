@@ -28,7 +28,7 @@ BYTE = 256
 class RowDrive(NamedTuple):
     """The cut of inputs into digits: (x + lift, or its size) >> shift & mask, by cycle.
 
-    `factors` [cycles] weigh the cycles' sums.
+    `factors` [cycles] weigh the cycles' sums of digits.
     """
 
     lift: int
@@ -41,12 +41,13 @@ class RowDrive(NamedTuple):
 class Epilogue(NamedTuple):
     """The steps behind a column sum, in int32.
 
-    `adc` [slices, 5] are the arguments of `tiles.convert`, where converters count from zero by
-    powers of two; else those of `tiles.convert_from`, with the `addends` [groups * slices * N] of
-    sums. Where converters have levels these give places in the `entries` of a slice, which begin at
-    `tables` [slices], -1 where a code counts itself; both are empty where none has. `scale`
-    [groups * slices * N] is the value of a code; `row_factors` [groups, N] how often a group's row
-    sum is added; `start` [N]. Values have `places` binary places, rounded half up.
+    `adc` [slices, cycles or 1, 5] are the arguments of `tiles.convert`, where converters count from
+    zero by powers of two; else those of `tiles.convert_from`, with the `addends`
+    [groups * slices * cycles or 1 * N] of sums. Where converters have levels these give places in
+    the `entries` of a slice, which begin at `tables` [slices, cycles or 1], -1 where a code counts
+    itself; both are empty where none has. A code counts `values` [slices, cycles] times `signs`
+    [groups * slices * N]; `row_factors` [groups, N] is how often a group's row sum is added;
+    `start` [N]. Values have `places` binary places, rounded half up.
     """
 
     adc: Array
@@ -54,12 +55,13 @@ class Epilogue(NamedTuple):
     tables: Array
     entries: Array
     places: int
-    scale: Array
+    values: Array
+    signs: Array
     row_factors: Array
     start: Array
 
 
-NOTHING_SET = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32)
+NOTHING_SET = np.zeros(0, np.int32), np.zeros((0, 0), np.int64), np.zeros(0, np.int32)
 """Of an `Epilogue`: no addends, tables and entries."""
 
 
@@ -67,16 +69,14 @@ class Layer(NamedTuple):
     """A layer as the fused kernels take it: cells of each slice, row groups, and what is around.
 
     `digits` and `cells` are the least and largest digit that is driven, and that a cell holds.
-    `parts` add up: one of all cycles, or one a cycle where these have references of their own;
-    what they sum to has `places` binary places, rounded off by an `Epilogue` that is alone.
     """
 
     slices: tuple[Slice, ...]
     bounds: Array
     digits: tuple[int, int]
     cells: tuple[int, int]
-    parts: tuple[tuple[RowDrive, Epilogue], ...]
-    places: int
+    drive: RowDrive
+    epilogue: Epilogue
     columns: int
 
 
@@ -116,9 +116,10 @@ def converted_layer(
         return None
     if fraction and None in references:
         return None
-    slices, cycles = len(cells.slices), crossbar.reference_cycles
-    if any(references[slices * cycles :]):  # a unit column with a converter
+    columns = crossbar.reference_of(len(cells.slices), 0)
+    if any(references[columns:]):  # a unit column with a converter
         return None
+    references = references[:columns]
     lo, hi = crossbar.inputs.lifted_limits
     if max(-lo, hi, int(np.abs(crossbar.cycle_factors).max())) > INT32.max:
         return None
@@ -127,33 +128,14 @@ def converted_layer(
     if min(bounds[0].min(), -bounds[1].max()) <= INT32.min >> crossbar.reference_bits:
         return None
     form = _from_offsets if crossbar.scope.set else _from_zero
-    parts = []
-    for c, own in enumerate(_by_cycle(cells, references)):
-        driven = slice(None) if cycles == 1 else slice(c, c + 1)
-        added = offset if c == 0 else np.zeros_like(offset)
-        epilogue = form(cells, own, added, int(crossbar.cycle_factors[driven].sum()))
-        if epilogue is None:
-            return None
-        parts.append((_drive(crossbar, driven), epilogue))
-    places = parts[0][1].places
-    if cycles > 1:
-        parts = [(drive, epilogue._replace(places=0)) for drive, epilogue in parts]
+    epilogue = form(cells, references, offset)
+    if epilogue is None:
+        return None
     edges = [(int(s.digits.min()), int(s.digits.max())) for s in cells.slices]
     held = min(lo for lo, _ in edges), max(hi for _, hi in edges)
     rows = np.array([(g.start, g.stop) for g in cells.groups], np.int64)
     drawn = crossbar.digit_limits
-    return Layer(cells.slices, rows, drawn, held, tuple(parts), places, offset.size)
-
-
-def _by_cycle(
-    cells: Cells, references: Sequence[AdcReferences | None]
-) -> list[list[AdcReferences | None]]:
-    """The references of the slices in each cycle that has its own; one list where none has."""
-    crossbar = cells.crossbar
-    return [
-        [references[crossbar.reference_of(k, c)] for k in range(len(cells.slices))]
-        for c in range(crossbar.reference_cycles)
-    ]
+    return Layer(cells.slices, rows, drawn, held, _drive(crossbar), epilogue, offset.size)
 
 
 def _signs(cells: Cells) -> IntArray:
@@ -161,10 +143,17 @@ def _signs(cells: Cells) -> IntArray:
     return np.stack([s.signs << s.shift for s in cells.slices], axis=1)
 
 
+def _values(cells: Cells, steps: Sequence[int]) -> Array:
+    """The values [slices, cycles] of codes at the steps of each reference."""
+    factors = cells.crossbar.cycle_factors
+    of_slices = np.array(steps, np.int64).reshape(len(cells.slices), -1)
+    return modulo_int32(of_slices * factors)
+
+
 def _from_zero(
-    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray, drive: int
+    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
 ) -> Epilogue | None:
-    """Conversions at steps of powers of two, from zero, whatever the cycles' `drive`."""
+    """Conversions at steps of powers of two, from zero."""
     law, fraction = cells.crossbar.law, cells.fraction_bits
     assert not isinstance(law, StaircaseLaw)
     steps = [1 if one is None else one.step for one in references]
@@ -173,25 +162,26 @@ def _from_zero(
     if _farthest(cells) + (max(steps) << fraction) > INT32.max:
         return None
     exponents = [None if one is None else one.step.bit_length() - 1 for one in references]
+    adc = np.array([_adc(law, step, fraction) for step in exponents], np.int32)
     return Epilogue(
-        np.array([_adc(law, step, fraction) for step in exponents], np.int32),
+        adc.reshape(len(cells.slices), -1, adc.shape[1]),
         *NOTHING_SET,
         0,
-        padded(modulo_int32(_signs(cells) * np.array(steps)[:, None])).reshape(-1),
+        _values(cells, steps),
+        padded(modulo_int32(_signs(cells))).reshape(-1),
         padded(modulo_int32(cells.row_sum_factors)),
         padded(modulo_int32(offset)),
     )
 
 
 def _from_offsets(
-    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray, drive: int
+    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
 ) -> Epilogue | None:
     """Conversions at any step from any offset: with R the references' binary places of a digit,
 
         code - lo = clip((p << R) - O - lo S + half, 0, codes S - 1) // S
 
-    What lo S + O make of an output in cycles whose factors sum to `drive` is the same for all
-    inputs: it is a part of `start`. None where
+    What lo S + O make of an output is the same for all inputs: it is a part of `start`. None where
     a quotient has no reciprocal in 32 bits, or a tie goes to the even code.
     """
     crossbar, law = cells.crossbar, cells.crossbar.law
@@ -227,19 +217,23 @@ def _from_offsets(
         arguments.append((rise, codes * step - 1, *divisor))
         addends.append(half - least)
         lowest.append((fitted.step, least >> finer))
-    signs = _signs(cells)
-    constant = sum(signs[:, k] * least * drive for k, (_, least) in enumerate(lowest))
-    start = np.sum(constant, axis=0) + (offset << rise)
-    steps = np.array([step for step, _ in lowest])
+    signs, slices = _signs(cells), len(cells.slices)
+    least = np.stack([least for _, least in lowest], axis=1).reshape(
+        groups, slices, -1, offset.size
+    )
+    drives = crossbar.cycle_factors.reshape(-1, least.shape[2]).sum(axis=0)
+    constant = (signs * np.einsum("gkcn,c->gkn", least, drives)).sum(axis=(0, 1))
+    levels = np.array(begins, np.int64).reshape(slices, -1)
     return Epilogue(
-        np.array(arguments, np.int32),
+        np.array(arguments, np.int32).reshape(slices, -1, len(arguments[0])),
         padded(modulo_int32(np.stack(addends, axis=1))).reshape(-1),
-        np.array(begins if max(begins) >= 0 else [], np.int64),
+        levels if max(begins) >= 0 else NOTHING_SET[1],
         modulo_int32(np.concatenate(entries)),
         rise,
-        padded(modulo_int32(signs * steps[:, None])).reshape(-1),
+        _values(cells, [step for step, _ in lowest]),
+        padded(modulo_int32(signs)).reshape(-1),
         padded(modulo_int32(cells.row_sum_factors << rise)),
-        padded(modulo_int32(start)),
+        padded(modulo_int32(constant + (offset << rise))),
     )
 
 
@@ -300,8 +294,8 @@ def _code_bounds(
     crossbar, codes = cells.crossbar, 0
     for k, part in enumerate(cells.slices):
         largest = 0
-        for own in _by_cycle(cells, references):
-            one, far = own[k], _reach(cells, k)
+        for one in references[k * crossbar.reference_cycles :][: crossbar.reference_cycles]:
+            far = _reach(cells, k)
             if one is not None and crossbar.law is not None:
                 furthest = max(map(abs, one.law(crossbar.law).ends))
                 far = furthest * one.step + int(np.abs(one.offset).max())
@@ -321,8 +315,8 @@ def exact_layer(weight: IntArray, bias: IntArray, inputs: tuple[int, int]) -> La
     cells = plain(weight, (slice(0, len(weight)),), 0)
     reach = (int(weight.min()), int(weight.max())) if weight.size else (0, 0)
     bounds = np.array([(0, len(weight))], np.int64)
-    epilogue = exact_epilogue(bias - drive.lift * weight.sum(axis=0))
-    return Layer((cells,), bounds, digits, reach, ((drive, epilogue),), 0, bias.size)
+    epilogue = exact_epilogue(drive, bias - drive.lift * weight.sum(axis=0))
+    return Layer((cells,), bounds, digits, reach, drive, epilogue, bias.size)
 
 
 def exact_drive(inputs: tuple[int, int]) -> tuple[RowDrive, tuple[int, int]]:
@@ -338,12 +332,13 @@ def exact_drive(inputs: tuple[int, int]) -> tuple[RowDrive, tuple[int, int]]:
     return RowDrive(-lo, False, both, np.full(2, BYTE - 1, np.int32), one << both), (0, BYTE - 1)
 
 
-def exact_epilogue(start: IntArray) -> Epilogue:
+def exact_epilogue(drive: RowDrive, start: IntArray) -> Epilogue:
     """The steps behind the sums of one product: nothing but `start` [N]."""
     return Epilogue(
-        np.array([_LOSSLESS], np.int32),
+        np.array([[_LOSSLESS]], np.int32),
         *NOTHING_SET,
         0,
+        drive.factors[None],
         padded(np.ones(start.size, np.int32)),
         padded(np.zeros((1, start.size), np.int32)),
         padded(modulo_int32(start)),
@@ -363,15 +358,14 @@ def _adc(law: UniformLaw | None, step: int | None, fraction: int) -> tuple[int, 
     return half - even, step, even, law.lo, law.hi
 
 
-def _drive(crossbar: Crossbar, driven: slice) -> RowDrive:
-    """The drive of some of the cycles."""
-    cycles = crossbar.cycles[driven]
+def _drive(crossbar: Crossbar) -> RowDrive:
+    cycles = crossbar.cycles
     return RowDrive(
         crossbar.inputs.lift,
         crossbar.inputs.sign_magnitude,
         np.array([cycle.shift for cycle in cycles], np.int32),
         np.array([cycle.mask for cycle in cycles], np.int32),
-        crossbar.cycle_factors[driven].astype(np.int32),
+        crossbar.cycle_factors.astype(np.int32),
     )
 
 
@@ -392,16 +386,40 @@ def cut(x, first, last, drive, cycle, digits):  # type: ignore[no-untyped-def]
     return np.int32(total)
 
 
+class Reads(NamedTuple):
+    """The order of the tiles' rows, one for each row of inputs and cycle.
+
+    That of row i and cycle c is i * `by_row` + c * `by_cycle`. Every `stride` of them share their
+    references, which are whole tiles; those without an input count nothing. `owners` [size] are
+    the rows of inputs, `values` [slices * size] what a code counts.
+    """
+
+    by_row: int
+    by_cycle: int
+    stride: int
+    size: int
+    owners: Array
+    values: Array
+
+
 @jit
-def row_cycles(rows, factors, height):  # type: ignore[no-untyped-def]
-    """(owners, factors) of each row and cycle, up to whole tiles of `height`; the rest are zero."""
-    cycles = len(factors)
-    count = -(-rows * cycles // height) * height
-    owners, weights = np.zeros(count, np.int32), np.zeros(count, np.int32)
-    for i in range(rows * cycles):
-        owners[i] = i // cycles
-        weights[i] = factors[i % cycles]
-    return owners, weights
+def ordered_reads(rows, epilogue, height):  # type: ignore[no-untyped-def]
+    """The order of reads in tiles of `height` rows: `Reads`."""
+    slices, cycles = epilogue.values.shape
+    references = epilogue.adc.shape[1]
+    by_row, by_cycle, stride = cycles, 1, -(-rows * cycles // height) * height
+    if references > 1:
+        stride = -(-rows // height) * height
+        by_row, by_cycle = 1, stride
+    size = references * stride
+    owners, values = np.zeros(size, np.int32), np.zeros(slices * size, np.int32)
+    for i in range(rows):
+        for c in range(cycles):
+            at = i * by_row + c * by_cycle
+            owners[at] = i
+            for k in range(slices):
+                values[k * size + at] = epilogue.values[k, c]
+    return Reads(by_row, by_cycle, stride, size, owners, values)
 
 
 @jit

@@ -13,7 +13,14 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
-from cimtool.simulation.kernels.fused import Layer, cut, finish, packed_groups, padded, row_cycles
+from cimtool.simulation.kernels.fused import (
+    Layer,
+    cut,
+    finish,
+    ordered_reads,
+    packed_groups,
+    padded,
+)
 from cimtool.simulation.kernels.tiles import (
     BIT_ROWS,
     WIDTH,
@@ -92,51 +99,56 @@ def _words(planes: Array) -> Array:
 def run(x, bounds, drive, epilogue, planes, out):  # type: ignore[no-untyped-def]
     """The layer's outputs [rows, N] of inputs `x` [rows, K], into `out`."""
     rows, cycles = x.shape[0], len(drive.factors)
-    owners, weights = row_cycles(rows, drive.factors, BIT_ROWS)
+    reads = ordered_reads(rows, epilogue, BIT_ROWS)
     total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)
     sums = np.zeros((rows, len(bounds)), np.int32)
     for g in range(len(bounds)):
         first, last = bounds[g]
         words = -(-(last - first) // WORD)
         digits = np.zeros(words * WORD, np.int32)
-        packed = np.zeros((len(owners), len(planes.factors), words), np.int32)
+        packed = np.zeros((reads.size, len(planes.factors), words), np.int32)
         for i in range(rows):
             for c in range(cycles):
                 sums[i, g] += cut(x[i], first, last, drive, c, digits) * drive.factors[c]
+                at = i * reads.by_row + c * reads.by_cycle
                 for a in range(packed.shape[1]):
                     for k in range(words):
-                        packed[i * cycles + c, a, k] = bits(digits, k * WORD, np.int32(a))
-        _group(packed, planes, g, owners, weights, epilogue, total)
+                        packed[at, a, k] = bits(digits, k * WORD, np.int32(a))
+        _group(packed, planes, g, reads, epilogue, total)
     finish(total, sums, epilogue, out)
 
 
 @jit
-def _group(packed, planes, g, owners, weights, epilogue, total):  # type: ignore[no-untyped-def]
-    count, digit_planes, words = packed.shape
-    cell_planes, stride = planes.factors.shape[1], digit_planes * words
+def _group(packed, planes, g, reads, epilogue, total):  # type: ignore[no-untyped-def]
+    digit_planes, words = packed.shape[1:]
+    cell_planes, across = planes.factors.shape[1], digit_planes * words
     driven, flat = packed.reshape(-1), total.reshape(-1)
-    blocks, slices = len(total), len(epilogue.adc)
+    blocks, stride = len(total), reads.stride
+    slices, references = epilogue.adc.shape[:2]
     for s in range(slices):
-        one, two, three, four, five = epilogue.adc[s]
         for b in range(blocks):
             cells = planes.starts[g] + (s * blocks + b) * cell_planes * words * WIDTH
-            scale = ((g * slices + s) * blocks + b) * WIDTH
-            for i in range(0, count, BIT_ROWS):
-                p = bit_tile()
-                for a in range(digit_planes):
-                    for q in range(cell_planes):
-                        at, of = i * stride + a * words, cells + q * words * WIDTH
-                        ones = bit_tile()
-                        for k in range(words):
-                            ones = popcount_step(
-                                ones, driven, at + k, stride, planes.words, of + k * WIDTH
-                            )
-                        p = add_scaled(p, ones, planes.factors[a, q])
-                if len(epilogue.addends):
-                    p = convert_from(p, one, two, three, four, five, epilogue.addends, scale)
-                    if len(epilogue.tables) and epilogue.tables[s] >= 0:
-                        p = look_up(p, epilogue.entries, epilogue.tables[s])
-                else:
-                    p = convert(p, one, two, three, four, five)
-                to = b * total.shape[1] * WIDTH
-                accumulate(p, weights, owners, i, epilogue.scale, scale, flat, to)
+            column = ((g * slices + s) * blocks + b) * WIDTH
+            for c in range(references):
+                one, two, three, four, five = epilogue.adc[s, c]
+                addend = (((g * slices + s) * references + c) * blocks + b) * WIDTH
+                for i in range(c * stride, (c + 1) * stride, BIT_ROWS):
+                    p = bit_tile()
+                    for a in range(digit_planes):
+                        for q in range(cell_planes):
+                            at, of = i * across + a * words, cells + q * words * WIDTH
+                            ones = bit_tile()
+                            for k in range(words):
+                                ones = popcount_step(
+                                    ones, driven, at + k, across, planes.words, of + k * WIDTH
+                                )
+                            p = add_scaled(p, ones, planes.factors[a, q])
+                    if len(epilogue.addends):
+                        p = convert_from(p, one, two, three, four, five, epilogue.addends, addend)
+                        if len(epilogue.tables) and epilogue.tables[s, c] >= 0:
+                            p = look_up(p, epilogue.entries, epilogue.tables[s, c])
+                    else:
+                        p = convert(p, one, two, three, four, five)
+                    at, to = s * reads.size + i, b * total.shape[1] * WIDTH
+                    accumulate(p, reads.values, at, reads.owners, i,
+                               epilogue.signs, column, flat, to)  # fmt: skip

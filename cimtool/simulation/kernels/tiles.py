@@ -251,19 +251,17 @@ def look_up(typing, places, entries, start):  # type: ignore[no-untyped-def]
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = _Arrays(context, builder, signature.args)
-        wide = ir.VectorType(ir.IntType(64), LANES)
-        first = builder.ptrtoint(arrays.pointer(args, 1, args[2], _I32), ir.IntType(64))
-        undefined = ir.Constant(wide, ir.Undefined)
-        one = builder.insert_element(undefined, first, ir.Constant(_I32, 0))
+        pointer = arrays.pointer(args, 1, args[2], _I32)
+        pointers = ir.VectorType(ir.PointerType(), LANES)
+        undefined = ir.Constant(pointers, ir.Undefined)
         none = ir.Constant(_LANES, [0] * LANES)
+        one = builder.insert_element(undefined, pointer, ir.Constant(_I32, 0))
+        # One base for all lanes: the gather's indices are then of 32 bits.
         base = builder.shuffle_vector(one, undefined, none)
         every = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [1] * LANES)
         align, found = ir.Constant(_I32, 4), []
         for place in _parts(builder, args[0]):
-            bytes_on = builder.shl(builder.zext(place, wide), ir.Constant(wide, [2] * LANES))
-            at = builder.inttoptr(
-                builder.add(base, bytes_on), ir.VectorType(ir.PointerType(_I32), LANES)
-            )
+            at = builder.gep(base, [place], source_etype=_I32)
             name = "llvm.masked.gather.v16i32.v16p0"
             found.append(_call(builder, name, _LANES, at, align, every, none))
         return _tile(builder, found)
@@ -272,26 +270,25 @@ def look_up(typing, places, entries, start):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def accumulate(typing, codes, rows, owners, at, columns, of, total, to):  # type: ignore[no-untyped-def]
-    """Add codes * rows[at + r] * columns[of + j] to total[to + owners[at + r] * 32 + j]."""
+def accumulate(typing, codes, rows, at, owners, first, columns, of, total, to):  # type: ignore[no-untyped-def]
+    """Add codes * rows[at + r] * columns[of + j] to total[to + owners[first + r] * 32 + j]."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
         arrays = _Arrays(context, builder, signature.args)
-        parts, scales = _parts(builder, args[0]), arrays.vectors(args, 4, args[5])
+        parts, scales = _parts(builder, args[0]), arrays.vectors(args, 5, args[6])
         for r in range(codes.rows):
-            row = arrays.after(args[3], r)
-            factor = arrays.scalar(args, 1, row)
-            owner = builder.load(arrays.pointer(args, 2, row, _I32))
-            owner = builder.mul(builder.zext(owner, args[7].type), ir.Constant(args[7].type, WIDTH))
-            start = builder.add(args[7], owner)
+            factor = arrays.scalar(args, 1, arrays.after(args[2], r))
+            owner = builder.load(arrays.pointer(args, 3, arrays.after(args[4], r), _I32))
+            owner = builder.mul(builder.zext(owner, args[8].type), ir.Constant(args[8].type, WIDTH))
+            start = builder.add(args[8], owner)
             for v in range(VECTORS):
                 added = builder.mul(builder.mul(parts[r * VECTORS + v], factor), scales[v])
-                place = arrays.pointer(args, 6, arrays.after(start, v * LANES), _LANES)
+                place = arrays.pointer(args, 7, arrays.after(start, v * LANES), _LANES)
                 builder.store(builder.add(builder.load(place, align=4), added), place, align=4)
         return context.get_dummy_value()
 
     i64 = types.int64
-    return types.void(codes, rows, owners, i64, columns, i64, total, i64), emit
+    return types.void(codes, rows, i64, owners, i64, columns, i64, total, i64), emit
 
 
 @intrinsic
