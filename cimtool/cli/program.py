@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -14,7 +14,8 @@ from cimtool.cli.group import Command
 from cimtool.cli.options import DIR, FILE, Files, files_option
 from cimtool.cli.output import Output, converters_text
 from cimtool.costs.memory_use import StoredMatrix
-from cimtool.report.formats import whole
+from cimtool.deployment.shortlists import Minimised, ShortlistOption, ShortlistSearch
+from cimtool.report.formats import ENERGIES, TIMES, four_digits, percent, whole
 from cimtool.report.page import render_text
 from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
@@ -25,6 +26,23 @@ from cimtool.report.terminal import table_text
 @files_option("--gallery", "Embeddings whose video rows are the items (.npz, .npy or .pt).")
 @click.option("-o", "--output", type=DIR, help="Folder of the new bundle.")
 @click.option("--shortlist", type=int, metavar="L", help="Items that a hybrid score rescores.")
+@click.option(
+    "--shortlist-bits", type=int, metavar="B", help="Bits an item stores of a value: 1 is its sign."
+)
+@click.option("--query-bits", type=int, metavar="Q", help="Bits of a query of such items.")
+@click.option(
+    "--recall",
+    type=float,
+    metavar="X",
+    help="Choose bits and length that hold this share of best items.",
+)
+@click.option(
+    "--minimise",
+    type=click.Choice(get_args(Minimised)),
+    default="cells",
+    show_default=True,
+    help="What such a choice makes least.",
+)
 @click.option("--chips", type=int, metavar="N", help="Refuse a gallery that needs more chips.")
 @click.pass_obj
 def command(out: Output, /, bundle: Path, gallery: Files, **options: Any) -> None:
@@ -42,9 +60,30 @@ def command(out: Output, /, bundle: Path, gallery: Files, **options: Any) -> Non
         use=found.use,
         accuracy=found.accuracy,
         table=table_text(matrices_table(found.use.matrices)),
+        search=found.search,
+        taken=found.search and found.search.chosen.checked.best,
+        front=found.search and table_text(front_table(found.search)),
         folder=shlex.quote(str(found.bundle.folder)),
     )
     out.result(found.to_json(), text)
+
+
+def front_table(search: ShortlistSearch) -> Table:
+    """The settings that reach a recall and of which none is better in all, the taken one marked."""
+    columns: tuple[tuple[Column, Callable[[ShortlistOption], Content]], ...] = (
+        (Column("taken"), lambda o: "*" if o == search.chosen else ""),
+        (Column("bits of\nitems"), lambda o: o.bits.item),
+        (Column("bits of\nqueries"), lambda o: o.bits.query),
+        (Column("shortlist", whole), lambda o: o.length),
+        (Column("cells\nan item", whole), lambda o: o.cells),
+        (Column("conversions\nan item", four_digits), lambda o: o.conversions),
+        (Column("energy\na query"), lambda o: o.energy_pj.cell(ENERGIES)),
+        (Column("latency\na query"), lambda o: o.latency_ns.cell(TIMES)),
+        (Column("items\na chip", whole), lambda o: o.items_per_chip),
+        (Column("recall\n%", percent), lambda o: o.checked.best.value),
+        (Column("of best\nten %", percent), lambda o: o.checked.best_ten),
+    )
+    return item_table("Shortlists", search.front, columns)
 
 
 def matrices_table(matrices: tuple[StoredMatrix, ...]) -> Table:

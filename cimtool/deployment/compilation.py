@@ -43,6 +43,9 @@ from cimtool.simulation.simulator import Simulator
 CALIBRATION_ROWS = 4096
 """Most rows of a modality that are used for calibration: the first ones."""
 
+MOST_QUERIES = 512
+"""Calibration pairs that a bundle for a hybrid score keeps, to choose a shortlist by."""
+
 
 @dataclass(frozen=True)
 class Compilation:
@@ -178,16 +181,17 @@ def _queries(
     )
     simulator = Simulator(stages[-1].program)
     queries: dict[str, Array] = {}
-    for modality, x in fit_rows(data).items():
+    rows = FIT_ROWS if settings.score_mapping == "in-memory" else MOST_QUERIES
+    for modality, x in fit_rows(data, rows).items():
         queries |= as_inputs(modality, simulator.encode(modality, x))
     return queries
 
 
-def fit_rows(data: Embeddings) -> dict[str, Array]:
+def fit_rows(data: Embeddings, count: int = FIT_ROWS) -> dict[str, Array]:
     """Calibration rows that fit a gallery's converters: texts, and their videos where known."""
-    rows = {"text": data.text[:FIT_ROWS]}
+    rows = {"text": data.text[:count]}
     if data.text_to_video is not None:
-        rows["video"] = data.video[data.text_to_video[:FIT_ROWS]]
+        rows["video"] = data.video[data.text_to_video[:count]]
     return rows
 
 

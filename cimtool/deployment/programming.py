@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
@@ -28,13 +30,29 @@ from cimtool.bundle.bundle import (
 )
 from cimtool.bundle.matcher import features_sha256, open_bundle
 from cimtool.bundle.simulate import nearest_items
+from cimtool.costs.estimate import estimate
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
+from cimtool.deployment.shortlists import (
+    Minimised,
+    ShortlistAsked,
+    ShortlistSearch,
+    TriedShortlist,
+    places_of,
+    searched,
+)
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program, features_of
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
-from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
+from cimtool.passes.converters import FIT_ROWS
+from cimtool.passes.gallery import (
+    SHORTLIST_LAYERS,
+    distance_graph,
+    fit_gallery,
+    program_gallery,
+)
 from cimtool.passes.pipeline import Stage
+from cimtool.passes.shortlist import Examples, FewBitShortlist, ShortlistBits
 from cimtool.reference.metrics import ReferenceScores
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -72,6 +90,7 @@ class ProgrammedBundle:
     gallery: Gallery
     use: MemoryUse
     accuracy: Accuracy
+    search: ShortlistSearch | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
@@ -81,6 +100,7 @@ class ProgrammedBundle:
             "gallery": asdict(self.gallery),
             "memory": self.use.to_json(),
             "accuracy": asdict(self.accuracy),
+            "search": None if self.search is None else self.search.to_json(),
             "files": self.bundle.manifest["files"],
         }
 
@@ -91,6 +111,10 @@ def program(
     *,
     output: File | None = None,
     shortlist: int | None = None,
+    shortlist_bits: int | None = None,
+    query_bits: int | None = None,
+    recall: float | None = None,
+    minimise: Minimised = "cells",
     chips: int | None = None,
     say: Say = silent,
 ) -> ProgrammedBundle:
@@ -98,9 +122,12 @@ def program(
 
     Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
     `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
-    fit on. Raises CimError for a bundle compiled with a digital score or programmed already, a
-    shortlist that the gallery does not have, and a gallery that does not fit the chips, an
-    accumulator or ONNX.
+    fit on. With `shortlist_bits` an item stores so many bits of each value of `mu`, and a query is
+    driven with `query_bits`. With `recall` bits that are not given, and a length of at most
+    `shortlist`, are those that hold this share of best items at least cost by `minimise`. Raises
+    CimError for a bundle compiled with a digital score or programmed already, a
+    shortlist that the gallery does not have, a recall that none reaches, and a gallery that does
+    not fit the chips, an accumulator or ONNX.
     """
     compiled = open_bundle(bundle)
     check_programmable(compiled)
@@ -110,39 +137,112 @@ def program(
     check_place(folder)
     rows = read_rows(gallery, "video", compiled.model)
     length = _shortlist(compiled, len(rows), shortlist)
+    asked = ShortlistAsked.of(compiled, shortlist_bits, query_bits, recall, minimise)
     before = Simulator(compiled.program)
     say(f"encoding {len(rows)} videos")
-    video = before.encode("video", rows)
+    job = GalleryJob(compiled, before.encode("video", rows), before)
+    search, bits = None, asked.given
+    if asked.recall is not None and length is not None:
+        search = job.search(asked, length, say)
+        length, bits = search.chosen.length, search.chosen.bits
     say("programming the gallery")
-    graph = compiled.program.score if length is None else distance_graph(compiled.program.score)
-    tiled = program_gallery(graph, video, compiled.settings)
+    make = job.maker(bits)
+    tiled = make(job.video)
     if chips is not None:
         use = memory_use(tiled, compiled.settings, compiled.target)
         check_chips(use, compiled.target, chips)
     _check_onnx_size(tiled)
     say("fitting converters")
-    projectors = compiled.program.text, compiled.program.video
-    queries, right = (features_of(graph, compiled.queries) for graph in projectors)
-    matches = program_gallery(graph, right, compiled.settings) if right else None
-    fitted = fit_gallery(tiled, queries, matches, compiled.target.settable)
+    fitted = job.fitted(make, tiled)
     _check_onnx_size(fitted)
     use = memory_use(fitted, compiled.settings, compiled.target)
-    score = {"score": fitted} if length is None else {"shortlist": fitted}
-    programmed = replace(compiled.program, **score)
+    programmed = job.program_with(fitted)
     check_program(programmed, IN_MEMORY, Level.CROSSBAR)
     say("measuring accuracy")
-    accuracy = _accuracy(before, Simulator(programmed), queries, video, length)
+    accuracy = _accuracy(before, Simulator(programmed), job.queries, job.video, length)
     held = Gallery(
         file.name if file else "arrays",
         sha256(file) if file else hashlib.sha256(rows.tobytes()).hexdigest(),
         len(rows),
         compiled.settings.score_mapping,
         length,
-        features_sha256(video),
+        features_sha256(job.video),
     )
     say(f"writing {folder}")
-    made = _write(folder, compiled, programmed, held, video)
-    return ProgrammedBundle(made, held, use, accuracy)
+    made = _write(folder, compiled, programmed, held, job.video)
+    return ProgrammedBundle(made, held, use, accuracy, search)
+
+
+Maker = Callable[[Mapping[str, Array]], Graph]
+"""Makes the graph that holds items, of their features."""
+
+
+class GalleryJob:
+    """A gallery on its way into a bundle: `video` are its features, `queries` the kept ones."""
+
+    def __init__(self, compiled: Bundle, video: Features, digital: Simulator):
+        self.compiled, self.video, self.digital = compiled, video, digital
+        program, kept = compiled.program, compiled.queries
+        self.queries = features_of(program.text, kept)
+        self.right = features_of(program.video, kept)
+
+    def maker(self, bits: ShortlistBits | None) -> Maker:
+        """The way to store items: all of the score, `mu` for a shortlist, or few bits of it."""
+        score, settings = self.compiled.program.score, self.compiled.settings
+        if settings.score_mapping == "hybrid":
+            score = distance_graph(score)
+        if bits is None:
+            return lambda items: program_gallery(score, items, settings)
+        return partial(self.few_bits.graph, bits)
+
+    @cached_property
+    def few_bits(self) -> FewBitShortlist:
+        """Items in few bits, whose ranges are chosen on the kept queries."""
+        score = distance_graph(self.compiled.program.score)
+        examples = Examples(self.queries["mu"], (self.right or self.video)["mu"])
+        (layer,) = SHORTLIST_LAYERS
+        return FewBitShortlist(score, examples, self.compiled.settings.of_layer(layer))
+
+    def fitted(self, make: Maker, tiled: Graph) -> Graph:
+        """A graph of items with its converters set."""
+        few, right = (
+            {name: value[:FIT_ROWS] for name, value in features.items()}
+            for features in (self.queries, self.right)
+        )
+        return fit_gallery(
+            tiled, few, make(right) if right else None, self.compiled.target.settable
+        )
+
+    def program_with(self, graph: Graph) -> Program:
+        """The bundle's program with a graph that holds the items."""
+        return replace(self.compiled.program, **{graph.name: graph})
+
+    def search(self, asked: ShortlistAsked, most: int, say: Say) -> ShortlistSearch:
+        """The bits and the length, at most `most`, that reach a recall at least cost."""
+        assert asked.recall is not None
+        exact = self.digital.score(self.queries, self.video)
+        best = np.argsort(-exact, axis=1, kind="stable")[:, :RECALL_AT]
+        trials = []
+        for bits in asked.candidates:
+            say(f"trying items of {bits.item} bits with queries of {bits.query}")
+            make = self.maker(bits)
+            graph = self.fitted(make, make(self.video))
+            trials.append(self._trial(bits, graph, best))
+        return searched(trials, asked.recall, most, asked.minimise)
+
+    def _trial(self, bits: ShortlistBits, graph: Graph, best: IntArray) -> TriedShortlist:
+        program, settings = self.program_with(graph), self.compiled.settings
+        parts = Simulator(program).iter_distances(self.queries)
+        places = np.concatenate([places_of(ed, best[rows]) for rows, ed in parts])
+        use = memory_use(graph, settings, self.compiled.target)
+        cost = estimate(
+            program,
+            settings,
+            self.compiled.target,
+            samples=1,
+            dimension=self.compiled.model.dimension,
+        )
+        return TriedShortlist(bits, places, use, lambda length: replace(cost, shortlist=length))
 
 
 def check_programmable(bundle: Bundle) -> None:

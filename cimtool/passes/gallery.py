@@ -43,8 +43,11 @@ FIT_ITEMS = 1024
 DISTANCE = "ed"
 """The statistic by which a shortlist is drawn up."""
 
-SHORTLIST_LAYERS = ("shortlist.mu.mu",)
-"""The layers of its graph: the product that the statistic adds."""
+SHORTLIST, SHORTLIST_PRODUCT = "shortlist", "mu.mu"
+"""The graph that draws one up, and the product in it that the statistic adds."""
+
+SHORTLIST_LAYERS = (f"{SHORTLIST}.{SHORTLIST_PRODUCT}",)
+"""The layers of this graph."""
 
 
 def score_layers(head: Head, mapping: ScoreMapping) -> tuple[str, ...]:
@@ -76,7 +79,7 @@ def distance_graph(score: Graph) -> Graph:
             "score_mapping = hybrid: the score does not use ed, by which items are "
             'shortlisted; expected "in-memory" or "digital"'
         )
-    part = replace(score, name="shortlist", outputs={DISTANCE: DISTANCE}).pruned()
+    part = replace(score, name=SHORTLIST, outputs={DISTANCE: DISTANCE}).pruned()
     used = {name for node in part.nodes for name in node.inputs}
     return replace(part, inputs={k: known for k, known in part.inputs.items() if k in used})
 

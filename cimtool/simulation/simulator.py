@@ -138,20 +138,30 @@ def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 class Simulator:
-    """A program made ready to encode items and score pairs, at whatever stage it is."""
+    """A program that encodes items and scores pairs, at whatever stage it is.
+
+    Each of its graphs is made ready at its first use.
+    """
 
     def __init__(self, program: Program, fast: bool = True, device: str | None = None):
         self.program = program
-        self._runners = {graph.name: Runner(graph, fast, device) for graph in program.graphs}
+        self._graphs = {graph.name: graph for graph in program.graphs}
+        self._runners: dict[str, Runner] = {}
+        self._form = fast, device
+
+    def _runner(self, name: str) -> Runner:
+        if name not in self._runners:
+            self._runners[name] = Runner(self._graphs[name], *self._form)
+        return self._runners[name]
 
     def encode(self, modality: str, x: Array) -> dict[str, Array]:
         """Features of embeddings `x` [n, width] of one modality, in blocks of rows."""
-        runner = self._runners[modality]
+        runner = self._runner(modality)
         return _joined(runner, lambda block: runner.run({"x": x[block]}), len(x))
 
     def values(self, modality: str, x: Array, names: Sequence[str]) -> dict[str, Array]:
         """The named inner values of one projector on embeddings `x`, in blocks of rows."""
-        runner = self._runners[modality]
+        runner = self._runner(modality)
         return _joined(runner, lambda block: runner.values({"x": x[block]}, names), len(x))
 
     def score(
@@ -193,7 +203,7 @@ class Simulator:
 
     def iter_distances(self, text: Features) -> Iterator[tuple[slice, Array]]:
         """Yield (text rows, their `ed` [rows, M] to the items that a shortlist's arrays hold)."""
-        graph = self._runners["shortlist"].graph
+        graph = self._graphs["shortlist"]
         (value,) = graph.outputs.values()
         columns = int(graph.types[value].shape[1])
         for block, part in self._iter_pairs("shortlist", text, {}, columns, None):
@@ -207,7 +217,7 @@ class Simulator:
         columns: int,
         names: Sequence[str] | None,
     ) -> Iterator[tuple[slice, dict[str, Array]]]:
-        runner, rows = self._runners[graph], len(text["mu"])
+        runner, rows = self._runner(graph), len(text["mu"])
         outputs = runner.graph.outputs
         wanted = tuple(outputs.values() if names is None else names)
         shapes = [runner.graph.types[name].shape for name in wanted]

@@ -1,0 +1,257 @@
+"""The search for a shortlist: the fewest bits that hold the best item as often as is asked.
+
+Bits and length are chosen on one half of the kept queries and checked on the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from cimtool.base.arrays import IntArray
+from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.bundle.bundle import Bundle
+from cimtool.costs.estimate import Estimate
+from cimtool.costs.memory_use import MemoryUse
+from cimtool.costs.totals import Quantity
+from cimtool.passes.shortlist import ShortlistBits
+from cimtool.reference.binomial import counted_share
+from cimtool.reference.bootstrap import Change
+
+Minimised = Literal["cells", "conversions", "energy"]
+
+MOST_BITS = 8
+"""Bits that an item may store of a value for a shortlist."""
+
+
+@dataclass(frozen=True)
+class ShortlistAsked:
+    """The bits that are asked for, and the recall that those left open have to reach."""
+
+    item_bits: int | None
+    query_bits: int | None
+    recall: float | None
+    minimise: Minimised
+    feature_bits: int
+
+    @classmethod
+    def of(
+        cls,
+        bundle: Bundle,
+        item_bits: int | None,
+        query_bits: int | None,
+        recall: float | None,
+        minimise: Minimised,
+    ) -> ShortlistAsked:
+        """Check what is asked of a bundle; ArgumentError where it cannot be."""
+        given = {"shortlist_bits": item_bits, "query_bits": query_bits, "recall": recall}
+        named = [name for name, value in given.items() if value is not None]
+        if named and bundle.settings.score_mapping != "hybrid":
+            raise ArgumentError(
+                "{} is {}; {} was compiled with score_mapping = in-memory, which draws up no "
+                "shortlist (compile with {score_mapping} hybrid)",
+                Argument(named[0]),
+                given[named[0]],
+                bundle.name,
+            )
+        features = bundle.program.score.inputs["text.mu"].bits
+        if item_bits is not None and not 1 <= item_bits <= MOST_BITS:
+            raise ArgumentError(
+                "{shortlist_bits} is {}; expected 1 to {}, 1 for signs", item_bits, MOST_BITS
+            )
+        if query_bits is not None and not 2 <= query_bits <= features:
+            raise ArgumentError(
+                "{query_bits} is {}; expected 2 to {}, the bits of features", query_bits, features
+            )
+        if query_bits is not None and item_bits is None and recall is None:
+            raise ArgumentError(
+                "{query_bits} is {}; expected {shortlist_bits} or {recall} with it", query_bits
+            )
+        if recall is not None and not 0 < recall < 1:
+            raise ArgumentError("{recall} is {}; expected a share between 0 and 1", recall)
+        if recall is not None and len(bundle.queries["text.mu"]) // 2 < least_queries(recall):
+            raise ArgumentError(
+                "{recall} is {}; the {} calibration queries of {} are too few, half of them to "
+                "choose by and half to check: expected at least {}, or a lower share",
+                recall,
+                len(bundle.queries["text.mu"]),
+                bundle.name,
+                2 * least_queries(recall),
+            )
+        return cls(item_bits, query_bits, recall, minimise, features)
+
+    @property
+    def given(self) -> ShortlistBits | None:
+        """The bits where they are given; None where `mu` is stored as it is."""
+        if self.item_bits is None:
+            return None
+        return ShortlistBits(self.item_bits, self.query_bits or self.feature_bits)
+
+    @property
+    def candidates(self) -> list[ShortlistBits]:
+        """All that are open, fewest bits first."""
+        items = [self.item_bits] if self.item_bits else range(1, MOST_BITS + 1)
+        queries = [self.query_bits] if self.query_bits else range(2, self.feature_bits + 1)
+        return [ShortlistBits(item, query) for item in items for query in queries]
+
+
+@dataclass(frozen=True)
+class Recall:
+    """The share of queries whose best item a shortlist holds, and the share of their best ten."""
+
+    best: Change
+    best_ten: float
+
+    @classmethod
+    def of(cls, places: IntArray, length: int) -> Recall:
+        """From the places [n, k] that the best items have among all, for a list so long."""
+        held = places < length
+        return cls(counted_share(int(held[:, 0].sum()), len(held)), float(held.mean()))
+
+
+@dataclass(frozen=True)
+class ShortlistOption:
+    """One setting of a shortlist, and what it takes: cells an item, and of a query the rest.
+
+    `conversions` are those an item; energy in pJ and latency in ns are those of the whole query,
+    exact scores included. `chosen` and `checked` are the recall on the
+    queries that it was chosen on, and on the others.
+    """
+
+    bits: ShortlistBits
+    length: int
+    cells: int
+    conversions: float
+    energy_pj: Quantity
+    latency_ns: Quantity
+    items_per_chip: int | None
+    chosen: Recall
+    checked: Recall
+
+    def costs(self, minimise: Minimised) -> tuple[float, ...]:
+        """The cost that is made least, and those that decide between equals."""
+        energy = np.inf if self.energy_pj.value is None else self.energy_pj.value
+        both = {
+            "cells": (self.cells, self.conversions),
+            "conversions": (self.conversions, self.cells),
+        }
+        return (*both.get(minimise, (energy, self.cells)), self.length)
+
+    def no_worse(self, other: ShortlistOption) -> bool:
+        """It takes no more cells, no more conversions, and no longer a list."""
+        mine, others = ((one.cells, one.conversions, one.length) for one in (self, other))
+        return all(a <= b for a, b in zip(mine, others, strict=True))
+
+
+@dataclass(frozen=True)
+class ShortlistSearch:
+    """The settings that reach a recall, and the one that is taken.
+
+    `chosen_on` and `checked_on` are how many queries it was chosen on, and measured on.
+    """
+
+    recall: float
+    minimised: Minimised
+    options: tuple[ShortlistOption, ...]
+    chosen: ShortlistOption
+    chosen_on: int
+    checked_on: int
+
+    @property
+    def front(self) -> tuple[ShortlistOption, ...]:
+        """The options that no other is better than in all, by cells."""
+        kept = [
+            one
+            for one in self.options
+            if not any(other.no_worse(one) and not one.no_worse(other) for other in self.options)
+        ]
+        return tuple(sorted(kept, key=lambda one: one.costs("cells")))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {
+            "recall": self.recall,
+            "minimised": self.minimised,
+            "chosen_on": self.chosen_on,
+            "checked_on": self.checked_on,
+            "chosen": asdict(self.chosen),
+            "front": [asdict(one) for one in self.front],
+        }
+
+
+@dataclass(frozen=True)
+class TriedShortlist:
+    """A shortlist of some bits: the places [n, k] of each query's best items, and its costs."""
+
+    bits: ShortlistBits
+    places: IntArray
+    use: MemoryUse
+    estimate: Callable[[int], Estimate]
+
+
+def places_of(distances: IntArray, best: IntArray) -> IntArray:
+    """The places [n, k] of items `best` [n, k] among all, by distance, of equal ones by row."""
+    found = np.empty(best.shape, np.int64)
+    for k in range(best.shape[1]):
+        own = np.take_along_axis(distances, best[:, k : k + 1], axis=1)
+        rows = np.arange(distances.shape[1])
+        before = (distances < own) | ((distances == own) & (rows < best[:, k : k + 1]))
+        found[:, k] = before.sum(axis=1)
+    return found
+
+
+def length_for(places: IntArray, recall: float) -> int | None:
+    """The shortest list that, by these queries' places [n], holds the next one's best item.
+
+    By the rule of succession: of n queries m may miss where (m + 1) / (n + 2) <= 1 - recall. None
+    where n is too small for any.
+    """
+    misses = int((1 - recall) * (len(places) + 2) + 1e-9) - 1
+    return None if misses < 0 else int(np.sort(places)[len(places) - 1 - misses]) + 1
+
+
+def least_queries(recall: float) -> int:
+    """The fewest queries that a recall can be chosen by."""
+    return int(np.ceil(1 / (1 - recall) - 1e-9)) - 2
+
+
+def searched(
+    trials: Sequence[TriedShortlist], recall: float, most: int, minimise: Minimised
+) -> ShortlistSearch:
+    """The trial, with its length, that reaches a recall at least cost; at most `most` items long.
+
+    Raises CimError where none does, or where the queries are too few to say so.
+    """
+    options = [one for trial in trials for one in _option(trial, recall, most)]
+    if not options:
+        best = max((Recall.of(t.places[::2], most) for t in trials), key=lambda r: r.best.value)
+        raise CimError(
+            f"recall: no setting reaches {recall:g} with shortlists of {most} items; the best one "
+            f"holds the best item of {best.best.value:.1%} of the calibration queries"
+        )
+    chosen = min(options, key=lambda one: one.costs(minimise))
+    queries = len(trials[0].places)
+    halves = -(-queries // 2), queries // 2
+    return ShortlistSearch(recall, minimise, tuple(options), chosen, *halves)
+
+
+def _option(trial: TriedShortlist, recall: float, most: int) -> Iterator[ShortlistOption]:
+    length = length_for(trial.places[::2, 0], recall)
+    if length is None or length > most:
+        return
+    use, query = trial.use, trial.estimate(length).score
+    assert query is not None
+    yield ShortlistOption(
+        trial.bits,
+        length,
+        use.cells // use.items,
+        query.conversions / use.items,
+        query.energy_pj,
+        query.latency_ns,
+        use.items_per_chip,
+        Recall.of(trial.places[::2], length),
+        Recall.of(trial.places[1::2], length),
+    )

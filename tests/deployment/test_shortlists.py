@@ -1,0 +1,143 @@
+"""The search for a shortlist: places, lengths, what is chosen, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from cimtool import api
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import QUERIES, read_bundle
+from cimtool.deployment.shortlists import ShortlistOption, least_queries, length_for, places_of
+from cimtool.training.demo_data import DemoFiles
+
+
+@given(hnp.arrays(np.int64, (3, 12), elements=st.integers(-3, 3)))
+def test_places_are_those_of_a_stable_sort(distances: np.ndarray) -> None:
+    order = np.argsort(distances, axis=1, kind="stable")
+    best = np.array([[11, 0], [4, 5], [0, 1]])
+    found = places_of(distances, best)
+    for row in range(3):
+        for k in range(2):
+            assert order[row, found[row, k]] == best[row, k]
+
+
+@given(
+    hnp.arrays(np.int64, st.integers(1, 300), elements=st.integers(0, 50)),
+    st.sampled_from([0.5, 0.9, 0.95, 0.99]),
+)
+def test_a_length_is_the_shortest_by_the_rule_of_succession(
+    places: np.ndarray, recall: float
+) -> None:
+    length = length_for(places, recall)
+
+    def enough(items: int) -> bool:
+        return (np.sum(places >= items) + 1) / (len(places) + 2) <= 1 - recall + 1e-12
+
+    if length is None:
+        assert not enough(51)
+        assert len(places) < least_queries(recall)
+    else:
+        assert enough(length)
+        assert length == 1 or not enough(length - 1)
+
+
+@pytest.fixture(scope="module")
+def hybrid(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    folder = tmp_path_factory.mktemp("shortlists") / "hybrid"
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=folder, target="isaac-rram-128", score_mapping="hybrid",
+    )  # fmt: skip
+    return SimpleNamespace(folder=folder, files=small_trunk)
+
+
+def test_a_hybrid_bundle_keeps_more_queries(hybrid: SimpleNamespace) -> None:
+    bundle = read_bundle(hybrid.folder)
+    rows = len(np.load(hybrid.files.calibration)["text"])
+    assert QUERIES in bundle.manifest["files"]
+    assert len(bundle.queries["text.mu"]) == min(rows, 512)
+
+
+def test_few_bits_are_programmed_and_lose_no_bit_between_machines(
+    hybrid: SimpleNamespace, tmp_path: Path
+) -> None:
+    found = api.program(
+        hybrid.folder, hybrid.files.eval, output=tmp_path / "made",
+        shortlist=10, shortlist_bits=1, query_bits=3,
+    )  # fmt: skip
+    (matrix,) = found.use.matrices
+    assert (matrix.weight_bits, matrix.cells_per_value) == (1, 1)
+    assert [drive.input_bits for drive in matrix.drives] == [3]
+    assert found.search is None
+    report = api.verify(found.bundle.folder, hybrid.files.eval, samples=2)
+    assert not report.failures
+    best = api.simulate(found.bundle.folder, hybrid.files.eval)
+    exact = api.simulate(hybrid.folder, hybrid.files.eval)["scores"]
+    own = np.take_along_axis(exact, best["top_index"], axis=1)
+    np.testing.assert_array_equal(best["top_score"], own)
+
+
+def better(one: ShortlistOption, other: ShortlistOption) -> bool:
+    mine, others = ((o.cells, o.conversions, o.length) for o in (one, other))
+    return mine != others and all(a <= b for a, b in zip(mine, others, strict=True))
+
+
+def test_the_cheapest_that_reaches_a_recall_is_chosen(
+    hybrid: SimpleNamespace, tmp_path: Path
+) -> None:
+    found = api.program(
+        hybrid.folder, hybrid.files.eval, output=tmp_path / "made", shortlist=20, recall=0.9
+    )
+    search = found.search
+    assert search is not None
+    assert found.gallery.shortlist == search.chosen.length <= 20
+    least = min(one.cells for one in search.options)
+    assert search.chosen.cells == least == found.use.cells // found.use.items
+    assert search.chosen in search.front
+    for one in search.options:
+        assert one.chosen.best.value >= 0.9
+        assert (one in search.front) != any(better(other, one) for other in search.options)
+    by_energy = api.program(
+        hybrid.folder, hybrid.files.eval, output=tmp_path / "energy",
+        shortlist=20, recall=0.9, minimise="energy",
+    ).search  # fmt: skip
+    assert by_energy is not None
+    energies = [one.energy_pj.value for one in by_energy.options]
+    assert by_energy.chosen.energy_pj.value == min(e for e in energies if e is not None)
+    assert by_energy.chosen_on + by_energy.checked_on == found.accuracy.queries
+
+
+def test_what_is_given_is_not_searched(hybrid: SimpleNamespace, tmp_path: Path) -> None:
+    found = api.program(
+        hybrid.folder, hybrid.files.eval, output=tmp_path / "made",
+        shortlist=40, recall=0.5, shortlist_bits=3,
+    )  # fmt: skip
+    assert found.search is not None
+    assert {one.bits.item for one in found.search.options} == {3}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"shortlist_bits": 0}, "shortlist_bits is 0; expected 1 to 8, 1 for signs"),
+        ({"shortlist_bits": 9}, "shortlist_bits is 9; expected 1 to 8"),
+        ({"shortlist_bits": 2, "query_bits": 1}, "query_bits is 1; expected 2 to 8, the bits of"),
+        ({"query_bits": 4}, "query_bits is 4; expected shortlist_bits or recall with it"),
+        ({"recall": 1.0}, "recall is 1.0; expected a share between 0 and 1"),
+        ({"recall": 0.9999}, r"recall is 0\.9999; the \d+ calibration queries of hybrid are "),
+        ({"recall": 0.95, "shortlist": 1, "shortlist_bits": 1}, "recall: no setting reaches 0.95 "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_sentence(
+    options: dict[str, object], sentence: str, hybrid: SimpleNamespace, tmp_path: Path
+) -> None:
+    with pytest.raises(CimError, match=sentence):
+        api.program(hybrid.folder, hybrid.files.eval, output=tmp_path / "out", **options)
+    assert not list(tmp_path.iterdir())

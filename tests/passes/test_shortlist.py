@@ -1,0 +1,141 @@
+"""Shortlists of few bits: the same integers everywhere, right about an item, and of little loss."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from cimtool.base.arrays import Array
+from cimtool.emit.onnx import file_bytes, onnx_model
+from cimtool.emit.runtime import Session
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.settings import Settings, resolve
+from cimtool.hardware.target import load_target, target_names
+from cimtool.ir.heads import assemble
+from cimtool.ir.heads.csd import Csd
+from cimtool.ir.program import Graph
+from cimtool.passes.gallery import fit_gallery
+from cimtool.passes.pipeline import compile_program
+from cimtool.passes.shortlist import Examples, FewBitShortlist, ShortlistBits, quotients
+from cimtool.simulation.simulator import Features, Runner, Simulator, run_graph
+
+FEATURE_BITS = 8
+
+
+class Case:
+    """A small program of head `csd` with the features of its calibration rows."""
+
+    def __init__(self, models: SimpleNamespace):
+        tower = models.trunk(np.random.default_rng(3)), models.trunk(np.random.default_rng(4))
+        job = models.job(*models.data)
+        source = assemble(*tower, Csd(0.5, 1.0))
+        self.program = compile_program(source, job, lambda text: None)[-1].program
+        simulator = Simulator(self.program)
+        self.text: Features = simulator.encode("text", job.text)
+        self.video: Features = simulator.encode("video", job.video)
+
+    def shortlist(self, target: str = "ideal", **flags: object) -> FewBitShortlist:
+        own: Settings = resolve(load_target(target), None, flags)
+        examples = Examples(self.text["mu"], self.video["mu"])
+        return FewBitShortlist(self.program.score, examples, own)
+
+    def graph(self, bits: ShortlistBits, target: str = "ideal", **flags: object) -> Graph:
+        made = self.shortlist(target, **flags)
+        return fit_gallery(made.graph(bits, self.video), self.text)
+
+    @property
+    def exact(self) -> Array:
+        """`ed` of all pairs, without what a query adds to all of its items."""
+        score = self.program.score
+        unit = float(score.inputs["text.mu"].unit) * float(score.inputs["video.mu"].unit)
+        own = self.video["ed_self"] * float(score.inputs["video.ed_self"].unit)
+        return own - 2 * unit * (self.text["mu"] @ self.video["mu"].T)
+
+
+@pytest.fixture(scope="module")
+def case(models: SimpleNamespace) -> Case:
+    return Case(models)
+
+
+def distances(graph: Graph, text: Features) -> Array:
+    return run_graph(graph, {"text.mu": text["mu"]})["ed"]
+
+
+@pytest.mark.parametrize("target", target_names())
+def test_all_implementations_agree_on_every_target(case: Case, target: str) -> None:
+    for bits in range(1, 9):
+        graph = case.graph(ShortlistBits(bits, 2 + (bits + 5) % 7), target)
+        expected = distances(graph, case.text)
+        fast = Runner(graph).run({"text.mu": case.text["mu"]})["ed"]
+        np.testing.assert_array_equal(fast, expected)
+        model = onnx_model(graph)
+        feeds = {"text_mu": case.text["mu"].astype(np.int8)}
+        onnx = Session(file_bytes(model)).run(feeds)["ed"]
+        np.testing.assert_array_equal(onnx, expected)
+        (evaluated,) = ReferenceEvaluator(model).run(None, feeds)
+        np.testing.assert_array_equal(evaluated, expected)
+
+
+@pytest.mark.parametrize("encoding", ["offset", "differential", "twos-complement"])
+@pytest.mark.parametrize("bits", range(1, 9))
+def test_items_take_as_many_bits_as_are_asked(case: Case, encoding: str, bits: int) -> None:
+    graph = case.graph(ShortlistBits(bits, FEATURE_BITS), encoding=encoding, adc_bits="lossless")
+    op = graph.by_name["mu.mu"].op
+    assert isinstance(op, CrossbarMvm)
+    weight = op.weight
+    assert op.crossbar.weights.bits == max(bits, 1 + (encoding == "differential"))
+    levels = len(np.unique(weight))
+    assert levels <= (2**bits - (encoding == "differential") if bits > 1 else 2)
+    assert levels > 2 ** (bits - 1) or bits > 6
+    if bits == 1:
+        x = case.video["mu"] - case.shortlist().of_item
+        np.testing.assert_array_equal((0 if encoding != "differential" else 1) <= weight.T, x >= 0)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_an_item_is_right_about_itself(case: Case, bits: int) -> None:
+    """(|x|^2 / x.r) x.r is |x|^2: the distance of an item to itself is that of whole features."""
+    made = case.shortlist()
+    graph = made.graph(ShortlistBits(bits, FEATURE_BITS), case.video)
+    step = float(graph.types["ed"].unit)
+    itself = distances(graph, case.video).diagonal() * step
+    score = case.program.score
+    unit = float(score.inputs["video.mu"].unit) ** 2
+    x = case.video["mu"] - made.of_item
+    own = case.video["ed_self"] * float(score.inputs["video.ed_self"].unit)
+    own = own - 2 * unit * (case.video["mu"] @ made.of_query)
+    whole = own - own.min() - 2 * unit * (x * x).sum(axis=1)
+    kind = made.codes(bits)
+    held = (x * kind.values(kind.codes(x))).sum(axis=1)
+    # A factor is rounded to half a step of the result, and so is the constant.
+    assert np.all(np.abs(whole - itself) <= step * (held + 1) / 2)
+
+
+def test_more_bits_order_items_more_as_the_exact_distance_does(case: Case) -> None:
+    lost = []
+    for bits in (1, 2, 3, 4, 6, 8):
+        found = distances(case.graph(ShortlistBits(bits, FEATURE_BITS)), case.text)
+        pairs = zip(found, case.exact, strict=True)
+        lost.append(1 - np.mean([np.corrcoef(*rows)[0, 1] for rows in pairs]))
+    assert lost == sorted(lost, reverse=True)
+    assert lost[0] < 0.2
+    assert lost[-1] < 1e-4
+
+
+def test_fewer_bits_of_a_query_lose_more(case: Case) -> None:
+    lost = []
+    for bits in (2, 4, FEATURE_BITS):
+        found = distances(case.graph(ShortlistBits(8, bits)), case.text)
+        pairs = zip(found, case.exact, strict=True)
+        lost.append(1 - np.mean([np.corrcoef(*rows)[0, 1] for rows in pairs]))
+    assert lost == sorted(lost, reverse=True)
+    assert lost[0] < 0.2
+
+
+def test_an_item_that_is_the_centre_has_no_factor() -> None:
+    x = np.array([[0, 0, 0], [3, -1, 0]])
+    found = quotients(x, np.array([[1, 1, 1], [1, -1, 1]]))
+    np.testing.assert_allclose(found, [0, 10 / 4])
