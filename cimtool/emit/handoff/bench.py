@@ -205,7 +205,8 @@ BENCH_PART = HandoffPart(
     title="The bench in SystemVerilog, and one macro, the reference device, that takes all arrays",
     write=write_bench,
     files={
-        COLUMN: "a column and its converter, the analog part: replace it by your own",
+        COLUMN: "a column and its converter, the analog part: replace it by your own, "
+        "`make icarus COLUMN=...`",
         MACRO: "the array of columns, and its digital periphery: cycles, shift-and-add",
         OUTPUT: "row groups and bias, requantisation",
         "tb_macro.sv": "programs each array, reads it as `steps.txt` says, and compares every tap",
@@ -221,5 +222,10 @@ BENCH_PART = HandoffPart(
         "ascending, the positive cell of a pair first; pairs in two rows",
         "`make icarus`, `make verilator` and `make mutants` need the simulators of their names",
     ),
-    goals={name: (f"@sh sv/bench.sh {name}",) for name in ("icarus", "verilator", "mutants")},
+    goals={
+        "icarus": ("@sh sv/bench.sh icarus '$(COLUMN)'",),
+        "verilator": ("@sh sv/bench.sh verilator '$(COLUMN)'",),
+        "mutants": ("@sh sv/bench.sh mutants",),
+    },
+    settings={"COLUMN": f"sv/{COLUMN}"},
 )

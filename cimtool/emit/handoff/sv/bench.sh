@@ -1,12 +1,14 @@
 #!/bin/sh
 # Runs the bench of a hand-off, from its folder:
 #
-#   sh sv/bench.sh icarus      the macro against images, constants and taps, in Icarus Verilog
-#   sh sv/bench.sh verilator   the same in Verilator
-#   sh sv/bench.sh mutants     every fault of sv/faults.txt in both: each must be found at its tap
+#   sh sv/bench.sh icarus [COLUMN]      the macro against images, constants and taps, in Icarus Verilog
+#   sh sv/bench.sh verilator [COLUMN]   the same in Verilator
+#   sh sv/bench.sh mutants              every fault of sv/faults.txt in both: each must be found at its tap
+#
+# COLUMN is the source of the column, or several in one word; sv/cim_column.sv where it is left out.
 set -eu
 export LC_ALL=C
-sources='cim_macro.sv cim_column.sv cim_output.sv'
+column=${2:-sv/cim_column.sv}
 
 say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
 if [ -f sv/NOT_COVERED ]; then
@@ -14,12 +16,14 @@ if [ -f sv/NOT_COVERED ]; then
     exit 1
 fi
 
-# build SIMULATOR FOLDER OUTPUT: compiles the bench with the sources of a folder.
+# build SIMULATOR FOLDER COLUMN OUTPUT: compiles the bench with the macro of a folder.
 build() {
     command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }
-    set -- "$1" "$3" $(for file in $sources; do printf '%s/%s ' "$2" "$file"; done)
-    simulator=$1 output=$2
-    shift 2
+    for file in $3; do
+        [ -f "$file" ] || { say "COLUMN: $file: no such file; expected a path from the folder of the hand-off, or a whole one"; exit 2; }
+    done
+    simulator=$1 output=$4
+    set -- "$2/cim_macro.sv" "$2/cim_output.sv" $3
     case $simulator in
     iverilog) iverilog -g2012 -Wall -Isv -s tb_macro -o "$output" sv/tb_macro.sv "$@" ;;
     verilator)
@@ -40,18 +44,18 @@ simulate() {
 mkdir -p build
 case ${1:-} in
 icarus)
-    build iverilog sv build/tb_macro.vvp
+    build iverilog sv "$column" build/tb_macro.vvp
     simulate iverilog build/tb_macro.vvp
     ;;
 verilator)
-    build verilator sv build/tb_macro
+    build verilator sv "$column" build/tb_macro
     simulate verilator build/tb_macro
     ;;
 mutants)
     missed=0
     for simulator in iverilog verilator; do
         output=build/faulty_$simulator
-        build $simulator sv/faulty "$output"
+        build $simulator sv/faulty sv/faulty/cim_column.sv "$output"
         simulate $simulator "$output" > build/control.txt || { say "$simulator: the control without a fault fails"; exit 1; }
         printf '%s: the control passes\n' $simulator
         while IFS="$(printf '\t')" read -r number tap name; do

@@ -1,0 +1,57 @@
+"""Runs of a hand-off's bench: small hand-offs of every kind of array, and what a run prints."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from c_tools import c_compiler
+
+from cimtool import api
+from cimtool.emit.exporters import Request, export_bundle
+from cimtool.training.demo_data import DemoFiles
+
+KINDS: dict[str, dict[str, object]] = {
+    "row groups": {"rows_active": 4},
+    "differential": {"encoding": "differential", "dac_bits": 3},
+    "bipolar inputs": {"encoding": "differential", "input_encoding": "bipolar"},
+    "polarity": {"encoding": "differential", "adc_on": "polarity", "references": "column"},
+    "analog shift-and-add": {"encoding": "differential", "shift_add": "analog"},
+    "digital": {"encoding": "twos-complement", "adc_bits": "lossless"},
+    "half-even": {"rounding": "half-even"},
+    "floor": {"rounding": "floor", "dac_bits": 2},
+    "a reference of each cycle": {"references": "cycle"},
+    "levels": {"adc_bits": 3, "references": "levels"},
+    "reference column": {"encoding": "centred", "references": "column", "array": "12x33"},
+    "unit column": {"encoding": "offset", "offset_sum": "unit-column", "array": "12x33"},
+    "leak": {
+        "adc_bits": 6, "on_off_ratio": 30, "unused_rows": "driven", "input_encoding": "offset",
+    },
+}  # fmt: skip
+"""Arrays of 12 rows and 8 weights of 8 bits; all but the last two groups of rows are full."""
+
+
+def handoff_of(files: DemoFiles, folder: Path, choices: Mapping[str, object]) -> Path:
+    """A hand-off of one projector's layers on such arrays."""
+    bundle = api.compile(
+        files.projectors, files.poly, calibration=files.calibration, target="isaac-rram-128",
+        output=folder / "bundle", **{"array": "12x32", "adc_bits": 4} | choices,
+    )  # fmt: skip
+    export_bundle(bundle, "handoff", folder / "here", Request(layers="text.*"))
+    return folder / "here"
+
+
+def run_goal(folder: Path, *goal: str) -> subprocess.CompletedProcess[str]:
+    """Run a goal of the bench, with its variables."""
+    c_compiler("iverilog")
+    c_compiler("verilator")
+    command = ["make", "-C", folder, *goal]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def counts(printed: str) -> dict[str, tuple[int, int]]:
+    """The values that were compared and those that differ, at each tap of a run."""
+    found = re.findall(r"^(\w+): (\d+) compared, (\d+) differ$", printed, re.MULTILINE)
+    return {tap: (int(compared), int(differ)) for tap, compared, differ in found}
