@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
         for (int j = 0; j < VIDEO_WIDTH; j++)
             x[j] = (video_code)code(video_rows[i * VIDEO_WIDTH + (size_t)j], video_exponents[j],
                                     VIDEO_LO, VIDEO_HI);
-        video_encode(weights, x, &gallery[i]);
+        video_encode(weights, x, &gallery[i], 1);
     }
     for (size_t i = 0; i < texts; i++) {
         text_code x[TEXT_WIDTH];
@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
         for (int j = 0; j < TEXT_WIDTH; j++)
             x[j] = (text_code)code(text_rows[i * TEXT_WIDTH + (size_t)j], text_exponents[j],
                                    TEXT_LO, TEXT_HI);
-        text_encode(weights, x, &text);
+        text_encode(weights, x, &text, 1);
         for (size_t v = 0; v < videos; v++) {
             int32_t found = pair_logit(weights, &text, &gallery[v]);
             int place = held < BEST ? held++ : BEST;

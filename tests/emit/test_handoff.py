@@ -87,7 +87,7 @@ def test_a_number_that_is_missing_or_left_over_is_found(
     (folder / "c" / "expected.bin").write_bytes((numbers + bytes(8))[: len(numbers) + change])
     done = make(folder)
     assert done.returncode == 2
-    assert "check: expected.bin" in done.stderr
+    assert "check: c/expected.bin: expected" in done.stderr
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O2", "-O3", "-Os"])

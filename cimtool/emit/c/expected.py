@@ -21,11 +21,15 @@ RANDOM_ROWS, REAL_ROWS = 8, 8
 
 @dataclass(frozen=True)
 class Expected:
-    """The file of expected numbers, how many of each value there are, and the items."""
+    """The file of expected numbers, how many of each value there are, the items and their inputs.
+
+    `rows` and `widths` are by modality.
+    """
 
     content: bytes
     counts: tuple[int, ...]
     rows: Mapping[str, int]
+    widths: Mapping[str, int]
 
 
 def embedding_codes(op: Quantize, width: int) -> IntArray:
@@ -80,7 +84,8 @@ def expected_of(program: Program, model: CModel, inputs: Embeddings | None) -> E
             after.append(np.hstack([*queries, *cut]))
     parts = [*(np.hstack(items[m]) for m in MODALITIES), *after]
     content = b"".join(np.ascontiguousarray(part, "<i8").tobytes() for part in parts)
-    return Expected(content, tuple(counts), rows)
+    widths = {m: items[m][0].shape[1] for m in MODALITIES}
+    return Expected(content, tuple(counts), rows, widths)
 
 
 def _encoded(graph: Graph, inputs: Embeddings | None) -> tuple[IntArray, dict[str, Array]]:

@@ -11,7 +11,6 @@ from cimtool.emit.c.writer import ConstantTables, CValue, FunctionWriter, identi
 from cimtool.hardware.converters import Law, StaircaseLaw
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferences
-from cimtool.ir.arithmetic import mvm_bounds
 from cimtool.ir.types import Type
 
 INT8, INT16, INT32 = (np.iinfo(kind) for kind in (np.int8, np.int16, np.int32))
@@ -36,14 +35,18 @@ def emit_mvm(writer: FunctionWriter, op: CrossbarMvm, known: Type, x: CValue) ->
     x = writer.widened(x, "int32_t" if wide else "int16_t")
     name = f"{identifier(writer.layer)}_layer"
     writer.definitions.append(layer_definition(writer.tables, writer.layer, op, wide))
-    return _call(writer, f"cim_mvm(weights, &{name}, {x.pointer}", op)
+    value = writer.placed("int64_t")
+    first, count = _columns(writer, value)
+    writer.each_item(f"cim_mvm(weights, &{name}, {x.pointer}, {first}, {count}, {value.pointer});")
+    return value
 
 
 def _product(writer: FunctionWriter, op: CrossbarMvm, known: Type, x: CValue) -> CValue:
-    lo, hi = mvm_bounds(op.weight, np.zeros_like(op.bias), known)
     weight = op.weight
     least, most = int(weight.min()), int(weight.max())
-    narrow = _within(INT32, int(lo.min()), int(hi.max())) and _within(
+    reach = np.broadcast_to(np.maximum(-known.lo, known.hi), len(weight))
+    # Sums are added up in any order: each of them fits.
+    narrow = int((reach @ np.abs(weight)).max()) <= INT32.max and _within(
         INT16, int(known.lo.min()), int(known.hi.max())
     )
     if narrow and _within(INT16, least, most):
@@ -55,15 +58,19 @@ def _product(writer: FunctionWriter, op: CrossbarMvm, known: Type, x: CValue) ->
     x = writer.widened(x, kind)
     matrix = writer.pointer("weight", weight.T, f"int{bits}_t")
     bias = writer.pointer("bias", op.bias, "int64_t")
-    call = f"cim_product{bits}({matrix}, {bias}, {len(weight)}, {x.pointer}"
-    return _call(writer, call, op)
-
-
-def _call(writer: FunctionWriter, call: str, op: CrossbarMvm) -> CValue:
     value = writer.placed("int64_t")
-    first, count = writer.start or "0", value.count or "1"
-    writer.lines.append(f"{call}, {first}, {count}, {value.pointer});")
+    first, count = _columns(writer, value)
+    items, place = ("end - at", "i - at") if writer.rows else ("1", "0")
+    writer.lines += ["{", f"const {kind} *in[CIM_ITEMS];", "int64_t *out[CIM_ITEMS];"]
+    writer.each_item(f"in[{place}] = {x.pointer};", f"out[{place}] = {value.pointer};")
+    call = f"cim_product{bits}({matrix}, {bias}, {len(weight)}, {items}, in, {first}, {count}, out)"
+    writer.lines += [f"{call};", "}"]
     return value
+
+
+def _columns(writer: FunctionWriter, value: CValue) -> tuple[str, str]:
+    """The first of the columns that are computed, and how many."""
+    return writer.start or "0", value.count or "1"
 
 
 def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_input: bool) -> str:

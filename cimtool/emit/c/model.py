@@ -12,7 +12,14 @@ import numpy as np
 
 from cimtool.base.errors import CimError
 from cimtool.emit.c.operations import append
-from cimtool.emit.c.writer import ConstantTables, CValue, FunctionWriter, identifier, kind_of
+from cimtool.emit.c.writer import (
+    CInputs,
+    ConstantTables,
+    CValue,
+    FunctionWriter,
+    identifier,
+    kind_of,
+)
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.program import MODALITIES, Graph, Node, Program, as_inputs
@@ -114,7 +121,7 @@ class _Model:
     def projector(self, graph: Graph) -> None:
         """`MODALITY_encode`: from the codes of an embedding to the features of an item."""
         m = graph.name
-        writer = FunctionWriter(f"{m}_encode", self.tables)
+        writer = FunctionWriter(f"{m}_encode", self.tables, rows=True)
         values: dict[str, CValue] = {}
         fields = {value: name for name, value in graph.outputs.items()}
         for node in graph.nodes:
@@ -123,7 +130,7 @@ class _Model:
                 if values or len(known.shape) != 2:
                     raise CimError(f"{graph.layer(node)}: expected one row of inputs")
                 width, kind = int(known.shape[1]), f"{m}_code"
-                values[node.name] = CValue("x", kind, str(width))
+                values[node.name] = CInputs("x", kind, str(width))
                 self._header_of_codes(m, node.op, known, width)
                 continue
             place = fields.get(node.name)
@@ -134,10 +141,16 @@ class _Model:
                 kind = kind_of(graph.types[value])
                 writer.place = CValue(name, kind, held.count, "item")
                 held = writer.each(held.element)
-            self.items[f"{m}.{name}"] = held
-        writer.lines.append(f"{m}_prepare(weights, item);")
+            self.items[f"{m}.{name}"] = replace(held, rows=False)
+        writer.each_item(f"{m}_prepare(weights, item + i);")
+        writer.lines = [
+            "for (int32_t at = 0; at < items; at += CIM_ITEMS) {",
+            "    int32_t end = items - at < CIM_ITEMS ? items : at + CIM_ITEMS;",
+            *(f"    {line}" for line in writer.lines),
+            "}",
+        ]
         self.fields[m] += writer.fields
-        arguments = f"const void *weights, const {m}_code *x, {m}_item *item"
+        arguments = f"const void *weights, const {m}_code *x, {m}_item *item, int32_t items"
         self._prepared(m)
         self._function(writer, "void", arguments)
 
@@ -267,7 +280,8 @@ class _Model:
         value = append(writer, node.op, types, inputs)
         values[node.name] = value
         if value not in inputs:
-            writer.lines.append(f"CIM_SEE({len(self.seen)}, {count or 1}, {value.element});")
+            of = f"item{' + i' * writer.rows}" if phase in MODALITIES else "0"
+            writer.each_item(f"CIM_SEE({len(self.seen)}, {of}, {count or 1}, {value.element});")
             self.seen.append(Seen(graph.name, node.name, phase))
         return value
 
@@ -314,8 +328,8 @@ class _Model:
         source = (
             f"{top}#define CIM_GROUP_ROWS {self.group_rows}\n"
             '#include "model.h"\n#include "cim.h"\n\n'
-            "/* Shows a value on the way: number j of `count`. */\n#ifndef CIM_SEE\n"
-            "#define CIM_SEE(value, count, number)\n#endif\n\n"
+            "/* Shows a value on the way, of an item where it is one: number j of `count`. */\n"
+            "#ifndef CIM_SEE\n#define CIM_SEE(value, item, count, number)\n#endif\n\n"
             "/* Places of the tables in the weights. */\nenum {\n"
             + (places or "    NO_TABLES")
             + "\n};\n\n"

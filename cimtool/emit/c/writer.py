@@ -16,7 +16,8 @@ from cimtool.ir.types import Type
 TAKEN = re.compile(
     "auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|"
     "inline|int|long|register|restrict|return|short|signed|sizeof|static|struct|switch|typedef|"
-    "union|unsigned|void|volatile|while|weights|item|text|video|x|j|n|first|out|total|cim_.*"
+    "union|unsigned|void|volatile|while|weights|item|items|text|video|x|"
+    "i|j|n|at|end|first|in|out|total|cim_.*"
 )
 """Names that no value may have: C's own, those of arguments and those of cim.h."""
 
@@ -50,18 +51,21 @@ class CValue:
     """A value in C: the name of a number, or of an array of `count` where there is one.
 
     `count` is a number, or the variable for those of a block of items. A field of an item has the
-    name of the item's pointer in `holder`.
+    name of the item's pointer in `holder`. With `rows` it is that of item i, of a block of them.
     """
 
     own: str
     kind: str
     count: str = ""
     holder: str = ""
+    rows: bool = False
 
     @property
     def name(self) -> str:
         """The name, with that of the item."""
-        return f"{self.holder}->{self.own}" if self.holder else self.own
+        if self.holder:
+            return f"{self.holder}[i].{self.own}" if self.rows else f"{self.holder}->{self.own}"
+        return f"{self.own}[i - at]" if self.rows else self.own
 
     @property
     def element(self) -> str:
@@ -77,6 +81,16 @@ class CValue:
     def pointer(self) -> str:
         """The address of its first number."""
         return self.name if self.count else f"&{self.name}"
+
+
+@dataclass(frozen=True)
+class CInputs(CValue):
+    """The inputs of item i: rows of `count` numbers, one after another."""
+
+    @property
+    def name(self) -> str:
+        """The address of the row."""
+        return f"({self.own} + (int64_t)i * {self.count})"
 
 
 class ConstantTables:
@@ -120,12 +134,14 @@ class ConstantTables:
 class FunctionWriter:
     """Collects the statements of one function, and the definitions that stand before it.
 
-    `place` is set for each operation in turn: where its value goes.
+    `place` is set for each operation in turn: where its value goes. With `rows` statements are
+    those of items at .. end - 1, CIM_ITEMS at most.
     """
 
-    def __init__(self, name: str, tables: ConstantTables):
+    def __init__(self, name: str, tables: ConstantTables, rows: bool = False):
         self.name = name
         self.tables = tables
+        self.rows = rows
         self.lines: list[str] = []
         self.definitions: list[str] = []
         self.fields: list[CValue] = []
@@ -150,32 +166,42 @@ class FunctionWriter:
 
     def placed(self, kind: str = "") -> CValue:
         """Declare the variable, or the item's field, of the value in place; of a kind if given."""
-        value = replace(self.place, kind=kind or self.place.kind)
+        value = replace(self.place, kind=kind or self.place.kind, rows=self.rows)
         if value.holder:
             self.fields.append(value)
         else:
             size = "CIM_BLOCK" if value.count == "n" else value.count
-            self.lines.append(f"{value.kind} {value.name}{f'[{size}]' if size else ''};")
+            extents = ["CIM_ITEMS"] * self.rows + [size] * bool(size)
+            self.lines.append(f"{value.kind} {value.own}{''.join(f'[{e}]' for e in extents)};")
         return value
+
+    def each_item(self, *lines: str) -> None:
+        """Append statements, for each item of a block where the function takes one."""
+        if not self.rows:
+            self.lines += lines
+            return
+        self.lines.append("for (int32_t i = at; i < end; i++) {")
+        self.lines += [f"    {line}" for line in lines]
+        self.lines.append("}")
 
     def each(self, expression: str) -> CValue:
         """Give every number of the value in place an expression of element j; return it."""
         value = self.placed()
         number = f"{value.element} = ({value.kind})({expression});"
-        self.lines.append(self._loop(value.count, number))
+        self.each_item(self._loop(value.count, number))
         return value
 
     def total(self, expression: str, count: str, narrow: bool) -> CValue:
         """Add up an expression of element j, in 32 bits where `narrow`, else in 64."""
         value, bits = self.placed(), 32 if narrow else 64
         signed = "cim_signed32" if narrow else "cim_signed"
-        self.lines += [
+        self.each_item(
             "{",
             f"    uint{bits}_t total = 0;",
             f"    {self._loop(count or '1', f'total += (uint{bits}_t)({expression});')}",
             f"    {value.name} = ({value.kind}){signed}(total);",
             "}",
-        ]
+        )
         return value
 
     def constant(self, name: str, values: Array) -> str:
@@ -200,7 +226,7 @@ class FunctionWriter:
             return x
         key = x.name, kind
         if key not in self._widened:
-            before, self.place = self.place, CValue(self.local(f"{x.name}_wide"), kind, x.count)
+            before, self.place = self.place, CValue(self.local(f"{x.own}_wide"), kind, x.count)
             self._widened[key] = self.each(x.element)
             self.place = before
         return self._widened[key]

@@ -8,6 +8,7 @@ from pathlib import Path
 from cimtool.emit.c.expected import Expected, expected_of
 from cimtool.emit.c.model import CModel, c_model
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
+from cimtool.ir.program import MODALITIES
 
 LARGEST_HEADER = 1_000_000
 """Bytes of constants up to which they are also written as C."""
@@ -41,17 +42,22 @@ def c_source(name: str) -> str:
 
 def check_header(model: CModel, expected: Expected) -> str:
     """The counts that check.c must find: the items, and how many numbers of each value."""
-    values = [
-        f'    {{"{one.name}", {count}}}'
-        for one, count in zip(model.seen, expected.counts, strict=True)
-    ]
-    rows = ", ".join(f"{m.upper()}_ROWS = {count}" for m, count in expected.rows.items())
+    values, sizes = [], dict(expected.widths)
+    for one, count in zip(model.seen, expected.counts, strict=True):
+        place = sizes.get(one.phase, -1)
+        if one.phase in sizes:
+            sizes[one.phase] += count // expected.rows[one.phase]
+        values.append(f'    {{"{one.name}", {count}, {place}, {int(one.phase == MODALITIES[1])}}}')
+    facts = {f"{m.upper()}_ROWS": count for m, count in expected.rows.items()}
+    facts |= {f"{m.upper()}_RECORD": size for m, size in sizes.items()}
+    facts |= {"CHECK_VALUES": len(values), "CHECK_NUMBERS": len(expected.content) // 8}
+    given = ", ".join(f"{name} = {value}" for name, value in facts.items())
     return (
-        "/* The values of the model, in its order, and how many numbers of each are compared. */\n"
-        f"enum {{ {rows}, CHECK_VALUES = {len(values)} }};\n"
-        "static const struct {\n    const char *name;\n    long count;\n} check_values[] = {\n"
-        + ",\n".join(values)
-        + "};\n"
+        "/* The values of the model, how many numbers of each are compared, and the place of an\n"
+        " * item's in its record of expected.bin: -1 for values of pairs and galleries. */\n"
+        f"enum {{ {given} }};\n"
+        "static const struct {\n    const char *name;\n    long count, place;\n"
+        "    int of_video;\n} check_values[] = {\n" + ",\n".join(values) + "};\n"
     )
 
 

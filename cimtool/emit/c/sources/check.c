@@ -1,7 +1,7 @@
 /* Compares the model with what cimtool's simulator computed: every value of every item and pair.
  *
- * expected.bin holds 64-bit integers, the lowest byte first, in the order in which the model makes
- * them: for each text, then each video, its inputs and its values; then those of each pair, or of
+ * expected.bin holds 64-bit integers, the lowest byte first: for each text, then each video, its
+ * inputs and its values; then, in the order in which the model makes them, those of each pair, or of
  * each text against a gallery that the arrays hold. Fails where nothing was compared, where a count
  * is not the one that was exported, and where a value differs. */
 #include "check.h"
@@ -9,36 +9,55 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static FILE *expected;
+static const unsigned char *expected;
 static long compared[CHECK_VALUES], differing[CHECK_VALUES];
-static long item;
+static long at; /* the number of expected.bin that comes next, behind those of items */
 
-static int64_t next(void) {
-    unsigned char bytes[8];
+static void see(int value, const void *item, int32_t place, int64_t found);
+
+#define CIM_SEE(value, item, count, number)                                                        \
+    for (int32_t j = 0; j < (count); j++)                                                          \
+    see(value, item, j, (int64_t)(number))
+#include "model.c"
+
+static text_item text[TEXT_ROWS];
+static video_item video[VIDEO_ROWS];
+
+static int64_t expected_at(long place) {
     uint64_t number = 0;
-    if (fread(bytes, 1, 8, expected) != 8) {
+    if (place >= CHECK_NUMBERS) {
         fprintf(stderr, "check: expected.bin ends before the model does\n");
         exit(1);
     }
     for (int i = 7; i >= 0; i--)
-        number = number << 8 | bytes[i];
-    return number <= (uint64_t)INT64_MAX ? (int64_t)number : -(int64_t)(UINT64_MAX - number) - 1;
+        number = number << 8 | expected[8 * place + i];
+    return cim_signed(number);
 }
 
-static void see(int value, int32_t place, int64_t found) {
-    int64_t right = next();
+/* Where the record of an item begins: of a text, or of a video behind all texts. */
+static long record(int of_video, long row) {
+    return of_video ? (long)TEXT_ROWS * TEXT_RECORD + row * VIDEO_RECORD : row * TEXT_RECORD;
+}
+
+static void see(int value, const void *item, int32_t place, int64_t found) {
+    long row = -1, where;
+    int64_t right;
+    if (check_values[value].place < 0) {
+        where = at++;
+    } else {
+        int of_video = check_values[value].of_video;
+        row = of_video ? (long)((const video_item *)item - video)
+                       : (long)((const text_item *)item - text);
+        where = record(of_video, row) + check_values[value].place + place;
+    }
+    right = expected_at(where);
     compared[value]++;
     if (found == right)
         return;
     if (!differing[value]++)
-        fprintf(stderr, "check: %s of item %ld, number %ld: %lld, expected %lld\n",
-                check_values[value].name, item, (long)place, (long long)found, (long long)right);
+        fprintf(stderr, "check: %s, item %ld, number %ld: %lld, expected %lld\n",
+                check_values[value].name, row, (long)place, (long long)found, (long long)right);
 }
-
-#define CIM_SEE(value, count, number)                                                              \
-    for (int32_t j = 0; j < (count); j++)                                                          \
-    see(value, j, (int64_t)(number))
-#include "model.c"
 
 static void *read_whole(const char *name, size_t size) {
     FILE *file = fopen(name, "rb");
@@ -53,28 +72,25 @@ static void *read_whole(const char *name, size_t size) {
 
 /* Encodes every item of the export, then compares every pair, or every text with the gallery. */
 static void check_items(const void *weights) {
-    static text_item text[TEXT_ROWS];
-    for (item = 0; item < TEXT_ROWS; item++) {
-        text_code x[TEXT_WIDTH];
+    static text_code of_text[TEXT_ROWS * TEXT_WIDTH];
+    static video_code of_video[VIDEO_ROWS * VIDEO_WIDTH];
+    for (long i = 0; i < TEXT_ROWS; i++)
         for (int32_t j = 0; j < TEXT_WIDTH; j++)
-            x[j] = (text_code)next();
-        text_encode(weights, x, &text[item]);
-    }
-    static video_item video[VIDEO_ROWS];
-    for (item = 0; item < VIDEO_ROWS; item++) {
-        video_code x[VIDEO_WIDTH];
+            of_text[i * TEXT_WIDTH + j] = (text_code)expected_at(record(0, i) + j);
+    for (long i = 0; i < VIDEO_ROWS; i++)
         for (int32_t j = 0; j < VIDEO_WIDTH; j++)
-            x[j] = (video_code)next();
-        video_encode(weights, x, &video[item]);
-    }
+            of_video[i * VIDEO_WIDTH + j] = (video_code)expected_at(record(1, i) + j);
+    text_encode(weights, of_text, text, TEXT_ROWS);
+    video_encode(weights, of_video, video, VIDEO_ROWS);
+    at = record(1, VIDEO_ROWS);
 #ifdef MODEL_PAIRS
-    for (item = 0; item < (long)TEXT_ROWS * VIDEO_ROWS; item++)
-        pair_logit(weights, &text[item / VIDEO_ROWS], &video[item % VIDEO_ROWS]);
+    for (long i = 0; i < (long)TEXT_ROWS * VIDEO_ROWS; i++)
+        pair_logit(weights, &text[i / VIDEO_ROWS], &video[i % VIDEO_ROWS]);
 #endif
 #ifdef MODEL_GALLERY
-    for (item = 0; item < TEXT_ROWS; item++) {
+    for (long i = 0; i < TEXT_ROWS; i++) {
         static model_gallery scores[MODEL_GALLERY];
-        gallery_scores(weights, &text[item], scores);
+        gallery_scores(weights, &text[i], scores);
     }
 #endif
 }
@@ -83,17 +99,14 @@ int main(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : ".";
     char name[4096];
     long total = 0, wrong = 0;
-    void *weights;
+    void *weights, *numbers;
     snprintf(name, sizeof name, "%s/weights.bin", folder);
     weights = read_whole(name, MODEL_WEIGHTS_BYTES);
     snprintf(name, sizeof name, "%s/expected.bin", folder);
-    expected = fopen(name, "rb");
-    if (!expected) {
-        fprintf(stderr, "check: %s: cannot be read\n", name);
-        return 1;
-    }
+    numbers = read_whole(name, 8 * (size_t)CHECK_NUMBERS);
+    expected = numbers;
     check_items(weights);
-    if (fgetc(expected) != EOF) {
+    if (at != CHECK_NUMBERS) {
         fprintf(stderr, "check: expected.bin goes on after the model ends\n");
         return 1;
     }
@@ -109,7 +122,7 @@ int main(int argc, char **argv) {
         wrong += differing[i];
     }
     printf("%-40s %10ld compared %10ld differ\n", "all", total, wrong);
-    fclose(expected);
+    free(numbers);
     free(weights);
     if (total == 0)
         fprintf(stderr, "check: nothing was compared\n");

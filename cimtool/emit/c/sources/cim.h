@@ -14,6 +14,10 @@
 #error "define CIM_GROUP_ROWS, the most rows that one conversion sums, as model.c does"
 #endif
 
+#ifndef CIM_ITEMS
+#define CIM_ITEMS 8 /* items that are encoded at a time: their values lie on the stack */
+#endif
+
 enum { CIM_BLOCK = 64 }; /* columns that are computed at a time */
 
 /* An array of numbers at a place of the weights, which lie at an address that suits int64_t. */
@@ -263,31 +267,68 @@ static inline int64_t cim_signed32(uint32_t x) {
     return x <= (uint32_t)INT32_MAX ? (int64_t)x : (int64_t)x - ((int64_t)1 << 32);
 }
 
-/* The same of a layer whose conversions are all lossless: one integer product of int16_t inputs and
- * weights [columns][rows], of int8_t where their name ends in 8, else of int16_t, in 32 bits. */
+/* Adds the products of weight w of column k with the inputs a, b, c, d of four items. */
+#define CIM_ADD(k, w) s##k##0 += w * a, s##k##1 += w * b, s##k##2 += w * c, s##k##3 += w * d
+
+/* Stores the sums of column k, or of the last column again where there is no such one. */
+#define CIM_STORE(k, column)                                                                       \
+    out[i][column - first] = s##k##0 + bias[column], out[i + 1][column - first] = s##k##1 + bias[column], \
+        out[i + 2][column - first] = s##k##2 + bias[column],                                       \
+        out[i + 3][column - first] = s##k##3 + bias[column]
+
+/* The same of a layer whose conversions are all lossless: one integer product of int16_t inputs
+ * in[item][rows] and weights [columns][rows], of int8_t where their name ends in 8, else of int16_t.
+ * No sum of products, in whatever order, leaves 32 bits. Four columns and four items go together,
+ * so that a compiler has what fills its vector registers; what is left, one by one. */
 #define CIM_PRODUCT(name, kind)                                                                    \
-    static inline void name(const kind *weight, const int64_t *bias, int32_t rows,                 \
-                            const int16_t *x, int32_t first, int32_t n, int64_t *out) {            \
-        for (int32_t j = first; j < first + n; j++) {                                              \
-            const kind *column = weight + (int64_t)j * rows;                                       \
-            uint32_t total = 0;                                                                    \
-            for (int32_t r = 0; r < rows; r++)                                                     \
-                total += (uint32_t)(column[r] * x[r]);                                             \
-            out[j - first] = cim_signed32(total) + bias[j];                                        \
+    static inline void name(const kind *weight, const int64_t *bias, int32_t rows, int32_t items,  \
+                            const int16_t *const *in, int32_t first, int32_t n,                    \
+                            int64_t *const *out) {                                                 \
+        int32_t last = first + n - 1, four = items & ~3;                                           \
+        for (int32_t j = first; j <= last; j += 4) {                                               \
+            int32_t j1 = j + 1 < last ? j + 1 : last, j2 = j + 2 < last ? j + 2 : last;            \
+            int32_t j3 = j + 3 < last ? j + 3 : last;                                              \
+            const kind *w0 = weight + (int64_t)j * rows, *w1 = weight + (int64_t)j1 * rows;        \
+            const kind *w2 = weight + (int64_t)j2 * rows, *w3 = weight + (int64_t)j3 * rows;       \
+            for (int32_t i = 0; i < four; i += 4) {                                                \
+                const int16_t *x0 = in[i], *x1 = in[i + 1], *x2 = in[i + 2], *x3 = in[i + 3];      \
+                int32_t s00 = 0, s01 = 0, s02 = 0, s03 = 0, s10 = 0, s11 = 0, s12 = 0, s13 = 0;    \
+                int32_t s20 = 0, s21 = 0, s22 = 0, s23 = 0, s30 = 0, s31 = 0, s32 = 0, s33 = 0;    \
+                for (int32_t r = 0; r < rows; r++) {                                               \
+                    int16_t a = x0[r], b = x1[r], c = x2[r], d = x3[r];                            \
+                    int16_t p = w0[r], q = w1[r], u = w2[r], v = w3[r];                            \
+                    CIM_ADD(0, p), CIM_ADD(1, q), CIM_ADD(2, u), CIM_ADD(3, v);                    \
+                }                                                                                  \
+                CIM_STORE(0, j), CIM_STORE(1, j1), CIM_STORE(2, j2), CIM_STORE(3, j3);             \
+            }                                                                                      \
         }                                                                                          \
+        for (int32_t i = four; i < items; i++)                                                     \
+            for (int32_t j = first; j <= last; j++) {                                              \
+                const kind *w = weight + (int64_t)j * rows;                                        \
+                const int16_t *x = in[i];                                                          \
+                int32_t total = 0;                                                                 \
+                for (int32_t r = 0; r < rows; r++) {                                               \
+                    int16_t a = x[r], b = w[r];                                                    \
+                    total += a * b;                                                                \
+                }                                                                                  \
+                out[i][j - first] = total + bias[j];                                               \
+            }                                                                                      \
     }
 CIM_PRODUCT(cim_product8, int8_t)
 CIM_PRODUCT(cim_product16, int16_t)
 
 /* The same of wider numbers: int32_t inputs and weights, in 64 bits. */
 static inline void cim_product32(const int32_t *weight, const int64_t *bias, int32_t rows,
-                                 const int32_t *x, int32_t first, int32_t n, int64_t *out) {
+                                 int32_t items, const int32_t *const *in, int32_t first, int32_t n,
+                                 int64_t *const *out) {
     for (int32_t j = first; j < first + n; j++) {
         const int32_t *column = weight + (int64_t)j * rows;
-        uint64_t total = 0;
-        for (int32_t r = 0; r < rows; r++)
-            total += (uint64_t)((int64_t)column[r] * x[r]);
-        out[j - first] = cim_signed(total + (uint64_t)bias[j]);
+        for (int32_t i = 0; i < items; i++) {
+            uint64_t total = 0;
+            for (int32_t r = 0; r < rows; r++)
+                total += (uint64_t)((int64_t)column[r] * in[i][r]);
+            out[i][j - first] = cim_signed(total + (uint64_t)bias[j]);
+        }
     }
 }
 #endif
