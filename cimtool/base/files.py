@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +46,17 @@ def check_output(file: Path, *suffixes: str) -> None:
         raise CimError(f"{file}: cannot be written ({place} is a file); expected a folder")
     if not os.access(place, os.W_OK):
         raise CimError(f"{file}: cannot be written ({place} is read-only)")
+
+
+def check_room(place: Path, size: int) -> None:
+    """Raise CimError where fewer than `size` bytes are free on the disk of a place to be made."""
+    within = next(one for one in (place, *place.absolute().parents) if one.exists())
+    free = shutil.disk_usage(within).free
+    if free < size:
+        raise CimError(
+            f"{place}: takes {size:,} bytes or more, and the disk of {within} has {free:,} free; "
+            "nothing was written"
+        )
 
 
 def unwritable(place: Path, error: OSError) -> CimError:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.files import check_room
 from cimtool.base.named import Named
 from cimtool.bundle.bundle import Bundle, replaced_folder
 from cimtool.loading.embeddings import Embeddings
@@ -39,6 +40,12 @@ class Exporter(Named):
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:
         """Write the files into a new folder."""
 
+    @classmethod
+    def least_bytes(cls, bundle: Bundle, request: Request) -> int:
+        """The bytes that the files take at least; 0 where they are few beside the bundle's."""
+        del bundle, request
+        return 0
+
 
 def export_bundle(
     bundle: Bundle, format_name: str, folder: Path, request: Request | None = None
@@ -47,7 +54,7 @@ def export_bundle(
 
     All or nothing, to a new place, an empty folder, or an earlier export of the format, which is
     then moved aside to `<name>.previous`; raises CimError for any other place, an unknown format,
-    and what a `request` says that the format does not look at.
+    what a `request` says that the format does not look at, and a disk that has no room.
     """
     exporter = Exporter.named(format_name, "format")
     request = request or Request()
@@ -61,6 +68,7 @@ def export_bundle(
                 " or ".join(able),
             )
     _check_place(folder, exporter)
+    check_room(folder, exporter.least_bytes(bundle, request))
     with replaced_folder(folder) as partial:
         exporter.write(bundle, request, partial)
         files = (file for file in partial.rglob("*") if file.is_file())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import check_output, replace_files
+from cimtool.base.files import check_output, check_room, replace_files
 
 
 def test_a_file_in_folders_that_are_still_to_be_made_is_fine(tmp_path: Path) -> None:
@@ -45,3 +45,10 @@ def test_nothing_is_replaced_where_one_file_cannot_be_written(tmp_path: Path) ->
         replace_files(tmp_path, {"a": b"new", "missing/b": b"new"}, "the report")
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [place.name for place in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_disk_must_have_room(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "folder"
+    check_room(place, 1)
+    with pytest.raises(CimError, match=r"folder: takes 1,000,000,000,000,000,000 bytes or more"):
+        check_room(place, 10**18)

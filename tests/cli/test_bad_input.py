@@ -444,6 +444,7 @@ def test_every_command_refuses_a_changed_bundle(
         ["verify", changed_bundle, "--data", data, "--report", place],
         ["compare", small_bundle, changed_bundle, "--data", data],
         ["export", changed_bundle, "--format", "onnx", "-o", place],
+        ["export", changed_bundle, "--format", "handoff", "-o", place],
     ):
         ran = cimtool(*arguments)
         assert (ran.status, ran.out) == (2, ""), arguments
@@ -548,9 +549,10 @@ def test_bad_exports(cimtool: Callable[..., Any], small_bundle: Path, tmp_path: 
     assert 'did you mean "onnx"?' in ran.sentence
     (tmp_path / "kept.txt").write_text("mine")
     for place in (tmp_path, small_bundle, tmp_path / "kept.txt"):
-        ran = cimtool("export", small_bundle, "--format", "onnx", "-o", place)
-        assert ran.status == 2
-        assert ran.sentence.startswith(f"{place}: exists and is no earlier export")
+        for format_name in ("onnx", "handoff"):
+            ran = cimtool("export", small_bundle, "--format", format_name, "-o", place)
+            assert ran.status == 2
+            assert ran.sentence.startswith(f"{place}: exists and is no earlier export")
     assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
 
 
@@ -561,9 +563,12 @@ def test_bad_exports(cimtool: Callable[..., Any], small_bundle: Path, tmp_path: 
         ("testvectors", ["--layers", "txt.mu"], ['--layers "txt.mu"', 'did you mean "text.mu"?']),
         ("testvectors", ["--inputs", "no-such.npz"], ["no-such.npz: there is no such file"]),
         ("testvector", [], ['did you mean "testvectors"?']),
+        ("handoff", ["--layers", "txt.mu"], ['--layers "txt.mu"', 'did you mean "text.mu"?']),
+        ("handoff", ["--inputs", "no-such.npz"], ["no-such.npz: there is no such file"]),
+        ("handoff", ["--noise"], ["--noise"]),
     ],
 )
-def test_bad_test_vectors(
+def test_bad_layers_and_rows_of_exports(
     format_name: str,
     options: list[str],
     expected: list[str],
@@ -577,6 +582,18 @@ def test_bad_test_vectors(
     for part in expected:
         assert part in ran.sentence
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_without_room_is_told_before_an_export(
+    cimtool: Callable[..., Any], small_bundle: Path
+) -> None:
+    ran = cimtool("export", small_bundle, "--format", "handoff", "-o", "/proc/handoff")
+    assert ran.status == 2
+    assert re.fullmatch(
+        r"/proc/handoff: takes [\d,]{6,} bytes or more, and the disk of /proc has 0 free; nothing "
+        "was written",
+        ran.sentence,
+    )
 
 
 @pytest.mark.parametrize(

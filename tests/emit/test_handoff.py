@@ -13,7 +13,7 @@ from c_tools import STRICT, c_compiler, differing, make
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import read_bundle
-from cimtool.emit.exporters import Request, export_bundle
+from cimtool.emit.exporters import Exporter, Request, export_bundle
 from cimtool.loading.embeddings import read_embeddings
 from cimtool.training.demo_data import DemoFiles
 
@@ -110,3 +110,13 @@ def test_a_folder_of_something_else_is_not_replaced(small_bundle: Path, tmp_path
     with pytest.raises(CimError, match="there: exists and is no earlier export"):
         export_bundle(read_bundle(small_bundle), "handoff", tmp_path / "there")
     assert [file.name for file in tmp_path.iterdir()] == ["there"]
+
+
+def test_its_size_is_known_before_it_is_written(
+    handoff: Path, small_bundle: Path, small_trunk: DemoFiles
+) -> None:
+    request = Request(inputs=read_embeddings(small_trunk.eval))
+    least = Exporter.named("handoff", "format").least_bytes(read_bundle(small_bundle), request)
+    written = [*handoff.glob("images/*/*/*"), *handoff.glob("taps/*/r*/*")]
+    size = sum(file.stat().st_size for file in written)
+    assert 0.9 * size < least <= size

@@ -10,6 +10,7 @@ from typing import Any
 from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.emit.exporter import Exporter, Request
+from cimtool.emit.handoff.array_parts import array_bytes
 from cimtool.emit.handoff.part import HandoffSource
 from cimtool.emit.handoff.parts import PARTS
 from cimtool.hardware.mvm import CrossbarMvm
@@ -33,6 +34,12 @@ class Handoff(Exporter, name="handoff"):
             return {DESCRIPTION, *(Path(name).parts[0] for name in files)}
         except (OSError, ValueError, KeyError, TypeError):
             return set()
+
+    @classmethod
+    def least_bytes(cls, bundle: Bundle, request: Request) -> int:
+        """Those of images and taps of the layers, without files of a line a column."""
+        source = HandoffSource(bundle, request)
+        return sum(array_bytes(one, source.lanes) for one in source.layers)
 
     @classmethod
     def write(cls, bundle: Bundle, request: Request, folder: Path) -> None:

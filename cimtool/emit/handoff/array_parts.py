@@ -6,9 +6,14 @@ from pathlib import Path
 
 from cimtool.emit.handoff.constants import write_constants
 from cimtool.emit.handoff.images import write_images
+from cimtool.emit.handoff.layers import DrivenLayer, Lanes
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 from cimtool.emit.handoff.steps import STEPS_FILE, steps_text
 from cimtool.emit.handoff.taps import TAPS_FILE, write_ends, write_taps
+from cimtool.emit.hex_lines import NUMBER_BITS
+
+BITS_OF_A_LETTER = 4
+"""Of the hexadecimal digits of taps."""
 
 
 def _write_images(source: HandoffSource, folder: Path) -> None:
@@ -24,6 +29,19 @@ def _write_taps(source: HandoffSource, folder: Path) -> None:
     write_taps(source.layers, source.lanes, folder)
     write_ends(source.bundle.program, source.layers, source.request.inputs, folder)
     (folder.parent / STEPS_FILE).write_text(steps_text(source.layers, source.lanes), "utf-8")
+
+
+def array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:
+    """The bytes of the images of a layer's arrays, and of the taps of their reads."""
+    layout, groups = layer.layout, list(layer.groups())
+    across = len(layer.arrays(0))
+    images = layout.rows * layout.order.line_bytes(layout.columns * layer.image.cell_bits)
+    vectors, cycles = len(layer.x), len(layer.op.crossbar.cycles)
+    of_row = vectors * layer.image.array_rows * (lanes.inputs + cycles * lanes.digits)
+    of_array = vectors * (2 * cycles * layer.lanes * lanes.sums + layer.layout.across * NUMBER_BITS)
+    rows_of_arrays = groups[-1][0] + 1
+    taps = len(groups) * (of_row + across * of_array) // BITS_OF_A_LETTER
+    return rows_of_arrays * across * images + taps
 
 
 IMAGES_PART = HandoffPart(
