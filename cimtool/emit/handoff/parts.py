@@ -7,6 +7,7 @@ from cimtool.emit.handoff.bench import BENCH_PART
 from cimtool.emit.handoff.c_model import C_PART
 from cimtool.emit.handoff.directed import DIRECTED_PART
 from cimtool.emit.handoff.part import HandoffPart
+from cimtool.emit.handoff.random_inputs import RANDOM_PART
 
 PARTS: tuple[HandoffPart, ...] = (
     IMAGES_PART,
@@ -15,4 +16,5 @@ PARTS: tuple[HandoffPart, ...] = (
     DIRECTED_PART,
     BENCH_PART,
     C_PART,
+    RANDOM_PART,
 )

@@ -3,6 +3,8 @@
 #
 #   sh sv/bench.sh icarus [COLUMN]      the macro against images, constants and taps, in Icarus Verilog
 #   sh sv/bench.sh verilator [COLUMN]   the same in Verilator
+#   sh sv/bench.sh random COLUMN VECTORS SEED FAULT
+#                                       random inputs against the golden model, in Verilator
 #   sh sv/bench.sh mutants              every fault of sv/faults.txt in both: each must be found at its tap
 #
 # COLUMN is the source of the column, or several in one word; sv/cim_column.sv where it is left out.
@@ -16,14 +18,16 @@ if [ -f sv/NOT_COVERED ]; then
     exit 1
 fi
 
-# build SIMULATOR FOLDER COLUMN OUTPUT: compiles the bench with the macro of a folder.
+need() { command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }; }
+
+# build SIMULATOR FOLDER COLUMN OUTPUT [MORE]: compiles the bench with the macro of a folder, and more.
 build() {
-    command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }
+    need "$1"
     for file in $3; do
         [ -f "$file" ] || { say "COLUMN: $file: no such file; expected a path from the folder of the hand-off, or a whole one"; exit 2; }
     done
     simulator=$1 output=$4
-    set -- "$2/cim_macro.sv" "$2/cim_output.sv" $3
+    set -- "$2/cim_macro.sv" "$2/cim_output.sv" $3 ${5:-}
     case $simulator in
     iverilog) iverilog -g2012 -Wall -Isv -s tb_macro -o "$output" sv/tb_macro.sv "$@" ;;
     verilator)
@@ -67,8 +71,19 @@ mutants)
     [ $missed = 0 ] || exit 1
     printf '%s faults, each found at its tap in both simulators\n' "$(wc -l < sv/faults.txt | tr -d ' ')"
     ;;
+random)
+    folder=sv fault=$5
+    [ "$fault" = 0 ] || folder=sv/faulty column=sv/faulty/cim_column.sv
+    need verilator
+    need "${CC:=gcc}"
+    # Verilator would compile a .c file as C++.
+    "$CC" -std=c99 -O3 -Wall -Wextra -Wconversion -Ic -Irandom -c random/dpi.c -o build/dpi.o
+    build verilator $folder "$column" build/random "-DRANDOM=1 -Irandom ../dpi.o"
+    build/random +HANDOFF=. +VECTORS="$3" +SEED="$4" +FAULT="$fault" | tee build/random.txt
+    grep -q '^PASS$' build/random.txt
+    ;;
 *)
-    say "expected icarus, verilator or mutants"
+    say "expected icarus, verilator, random or mutants"
     exit 2
     ;;
 esac

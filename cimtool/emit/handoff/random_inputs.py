@@ -1,0 +1,129 @@
+"""Random inputs for the bench: every layer as the golden model computes arrays, and its DPI."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from cimtool.base.arrays import IntArray
+from cimtool.emit.c.layer import layer_definition
+from cimtool.emit.c.writer import ConstantTables, identifier
+from cimtool.emit.handoff.layers import DrivenLayer
+from cimtool.emit.handoff.part import HandoffPart, HandoffSource
+
+VECTORS, DPI = "tb_random.svh", "dpi.c"
+HEADER, TABLES = "layers.h", "layers.bin"
+
+
+def write_random(source: HandoffSource, folder: Path) -> None:
+    """Write the layers as `cim_layer`, their tables, and what drives the bench with them.
+
+    c/model.c computes a layer that loses nothing as one product; here each is one on arrays.
+    """
+    tables = ConstantTables()
+    header = layers_header(source.layers, tables)
+    (folder / HEADER).write_text(header, "utf-8")
+    (folder / TABLES).write_bytes(b"".join(one.tobytes() for _, _, _, one in tables.items()))
+    for name in (VECTORS, DPI):
+        text = (files(__package__) / "sv" / name).read_text("utf-8")
+        (folder / name).write_text(text, "utf-8")
+
+
+def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
+    """The layers in C, their tables in `tables`, with a name for each row group."""
+    definitions = [layer_definition(tables, one.name, one.op, wide_input=True) for one in layers]
+    reads = [
+        f'    {{"{one.name}/r{row}/g{within}", &{identifier(one.name)}_layer, {g}, {lo}, {hi}}}'
+        for one in layers
+        for lo, hi in [input_limits(one)]
+        for g, (row, within, _) in enumerate(one.groups())
+    ]
+    groups = [group for one in layers for group in one.op.stored.groups]
+    extents = {
+        "LAYERS_BYTES": tables.size,
+        "LAYER_READS": len(reads),
+        "LAYER_ROWS": max(len(one.op.weight) for one in layers),
+        "LAYER_COLUMNS": max(one.image.columns for one in layers),
+        "LAYER_CYCLES": max(len(one.op.crossbar.cycles) for one in layers),
+        "LAYER_SLICES": max(one.op.crossbar.slices for one in layers),
+        "LAYER_LANES": layers[0].lanes - layers[0].op.crossbar.unit_column,
+    }
+    places = [f"    {name} = {place}," for name, _, place, _ in tables.items()]
+    slices, weights = lane_places(layers)
+    return "\n".join(
+        [
+            "/* Every layer of the bench on arrays; its tables are in layers.bin. */",
+            "#ifndef LAYERS_H",
+            "#define LAYERS_H",
+            f"#define CIM_GROUP_ROWS {max(group.stop - group.start for group in groups)}",
+            '#include "cim.h"',
+            "",
+            "/* Places of the tables in layers.bin. */",
+            "enum {",
+            *places,
+            "};",
+            "",
+            *definitions,
+            "enum {",
+            *(f"    {name} = {value}," for name, value in extents.items()),
+            "};",
+            "",
+            "/* The slice and the weight of each lane of an array. */",
+            f"static const int32_t lane_slice[] = {{{_listed(slices)}}};",
+            f"static const int32_t lane_weight[] = {{{_listed(weights)}}};",
+            "",
+            "/* LAYER/rR/gG: row group G of the arrays in row R, and the limits of its inputs. */",
+            "static const struct layer_read {",
+            "    const char *name;",
+            "    const cim_layer *layer;",
+            "    int32_t group, lo, hi;",
+            "} layer_reads[] = {",
+            ",\n".join(reads),
+            "};",
+            "#endif",
+            "",
+        ]
+    )
+
+
+def input_limits(layer: DrivenLayer) -> tuple[int, int]:
+    """The least and the largest input that every row of a layer is proved to get."""
+    known = layer.graph.types[layer.node.inputs[0]]
+    return int(known.lo.max()), int(known.hi.min())
+
+
+def lane_places(layers: list[DrivenLayer]) -> tuple[IntArray, IntArray]:
+    """The converted slice and the weight of each lane [lanes] of an array, the unit column left.
+
+    Lanes that no layer uses have 0.
+    """
+    widest = max(layers, key=lambda one: one.image.columns)
+    width, slices = widest.image.columns, widest.op.crossbar.slices
+    numbers = np.zeros((1, slices * width + widest.op.crossbar.unit_column), np.int64)
+    numbers[0, : slices * width] = np.arange(slices * width)
+    lanes = widest.of_arrays(numbers)[0, 0, : widest.lanes - widest.op.crossbar.unit_column]
+    return lanes // width, lanes % width
+
+
+def _listed(values: IntArray) -> str:
+    return ", ".join(map(str, values.tolist()))
+
+
+RANDOM_PART = HandoffPart(
+    folder="random",
+    title="Random inputs for the bench, compared with the golden model",
+    write=write_random,
+    files={
+        VECTORS: "draws the inputs of the bench, in place of those of `taps/`",
+        DPI: "what the golden model says of them, called by the bench (DPI)",
+        HEADER: "every layer as `c/cim.h` describes one on arrays, those that lose nothing too",
+        TABLES: "their cells, flags, offsets and biases, little-endian",
+    },
+    uncovered=("`make random` needs Verilator and a C compiler",),
+    goals={
+        "random": ("@CC='$(CC)' sh sv/bench.sh random '$(COLUMN)' $(VECTORS) $(SEED) $(FAULT)",)
+    },
+    settings={"VECTORS": "1000", "SEED": "1", "FAULT": "0"},
+)

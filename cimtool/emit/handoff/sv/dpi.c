@@ -1,0 +1,136 @@
+/* The golden model as the bench asks it: a row group, any inputs, and the taps of one array.
+ *
+ * layers.h has every layer of the bench as cim.h describes one, those that lose nothing too. */
+#include "layers.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const unsigned char *weights;
+static const struct layer_read *now;
+static int32_t first, end; /* the columns of the array, in whole blocks before it */
+static int32_t column;
+static uint64_t state;
+
+static int32_t inputs[LAYER_ROWS];
+static int32_t digits[LAYER_CYCLES][CIM_GROUP_ROWS];
+static int64_t sums[LAYER_CYCLES][LAYER_SLICES][LAYER_COLUMNS + CIM_BLOCK];
+static int64_t unit[LAYER_CYCLES];
+static uint64_t added[LAYER_COLUMNS + CIM_BLOCK];
+
+static void fail(const char *what, const char *name) {
+    fprintf(stderr, "random/dpi.c: %s%s\n", what, name);
+    exit(1);
+}
+
+/* A random number of 64 bits: splitmix64. */
+static uint64_t drawn(void) {
+    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static int32_t drawn_input(void) {
+    return (int32_t)(now->lo + (int64_t)(drawn() % (uint64_t)((int64_t)now->hi - now->lo + 1)));
+}
+
+void random_begin(const char *handoff, int seed) {
+    char name[4096];
+    FILE *file;
+    unsigned char *content = malloc(LAYERS_BYTES + 1);
+    snprintf(name, sizeof name, "%s/random/layers.bin", handoff);
+    file = fopen(name, "rb");
+    if (!file || !content || fread(content, 1, LAYERS_BYTES + 1, file) != LAYERS_BYTES)
+        fail("not the constants of layers.h: ", name);
+    fclose(file);
+    weights = content;
+    state = (uint64_t)seed;
+}
+
+/* The row group of LAYER/rR/gG, and the columns of one array. */
+void random_read(const char *read, int from, int to) {
+    now = layer_reads;
+    while (now < layer_reads + LAYER_READS && strcmp(now->name, read))
+        now++;
+    if (now == layer_reads + LAYER_READS)
+        fail("layers.h has no ", read);
+    column = from;
+    first = from / CIM_BLOCK * CIM_BLOCK;
+    end = to;
+}
+
+/* Draw inputs: of all sizes, or small ones, or such that most are zero. */
+static void draw(void) {
+    int32_t rows = now->layer->rows, size = (int32_t)(drawn() % 31);
+    int kind = (int)(drawn() % 3);
+    for (int32_t r = 0; r < rows; r++) {
+        int64_t x = drawn_input();
+        if (kind == 1)
+            x = cim_clip(x / ((int64_t)1 << size), now->lo, now->hi);
+        else if (kind == 2 && drawn() % 4)
+            x = cim_clip(0, now->lo, now->hi);
+        inputs[r] = (int32_t)x;
+    }
+}
+
+/* Draw a vector, and compute what its read must show. */
+void random_vector(void) {
+    const cim_layer *l = now->layer;
+    const cim_group *rows = l->group + now->group;
+    draw();
+    for (int32_t c = 0; c < l->cycles; c++) {
+        const cim_cycle *cycle = l->cycle + c;
+        int64_t summed = 0;
+        for (int32_t r = rows->first; r < rows->end; r++) {
+            digits[c][r - rows->first] = cim_digit(l, cycle, cim_input(l, inputs, r));
+            summed += digits[c][r - rows->first];
+        }
+        unit[c] = summed;
+        for (int32_t k = 0; k < l->slices; k++)
+            for (int32_t start = first; start < end; start += CIM_BLOCK) {
+                int32_t left = l->columns - start, n = left < CIM_BLOCK ? left : CIM_BLOCK;
+                int64_t *own = sums[c][k] + start - first;
+                cim_products(weights, l, k, rows, digits[c], start, n, own);
+                for (int32_t j = 0; j < n; j++)
+                    own[j] = cim_shl(own[j], l->fraction_bits) +
+                             l->leak * (summed + (int64_t)rows->idle * cycle->zero);
+            }
+    }
+    for (int32_t start = first; start < end; start += CIM_BLOCK) {
+        int32_t left = l->columns - start, n = left < CIM_BLOCK ? left : CIM_BLOCK;
+        memset(added + start - first, 0, sizeof *added * CIM_BLOCK);
+        cim_row_group(weights, l, now->group, inputs, start, n, added + start - first);
+    }
+}
+
+/* The input of a row of the group; of a row that does not drive, any number. */
+int random_input(int row, int own) {
+    return own ? inputs[now->layer->group[now->group].first + row] : drawn_input();
+}
+
+int random_digit(int row, int cycle) { return digits[cycle][row]; }
+
+static int32_t is_unit(int lane) { return lane == LAYER_LANES; }
+
+long long random_sum(int lane, int cycle) {
+    if (is_unit(lane))
+        return unit[cycle];
+    return sums[cycle][lane_slice[lane]][column - first + lane_weight[lane]];
+}
+
+long long random_code(int lane, int cycle) {
+    const cim_layer *l = now->layer;
+    int32_t k = is_unit(lane) ? l->slices : lane_slice[lane];
+    const cim_converter *c = l->converter + k * l->reference_cycles + cycle % l->reference_cycles;
+    int64_t at = now->group, sum = random_sum(lane, cycle), offset = 0;
+    if (c->step == 0)
+        return sum;
+    if (!is_unit(lane))
+        at = at * l->columns + column + lane_weight[lane];
+    if (c->offset >= 0)
+        offset = CIM_TABLE(int64_t, weights, c->offset)[at];
+    return cim_code(c, cim_shl(sum, l->reference_bits) - offset);
+}
+
+long long random_added(int weight) { return cim_signed(added[column - first + weight]); }

@@ -1,0 +1,66 @@
+    // The vectors of a read are drawn, and what they must show is what the golden model says of
+    // them, through DPI. random/dpi.c has these functions.
+    //
+    //   +VECTORS=N   of each read (1000)
+    //   +SEED=N      of the drawing (1)
+    import "DPI-C" function void random_begin(input string handoff, input int seed);
+    import "DPI-C" function void random_read(input string read, input int column, input int end_column);
+    import "DPI-C" function void random_vector();
+    import "DPI-C" function int random_input(input int row, input int own);
+    import "DPI-C" function int random_digit(input int row, input int cycle);
+    import "DPI-C" function longint random_sum(input int lane, input int cycle);
+    import "DPI-C" function longint random_code(input int lane, input int cycle);
+    import "DPI-C" function longint random_added(input int weight);
+
+    localparam int SHOWN = 4, NEEDED = 4; // taps, at each of which something must be compared
+
+    int random_vectors = 0, seed = 0;
+
+    task automatic drive_group(input int column, input int end_column);
+        int chosen, left;
+        if (random_vectors == 0) begin
+            if (!$value$plusargs("VECTORS=%d", random_vectors)) random_vectors = 1000;
+            if (!$value$plusargs("SEED=%d", seed)) seed = 1;
+            random_begin(handoff, seed);
+        end
+        random_read({across, "/", group}, column, end_column);
+        chosen = vectors;
+        left = random_vectors;
+        while (left > 0) begin
+            vectors = (left < VECTORS) ? left : VECTORS;
+            for (int n = 0; n < vectors; n++) draw_vector(n, end_column - column);
+            drive_vectors(column, end_column);
+            left = left - vectors;
+        end
+        vectors = chosen;
+    endtask
+
+    // Rows that do not drive get numbers as well, which must not show; idle ones get zero.
+    task automatic draw_vector(input int n, input int weights);
+        int index, driven;
+        random_vector();
+        for (int c = 0; c < 32'(cycles); c++) begin
+            index = n * 32'(cycles) + c;
+            driven = 0;
+            for (int r = 0; r < ROWS; r++) begin
+                want_digits[index][r*DIGIT_LANE +: DIGIT_LANE] = row_enable[r] ? DIGIT_LANE'(random_digit(driven, c)) : '0;
+                if (row_enable[r]) driven = driven + 1;
+            end
+            for (int l = 0; l < CONVERTED; l++)
+                if (used[l]) begin
+                    want_sums[index][l*SUM_BITS +: SUM_BITS] = SUM_BITS'(random_sum(l, c));
+                    want_codes[index][l*CODE_BITS +: CODE_BITS] = CODE_BITS'(random_code(l, c));
+                end
+        end
+        driven = 0;
+        for (int r = 0; r < ROWS; r++) begin
+            inputs[n][r*INPUT_BITS +: INPUT_BITS] = idle[r] ? '0 : INPUT_BITS'(random_input(driven, 32'(row_enable[r])));
+            if (row_enable[r]) driven = driven + 1;
+        end
+        for (int w = 0; w < weights; w++) want_acc[n][w*64 +: 64] = random_added(w);
+    endtask
+
+    // Layer sums need every row group of the same vector: those of taps/ have them.
+    task automatic finish_layer(input int requantised, input int stages);
+        if (requantised < 0 || stages < 0) $fatal(1, "FAIL: steps.txt has negative counts");
+    endtask
