@@ -188,18 +188,18 @@ def layer_cost(place: Placement, rates: Rates, settings: Settings, plan: Floorpl
         "shift-and-add": (place.column_sums, "shift-and-add"),
     }
     passes, time = plan.passes(place), rates.latency(place, own)
-    latency = Quantity(None, ("arrays",)) if time is None else Quantity(time * passes)
+    converting = rates.conversion_time(place)
+    converted = converting * place.reads * place.cycles * passes if converting else None
+    # Without a time of the arrays their converters' is the least that a product takes.
+    latency = Quantity(converted, ("arrays",)) if time is None else Quantity(time * passes)
     parts: dict[str, PartShare] = {}
     for name, (count, called) in counts.items():
         energy = energies[name]
         missing = Quantity(None, (called,)) if count else NOTHING
         parts[name] = PartShare(missing if energy is None else energy)
-    parts["arrays"] += PartShare(time=latency)
-    converting = rates.conversion_time(place)
-    if converting:
-        parts["converters"] += PartShare(
-            time=Quantity(converting * place.reads * place.cycles * passes)
-        )
+    parts["arrays"] += PartShare(time=Quantity(None, ("arrays",)) if time is None else latency)
+    if converted is not None:
+        parts["converters"] += PartShare(time=Quantity(converted))
     return Cost(
         macs=place.macs,
         drive_cycles=place.drive_cycles * place.reads * passes,

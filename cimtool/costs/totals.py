@@ -49,9 +49,11 @@ class Quantity:
         return f"{'> ' if self.lower_bound else ''}{scaled(self.value, units)}"
 
     def range_text(self, units: Units) -> str:
-        """Its ends, `1.2 nJ to 6.1 nJ`; empty where they are the value."""
+        """Its ends, `1.2 nJ to 6.1 nJ`, or the lower of a lower bound; empty where they are it."""
         if self.low is None or self.high is None or self.low == self.high:
             return ""
+        if self.lower_bound:
+            return f"> {scaled(self.low, units)}"
         return f"{scaled(self.low, units)} to {scaled(self.high, units)}"
 
     def full_text(self, units: Units) -> str:

@@ -36,6 +36,9 @@ def reference_notes(target: Target, settings: Settings) -> list[str]:
     scope = SCOPES[kind]
     if scope.within(SCOPES[target.keys.references]):
         return []
+    every = [settings, *(settings.of_layer(one.pattern) for one in settings.layers)]
+    if all(one.adc_bits is None for one in every):
+        return [f'references = "{kind}" change nothing: {target.name} has no converter that rounds']
     said = {one.reference: one for one in target.adc.settable} if target.adc else {}
     offset, levels = said.get("offset"), said.get("levels" if scope.levels else "step")
     if levels is None or offset is None or not offset.serves(scope):

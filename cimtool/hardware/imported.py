@@ -55,9 +55,11 @@ class Parameters:
             self.refuse(key, f"{' or '.join(texts)}, nothing else is modelled")
         return value
 
-    def number(self, key: str, lo: float, hi: float, whole: bool = True) -> Any:
+    def number(
+        self, key: str, lo: float, hi: float, whole: bool = True, default: Any = None
+    ) -> Any:
         """A number from `lo` to `hi`; a whole one unless said otherwise."""
-        value = self.get(key)
+        value = self.get(key, default)
         kinds = int if whole else int | float
         if isinstance(value, bool) or not isinstance(value, kinds) or not lo <= value <= hi:
             kind = "an integer" if whole else "a number"
@@ -124,6 +126,7 @@ def _leaves(
 
 CONVERTERS = ("IdealADC", "QuantizerADC", "SignMagnitudeADC", "RampADC", "SarADC")
 BALANCED, BITSLICED, SLICED_BALANCED, SLICED_OFFSET = 1, 2, 1, 3
+SYMMETRIC_CODES = "signed converters have 2^bits codes; CrossSim's have 2^bits - 1, about 0"
 OWN_SCALES = "ranges of weights, inputs and converters are cimtool's own, from calibration rows"
 
 
@@ -132,8 +135,10 @@ def crosssim(given: Parameters) -> Values:
     given.ignored("simulation", "core.mapping", "xbar.adc.vmm", "xbar.dac.vmm")
     for key in ("core.complex_matrix", "core.complex_input"):
         given.only(key, False)
-    for key in ("core.output_dtype", "xbar.adc._match", "xbar.dac._match", "xbar.device.Vread"):
-        given.get(key)
+    for key in ("xbar.adc._match", "xbar.dac._match"):
+        given.only(key, True, False)
+    given.only("core.output_dtype", None, "FLOAT32", "FLOAT64")
+    given.number("xbar.device.Vread", -100, 100, whole=False, default=0)
     values: Values = {
         "title": "Imported from CrossSim's parameters",
         "class": "nominal",
@@ -149,6 +154,8 @@ def crosssim(given: Parameters) -> Values:
     }
     if adc := _crosssim_converter(given):
         values["adc"] = adc
+        if values["array"]["encoding"] == "differential":
+            values["unmodelled"].append(SYMMETRIC_CODES)
     if noise := _crosssim_noise(given):
         values["noise"] = noise
     return values
@@ -179,17 +186,20 @@ def _crosssim_array(given: Parameters) -> Values:
     interleaved = given.only("core.balanced.interleaved_posneg", False, True)
     if pairs and interleaved:
         array |= {"pairs": "rows", "rows": 2 * array["rows"], "columns": array["columns"] // 2}
+    lowest, highest = _resistance(given, "Rmin", 1e3), _resistance(given, "Rmax", 1e6)
     if not given.only("xbar.device.infinite_on_off_ratio", False, True):
         if unit:
             given.refuse("xbar.device.infinite_on_off_ratio", "true with core.offset.style = 2")
-        lowest = given.number("xbar.device.Rmin", 1e-3, 1e15, whole=False)
-        highest = given.number("xbar.device.Rmax", 1e-3, 1e18, whole=False)
         if highest <= lowest:
             given.refuse("xbar.device.Rmax", "more than xbar.device.Rmin")
         array["on_off_ratio"] = highest / lowest
-    for key in ("xbar.device.Rmin", "xbar.device.Rmax"):
-        given.get(key)
     return array
+
+
+def _resistance(given: Parameters, name: str, default: float) -> float:
+    """A resistance of a cell in ohms; CrossSim's own default where the file has none."""
+    value = given.number(f"xbar.device.{name}", 1e-3, 1e18, whole=False, default=default)
+    return float(value)
 
 
 def _crosssim_inputs(given: Parameters) -> Values:
@@ -207,10 +217,11 @@ def _crosssim_converter(given: Parameters) -> Values:
     place = "xbar.adc.mvm"
     model = given.only(f"{place}.model", *CONVERTERS)
     given.only(f"{place}.stochastic_rounding", False)
-    for name in ("calibrated_range", "adc_range_option", "signed"):
+    for name in ("calibrated_range", "adc_range_option"):
         given.get(f"{place}.{name}")
-    for name in ("symmetric_cdac", "split_cdac", "group_size"):
-        given.get(f"{place}.{name}")
+    for name in ("signed", "symmetric_cdac", "split_cdac"):
+        given.only(f"{place}.{name}", True, False)
+    given.number(f"{place}.group_size", 0, 1 << 20, default=8)
     for name in ("sigma_capacitor", "sigma_comparator"):
         given.only(f"{place}.{name}", 0.0)
     given.only(f"{place}.gain_db", 100)
@@ -229,10 +240,10 @@ def _crosssim_converter(given: Parameters) -> Values:
 
 
 def _crosssim_noise(given: Parameters) -> Values:
-    g_max = 1e6 / given.get("xbar.device.Rmin", 1e3)
+    g_max = 1e6 / _resistance(given, "Rmin", 1e3)
     found: Values = {}
-    for key in ("time", "clip_conductance"):
-        given.get(f"xbar.device.{key}")
+    given.number("xbar.device.time", 0, 1e12, whole=False, default=0)
+    given.only("xbar.device.clip_conductance", False)
     for name in ("drift_error", "nonlinear_IV"):
         _crosssim_error(given, name)
     if error := _crosssim_error(given, "programming_error", INDEPENDENT, PROPORTIONAL):

@@ -9,12 +9,14 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import read_bundle
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.hardware.figures import Figure
 from cimtool.hardware.settings import resolve
 from cimtool.hardware.target import Target, load_target
 from cimtool.ir.program import Program
 from cimtool.reference.surrogate import Polynomial
+from cimtool.report.formats import TIMES
 from cimtool.training.demo_data import DemoFiles
 from cimtool.training.polynomial_file import polynomial_text
 
@@ -134,6 +136,18 @@ def test_isaac_has_figures_of_conversions_and_shift_and_adds_alone(full_size: Fu
     assert found.floorplan.chips is None
     assert found.area.value == pytest.approx(found.floorplan.arrays * 1200 / 1e6)
     assert found.area.lower_bound
+
+
+def test_known_times_of_converters_bound_a_latency_without_one_of_arrays(
+    small_bundle: Path,
+) -> None:
+    found = read_bundle(small_bundle).estimate(1)
+    converting = found.text.parts["converters"].time.value
+    assert converting is not None
+    assert found.text.latency_ns.lower_bound
+    assert found.text.latency_ns.value is not None
+    assert found.text.latency_ns.value >= converting
+    assert found.text.latency_ns.range_text(TIMES).startswith("> ")
 
 
 def test_an_array_without_a_technology_has_no_price(full_size: FullSize) -> None:

@@ -48,6 +48,9 @@ AIHWKIT: dict[str, Any] = {
 }
 
 
+DEVICE, ADC = ("xbar", "device"), ("xbar", "adc", "mvm")
+
+
 def changed(values: dict[str, Any], place: tuple[str, ...], value: Any) -> dict[str, Any]:
     copy = json.loads(json.dumps(values))
     owner = copy
@@ -87,6 +90,21 @@ def test_pairs_and_analog_sums_are_read(tmp_path: Path) -> None:
     assert (keys.adc_on, keys.shift_add) == ("polarity", "analog")
 
 
+@pytest.mark.parametrize("value", [0, None, "1e5", [1], True])
+def test_resistances_are_checked_with_an_infinite_ratio_too(value: object, tmp_path: Path) -> None:
+    values = changed(CROSSSIM, (*DEVICE, "infinite_on_off_ratio"), True)
+    assert imported(tmp_path, values).keys.on_off_ratio is None
+    for name in ("Rmin", "Rmax"):
+        with pytest.raises(CimError, match=rf"xbar\.device\.{name} = .*: expected a number from"):
+            imported(tmp_path, changed(values, (*DEVICE, name), value))
+
+
+def test_codes_of_signed_converters_are_said_to_differ(tmp_path: Path) -> None:
+    assert not any("2^bits codes" in one for one in imported(tmp_path, CROSSSIM).unmodelled)
+    pairs = imported(tmp_path, changed(CROSSSIM, ("core", "bit_sliced", "style"), 1))
+    assert any("2^bits codes" in one for one in pairs.unmodelled)
+
+
 def test_part_of_an_rpu_config_becomes_a_target(tmp_path: Path) -> None:
     target = imported(tmp_path, AIHWKIT)
     keys = target.keys
@@ -96,7 +114,6 @@ def test_part_of_an_rpu_config_becomes_a_target(tmp_path: Path) -> None:
     assert target.noise.t0 == 20.0
 
 
-DEVICE, ADC = ("xbar", "device"), ("xbar", "adc", "mvm")
 REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], Any, str]] = {
     "analog weights": (CROSSSIM, ("core", "weight_bits"), 0, "= 0: expected an integer from 2"),
     "a text": (CROSSSIM, ("core", "weight_bits"), "8", '= "8": expected an integer from 2 to 16'),
@@ -108,6 +125,13 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...], Any, str]] = {
     "chance": (CROSSSIM, (*ADC, "stochastic_rounding"), True, "= true: expected false"),
     "unequal wires": (CROSSSIM, ("xbar", "array", "parasitics", "Rp_col"), 2, "= 2: expected 1.5"),
     "cells of other bits": (CROSSSIM, (*DEVICE, "cell_bits"), 3, "= 3: expected 0 or 2"),
+    "no resistance": (CROSSSIM, (*DEVICE, "Rmin"), 0, "= 0: expected a number from 0.001"),
+    "a resistance in words": (CROSSSIM, (*DEVICE, "Rmax"), "1e6", '= "1e6": expected a number'),
+    "limits of conductances": (
+        CROSSSIM, (*DEVICE, "clip_conductance"), True, "= true: expected false, nothing else is"
+    ),
+    "a time in words": (CROSSSIM, (*DEVICE, "time"), "x", '= "x": expected a number from 0'),
+    "a sign in words": (CROSSSIM, (*ADC, "signed"), "x", '= "x": expected true or false'),
     "too many rows": (
         CROSSSIM, ("core", "rows_max"), 2**21, "= 2097152: expected an integer from 1 to 1048576"
     ),

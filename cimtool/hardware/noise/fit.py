@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial.polynomial import polyval
 
-from cimtool.base.arrays import FloatArray, IntArray
+from cimtool.base.arrays import BoolArray, FloatArray, IntArray
 from cimtool.base.csv_files import CsvColumn, header_of, read_table
 from cimtool.base.errors import CimError
 from cimtool.base.toml_files import validated
@@ -35,6 +35,9 @@ CONFIDENCE = 0.95
 
 FEWEST = 10
 """Devices (or columns) that a target needs at least."""
+
+CERTAIN = 6
+"""Standard errors by which a mean may be below 0 by chance."""
 
 MOST_READINGS = 20_000_000
 
@@ -176,17 +179,36 @@ def _fit_sums(file: Path) -> NoiseFit:
         raise CimError(
             f"{file}: line {index + 2}: columns is {columns[index]:.0f}; expected at least {FEWEST}"
         )
+    spread = deviation**2 * (columns - 1) / columns
+    for index in np.flatnonzero(mean + CERTAIN * deviation / np.sqrt(columns) < 0):
+        raise CimError(
+            f"{file}: line {index + 2}: mean is {mean[index]:.10g}; expected a sum of "
+            "conductances, which is not below 0"
+        )
     # About the sum that the targets ask for, which is what the model's sigma is about.
-    square = deviation**2 * (columns - 1) / columns + (mean - rows * target) ** 2
-    sigma = np.sqrt(square / rows)
+    shift = (mean - rows * target) ** 2
+    sigma = np.sqrt((spread + shift) / rows)
     levels = np.unique(target)
     g_max, terms = _largest(file, target), min(SIGMA_TERMS, len(levels))
     error = np.maximum(sigma / np.sqrt(2 * columns), ROUNDING * g_max)
     fitted = _polynomial(target / g_max, sigma, error, terms)
     parameters, notes = _sigma(fitted, _scale(terms))
     notes += _without_freedom("programming.sigma", len(levels), SIGMA_TERMS)
+    notes += _shifted(target, mean / rows, shift > spread)
     count, targets = int(columns.sum()), tuple(levels.tolist())
     return NoiseFit(file.name, tuple(parameters), g_max, None, count, targets, tuple(notes))
+
+
+def _shifted(target: FloatArray, mean: FloatArray, off: BoolArray) -> list[str]:
+    """A warning where means are farther from what was asked for than sums scatter."""
+    if not off.any():
+        return []
+    index = int(np.argmax(off * np.abs(mean - target)))
+    return [
+        f"warning: {off.sum()} of {len(off)} means are farther from their targets than columns "
+        f"scatter, that of {target[index]:g} uS at {mean[index]:.4g} uS a cell: programming.sigma "
+        "takes an error of scale or offset that all cells have in common for one of each cell"
+    ]
 
 
 def _largest(file: Path, target: FloatArray) -> float:

@@ -51,6 +51,18 @@ def missed(found: NoiseFit) -> list[str]:
     return [p.key for p in found.parameters if not p.low <= TRUTH[p.key] <= p.high]
 
 
+def test_sums_below_zero_are_refused_and_far_means_told(tmp_path: Path) -> None:
+    lines = [f"{t},64,500,{-64 * t},4\n" for t in (1, 5, 10, 25)]
+    with pytest.raises(CimError, match="line 2: mean is -64; expected a sum of conductances"):
+        fitted(tmp_path / "data.csv", "".join([SUMS, *lines]))
+    near = [f"{t},64,500,{64 * t + 3},40\n" for t in (1, 5, 10, 25)]
+    assert not any("farther" in n for n in fitted(tmp_path / "a.csv", "".join([SUMS, *near])).notes)
+    far = [*near[:3], "25,64,500,1280,40\n"]
+    (note,) = (n for n in fitted(tmp_path / "b.csv", "".join([SUMS, *far])).notes if "farther" in n)
+    assert note.startswith("warning: 1 of 4 means are farther from their targets than columns ")
+    assert "that of 25 uS at 20 uS a cell" in note
+
+
 @pytest.mark.parametrize("kind", [of_devices, of_sums])
 def test_intervals_hold_the_parameters_together(kind: Callable[[int], str], tmp_path: Path) -> None:
     found = [fitted(tmp_path / "data.csv", kind(seed)) for seed in range(10)]
