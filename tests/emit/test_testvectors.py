@@ -97,7 +97,7 @@ def test_every_array_is_there_twice_and_fits_its_bits(exported: Exported) -> Non
 
 
 def test_the_layout_says_whose_vectors_these_are(exported: Exported) -> None:
-    assert exported.layout["format_version"] == 1
+    assert exported.layout["format_version"] == 2
     manifest = (exported.bundle.folder / "manifest.json").read_bytes()
     assert exported.layout["manifest_sha256"] == hashlib.sha256(manifest).hexdigest()
     for name, op in layers(exported.bundle).items():
@@ -120,18 +120,66 @@ def test_the_taps_of_each_layer_are_those_of_the_reference(exported: Exported) -
         np.testing.assert_array_equal(total, op.run(x))
 
 
+def requantised_tap(found: Exported, layer: str) -> str:
+    """The name of the one requantised value of a layer."""
+    named = [n for n in found.layout["files"] if n.startswith(f"{layer}.requantised.")]
+    (tap,) = (n for n in named if found.layout["files"][n]["what"].startswith("tap 5"))
+    return tap
+
+
 def test_requantised_taps_are_values_of_the_program(
     exported: Exported, small_trunk: DemoFiles
 ) -> None:
     """For real rows they are what the simulator has at that place."""
     rows, simulator = read_embeddings(small_trunk.eval), Simulator(exported.bundle.program)
     for name in layers(exported.bundle):
-        files = [n for n in exported.layout["files"] if n.startswith(f"{name}.requantised.")]
-        assert len(files) == 1
-        modality, node = name.split(".")[0], files[0].removeprefix(f"{name}.requantised.")
+        tap = requantised_tap(exported, name)
+        modality, node = name.split(".")[0], tap.removeprefix(f"{name}.requantised.")
         reals = {"text": rows.text, "video": rows.video}[modality][:REAL_ROWS]
         seen = simulator.values(modality, reals, [node])[node]
-        np.testing.assert_array_equal(exported[files[0]][-REAL_ROWS:], seen)
+        np.testing.assert_array_equal(exported[tap][-REAL_ROWS:], seen)
+
+
+def test_constants_before_tap_5_make_it(exported: Exported) -> None:
+    for name in layers(exported.bundle):
+        tap = requantised_tap(exported, name)
+        total = exported[f"{name}.layer_sum"]
+        if f"{tap}.affine" in exported.layout["files"]:
+            for factor, addend, lo, hi in exported[f"{tap}.affine"].transpose(0, 2, 1):
+                total = np.clip(total * factor + addend, lo, hi)
+        by, shift, lo, hi = (
+            exported[f"{tap}.{one}"] for one in ("multiplier", "shift", "lo", "hi")
+        )
+        rounded = total * by + (1 << shift >> 1) >> shift
+        np.testing.assert_array_equal(np.clip(rounded, lo, hi), exported[tap])
+
+
+def test_digits_and_cells_make_the_column_sums(exported: Exported) -> None:
+    for name, op in layers(exported.bundle).items():
+        known, digits = exported.layout["layers"][name], exported[f"{name}.digits"]
+        cells = exported[f"{name}.cells"][..., 0] - op.crossbar.weights.baseline
+        for r, (start, stop) in enumerate(known["row_groups"]):
+            # Columns of each slice one after another.
+            column = cells[start:stop].transpose(0, 2, 1).reshape(stop - start, -1)
+            sums = digits[:, :, start:stop] @ column
+            np.testing.assert_array_equal(sums, exported[f"{name}.sums"][:, r])
+
+
+@pytest.mark.parametrize("adc_bits", [None, 2])
+def test_a_lossless_slice_has_the_step_0(
+    small_trunk: DemoFiles, tmp_path: Path, adc_bits: int | None
+) -> None:
+    flags = {} if adc_bits is None else {"adc_bits": adc_bits}
+    bundle = api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        target="isaac-rram-128", output=tmp_path / "bundle", **flags,
+    )  # fmt: skip
+    export_bundle(bundle, "testvectors", tmp_path / "vectors", Request(layers="text.mu"))
+    found = Exported(tmp_path / "vectors", bundle)
+    op = layers(bundle)["text.mu"]
+    steps = [one["step"] for one in found.layout["layers"]["text.mu"]["slices"]]
+    assert steps == [0 if one is None else one.step for one in op.references]
+    assert (steps == [0] * len(steps)) == (adc_bits is None)
 
 
 def shift_added(found: Exported, name: str) -> IntArray:
@@ -154,7 +202,7 @@ def shift_added(found: Exported, name: str) -> IntArray:
                 step = cut["step"][c] if isinstance(cut["step"], list) else cut["step"]
                 value = codes[:, r, c, k * width : (k + 1) * width]
                 own = offsets[r, k, c % offsets.shape[2]]
-                value = value << places if step is None else value * step + own
+                value = value << places if step == 0 else value * step + own
                 value = np.where(flipped[r, k], most * ones - value, value)
                 total += cycle["sign"] * cut["sign"] * value << cycle["shift"] + cut["shift"]
             half = known["crossbar"]["weights"]["bits"] - 1 + cycle["shift"]

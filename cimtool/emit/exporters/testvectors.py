@@ -16,6 +16,8 @@ from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.bundle.serial import narrowed
 from cimtool.emit.exporter import Exporter, Request
+from cimtool.emit.handoff.images import cell_digits
+from cimtool.emit.handoff.layers import requantisations
 from cimtool.emit.hex_lines import hex_lines
 from cimtool.emit.stimuli import (
     FIXED_ROWS,
@@ -37,7 +39,7 @@ from cimtool.loading.embeddings import Embeddings
 from cimtool.report.page import render_text
 from cimtool.simulation.simulator import Simulator
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 LAYOUT, README = "layout.json", "README.txt"
 LARGEST = 1 << 30
 """Bytes that an export may take; layers are chosen where all of them would take more."""
@@ -122,15 +124,18 @@ def _written(folder: Path, arrays: Iterable[Vectors]) -> dict[str, dict[str, Any
 
 
 def _check_size(ops: list[CrossbarMvm], vectors: int) -> None:
-    """Raise CimError where column sums and codes, in both files, take more than LARGEST."""
+    """Raise CimError where sums, codes and cells, in both files, take more than LARGEST."""
     size = 0
     for op in ops:
         crossbar = op.crossbar
         columns = op.weight.shape[1] * crossbar.slices + crossbar.unit_column
         bits = sum_bits(op)
-        code = crossbar.converter.bits or bits
-        each = sum(-(-b // 8) + -(-b // 4) + 1 for b in (bits, code))
+        widths = (bits, crossbar.converter.bits or bits)
+        each = sum(-(-b // 8) + -(-b // 4) + 1 for b in widths)
         size += vectors * len(op.stored.groups) * len(crossbar.cycles) * columns * each
+        code = crossbar.weights
+        cells = op.weight.size * code.slices * (1 + code.paired)
+        size += cells * (2 + -(-code.cell_maximum.bit_length() // 4))
     if size > LARGEST:
         raise ArgumentError(
             "test vectors of {} layers would take {:.1f} GB; choose layers that take less than "
@@ -161,6 +166,13 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
         ("shift_add", ("vector", "group", "column"), wide, True, "tap 4, after shift-and-add"),
     ):
         yield Vectors(f"{name}.{tap}", getattr(seen, tap), axes, width, negative, what)
+    cells = cell_digits(op.stored, slice(None)).astype(np.int64)
+    most = crossbar.weights.cell_maximum.bit_length()
+    axes, what = (
+        ("row", "column", "slice", "polarity"),
+        "contents of the cells, as they are written",
+    )
+    yield Vectors(f"{name}.cells", cells, axes, most, False, what)
     if crossbar.weights.complements:
         flags = np.stack([s.flipped for s in op.stored.slices], axis=1).astype(np.int64)
         complement = crossbar.weights.complement
@@ -173,17 +185,37 @@ def _of_layer(graph: Graph, node: Node, op: CrossbarMvm, x: IntArray) -> Iterato
             axes = ("group", "slice", "cycle", "column")
             offsets = offsets.reshape(len(offsets), -1, cycles, offsets.shape[2])
         what = "what converters take off a column sum, in 2^-places of a digit"
-        bits = int(np.abs(offsets).max()).bit_length() + 1
-        yield Vectors(f"{name}.offsets", offsets, axes, bits, True, what)
+        yield _constants(f"{name}.offsets", offsets, axes, what)
     yield from _levels(name, op)
     bias = op.bias - op.stored.correction
-    bits, what = int(np.abs(bias).max()).bit_length() + 1, "added once to the row groups' sum"
-    yield Vectors(f"{name}.bias", bias, ("column",), bits, True, what)
+    yield _constants(f"{name}.bias", bias, ("column",), "added once to the row groups' sum")
     bits, what = graph.types[node.name].bits + 1, "all row groups and bias"
     yield Vectors(f"{name}.layer_sum", total, ("vector", "column"), bits, True, what)
     for after, values in requantised(graph, node, total):
         file, what = f"{name}.requantised.{after}", f"tap 5, after requantisation of {name}"
         yield _typed(file, values, ("vector", "column"), graph.types[after], what)
+    yield from _before_tap_5(graph, node, op)
+
+
+def _before_tap_5(graph: Graph, node: Node, op: CrossbarMvm) -> Iterator[Vectors]:
+    """The constants between a layer's sums and each of its requantised values."""
+    for one in requantisations(graph, node, op.weight.shape[1]):
+        name = f"{graph.layer(node)}.requantised.{one.name}"
+        parts = [
+            ("multiplier", one.multiplier, "what a sum is multiplied by"),
+            ("shift", one.shift, "the binary places that are then rounded off, halves up"),
+            ("lo", one.lo, "the lowest value"),
+            ("hi", one.hi, "the highest value"),
+        ]
+        if len(one.affine):
+            what = "factor, addend, lowest and highest value of each stage before the multiplier"
+            yield _constants(f"{name}.affine", one.affine, ("stage", "column", "number"), what)
+        for part, values, what in parts:
+            yield _constants(f"{name}.{part}", values, ("column",), what)
+
+
+def _constants(name: str, values: IntArray, axes: tuple[str, ...], what: str) -> Vectors:
+    return Vectors(name, values, axes, int(np.abs(values).max()).bit_length() + 1, True, what)
 
 
 def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
@@ -200,14 +232,13 @@ def _levels(name: str, op: CrossbarMvm) -> Iterator[Vectors]:
         # A lossless slice has no levels: zeros stand in its place.
         rows = [np.zeros(shape, np.int64) if law is None else getattr(law, what) for law in given]
         numbers = np.stack(rows)
-        bits = int(np.abs(numbers).max()).bit_length() + 1
-        yield Vectors(f"{name}.{what}", numbers, ("slice", "code"), bits, True, text)
+        yield _constants(f"{name}.{what}", numbers, ("slice", "code"), text)
 
 
 def _described(op: CrossbarMvm) -> dict[str, Any]:
     """Facts of a layer that a test bench needs beside its arrays."""
     crossbar, stored = op.crossbar, op.stored
-    every = [None if one is None else one.step for one in op.references]
+    every = [0 if one is None else one.step for one in op.references]
     cycles, steps = crossbar.reference_cycles, list[Any](every)
     if cycles > 1:
         steps = [every[k : k + cycles] for k in range(0, len(every), cycles)]

@@ -122,30 +122,31 @@ class DrivenLayer:
     @cached_property
     def requantisation(self) -> Requantisation | None:
         """The first requantisation of its sums, where additions and limits alone precede it."""
-        width = self.op.weight.shape[1]
-        stages: dict[str, list[IntArray]] = {self.node.name: []}
-        for node in self.graph.nodes:
-            if len(node.inputs) != 1 or node.inputs[0] not in stages:
-                continue
-            before, op = stages[node.inputs[0]], node.op
-            if isinstance(op, Requant):
-                return Requantisation(
-                    node.name,
-                    np.array(before, np.int64).reshape(len(before), width, 4),
-                    *(_each(one, width) for one in (op.multiplier, op.shift, op.lo, op.hi)),
-                )
-            if isinstance(op, Add):
-                parts = (op.factors[0], op.offset, -NO_LIMIT, NO_LIMIT)
-                added = np.stack([_each(one, width) for one in parts], axis=1)
-                stages[node.name] = [*before, added]
-            elif isinstance(op, Clip):
-                *earlier, last = before or [_each([1, 0, -NO_LIMIT, NO_LIMIT], (width, 4))]
-                low, high = (
-                    _each(np.clip(one, -NO_LIMIT, NO_LIMIT), width) for one in (op.lo, op.hi)
-                )
-                limits = np.clip(np.stack([low, high], axis=1), last[:, 2:3], last[:, 3:])
-                stages[node.name] = [*earlier, np.hstack([last[:, :2], limits])]
-        return None
+        return next(requantisations(self.graph, self.node, self.op.weight.shape[1]), None)
+
+
+def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantisation]:
+    """The requantisations of the sums of a layer that additions and limits alone precede."""
+    stages: dict[str, list[IntArray]] = {layer.name: []}
+    for node in graph.nodes:
+        if len(node.inputs) != 1 or node.inputs[0] not in stages:
+            continue
+        before, op = stages[node.inputs[0]], node.op
+        if isinstance(op, Requant):
+            yield Requantisation(
+                node.name,
+                np.array(before, np.int64).reshape(len(before), width, 4),
+                *(_each(one, width) for one in (op.multiplier, op.shift, op.lo, op.hi)),
+            )
+        elif isinstance(op, Add):
+            parts = (op.factors[0], op.offset, -NO_LIMIT, NO_LIMIT)
+            added = np.stack([_each(one, width) for one in parts], axis=1)
+            stages[node.name] = [*before, added]
+        elif isinstance(op, Clip):
+            *earlier, last = before or [_each([1, 0, -NO_LIMIT, NO_LIMIT], (width, 4))]
+            low, high = (_each(np.clip(one, -NO_LIMIT, NO_LIMIT), width) for one in (op.lo, op.hi))
+            limits = np.clip(np.stack([low, high], axis=1), last[:, 2:3], last[:, 3:])
+            stages[node.name] = [*earlier, np.hstack([last[:, :2], limits])]
 
 
 def _each(value: Array | float | list[int], shape: int | tuple[int, int]) -> IntArray:
