@@ -130,7 +130,11 @@ def test_a_full_disk_leaves_no_scores_and_keeps_the_earlier_ones(
     small_trunk: DemoFiles,
     tmp_path: Path,
 ) -> None:
-    file = tmp_path / "scores.npz"
+    # So that compiled kernels are kept already: they are files too.
+    whole = tmp_path / "whole" / "scores.npz"
+    assert cimtool("simulate", small_bundle, "--inputs", small_trunk.eval, "-o", whole).status == 0
+    file = tmp_path / "full" / "scores.npz"
+    file.parent.mkdir()
     file.write_bytes(b"the earlier scores")
     # 40 x 40 float32 are 6,400 bytes.
     command = [
@@ -147,7 +151,7 @@ def test_a_full_disk_leaves_no_scores_and_keeps_the_earlier_ones(
     expected = f"cimtool: error: {file}: cannot be written ({reason}); nothing was left there\n"
     assert done.stderr == expected
     assert file.read_bytes() == b"the earlier scores"
-    assert [path.name for path in tmp_path.iterdir()] == ["scores.npz"]
+    assert [path.name for path in file.parent.iterdir()] == ["scores.npz"]
 
 
 def test_a_failing_export_leaves_nothing(
