@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
-from cimtool.cli.group import Command, NameOf
-from cimtool.cli.options import DIR, FILE, Files, embeddings_option
+from cimtool.cli.group import AtLeast, Command, NameOf
+from cimtool.cli.options import (
+    DIR,
+    FILE,
+    Files,
+    embeddings_option,
+    noise_options,
+    take_noise,
+)
 from cimtool.cli.output import Output
 from cimtool.emit.exporters import Exporter, Request, export_bundle
 
@@ -22,14 +30,19 @@ from cimtool.emit.exporters import Exporter, Request, export_bundle
 @click.option("-o", "--output", type=DIR, required=True, help="Folder of the files.")
 @click.option("--layers", metavar="PATTERN", help="Only these layers (default: all).")
 @embeddings_option("--inputs", "Embeddings, for test vectors of real rows", required=False)
+@noise_options
+@click.option("--seed", type=AtLeast(0), default=0, help="Seed of the dies.")
 @click.pass_obj
 def command(
     out: Output,
+    /,
     bundle: Path,
     format_name: str,
     output: Path,
     layers: str | None,
     inputs: Files | None,
+    seed: int,
+    **options: Any,
 ) -> None:
     """Write a bundle's files for other tools.
 
@@ -38,13 +51,14 @@ def command(
     their features and logits, as .npy and as .mem for $readmemh; layout.json describes them.
     `conductances` are the level and the target conductance of every cell, a CSV file a layer: what
     `--chip` of `simulate` and `verify` reads with measured ones in their place. `handoff` is what a
-    chip team needs: a golden model in C, and a Makefile that checks it.
+    chip team needs: a golden model in C, and a Makefile that checks it; with --noise also
+    what cells of drawn dies came to and what they show, which is statistics.
     """
     read = read_bundle(bundle)
-    request = None
-    if layers is not None or inputs is not None:
+    request, noise = None, take_noise(options, seed)
+    if layers is not None or inputs is not None or noise is not None:
         rows = None if inputs is None else api.read_data(inputs, read.model)
-        request = Request("*" if layers is None else layers, rows)
+        request = Request("*" if layers is None else layers, rows, noise)
     written = export_bundle(read, format_name, output, request)
     size = sum(file.stat().st_size for file in written)
     shown = [f"wrote {file}" for file in written]

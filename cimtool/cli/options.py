@@ -159,8 +159,9 @@ noise_options = together(
     click.option(
         "--noise-model", metavar="NAME|TOML", help="A noise model in place of the target's own."
     ),
-    click.option("--chip", type=DIR, help="A measured chip in place of drawn dies."),
 )
+
+chip_option = click.option("--chip", type=DIR, help="A measured chip in place of drawn dies.")
 
 
 def take_noise(options: dict[str, Any], seed: int) -> NoiseOptions | None:

@@ -12,7 +12,7 @@ from cimtool import api
 from cimtool.bundle.bundle import held_gallery
 from cimtool.bundle.simulate import trial_summary
 from cimtool.cli.group import AtLeast, Command
-from cimtool.cli.options import FILE, NPZ, embeddings_option, noise_options, take_noise
+from cimtool.cli.options import FILE, NPZ, chip_option, embeddings_option, noise_options, take_noise
 from cimtool.cli.output import Output
 from cimtool.report.page import render_text
 
@@ -24,6 +24,7 @@ from cimtool.report.page import render_text
 @click.option("--top", type=int, metavar="K", help="Keep only the K best videos of each text.")
 @click.option("--device", metavar="NAME", help="Compute with torch on cpu, cuda or cuda:N.")
 @noise_options
+@chip_option
 @click.option("--seed", type=AtLeast(0), default=0, help="Seed of the dies.")
 @click.pass_obj
 def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: Any) -> None:

@@ -15,6 +15,7 @@ from cimtool.cli.options import (
     DIR,
     FILE,
     calibration_rows_option,
+    chip_option,
     embeddings_option,
     noise_options,
     qrels_option,
@@ -36,6 +37,7 @@ from cimtool.verification.report import Report, VerificationFailed
 @click.option("--report", type=DIR, help="Folder of the report [default: the bundle].")
 @calibration_rows_option
 @noise_options
+@chip_option
 @click.pass_obj
 def command(
     out: Output,

@@ -11,15 +11,17 @@ from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.base.files import check_room
 from cimtool.base.named import Named
 from cimtool.bundle.bundle import Bundle, replaced_folder
+from cimtool.bundle.dies import NoiseOptions
 from cimtool.loading.embeddings import Embeddings
 
 
 @dataclass(frozen=True)
 class Request:
-    """Layers to export, those whose name matches `layers`, and rows of embeddings to add."""
+    """Layers to export, those whose name matches `layers`; rows of embeddings, and dies to add."""
 
     layers: str = "*"
     inputs: Embeddings | None = None
+    noise: NoiseOptions | None = None
 
 
 class Exporter(Named):

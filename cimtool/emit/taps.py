@@ -10,6 +10,7 @@ import numpy as np
 from cimtool.base.arrays import Array, IntArray
 from cimtool.hardware.crossbar import group_sums
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.hardware.references import AdcReferences
 
 
@@ -46,6 +47,31 @@ def taps(op: CrossbarMvm, x: IntArray) -> Taps:
     added = group_sums(x, stored.cells, op.references, probed)
     shift_add = np.stack(list(added), axis=1)
     return Taps(crossbar.digits(x).transpose(1, 0, 2), sums, codes, shift_add)
+
+
+def die_reads(op: NoisyMvm, x: IntArray) -> tuple[IntArray, IntArray]:
+    """Sums and codes [n, groups, cycles, columns] of a layer on a die for inputs `x` [n, K].
+
+    Sums, with the noise of reads, count 2^-fraction_bits of a digit in the places of the die's
+    cells. Codes are as in `Taps`.
+    """
+    crossbar, columns, carried = op.crossbar, converted_columns(op.perfect), op.carried(x)
+    groups = len(op.cells.groups)
+    shape = len(x), groups, len(crossbar.cycles), columns[-1][0].stop
+    sums, codes = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+
+    def probed(p: IntArray, r: int, k: int, c: int) -> IntArray:
+        place = crossbar.reference_of(k, c)
+        column, references = columns[place][0], op.fine_references[place]
+        p = carried(p, r, k, c)
+        sums[:, r, c, column] = codes[:, r, c, column] = p
+        if references is not None and crossbar.law is not None:
+            codes[:, r, c, column] = references.codes(crossbar.law, op.seen(p, r, k, c), r)
+        return p << crossbar.reference_bits
+
+    for _ in group_sums(x, op.cells, op.references, probed):
+        pass
+    return sums, codes
 
 
 def converted_columns(op: CrossbarMvm) -> list[tuple[slice, AdcReferences | None]]:

@@ -11,7 +11,8 @@ from cimtool.base.files import sha256
 from cimtool.bundle.bundle import MANIFEST, Bundle
 from cimtool.emit.exporter import Exporter, Request
 from cimtool.emit.handoff.array_parts import array_bytes
-from cimtool.emit.handoff.part import HandoffSource
+from cimtool.emit.handoff.dies import dies_described
+from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 from cimtool.emit.handoff.parts import PARTS
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.report.page import render_text
@@ -24,7 +25,7 @@ class Handoff(Exporter, name="handoff"):
     """One folder a part, with `handoff.json`, a README and a Makefile that checks them."""
 
     counted = True
-    takes = ("layers", "inputs")
+    takes = ("layers", "inputs", "noise")
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:
@@ -48,27 +49,28 @@ class Handoff(Exporter, name="handoff"):
         Raises CimError where one does not cover the bundle.
         """
         source = HandoffSource(bundle, request)
-        for part in PARTS:
+        parts = [part for part in PARTS if part.asked(request)]
+        for part in parts:
             (folder / part.folder).mkdir()
             part.write(source, folder / part.folder)
-        (folder / MAKEFILE).write_text(_makefile(), "utf-8")
+        (folder / MAKEFILE).write_text(_makefile(parts), "utf-8")
         explained = render_text(
             "cimtool.emit",
             "handoff.md",
             bundle=bundle.model.name,
             target=bundle.target.name,
-            parts=PARTS,
+            parts=parts,
         )
         (folder / README).write_text(explained + "\n", "utf-8")
-        described = json.dumps(_described(bundle, folder), indent=1)
+        described = json.dumps(_described(bundle, request, folder), indent=1)
         (folder / DESCRIPTION).write_text(described + "\n", "utf-8")
 
 
-def _makefile() -> str:
+def _makefile(parts: list[HandoffPart]) -> str:
     """A goal for each check of the parts, all of them by `check`, and the parts' own goals."""
-    settings = {name: value for part in PARTS for name, value in part.settings.items()}
-    goals = {name: lines for part in PARTS for name, lines in part.goals.items()}
-    checks = [line for part in PARTS for line in part.checks]
+    settings = {name: value for part in parts for name, value in part.settings.items()}
+    goals = {name: lines for part in parts for name, lines in part.goals.items()}
+    checks = [line for part in parts for line in part.checks]
     lines = [f"{name} ?= {value}" for name, value in settings.items() if name != "CC"]
     lines = [f"CC = {settings['CC']}", *lines] if "CC" in settings else lines
     lines += ["", f".PHONY: {' '.join(['check', *goals])}"]
@@ -77,7 +79,7 @@ def _makefile() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _described(bundle: Bundle, folder: Path) -> dict[str, Any]:
+def _described(bundle: Bundle, request: Request, folder: Path) -> dict[str, Any]:
     """Names of the hand-off's origin, and the digest of each file."""
     program = bundle.program
     return {
@@ -90,6 +92,7 @@ def _described(bundle: Bundle, folder: Path) -> dict[str, Any]:
             for graph in program.graphs
             for name, op in graph.operations(CrossbarMvm).items()
         },
+        **dies_described(request),
         "files": {file.relative_to(folder).as_posix(): sha256(file) for file in _files(folder)},
     }
 

@@ -38,6 +38,7 @@ class HandoffPart:
     each file is, by name or pattern; `uncovered` what the part leaves out, in sentences. `checks`
     are the commands of the goal `check`, and `goals` those of the part's own, run in the hand-off's
     folder; `settings` are variables that they read, with their defaults.
+    A part is written where it is `asked` for.
     """
 
     folder: str
@@ -48,3 +49,4 @@ class HandoffPart:
     checks: tuple[str, ...] = ()
     goals: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    asked: Callable[[Request], bool] = lambda request: True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cimtool.emit.handoff.array_parts import CONSTANTS_PART, IMAGES_PART, TAPS_PART
 from cimtool.emit.handoff.bench import BENCH_PART
 from cimtool.emit.handoff.c_model import C_PART
+from cimtool.emit.handoff.dies import DIES_PART
 from cimtool.emit.handoff.directed import DIRECTED_PART
 from cimtool.emit.handoff.part import HandoffPart
 from cimtool.emit.handoff.random_inputs import RANDOM_PART
@@ -16,5 +17,6 @@ PARTS: tuple[HandoffPart, ...] = (
     DIRECTED_PART,
     BENCH_PART,
     C_PART,
+    DIES_PART,
     RANDOM_PART,
 )

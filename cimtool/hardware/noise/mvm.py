@@ -81,23 +81,39 @@ class NoisyMvm(Op, name="noisy_mvm", levels={Level.DIE}):
         limited: Array = np.clip(total + self.offset, self.lo, self.hi)
         return limited
 
+    def carried(self, x: IntArray) -> Convert:
+        """The column sums that lines carry for inputs [n, K], with the fresh noise of reads."""
+        fresh, digits = self.fresh, self.crossbar.digits(x)
+        if fresh is None:
+            return lambda p, r, k, c: p
+        keys = row_keys(x, fresh.key)
+
+        def noisy(p: IntArray, r: int, k: int, c: int) -> IntArray:
+            group = self.perfect.stored.groups[r]
+            conversion = r * len(self.cells.slices) + k
+            return p + fresh.noise(digits, keys, group, conversion, k, c)
+
+        return noisy
+
+    def seen(self, p: IntArray, r: int, k: int, c: int) -> IntArray:
+        """The sums that converters make codes of, errors included; finer by reference_bits."""
+        p = p << self.crossbar.reference_bits
+        law, place = self.crossbar.law, self.crossbar.reference_of(k, c)
+        references = self.fine_references[place]
+        if self.errors is None or references is None or law is None:
+            return p
+        offset, span = references.of_group(r), converter_span(law, references)
+        wrong: IntArray = self.errors.apply(p - offset, r, place, *span) + offset
+        return wrong
+
     def _reader(self, x: IntArray) -> Convert:
         """The reading of column sums on this die: fresh noise, errors, codes, factors."""
-        law, fresh, digits = self.crossbar.law, self.fresh, self.crossbar.digits(x)
-        keys = None if fresh is None else row_keys(x, fresh.key)
+        law, carried = self.crossbar.law, self.carried(x)
 
         def read(p: IntArray, r: int, k: int, c: int) -> IntArray:
-            if fresh is not None and keys is not None:
-                group = self.perfect.stored.groups[r]
-                conversion = r * len(self.cells.slices) + k
-                p = p + fresh.noise(digits, keys, group, conversion, k, c)
-            p = p << self.crossbar.reference_bits
-            place = self.crossbar.reference_of(k, c)
-            references = self.fine_references[place]
+            p = self.seen(carried(p, r, k, c), r, k, c)
+            references = self.fine_references[self.crossbar.reference_of(k, c)]
             if references is not None and law is not None:
-                if self.errors is not None:
-                    offset, span = references.of_group(r), converter_span(law, references)
-                    p = self.errors.apply(p - offset, r, place, *span) + offset
                 if self.measured is None:
                     p = references.read(law, p, r)
                 else:
