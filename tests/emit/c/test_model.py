@@ -6,21 +6,50 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from c_tools import STRICT, c_compiler
+from c_tools import STRICT, c_compiler, differing
 
+from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import read_bundle
 from cimtool.emit.c.model import CModel, c_model
+from cimtool.emit.exporters import export_bundle
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Builder, Program
+from cimtool.loading.embeddings import read_embeddings
+from cimtool.simulation.simulator import Simulator
+from cimtool.training.demo_data import DemoFiles
 
 SAME = r"""
 #include "weights.h"
 #include <stdio.h>
 int main(void) {
     return fwrite(&model_weights, 1, sizeof model_weights, stdout) != sizeof model_weights;
+}
+"""
+
+
+GALLERY = r"""
+#include "model.c"
+#include <stdio.h>
+static int64_t weights[MODEL_WEIGHTS_BYTES / 8 + 1];
+int main(void) {
+    static text_code x[ROWS * TEXT_WIDTH];
+    static text_item text[ROWS];
+    FILE *file = fopen("weights.bin", "rb"), *codes = fopen("codes.bin", "rb");
+    if (fread(weights, 1, MODEL_WEIGHTS_BYTES, file) != MODEL_WEIGHTS_BYTES ||
+        fread(x, sizeof *x, ROWS * TEXT_WIDTH, codes) != ROWS * TEXT_WIDTH)
+        return 1;
+    text_encode(weights, x, text, ROWS);
+    for (int i = 0; i < ROWS; i++) {
+        static model_gallery scores[MODEL_GALLERY];
+        gallery_scores(weights, &text[i], scores);
+        for (int j = 0; j < MODEL_GALLERY; j++)
+            printf("%lld\n", (long long)scores[j]);
+    }
+    return 0;
 }
 """
 
@@ -60,6 +89,35 @@ def test_every_value_of_the_program_is_shown_once(program: Program, model: CMode
     assert left == {"quantize", "axis", "dequantize"}
     for index in range(len(shown)):
         assert model.source.count(f"CIM_SEE({index}, ") == 1
+
+
+def test_the_distances_of_a_shortlist_are_those_of_the_simulator(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        target="isaac-rram-128", adc_bits=4, score_mapping="hybrid", shortlist=3,
+        output=tmp_path / "hybrid",
+    )  # fmt: skip
+    bundle = api.program(tmp_path / "hybrid", small_trunk.eval).bundle
+    export_bundle(bundle, "handoff", tmp_path / "handoff")
+    folder = tmp_path / "handoff" / "c"
+    rows = read_embeddings(small_trunk.eval).text
+    (op,) = bundle.program.text.operations(Quantize).values()
+    op.run(rows).astype(np.int16).tofile(folder / "codes.bin")
+    (folder / "gallery.c").write_text(GALLERY, "utf-8")
+    command = [c_compiler("gcc"), *STRICT, f"-DROWS={len(rows)}", "gallery.c", "-o", "gallery"]
+    subprocess.run(command, cwd=folder, check=True)
+    done = subprocess.run(["./gallery"], cwd=folder, check=True, capture_output=True, text=True)
+    found = np.array(done.stdout.split(), np.int64)
+    simulator = Simulator(bundle.program)
+    blocks = simulator.iter_distances(simulator.encode("text", rows))
+    expected = np.concatenate([distances for _, distances in blocks])
+    assert expected.shape == (len(rows), 40)
+    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+    assert len(np.unique(found)) > 100
+    compared, wrong = differing(tmp_path / "handoff")
+    assert (compared > 10_000, wrong) == (True, 0)
 
 
 def test_inputs_beyond_32_bits_are_refused_by_the_name_of_their_layer(program: Program) -> None:
