@@ -256,3 +256,19 @@ def test_what_else_reads_a_bundle_reads_this_one(
     assert cli.run(["export", str(folder), "--format", "testvectors", "-o", str(vectors)]) == 0
     stored = {file.stem for file in vectors.glob("text.*.npy")}
     assert {f"text.{name}" for name in compiled(head).program.text.outputs} <= stored
+
+
+@each_head
+def test_a_hybrid_score_shortlists_by_the_distance_of_every_head(
+    compiled: Compiled, head: str, tmp_path: Path
+) -> None:
+    bundle = compiled(head, score_mapping="hybrid")
+    gallery = rows("trunk", 60, 7)
+    exact = api.simulate(bundle.folder, gallery)["scores"]
+    for bits in (None, 2):
+        made = api.program(
+            bundle.folder, gallery, output=tmp_path / f"{bits}", shortlist=20, shortlist_bits=bits
+        )
+        assert not api.verify(made.bundle.folder, gallery, samples=2).failures
+        found = api.simulate(made.bundle.folder, gallery)["top_index"][:, 0]
+        assert np.mean(found == exact.argmax(axis=1)) > 0.95

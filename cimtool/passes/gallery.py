@@ -31,7 +31,7 @@ from cimtool.ir.format import round_half_up
 from cimtool.ir.heads import Head
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Op
-from cimtool.ir.program import Builder, Graph, Node, Program, as_inputs, rewrite_each
+from cimtool.ir.program import Builder, Graph, Node, Program, as_inputs, keep, rewrite_each
 from cimtool.passes.bias import output_of
 from cimtool.passes.converters import FIT_ROWS, fit_references
 from cimtool.passes.formats import refit
@@ -73,13 +73,25 @@ def check_mapped(head: Head, program: Program, mapping: ScoreMapping) -> None:
 
 
 def distance_graph(score: Graph) -> Graph:
-    """The part of a compiled score that computes `ed` [n, m]; CimError where it has none."""
-    if DISTANCE not in score.by_name:
+    """The part of a compiled score that computes `ed` [n, m].
+
+    Of a score of unit rows whose one product is `mu.mu`, a cosine, it is -2 mu.mu, the squared
+    distance less 2. CimError for other scores without `ed`.
+    """
+    products = [name for name, op in score.operations(MatMul).items()]
+    if DISTANCE in score.by_name:
+        part = replace(score, name=SHORTLIST, outputs={DISTANCE: DISTANCE}).pruned()
+    elif products == [SHORTLIST_PRODUCT]:
+        builder = Builder(SHORTLIST, score.inputs)
+        node = score.by_name[SHORTLIST_PRODUCT]
+        product = keep(builder, node.op, node, node.inputs)
+        doubled = Add((np.asarray(-2),), np.asarray(0), builder.types[product].scale)
+        part = builder.graph({DISTANCE: builder.add(DISTANCE, doubled, product)})
+    else:
         raise CimError(
             "score_mapping = hybrid: the score does not use ed, by which items are "
             'shortlisted; expected "in-memory" or "digital"'
         )
-    part = replace(score, name=SHORTLIST, outputs={DISTANCE: DISTANCE}).pruned()
     used = {name for node in part.nodes for name in node.inputs}
     return replace(part, inputs={k: known for k, known in part.inputs.items() if k in used})
 

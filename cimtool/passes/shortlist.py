@@ -158,8 +158,9 @@ class FewBitShortlist:
         factor = 2 * self.gain(bits.query) * quotients(x, values)
         places = FACTOR_BITS - int(np.frexp(factor.max())[1])
         factors = round_half_up(np.ldexp(factor, places))
-        self_unit = float(self.score.inputs["video.ed_self"].unit) / self.unit
-        own = video["ed_self"] * self_unit - 2.0 * (video["mu"] @ self.of_query)
+        own = -2.0 * (video["mu"] @ self.of_query)
+        if known := self.score.inputs.get("video.ed_self"):
+            own += video["ed_self"] * (float(known.unit) / self.unit)
         offset = round_half_up(np.ldexp(own - own.min(), places)) + factors * (values @ centre)
         finer = np.asarray(self.unit * 2.0**-places)
         builder.add(DISTANCE, Add((-factors,), offset, finer), similar)
