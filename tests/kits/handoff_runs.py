@@ -36,8 +36,8 @@ KINDS: dict[str, dict[str, object]] = {
 def handoff_of(files: DemoFiles, folder: Path, choices: Mapping[str, object]) -> Path:
     """A hand-off of one projector's layers on such arrays."""
     bundle = api.compile(
-        files.projectors, files.poly, calibration=files.calibration, target="isaac-rram-128",
-        output=folder / "bundle", **{"array": "12x32", "adc_bits": 4} | choices,
+        files.projectors, files.poly, calibration=files.calibration, output=folder / "bundle",
+        **{"target": "isaac-rram-128", "array": "12x32", "adc_bits": 4} | choices,
     )  # fmt: skip
     export_bundle(bundle, "handoff", folder / "here", Request(layers="text.*"))
     return folder / "here"

@@ -22,22 +22,16 @@ from cimtool.hardware.converters import StaircaseLaw, UniformLaw
 
 SOURCES = (COLUMN, MACRO, OUTPUT, "tb_macro.sv", "waivers.vlt")
 RUN, FAULTY, NOT_COVERED = "bench.sh", "faulty", "NOT_COVERED"
-FLAGS = ("SLICE_MAJOR", "UNIT_COLUMN", "REFERENCE_COLUMN", "SET_REFERENCES")
+FLAGS = (
+    *("SLICE_MAJOR", "NEGATIVE_FIRST", "UNIT_COLUMN", "REFERENCE_COLUMN", "SET_REFERENCES"),
+    *("DESCENDING", "BINARY", "MSB_FIRST"),
+)
 ROUNDINGS = ("half-up", "half-even", "floor")
 OUT_BITS = 48
 
 
 def uncovered(layers: list[DrivenLayer]) -> str | None:
     """A reason why one macro of the bench cannot take these layers; None where it can."""
-    order = layers[0].layout.order
-    plain = type(order)()
-    for name in ("pair", "rows", "word_bits", "digits", "bit_order"):
-        if getattr(order, name) != getattr(plain, name):
-            return (
-                f"[image] {name} = {getattr(order, name)}; the bench reads {getattr(plain, name)}"
-            )
-    if layers[0].layout.pairs == "rows":
-        return "pairs of cells lie in two rows; the macro has them in two columns"
     first = _shared(layers[0])
     for layer in layers[1:]:
         for name, value in _shared(layer).items():
@@ -59,12 +53,17 @@ def _shared(layer: DrivenLayer) -> dict[str, Any]:
         thresholds = law.hi - law.lo if kind == 2 else 1
     if isinstance(law, UniformLaw):
         rounding = ROUNDINGS.index(law.rounding)
+    order, lines = layout.order, layout.columns * image.cell_bits
+    (words, word_bits), (flag_words, flag_bits) = (
+        order.words_of(bits) for bits in (lines, layout.across * crossbar.slices)
+    )
     signed = [image.slices[k // layer.polarities].signed for k in range(crossbar.slices)]
     return {
-        "ROWS": layout.rows,
+        "ROWS": layout.rows // layout.rows_per_weight,
         "WEIGHTS": layout.across,
         "SLICES": crossbar.slices,
-        "SLICE_MAJOR": int(layout.order.columns == "slice-major"),
+        "SLICE_MAJOR": int(order.columns == "slice-major"),
+        "NEGATIVE_FIRST": int(order.pair == "negative-first"),
         "POLARITIES": layer.polarities,
         "CELLS": image.polarities // layer.polarities,
         "CELL_BITS": image.cell_bits,
@@ -79,7 +78,15 @@ def _shared(layer: DrivenLayer) -> dict[str, Any]:
         "REFERENCE_BITS": crossbar.reference_bits,
         "THRESHOLDS": thresholds,
         "SET_REFERENCES": int(crossbar.scope.set and law is not None),
-        "IMAGE_BITS": layout.columns * image.cell_bits,
+        "WORD_LINES": layout.rows,
+        "HEIGHT": layout.rows_per_weight,
+        "DESCENDING": int(order.rows == "descending"),
+        "BINARY": int(order.digits == "binary"),
+        "MSB_FIRST": int(order.bit_order == "msb-first"),
+        "WORDS": words,
+        "WORD_BITS": word_bits,
+        "FLAG_WORDS": flag_words,
+        "FLAG_BITS": flag_bits,
     }
 
 
@@ -218,8 +225,7 @@ BENCH_PART = HandoffPart(
         NOT_COVERED: "in place of the sources, the reason why one macro does not take these layers",
     },
     uncovered=(
-        "the order of cells in images other than by weight or by slice, one word a line, rows "
-        "ascending, the positive cell of a pair first; pairs in two rows",
+        "layers that one macro does not take: `--layers` chooses those of a kind",
         "`make icarus`, `make verilator` and `make mutants` need the simulators of their names",
     ),
     goals={

@@ -12,16 +12,70 @@ from handoff_runs import KINDS, counts, handoff_of, run_goal
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
-from cimtool.emit.exporters import export_bundle
-from cimtool.emit.handoff.bench import BENCH_PART
+from cimtool.emit.handoff.bench import BENCH_PART, uncovered
 from cimtool.emit.handoff.faults import FAULTS, Fault, faulty
+from cimtool.emit.handoff.layers import driven_layers
 from cimtool.training.demo_data import DemoFiles
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_differs_in_icarus(kind: str, small_trunk: DemoFiles, tmp_path: Path) -> None:
-    done = run_goal(handoff_of(small_trunk, tmp_path, KINDS[kind]), "icarus")
+    assert_no_value_differs(run_goal(handoff_of(small_trunk, tmp_path, KINDS[kind]), "icarus"))
+
+
+ORDERS = {
+    "binary words": 'rows = "descending"\nword_bits = 12\ndigits = "binary"',
+    "hexadecimal words": 'columns = "slice-major"\nword_bits = 7',
+    "highest bit first": 'columns = "slice-major"\nbit_order = "msb-first"',
+    "negative first": 'pair = "negative-first"',
+    "all": 'columns = "slice-major"\npair = "negative-first"\nrows = "descending"\n'
+    'word_bits = 10\nbit_order = "msb-first"\ndigits = "binary"',
+}
+PAIRS = {
+    "columns": "signed_rows = 256\nsigned_cols = 64",
+    "rows": "signed_rows = 128\nsigned_cols = 128",
+}
+
+
+def own_target(file: Path, base: str, table: str) -> Path:
+    file.write_text(
+        f'name = "own"\ntitle = "Own order"\nbase = "{base}"\nfigures = []\n{table}\n', "utf-8"
+    )
+    return file
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("kind", ["row groups", "differential", "polarity", "unit column"])
+def test_cells_lie_in_the_order_of_the_target(
+    kind: str, order: str, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    target = own_target(tmp_path / "own.toml", "isaac-rram-128", f"[image]\n{ORDERS[order]}")
+    handoff = handoff_of(small_trunk, tmp_path, KINDS[kind] | {"target": str(target)})
+    assert_no_value_differs(run_goal(handoff, "icarus"))
+
+
+@pytest.mark.parametrize("conversion", ["difference", "polarity"])
+@pytest.mark.parametrize("pairs", PAIRS)
+@pytest.mark.parametrize("order", ["negative first", "all"])
+def test_pairs_lie_in_columns_or_rows(
+    order: str, pairs: str, conversion: str, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    table = f'[array]\npairs = "{pairs}"\n{PAIRS[pairs]}\n[image]\n{ORDERS[order]}'
+    target = own_target(tmp_path / "own.toml", "prime-rram-256", table)
+    choices = {"target": str(target), "array": "24x20", "adc_on": conversion, "rows_active": 5}
+    handoff = handoff_of(small_trunk, tmp_path, choices)
+    assert f"HEIGHT = {1 if pairs == 'columns' else 2};" in parameters_of(handoff)
+    assert_no_value_differs(run_goal(handoff, "icarus"))
+
+
+def parameters_of(handoff: Path) -> str:
+    return (handoff / "sv" / "parameters.svh").read_text("utf-8")
+
+
+def assert_no_value_differs(done: subprocess.CompletedProcess[str]) -> None:
+    """Of a run that compares at every tap and ends without a word on its error output."""
     found = counts(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
     assert list(found) == [
         "digits",
         "sums",
@@ -32,7 +86,6 @@ def test_no_value_differs_in_icarus(kind: str, small_trunk: DemoFiles, tmp_path:
         "requantiser",
     ]
     assert all(compared > 100 and differ == 0 for compared, differ in found.values())
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture(scope="module")
@@ -98,18 +151,24 @@ def test_the_sources_are_clean(handoff: Path) -> None:
 
 
 def test_layers_of_several_kinds_are_refused_by_name(
-    small_trunk: DemoFiles, tmp_path: Path
+    handoff: Path, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:
-    bundle = api.compile(
+    other = api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target="neurram-rram-130nm", output=tmp_path / "bundle",
+        target="isaac-rram-128", encoding="differential", output=tmp_path / "bundle",
     )  # fmt: skip
-    export_bundle(read_bundle(bundle.folder), "handoff", tmp_path / "here")
-    written = {file.name for file in (tmp_path / "here" / "sv").iterdir()}
-    assert written == {"NOT_COVERED", "bench.sh"}
-    done = run_goal(tmp_path / "here", "icarus")
+    layers = [
+        *driven_layers(read_bundle(small_bundle), "text.fc1", None),
+        *driven_layers(read_bundle(other.folder), "text.fc2", None),
+    ]
+    reason = uncovered(layers)
+    assert reason is not None
+    assert reason.startswith("text.fc1 has WEIGHTS = 32 and text.fc2 16; one macro has one")
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    (folder / "sv" / "NOT_COVERED").write_text(reason, "utf-8")
+    done = run_goal(folder, "icarus")
     assert done.returncode != 0
-    assert "pairs of cells lie in two rows; the macro has them in two columns" in done.stderr
+    assert reason in done.stderr
 
 
 def test_a_fault_replaces_what_occurs_once() -> None:

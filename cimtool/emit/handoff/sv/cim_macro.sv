@@ -9,6 +9,7 @@ module cim_macro #(
     parameter bit SLICE_MAJOR = 1'b0,  // the weights of a slice side by side, else its slices
     parameter int POLARITIES = 1,      // lanes of a digit: 2 where each polarity is converted
     parameter int CELLS = 1,           // cells of a lane: 2 are a pair
+    parameter bit NEGATIVE_FIRST = 1'b0, // of a pair, and of the lanes of its polarities
     parameter int CELL_BITS = 2,
     parameter bit [SLICES-1:0] SIGNED_CELLS = '0,
     parameter bit UNIT_COLUMN = 1'b0,      // measures the sum of the inputs, lane LANES
@@ -85,14 +86,18 @@ module cim_macro #(
     assign last = cycle + 6'd1 == cycles;
     assign counts_negative = cycle_negative[cycle[CYCLE_BITS-1:0]];
 
-    // Lanes of a digit, one a polarity, lie side by side.
+    // Lanes of a digit, one a polarity, lie side by side. Slices count the positive one first.
+    function automatic int polarity_of(input int place);
+        polarity_of = NEGATIVE_FIRST ? POLARITIES - 1 - place % POLARITIES : place % POLARITIES;
+    endfunction
     function automatic int lane_of(input int weight, input int slice);
-        lane_of = SLICE_MAJOR ? (slice / POLARITIES * WEIGHTS + weight) * POLARITIES + slice % POLARITIES
-                              : weight * SLICES + slice;
+        lane_of = (SLICE_MAJOR ? slice / POLARITIES * WEIGHTS + weight : weight * (SLICES / POLARITIES) + slice / POLARITIES)
+                * POLARITIES + polarity_of(slice);
     endfunction
     function automatic int slice_of(input int lane);
         if (lane == LANES) slice_of = SLICES;
-        else slice_of = SLICE_MAJOR ? lane / (WEIGHTS * POLARITIES) * POLARITIES + lane % POLARITIES : lane % SLICES;
+        else slice_of = (SLICE_MAJOR ? lane / (WEIGHTS * POLARITIES) : lane % SLICES / POLARITIES) * POLARITIES
+                      + polarity_of(lane);
     endfunction
 
     // Tap 1: the digit of each row, then the bit planes of its magnitude and its sign.
@@ -167,6 +172,11 @@ module cim_macro #(
         localparam int SLICE = slice_of(j);
         localparam int OWN = (j == LANES) ? 1 : CELLS;
         logic signed [SUM_BITS-1:0] reference;
+        // A column has the positive cell of a pair first.
+        logic [OWN*CELL_BITS-1:0] stored, given;
+        assign stored = write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS];
+        if (OWN == 2 && NEGATIVE_FIRST) assign given = {stored[CELL_BITS-1:0], stored[OWN*CELL_BITS-1 -: CELL_BITS]};
+        else assign given = stored;
         if (j == LANES) assign reference = '0;
         else assign reference = baseline;
         cim_column #(
@@ -178,7 +188,7 @@ module cim_macro #(
             .STEP_BITS(STEP_BITS), .FINE_BITS(FINE_BITS), .CODE_BITS(CODE_BITS), .THRESHOLDS(THRESHOLDS)
         ) column (
             .clk, .write, .write_row,
-            .write_cells(write_data[j*CELLS*CELL_BITS +: OWN*CELL_BITS]),
+            .write_cells(given),
             .drive, .negative, .baseline(reference),
             .step(step[SLICE*STEP_BITS +: STEP_BITS]), .offset(offset[j*FINE_BITS +: FINE_BITS]),
             .lo, .hi, .thresholds(thresholds[SLICE*THRESHOLDS*FINE_BITS +: THRESHOLDS*FINE_BITS]),

@@ -40,7 +40,7 @@ module tb_macro;
     logic [CONVERTED*CODE_BITS-1:0] tap_codes;
     cim_macro #(
         .ROWS(ROWS), .WEIGHTS(WEIGHTS), .SLICES(SLICES), .SLICE_MAJOR(SLICE_MAJOR), .POLARITIES(POLARITIES),
-        .CELLS(CELLS), .CELL_BITS(CELL_BITS), .SIGNED_CELLS(SIGNED_CELLS), .UNIT_COLUMN(UNIT_COLUMN),
+        .CELLS(CELLS), .NEGATIVE_FIRST(NEGATIVE_FIRST), .CELL_BITS(CELL_BITS), .SIGNED_CELLS(SIGNED_CELLS), .UNIT_COLUMN(UNIT_COLUMN),
         .REFERENCE_COLUMN(REFERENCE_COLUMN), .BESIDE(BESIDE), .INPUT_BITS(INPUT_BITS), .DIGIT_BITS(DIGIT_BITS), .DIGIT_LANE(DIGIT_LANE),
         .CYCLES(CYCLES), .SUM_BITS(SUM_BITS), .FRACTION_BITS(FRACTION_BITS), .LEAK(LEAK), .CONVERTER(CONVERTER),
         .ROUNDING(ROUNDING), .REFERENCE_BITS(REFERENCE_BITS), .STEP_BITS(STEP_BITS), .FINE_BITS(FINE_BITS),
@@ -73,7 +73,7 @@ module tb_macro;
     assign levels = all_levels[own*REFERENCES*(THRESHOLDS+1)*FINE_BITS +: REFERENCES*(THRESHOLDS+1)*FINE_BITS];
 
     // What the files of a layer, an array and a read hold; a number is 64 bits.
-    logic [IMAGE_BITS-1:0] cells [0:ROWS-1];
+    logic [WORD_BITS-1:0] words [0:WORD_LINES*WORDS-1];
     logic [ROWS*INPUT_BITS-1:0] inputs [0:VECTORS-1];
     logic [ROWS*DIGIT_LANE-1:0] want_digits [0:VECTORS*CYCLES-1];
     logic [CONVERTED*SUM_BITS-1:0] want_sums [0:VECTORS*CYCLES-1];
@@ -150,7 +150,6 @@ module tb_macro;
     int a, b, c, d, e, f, g, h;
     longint u, v;
     logic bit_of;
-    logic [LANES-1:0] line;
 
     // References of a layer's converters. A lossless one of equal steps has steps of one digit.
     task automatic load_references;
@@ -185,13 +184,58 @@ module tb_macro;
             end
     endtask
 
+    // A line of words of `width` bits in the order of columns; `place` bits belong together.
+    localparam int LINE_BITS = WORDS * WORD_BITS;
+    function automatic logic [LINE_BITS-1:0] in_columns(input logic [LINE_BITS-1:0] given, input int width, input int place);
+        logic [LINE_BITS-1:0] found;
+        int at;
+        found = given;
+        for (int i = 0; MSB_FIRST && i < LINE_BITS; i++) begin
+            at = i / place * place + place - 1 - i % place;
+            found[i] = given[at / width * width + width - 1 - at % width];
+        end
+        in_columns = found;
+    endfunction
+    function automatic logic [LINE-1:0] word_line(input int line);
+        logic [LINE_BITS-1:0] given;
+        int at;
+        at = DESCENDING ? WORD_LINES - 1 - line : line;
+        for (int w = 0; w < WORDS; w++) given[w*WORD_BITS +: WORD_BITS] = words[at*WORDS + w];
+        word_line = LINE'(in_columns(given, WORD_BITS, CELL_BITS));
+    endfunction
+
+    // A pair in two word lines is written at once, as the columns have it side by side.
     task automatic program_array;
-        $readmemh({handoff, "/images/", array, "/cells.hex"}, cells, 0, ROWS - 1);
+        logic [LINE-1:0] of_line, row;
+        if (BINARY) $readmemb({handoff, "/images/", array, "/cells.bin"}, words, 0, WORD_LINES * WORDS - 1);
+        else $readmemh({handoff, "/images/", array, "/cells.hex"}, words, 0, WORD_LINES * WORDS - 1);
         for (int r = 0; r < ROWS; r++) begin
+            row = word_line(r * HEIGHT);
+            if (HEIGHT == 2)
+                for (int second = 0; second < 2; second++) begin
+                    of_line = word_line(r * 2 + second);
+                    for (int j = 0; j < LINE / (2 * CELL_BITS); j++)
+                        row[(j*2 + second)*CELL_BITS +: CELL_BITS] = of_line[j*CELL_BITS +: CELL_BITS];
+                end
             @(negedge clk);
-            write = 1'b1; write_row = $clog2(ROWS)'(r); write_data = LINE'(cells[r]);
+            write = 1'b1; write_row = $clog2(ROWS)'(r); write_data = row;
         end
         @(negedge clk) write = 1'b0;
+    endtask
+
+    // The flags of the next row group.
+    task automatic read_flags;
+        logic [FLAG_BITS-1:0] word;
+        logic [LINE_BITS-1:0] given;
+        int scanned;
+        given = '0;
+        for (int w = 0; w < FLAG_WORDS; w++) begin
+            if (BINARY) scanned = $fscanf(flags, "%b", word);
+            else scanned = $fscanf(flags, "%h", word);
+            if (scanned != 1) $fatal(1, "FAIL: flipped of %s has no line for %s", array, group);
+            given[w*FLAG_BITS +: FLAG_BITS] = word;
+        end
+        flipped = LANES'(in_columns(given, FLAG_BITS, 1));
     endtask
 
     // One row group of an array: rows first to stop - 1, and idle ones behind them.
@@ -362,14 +406,12 @@ module tb_macro;
                 program_array();
                 if (flags != 0) $fclose(flags);
                 flags = 0;
-                if (has_flags != 0) flags = $fopen({handoff, "/images/", array, "/flipped.hex"}, "r");
+                if (has_flags != 0 && BINARY) flags = $fopen({handoff, "/images/", array, "/flipped.bin"}, "r");
+                else if (has_flags != 0) flags = $fopen({handoff, "/images/", array, "/flipped.hex"}, "r");
             end else if (kind == "read") begin
                 got = $fscanf(file, "%s %s %s %d %d %d %d %d", array, group, across, a, b, c, d, e) - 8;
                 flipped = '0;
-                if (has_flags != 0) begin
-                    if ($fscanf(flags, "%h", line) != 1) $fatal(1, "FAIL: flipped.hex of %s has no line for %s", array, group);
-                    flipped = line;
-                end
+                if (has_flags != 0) read_flags;
                 read_group(a, b, c, d, e);
             end else if (kind == "sum") begin
                 got = $fscanf(file, "%s %d %d", name, g, h) - 3;
