@@ -20,7 +20,7 @@ from cimtool.emit.handoff.layers import DrivenLayer, Lanes
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 from cimtool.hardware.converters import StaircaseLaw, UniformLaw
 
-SOURCES = (COLUMN, MACRO, OUTPUT, "tb_macro.sv", "waivers.vlt")
+SOURCES = (COLUMN, MACRO, OUTPUT, "tb_macro.sv", "tb_converter.svh", "waivers.vlt")
 RUN, FAULTY, NOT_COVERED = "bench.sh", "faulty", "NOT_COVERED"
 FLAGS = (
     *("SLICE_MAJOR", "NEGATIVE_FIRST", "UNIT_COLUMN", "REFERENCE_COLUMN", "SET_REFERENCES"),
@@ -217,6 +217,7 @@ BENCH_PART = HandoffPart(
         MACRO: "the array of columns, and its digital periphery: cycles, shift-and-add",
         OUTPUT: "row groups and bias, requantisation",
         "tb_macro.sv": "programs each array, reads it as `steps.txt` says, and compares every tap",
+        "tb_converter.svh": "a column by itself, with the sums of `directed/`",
         "parameters.svh": "the widths and extents of this hand-off",
         "waivers.vlt": "rules of Verilator's lint that the bench, not the macro, does not keep",
         RUN: "builds and runs it in Icarus Verilog or Verilator, and with faults",
@@ -225,7 +226,7 @@ BENCH_PART = HandoffPart(
         NOT_COVERED: "in place of the sources, the reason why one macro does not take these layers",
     },
     uncovered=(
-        "layers that one macro does not take: `--layers` chooses those of a kind",
+        "layers that one macro does not take: `cimtool export --layers` chooses those of a kind",
         "`make icarus`, `make verilator` and `make mutants` need the simulators of their names",
     ),
     goals={

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import BoolArray, IntArray
+from cimtool.emit.handoff.directed_converter import converter_text
 from cimtool.emit.handoff.layers import DrivenLayer, Requantisation, write_numbers
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 
@@ -124,11 +125,13 @@ def ties_show(after: Requantisation, x: IntArray) -> BoolArray:
 
 
 def write_directed(source: HandoffSource, folder: Path) -> None:
-    """Write `folder`/LAYER/ of each layer that is requantised: inputs, and what they become."""
+    """Write `folder`/LAYER/ of each layer: inputs of requantiser and converters, and results."""
     for layer in source.layers:
+        own = folder / layer.name
+        own.mkdir()
+        if layer.op.crossbar.law is not None:
+            (own / "converter.txt").write_text(converter_text(layer), "utf-8")
         if (after := layer.requantisation) is not None:
-            own = folder / layer.name
-            own.mkdir()
             x = requantiser_inputs(after, *requantiser_range(layer, after))
             write_numbers(own / "requantiser_in.hex", x)
             write_numbers(own / "requantiser_out.hex", after.rounded(x))
@@ -136,11 +139,14 @@ def write_directed(source: HandoffSource, folder: Path) -> None:
 
 DIRECTED_PART = HandoffPart(
     folder="directed",
-    title="Numbers at which a requantiser that is a little wrong shows it",
+    title="Numbers at which a requantiser or a converter that is a little wrong shows it",
     write=write_directed,
     files={
         "LAYER/requantiser_in.hex": f"{DIRECTED} inputs of every channel: next above and below a "
         "rounding threshold at either end of its range, ties, the ends",
         "LAYER/requantiser_out.hex": "what requantisation makes of them",
+        "LAYER/converter.txt": "both sides of every threshold that a column reaches: slice, cycle "
+        "and offset of the converter; cells times digits, and digits alone, that make the sum; the "
+        "sum, and its code",
     },
 )

@@ -9,7 +9,7 @@ module tb_macro;
     localparam int CONVERTED = LANES + 32'(UNIT_COLUMN);
     localparam int REFERENCES = SLICES + 32'(UNIT_COLUMN);
     localparam int LINE = (LANES + BESIDE) * CELLS * CELL_BITS;
-    localparam int TAPS = 7;
+    localparam int TAPS = 8;
 
     int fault = 0;
     logic clk = 1'b0;
@@ -98,7 +98,7 @@ module tb_macro;
         had = differ[tap];
         differ[tap] = had + wrong;
         if (wrong != 0 && fault != 0) begin
-            $display("fault %0d: found at %s", fault, tap_name(tap < 5 ? tap : 5));
+            $display("fault %0d: found at %s", fault, tap_name((tap == 6) ? 5 : tap));
             $finish;
         end
     endtask
@@ -286,6 +286,7 @@ module tb_macro;
 `ifdef RANDOM
 `include "tb_random.svh"
 `else
+`include "tb_converter.svh"
     localparam int SHOWN = TAPS, NEEDED = 5; // taps; at the first ones something must be compared
 
     // The vectors of a read are those of taps/.
@@ -305,6 +306,7 @@ module tb_macro;
     task automatic finish_layer(input int requantised, input int stages);
         string base;
         logic signed [63:0] value;
+        if (code_kind != 0) direct_converter;
         base = {handoff, "/constants/", name};
         $readmemh({base, "/bias.hex"}, bias, 0, columns - 1);
         $readmemh({handoff, "/taps/", name, "/layer_sum.hex"}, want_sum, 0, vectors * columns - 1);
@@ -440,7 +442,8 @@ module tb_macro;
             3: return "shift_add";
             4: return "layer_sum";
             5: return "requantised";
-            default: return "requantiser";
+            6: return "requantiser";
+            default: return "converter";
         endcase
     endfunction
 endmodule
