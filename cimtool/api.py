@@ -20,6 +20,8 @@ from cimtool.deployment.compilation import Compilation as Compilation
 from cimtool.deployment.compilation import compile as compile
 from cimtool.deployment.compilation import prepare as prepare
 from cimtool.deployment.programming import program as program
+from cimtool.galleries.encoding import encode as encode
+from cimtool.galleries.search import search as search
 from cimtool.hardware.configuration import Configuration
 from cimtool.loading.embeddings import read_data as read_data
 from cimtool.loading.qrels import judged_data, judged_rows

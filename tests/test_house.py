@@ -25,7 +25,8 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.
 # From the ground up: a room imports those before it.
 ROOMS = (
     *("base", "reference", "report", "ir", "hardware", "simulation", "loading", "costs", "passes"),
-    *("bundle", "emit", "deployment", "training", "verification", "evaluation", "sweeps", "tuning"),
+    *("bundle", "galleries", "emit", "deployment", "training", "verification", "evaluation"),
+    *("sweeps", "tuning"),
     *("api", "demo", "cli"),
 )
 # What may import by a name that is not written out: the lazy doors, and folders of classes.
@@ -47,7 +48,7 @@ LIBRARIES = {
     ),
     "click": ("cimtool/cli/*",),
     "joblib": ("cimtool/sweeps/workers.py",),
-    "distributed": ("cimtool/sweeps/workers.py",),
+    "distributed": ("cimtool/base/cluster.py", "cimtool/sweeps/workers.py"),
     "pyarrow": ("cimtool/sweeps/results.py",),
 }
 HEAVY = ("torch", "onnx", "onnxruntime", "numba", "sklearn", "scipy", "numpy", "pydantic")

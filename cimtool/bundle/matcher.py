@@ -72,9 +72,9 @@ class Matcher:
                 f"{self.bundle.name} holds its gallery in the memory; expected score(text) without "
                 "video features"
             )
-        queries = _checked_features(program.text, text, program.score.inputs)
+        queries = checked_features(program.text, text, program.score.inputs)
         items = {} if video is None else video
-        videos = None if held else _checked_features(program.video, items, program.score.inputs)
+        videos = None if held else checked_features(program.video, items, program.score.inputs)
         return self.simulator.score(queries, videos, np.float32)
 
     def scores(self, data: EmbeddingsLike) -> Array:
@@ -110,7 +110,7 @@ def open_bundle(folder: Path | str) -> Bundle:
     return read_bundle(Path(folder))
 
 
-def _checked_features(
+def checked_features(
     projector: Graph, features: Mapping[str, Array], inputs: Mapping[str, Type]
 ) -> dict[str, Array]:
     """Return the features that the score takes of one projector: rows [n, d], self terms [n].

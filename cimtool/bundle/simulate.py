@@ -171,13 +171,13 @@ def best_scores(
     indices, scores = [], []
     for _, part in simulator.iter_score(text, video):
         logit = part["logit"].astype(np.float32)
-        best = np.stack([_best(row, top) for row in logit])
+        best = np.stack([best_places(row, top) for row in logit])
         indices.append(best)
         scores.append(np.take_along_axis(logit, best, axis=1))
     return {"top_index": np.concatenate(indices), "top_score": np.concatenate(scores)}
 
 
-def _best(logit: Array, top: int) -> IntArray:
+def best_places(logit: Array, top: int) -> IntArray:
     """The places of the `top` largest, best first; of equal ones the lower comes first."""
     least = np.partition(logit, len(logit) - top)[len(logit) - top]
     near = np.flatnonzero(logit >= least)
@@ -215,7 +215,7 @@ def hybrid_scores(
 
 def nearest_items(ed: Array, shortlist: int) -> Array:
     """The items [n, shortlist] of the smallest `ed` [n, M]; of equal ones the lower row first."""
-    return np.stack([_best(-row, shortlist) for row in ed])
+    return np.stack([best_places(-row, shortlist) for row in ed])
 
 
 def write_scores(file: Path, arrays: Mapping[str, Array]) -> None:

@@ -21,6 +21,8 @@ COMMANDS = {
     "compile": "Compile trained projectors and their polynomial for a target.",
     "program": "Write a gallery into the arrays, for a score in the memory.",
     "simulate": "Score texts against videos on the bit-accurate simulator.",
+    "encode": "Encode a gallery into checksummed shards.",
+    "search": "Search a gallery in shards for the best items of each text.",
     "verify": "Measure the drift of each stage, and check the bits of every implementation.",
     "compare": "Put the drift of several bundles side by side.",
     "sweep": "Compile for every point of a grid, and say what each drifts and costs.",

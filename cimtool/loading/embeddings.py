@@ -308,7 +308,7 @@ def read_data(data: EmbeddingsLike, model: ModelCard) -> Embeddings:
     """Embeddings of any form as a model takes them; CimError where they do not fit."""
     read = embeddings_in(data, model.modalities)
     for modality in MODALITIES:
-        _require_width(getattr(read, modality), modality, model, read.file)
+        require_width(getattr(read, modality), modality, model, read.file)
     return with_unit_rows(read) if model.unit_rows else read
 
 
@@ -340,11 +340,12 @@ def read_rows(data: EmbeddingsLike, modality: str, model: ModelCard) -> Array:
         rows = modality_of(data, modality, modalities=model.modalities)
     else:
         rows = read_modality(Path(where), modality, model.modalities)
-    _require_width(rows, modality, model, where)
+    require_width(rows, modality, model, where)
     return unit_rows(rows, f"{where}: {modality}") if model.unit_rows else rows
 
 
-def _require_width(rows: Array, modality: str, model: ModelCard, where: str) -> None:
+def require_width(rows: Array, modality: str, model: ModelCard, where: str) -> None:
+    """Raise CimError unless rows [n, width] have the width that a model takes."""
     width = model.text_width if modality == "text" else model.video_width
     if rows.shape[1] != width:
         raise CimError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise, product
@@ -15,6 +14,7 @@ from pydantic import ConfigDict, Field
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
 from cimtool.base.files import reading, sha256
+from cimtool.base.json_files import read_table
 from cimtool.base.toml_files import TomlTable, validated
 from cimtool.hardware.image_file import (
     CELLS,
@@ -29,8 +29,6 @@ from cimtool.hardware.image_file import (
 )
 
 HANDOFF = "handoff.json"
-LARGEST = 1 << 28
-"""Bytes that `handoff.json` and `images.json` may have."""
 
 
 class HandoffFile(TomlTable):
@@ -49,10 +47,10 @@ def describe_handoff(folder: Path) -> dict[str, Any]:
     Raises CimError for the first file that is missing or changed, naming the array, row and column
     where its cells do not match their checksums, and for weights that are not those exported.
     """
-    listed = validated(HandoffFile, _read_json(folder / HANDOFF), str(folder / HANDOFF))
+    listed = validated(HandoffFile, read_table(folder / HANDOFF, "export"), str(folder / HANDOFF))
     images = f"images/{IMAGES}"
     _check(folder, images, listed.files.get(images))
-    held = validated(ImagesFile, _read_json(folder / images), str(folder / images))
+    held = validated(ImagesFile, read_table(folder / images, "export"), str(folder / images))
     # Cells come last: of these the array, row and column are told.
     cells = {f"images/{name}" for name in _files(held, CELLS)}
     others = {f"images/{name}" for name in _files(held, FLIPPED)}
@@ -220,18 +218,3 @@ def _check(folder: Path, name: str, digest: str | None) -> None:
             f"{file}: changed since it was exported (its SHA-256 is not that of {HANDOFF}); "
             "export again"
         )
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    with reading(file):
-        size = file.stat().st_size
-        if size > LARGEST:
-            raise CimError(f"{file}: has {size:,} bytes; expected at most {LARGEST:,}")
-        text = file.read_bytes()
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        raise CimError(f"{file}: is no JSON; export again") from None
-    if not isinstance(values, dict):
-        raise CimError(f"{file}: is no table of a hand-off; export again")
-    return values

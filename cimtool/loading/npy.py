@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Collection
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -47,25 +47,45 @@ def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Any]
         raise CimError(f"{path}: is truncated, corrupt, or not an .npz file: {error}") from None
 
 
+def map_npy(path: Path) -> Array:
+    """Map one array: its numbers are read as they are looked at; CimError as `read_npy` does."""
+    require_file(path)
+    with reading(path), path.open("rb") as stream:
+        shape, fortran, dtype = _header(stream, path.stat().st_size, str(path))
+        order: Literal["F", "C"] = "F" if fortran else "C"
+        if not math.prod(shape):
+            return np.empty(shape, dtype)
+        return np.memmap(path, dtype, "r", stream.tell(), shape, order)
+
+
 def _read(stream: IO[bytes], size: int, where: str) -> Array:
     """Read one array of a stream of `size` bytes, header first."""
+    _header(stream, size, where)
     try:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-        else:
-            shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
-        needed = math.prod(shape) * dtype.itemsize
-        if dtype.hasobject:
-            raise CimError(
-                f"{where}: holds Python objects, which are never loaded; expected numbers"
-            )
-        if needed > size - stream.tell():
-            raise CimError(
-                f"{where}: its header says {needed} bytes of shape {list(shape)}, the file holds "
-                f"{size - stream.tell()}; it is truncated or corrupt"
-            )
         stream.seek(0)
         return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
     except _BROKEN as error:
         raise CimError(f"{where}: is not a NumPy array: {error}") from None
+
+
+def _header(
+    stream: IO[bytes], size: int, where: str
+) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read shape, order and type, which the rest of the `size` bytes must hold."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        else:
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+    except _BROKEN as error:
+        raise CimError(f"{where}: is not a NumPy array: {error}") from None
+    if dtype.hasobject:
+        raise CimError(f"{where}: holds Python objects, which are never loaded; expected numbers")
+    needed, left = math.prod(shape) * dtype.itemsize, size - stream.tell()
+    if needed > left:
+        raise CimError(
+            f"{where}: its header says {needed} bytes of shape {list(shape)}, the file holds "
+            f"{left}; it is truncated or corrupt"
+        )
+    return shape, fortran, dtype

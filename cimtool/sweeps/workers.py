@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cimtool import __version__
+from cimtool.base.cluster import connected, on_cluster
 from cimtool.base.compiled import thread_count
 from cimtool.base.errors import ArgumentError
 from cimtool.base.folders import SHARED
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Outcomes = Iterator[tuple[str, Outcome]]
-
-CONNECT_SECONDS = 5
-"""Seconds that a Dask scheduler may take to answer."""
 
 
 def here(evaluator: PointEvaluator, points: Mapping[str, Point]) -> Outcomes:
@@ -77,81 +73,18 @@ def _evaluator(file: Path) -> PointEvaluator:
     return evaluator
 
 
-def connected(address: str) -> Client:
-    """A client of the Dask scheduler at `address`, which has a worker.
-
-    Raises CimError without the extra `dask`, and where no scheduler or worker answers.
-    """
-    import asyncio
-
-    try:
-        from distributed import Client
-        from distributed.core import rpc
-    except ImportError:
-        raise ArgumentError(
-            "{dask} needs the package distributed; expected `pip install 'cimtool[dask]'`"
-        ) from None
-
-    async def identity() -> Mapping[str, Any]:
-        async with rpc(address, timeout=CONNECT_SECONDS) as scheduler:
-            found: Mapping[str, Any] = await asyncio.wait_for(scheduler.identity(), CONNECT_SECONDS)
-            return found
-
-    # Before there is a client: one that cannot connect tells of it for long, in many lines. In a
-    # thread, for a caller (a notebook) whose own thread has a loop at work.
-    try:
-        with ThreadPoolExecutor(1) as thread:
-            scheduler = thread.submit(asyncio.run, identity()).result()
-    except (OSError, ValueError, TypeError, MemoryError):  # the last two: what answers is no Dask
-        raise ArgumentError(
-            "{dask} {}: no scheduler answered within {} seconds; expected the address of a "
-            "running one, such as tcp://host:8786",
-            address,
-            CONNECT_SECONDS,
-        ) from None
-    if not scheduler["workers"]:
-        raise ArgumentError(
-            "{dask} {}: the scheduler has no workers; expected at least one (`dask worker {}`)",
-            address,
-            address,
-        )
-    return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+def _outcome(evaluator: PointEvaluator, digest: str, point: Point) -> tuple[str, Outcome]:
+    return digest, evaluator.outcome(point)
 
 
-def on_cluster(
+def by_cluster(
     evaluator: PointEvaluator, points: Mapping[str, Point], client: Client, address: str
 ) -> Outcomes:
     """Points on the workers of a Dask cluster, which get the evaluator over the network once each.
 
     Raises CimError where the workers cannot run cimtool.
     """
-    from distributed import as_completed
-
-    shared = client.scatter(evaluator, broadcast=True)
-    futures = [client.submit(_answered, shared, *item, pure=False) for item in points.items()]
-    for future in as_completed(futures, loop=client.loop):
-        if future.status != "finished":
-            error = future.exception()
-            raise ArgumentError(
-                "{dask} {}: a worker could not compute a point ({}: {}); expected workers with "
-                "this cimtool and memory for the model",
-                address,
-                type(error).__name__,
-                error,
-            )
-        version, digest, outcome = future.result()
-        if version != __version__:
-            raise ArgumentError(
-                "{dask} {}: a worker has cimtool {}; expected {}, as here",
-                address,
-                version,
-                __version__,
-            )
-        yield digest, outcome
-
-
-def _answered(evaluator: PointEvaluator, digest: str, point: Point) -> tuple[str, str, Outcome]:
-    return __version__, digest, evaluator.outcome(point)
+    yield from on_cluster(client, address, _outcome, evaluator, points.items(), "a point")
 
 
 Compute = Callable[[PointEvaluator, Mapping[str, Point]], Outcomes]
@@ -165,7 +98,7 @@ def workers(jobs: int, address: str | None, place: Path) -> Iterator[Compute]:
     """
     if address is not None:
         with connected(address) as client:
-            yield partial(on_cluster, client=client, address=address)
+            yield partial(by_cluster, client=client, address=address)
     elif jobs > 1:
         yield partial(in_processes, jobs=jobs, place=place)
     else:

@@ -198,7 +198,7 @@ def wide_weights(values: dict[str, Any]) -> None:
         (with_a_letter, r"cells\.hex: line 1 holds no words of 256 bits"),
         (a_link, r"flipped\.hex: is missing from the hand-off"),
         (not_json, r"handoff\.json: is no JSON"),
-        (a_list, r"handoff\.json: is no table of a hand-off"),
+        (a_list, r"handoff\.json: holds no table"),
         (without_images, r"images/images\.json: is not listed in handoff\.json"),
         (a_path, r"images/\.\./text\.fc2/r0\.c0/flipped\.hex: is not listed in handoff\.json"),
         (huge, r"images\.json: layers\.text\.fc1 has arrays, sums or row groups"),

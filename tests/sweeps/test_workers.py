@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import joblib
 import pytest
+from dask_processes import free_port, processes, scheduler, wait_for_two, worker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+from cimtool.base import cluster
 from cimtool.base.errors import CimError
 from cimtool.sweeps import workers
 from cimtool.sweeps.evaluator import Outcome, PointEvaluator
@@ -27,71 +26,27 @@ RunSweep = Callable[..., Sweep]
 GRID = {"weight_bits": [4, 8], "adc_bits": [4, 8]}
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
-@contextmanager
-def processes(*commands: list[str]) -> Iterator[None]:
-    """Run commands beside the test, each in a process of its own, and end them after it."""
-    started = []
-    try:
-        for command in commands:
-            started.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
-                    stderr=subprocess.DEVNULL,
-                    env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-                )
-            )
-        yield
-    finally:
-        for process in started:
-            process.kill()
-        for process in started:
-            process.wait(30)
-
-
-def scheduler(port: int) -> list[str]:
-    return ["dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
-
-
-def worker(port: int, folder: Path) -> list[str]:
-    place = ["--local-directory", str(folder), "--no-dashboard", "--no-nanny", "--nthreads", "1"]
-    return ["dask_worker", f"tcp://127.0.0.1:{port}", *place]
-
-
 def test_two_dask_workers_compute_what_this_process_does(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = sweep_small(tmp_path / "here", GRID)
-    monkeypatch.setattr(workers, "CONNECT_SECONDS", 60)
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 60)
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     both = [worker(port, tmp_path / name) for name in ("a", "b")]
     with processes(scheduler(port), *both):
         wait_for_two(address)
         monkeypatch.setattr(PointEvaluator, "evaluate", None)  # only the workers' own can serve
-        cluster = sweep_small(tmp_path / "cluster", GRID, dask=address)
-    assert cluster.outcomes == here.outcomes
+        there = sweep_small(tmp_path / "cluster", GRID, dask=address)
+    assert there.outcomes == here.outcomes
     results = [tmp_path / name / "results.json" for name in ("here", "cluster")]
     assert results[0].read_bytes() == results[1].read_bytes()
-
-
-def wait_for_two(address: str) -> None:
-    from distributed import Client
-
-    with Client(address, timeout=60, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
 
 
 def test_a_scheduler_without_workers_is_told(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "CONNECT_SECONDS", 60)
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 60)
     port = free_port()
     with processes(scheduler(port)), pytest.raises(CimError, match="the scheduler has no workers"):
         sweep_small(tmp_path / "s", GRID, dask=f"tcp://127.0.0.1:{port}")
@@ -104,7 +59,7 @@ def test_a_scheduler_without_workers_is_told(
 def test_an_address_that_does_not_answer_is_told(
     address: str, sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
     address = address.format(port=free_port())
     with pytest.raises(CimError, match=f"dask {address}: no scheduler answered within"):
         sweep_small(tmp_path / "s", GRID, dask=address)
@@ -114,7 +69,7 @@ def test_an_address_that_does_not_answer_is_told(
 def test_a_caller_with_a_loop_at_work_is_served(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
 
     async def notebook() -> None:
         sweep_small(tmp_path / "s", GRID, dask=f"tcp://127.0.0.1:{free_port()}")
@@ -124,17 +79,17 @@ def test_a_caller_with_a_loop_at_work_is_served(
 
 
 def test_a_worker_with_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = SimpleNamespace(status="finished", result=lambda: ("0.0.1", "digest", Outcome()))
+    done = SimpleNamespace(status="finished", result=lambda: ("0.0.1", ("digest", Outcome())))
     client = SimpleNamespace(scatter=Mock(), submit=Mock(return_value=done), loop=None)
     monkeypatch.setattr("distributed.as_completed", lambda futures, loop: futures)
     with pytest.raises(CimError, match=r"a worker has cimtool 0\.0\.1; expected "):
-        list(workers.on_cluster(None, {"digest": None}, client, "tcp://x:1"))  # type: ignore[arg-type,dict-item]
+        list(workers.by_cluster(None, {"digest": None}, client, "tcp://x:1"))  # type: ignore[arg-type,dict-item]
 
 
 def test_what_answers_but_is_no_scheduler_is_told(
     sweep_small: RunSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "CONNECT_SECONDS", 2)
+    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 2)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:

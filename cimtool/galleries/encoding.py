@@ -1,0 +1,121 @@
+"""Encoding of a gallery into shards, which goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save
+
+from cimtool.base.arrays import Array
+from cimtool.base.errors import ArgumentError, naming
+from cimtool.base.files import check_room, replace_files, replace_texts, sha256
+from cimtool.base.folders import KindOfWork
+from cimtool.base.progress import Say, silent
+from cimtool.bundle.matcher import open_bundle
+from cimtool.galleries.shards import (
+    BLOCK,
+    INDEX,
+    GalleryIndex,
+    GalleryShards,
+    bundle_digest,
+    item_bytes,
+    open_gallery,
+    shard_name,
+    stored_features,
+)
+from cimtool.loading.embeddings import File, checked_rows, read_rows, require_width
+from cimtool.loading.model import ModelCard
+from cimtool.loading.npy import map_npy
+from cimtool.simulation.simulator import Simulator
+
+ITEMS_PER_SHARD = 1 << 18
+"""Items of a shard where nothing is said: some 40 MB of 64 dimensions."""
+
+GALLERY = KindOfWork(
+    "gallery",
+    "encoding.json",
+    {"bundle": "bundle", "input": "input", "items_per_shard": "number of items a shard"},
+)
+
+
+def encode(
+    bundle: File,
+    gallery: File,
+    *,
+    output: File,
+    items_per_shard: int = ITEMS_PER_SHARD,
+    say: Say = silent,
+) -> GalleryShards:
+    """Encode the video rows of a file into the shards of a gallery that `search` reads.
+
+    A `.npy` is read as it is encoded, so that memory stays the same however long it is. The same
+    rows give the same bytes. A call that was stopped goes on after its last whole shard.
+    Raises CimError for rows that do not fit, and where `output` holds something else.
+    """
+    opened = open_bundle(bundle)
+    if items_per_shard < 1:
+        raise ArgumentError("{items_per_shard} is {}; expected at least 1", items_per_shard)
+    rows, checked = _rows(Path(gallery), opened.model)
+    folder, size = Path(output), item_bytes(opened.program)
+    whose: dict[str, str | int] = {
+        "bundle": bundle_digest(opened),
+        "input": sha256(Path(gallery)),
+        "items_per_shard": items_per_shard,
+    }
+    simulator = Simulator(opened.program)
+    starts = range(0, len(rows), items_per_shard)
+    if not (folder / INDEX).is_file():
+        check_room(folder, len(rows) * size)
+    with GALLERY.opened(folder, whose):
+        for index, start in enumerate(starts):
+            if (folder / shard_name(index)).is_file():
+                continue
+            part = slice(start, min(start + items_per_shard, len(rows)))
+            content = _shard(simulator, part, checked)
+            replace_files(folder, {shard_name(index): content}, "the shard")
+            say(f"shard {index + 1} of {len(starts)}: {part.stop:,} of {len(rows):,} items encoded")
+        found = GalleryIndex(
+            format_version=1,
+            bundle=opened.name,
+            bundle_sha256=str(whose["bundle"]),
+            items=len(rows),
+            items_per_shard=items_per_shard,
+            shards=[sha256(folder / shard_name(index)) for index in range(len(starts))],
+        )
+        text = json.dumps(found.model_dump(), indent=1) + "\n"
+        replace_texts(folder, {INDEX: text}, "the index")
+    return open_gallery(folder, opened)
+
+
+def _rows(file: Path, model: ModelCard) -> tuple[Array, Callable[[slice], Array]]:
+    """All rows, mapped where they can be, and what gives some of them checked."""
+    if file.suffix != ".npy":
+        whole = read_rows(file, "video", model)
+        return whole, lambda part: whole[part]
+    mapped = map_npy(file)
+    with naming(file):
+        checked_rows(mapped[:1], "video", model.unit_rows)
+    require_width(mapped, "video", model, str(file))
+
+    def some(part: slice) -> Array:
+        with naming(f"{file}, of rows {part.start} to {part.stop - 1}"):
+            return checked_rows(mapped[part], "video", model.unit_rows)
+
+    return mapped, some
+
+
+def _shard(simulator: Simulator, rows: slice, checked: Callable[[slice], Array]) -> bytes:
+    """The bytes of a shard: the features of these rows."""
+    stored = stored_features(simulator.program)
+    count = rows.stop - rows.start
+    arrays = {name: np.empty(one.shape(count), one.dtype) for name, one in stored.items()}
+    for start in range(rows.start, rows.stop, BLOCK):
+        part = slice(start, min(start + BLOCK, rows.stop))
+        features = simulator.encode("video", checked(part))
+        for name, array in arrays.items():
+            array[start - rows.start : part.stop - rows.start] = features[name]
+    content: bytes = save(arrays)
+    return content

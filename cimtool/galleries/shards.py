@@ -1,0 +1,164 @@
+"""A gallery on disk: encoded items in checksummed shards, which a search maps part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field
+from safetensors import SafetensorError, safe_open
+
+from cimtool.base.arrays import Array, narrow
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import reading, sha256
+from cimtool.base.json_files import read_table
+from cimtool.base.toml_files import TomlTable, validated
+from cimtool.bundle.bundle import MANIFEST, Bundle
+from cimtool.bundle.serial import STORED_INTEGERS
+from cimtool.hardware.image_file import Sha256
+from cimtool.ir.program import Program, features_of
+
+INDEX = "gallery.json"
+"""The file that makes a folder of shards a gallery, written when all of them are there."""
+
+AGAIN = "run `cimtool encode`"
+BLOCK = 1 << 15
+"""Items that are encoded, or scored, at a time."""
+
+
+class GalleryIndex(TomlTable):
+    """`gallery.json`: the SHA-256 of each shard, in order, and of the bundle that encoded them."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format_version: Literal[1]
+    bundle: str
+    bundle_sha256: Sha256
+    items: int = Field(ge=1, description="an integer of at least 1")
+    items_per_shard: int = Field(ge=1, description="an integer of at least 1")
+    shards: list[Sha256] = Field(description="a list of SHA-256")
+
+
+@dataclass(frozen=True)
+class StoredFeature:
+    """A feature as shards store it: integers of one type, `width` an item, None for one number."""
+
+    dtype: np.dtype[np.signedinteger]
+    width: int | None
+
+    def shape(self, items: int) -> tuple[int, ...]:
+        """The shape of so many items."""
+        return (items,) if self.width is None else (items, self.width)
+
+
+def stored_features(program: Program) -> dict[str, StoredFeature]:
+    """The features of a program's videos, each in the narrowest type that holds its range."""
+    found = {}
+    for name, known in features_of(program.video, program.score.inputs).items():
+        ends = np.array([int(known.lo.min()), int(known.hi.max())])
+        width = None if len(known.shape) == 1 else int(known.shape[1])
+        found[name] = StoredFeature(narrow(ends, STORED_INTEGERS).dtype, width)
+    return found
+
+
+def item_bytes(program: Program) -> int:
+    """Bytes that an item takes in a shard."""
+    stored = stored_features(program).values()
+    return sum(one.dtype.itemsize * (one.width or 1) for one in stored)
+
+
+def shard_name(index: int) -> str:
+    """The file of a shard."""
+    return f"{index:06}.safetensors"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some items of a gallery, from `first` on, in a file of its own."""
+
+    file: Path
+    digest: str
+    first: int
+    items: int
+
+    @property
+    def blocks(self) -> list[slice]:
+        """The items of the shard, a block each."""
+        starts = range(0, self.items, BLOCK)
+        return [slice(start, min(start + BLOCK, self.items)) for start in starts]
+
+    @contextmanager
+    def opened(self, program: Program) -> Iterator[Callable[[slice], dict[str, Array]]]:
+        """Verify and map the file; yields what gives the features of some of its items.
+
+        Raises CimError where the file is not the one that was written.
+        """
+        with reading(self.file):
+            changed = sha256(self.file) != self.digest
+        if changed:
+            raise CimError(
+                f"{self.file}: is not the shard that was written (its SHA-256 is not that of "
+                f"{INDEX}); remove it and {AGAIN} again"
+            )
+        stored = stored_features(program)
+        try:
+            with safe_open(self.file, "numpy") as held:
+                mapped = {name: held.get_slice(name) for name in stored}
+                for name, one in stored.items():
+                    if tuple(mapped[name].get_shape()) != one.shape(self.items):
+                        raise CimError(
+                            f"{self.file}: {name} has shape {mapped[name].get_shape()}; expected "
+                            f"{list(one.shape(self.items))}"
+                        )
+                yield lambda part: {name: mapped[name][part] for name in stored}
+        except SafetensorError as error:
+            raise CimError(f"{self.file}: is no shard of such features ({error})") from None
+
+
+@dataclass(frozen=True)
+class GalleryShards:
+    """A gallery that `cimtool encode` wrote: its folder and its index."""
+
+    folder: Path
+    index: GalleryIndex
+
+    @cached_property
+    def shards(self) -> list[Shard]:
+        """The shards in the order of their items."""
+        index, height = self.index, self.index.items_per_shard
+        firsts = range(0, index.items, height)
+        return [
+            Shard(self.folder / shard_name(i), digest, first, min(height, index.items - first))
+            for i, (first, digest) in enumerate(zip(firsts, index.shards, strict=True))
+        ]
+
+
+def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:
+    """Open a gallery; CimError where it is not whole, or was encoded by another bundle."""
+    file = folder / INDEX
+    if folder.is_dir() and not file.is_file():
+        raise CimError(
+            f"{folder}: has no {INDEX}, so it is no gallery or not whole yet; {AGAIN} (again)"
+        )
+    index = validated(GalleryIndex, read_table(file, AGAIN), str(file))
+    needed = -(-index.items // index.items_per_shard)
+    if len(index.shards) != needed:
+        raise CimError(
+            f"{file}: shards has {len(index.shards)} of {index.items} items; expected {needed}"
+        )
+    if index.bundle_sha256 != bundle_digest(bundle):
+        raise ArgumentError(
+            "{gallery} {} was encoded by {}, not by {}; {} with this bundle", folder,
+            index.bundle, bundle.name, AGAIN,
+        )  # fmt: skip
+    return GalleryShards(folder, index)
+
+
+def bundle_digest(bundle: Bundle) -> str:
+    """The SHA-256 of a bundle's manifest, which has those of all its files."""
+    return sha256(bundle.folder / MANIFEST)
