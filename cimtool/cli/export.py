@@ -30,6 +30,7 @@ from cimtool.emit.exporters import Exporter, Request, export_bundle
 @click.option("-o", "--output", type=DIR, required=True, help="Folder of the files.")
 @click.option("--layers", metavar="PATTERN", help="Only these layers (default: all).")
 @embeddings_option("--inputs", "Embeddings, for test vectors of real rows", required=False)
+@click.option("--gallery", is_flag=True, help="Also what `cimtool program` put into the arrays.")
 @noise_options
 @click.option("--seed", type=AtLeast(0), default=0, help="Seed of the dies.")
 @click.pass_obj
@@ -41,6 +42,7 @@ def command(
     output: Path,
     layers: str | None,
     inputs: Files | None,
+    gallery: bool,
     seed: int,
     **options: Any,
 ) -> None:
@@ -56,9 +58,9 @@ def command(
     """
     read = read_bundle(bundle)
     request, noise = None, take_noise(options, seed)
-    if layers is not None or inputs is not None or noise is not None:
+    if layers is not None or inputs is not None or noise is not None or gallery:
         rows = None if inputs is None else api.read_data(inputs, read.model)
-        request = Request("*" if layers is None else layers, rows, noise)
+        request = Request("*" if layers is None else layers, rows, noise, gallery)
     written = export_bundle(read, format_name, output, request)
     size = sum(file.stat().st_size for file in written)
     shown = [f"wrote {file}" for file in written]

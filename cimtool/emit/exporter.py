@@ -17,11 +17,15 @@ from cimtool.loading.embeddings import Embeddings
 
 @dataclass(frozen=True)
 class Request:
-    """Layers to export, those whose name matches `layers`; rows of embeddings, and dies to add."""
+    """Layers to export, those whose name matches `layers`; rows of embeddings, dies to add.
+
+    With `gallery` also the layers that `cimtool program` put into the arrays.
+    """
 
     layers: str = "*"
     inputs: Embeddings | None = None
     noise: NoiseOptions | None = None
+    gallery: bool = False
 
 
 class Exporter(Named):

@@ -12,6 +12,7 @@ from cimtool.base.errors import ArgumentError
 from cimtool.base.named import nearest
 from cimtool.emit.taps import worst_column
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import stored_cells
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.loading.embeddings import Embeddings
@@ -24,12 +25,17 @@ LayerNode = tuple[Graph, Node, CrossbarMvm]
 """A layer on crossbars: its graph, its node and the operation."""
 
 
-def chosen_layers(program: Program, pattern: str) -> list[LayerNode]:
-    """The layers of both projectors whose names match a pattern; CimError where none does."""
+def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list[LayerNode]:
+    """The layers whose names match a pattern; CimError where none does.
+
+    Of both projectors, and with `gallery` those that hold one: of those with the same
+    cells the first.
+    """
     layers = {
         f"{graph.name}.{name}": (graph, graph.by_name[name], op)
-        for graph in (program.text, program.video)
+        for graph in (program.graphs if gallery else (program.text, program.video))
         for name, op in graph.operations(CrossbarMvm).items()
+        if stored_cells(graph)[graph.layer(graph.by_name[name])] == f"{graph.name}.{name}"
     }
     chosen = [layer for name, layer in layers.items() if fnmatchcase(name, pattern)]
     if not chosen:
@@ -77,7 +83,7 @@ def layer_stimuli(
     rng = np.random.default_rng(SEED)
     for index in range(RANDOM_ROWS):
         named[f"random {index}"] = rng.integers(lo, hi, rows, endpoint=True)
-    for index, row in enumerate(real[graph.name][node.inputs[0]] if real else []):
+    for index, row in enumerate(real.get(graph.name, {}).get(node.inputs[0], ())):
         named[f"real row {index}"] = row
     return np.stack(list(named.values())), list(named)
 

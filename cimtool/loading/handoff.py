@@ -200,7 +200,7 @@ def _check_layer(file: Path, name: str, layer: LayerImage, images: ImagesFile) -
         )
 
 
-NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.+-]*")
 """A name of a file or folder in a hand-off."""
 
 

@@ -25,7 +25,7 @@ class Handoff(Exporter, name="handoff"):
     """One folder a part, with `handoff.json`, a README and a Makefile that checks them."""
 
     counted = True
-    takes = ("layers", "inputs", "noise")
+    takes = ("layers", "inputs", "noise", "gallery")
 
     @classmethod
     def earlier(cls, folder: Path) -> set[str]:

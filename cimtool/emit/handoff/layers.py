@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
+from cimtool.base.errors import ArgumentError
 from cimtool.bundle.bundle import Bundle
 from cimtool.emit.handoff.images import empty_images, layer_image
 from cimtool.emit.hex_lines import NUMBER_BITS, bus_digits, hex_lines
@@ -153,14 +154,25 @@ def _each(value: Array | float | list[int], shape: int | tuple[int, int]) -> Int
     return np.broadcast_to(np.asarray(value), shape).astype(np.int64)
 
 
-def driven_layers(bundle: Bundle, pattern: str, inputs: Embeddings | None) -> list[DrivenLayer]:
-    """The layers of both projectors that match a pattern, with their stimuli.
+def driven_layers(
+    bundle: Bundle, pattern: str, inputs: Embeddings | None, gallery: bool = False
+) -> list[DrivenLayer]:
+    """The layers of `chosen_layers` that match a pattern, with their stimuli.
 
-    Raises CimError where none does.
+    Raises CimError where none does, and for a gallery where the bundle holds none.
     """
+    if gallery and bundle.gallery is None:
+        raise ArgumentError(
+            "{gallery} hands off stored items, and {} holds none; expected a bundle that `cimtool "
+            "program` wrote",
+            bundle.folder,
+        )
     places = {one.layer: one for one in placements(bundle.program, bundle.settings)}
     images, pairs = empty_images(bundle), bundle.settings.pairs
-    chosen, real = chosen_layers(bundle.program, pattern), real_rows(bundle.program, inputs)
+    chosen, real = (
+        chosen_layers(bundle.program, pattern, gallery),
+        real_rows(bundle.program, inputs),
+    )
     found = []
     for graph, node, op in chosen:
         image = layer_image(op.stored, places[graph.layer(node)], pairs)

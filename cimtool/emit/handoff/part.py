@@ -22,7 +22,8 @@ class HandoffSource:
     @cached_property
     def layers(self) -> list[DrivenLayer]:
         """The layers that the request names, with their stimuli; CimError where there is none."""
-        return driven_layers(self.bundle, self.request.layers, self.request.inputs)
+        request = self.request
+        return driven_layers(self.bundle, request.layers, request.inputs, request.gallery)
 
     @cached_property
     def lanes(self) -> Lanes:

@@ -1,0 +1,65 @@
+"""Hand-offs of a gallery: what `cimtool program` put into the arrays, read back and driven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from handoff_runs import counts, run_goal
+
+from cimtool import api
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.emit.exporters import Request, export_bundle
+from cimtool.emit.stimuli import chosen_layers
+from cimtool.loading.handoff import describe_handoff
+from cimtool.training.demo_data import DemoFiles
+
+
+@pytest.fixture(scope="module", params=["in-memory", "hybrid"])
+def programmed(
+    request: pytest.FixtureRequest, small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
+) -> Bundle:
+    folder = tmp_path_factory.mktemp(request.param)
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        target="isaac-rram-128", adc_bits=4, score_mapping=request.param, output=folder / "empty",
+    )  # fmt: skip
+    with pytest.raises(
+        CimError, match="empty holds none; expected a bundle that `cimtool program`"
+    ):
+        request_all = Request(gallery=True)
+        export_bundle(read_bundle(folder / "empty"), "handoff", folder / "handoff", request_all)
+    assert not (folder / "handoff").exists()
+    return api.program(folder / "empty", small_trunk.eval, output=folder / "full").bundle
+
+
+def test_stored_items_are_handed_off_and_read_back(programmed: Bundle, tmp_path: Path) -> None:
+    export_bundle(programmed, "handoff", tmp_path / "here", Request(gallery=True))
+    layers = describe_handoff(tmp_path / "here")["layers"]
+    stored = set(layers) - {f"{m}.{n}" for m in ("text", "video") for n in LAYERS}
+    if programmed.gallery is not None and programmed.gallery.shortlist is not None:
+        assert stored == {"shortlist.mu.mu"}
+        assert layers["shortlist.mu.mu"] == "16 x 40 weights read back (arrays: 2)"
+    else:
+        assert stored == {"score.mu.mu", "score.mu.mus", "score.s.mu2", "score.s.s+mu2.s"}
+    assert run_goal(tmp_path / "here", "check").returncode == 0
+
+
+LAYERS = ("fc1", "fc2", "mu", "logvar")
+
+
+def test_arrays_of_a_gallery_agree_in_the_bench(programmed: Bundle, tmp_path: Path) -> None:
+    names = [
+        f"{graph.name}.{node.name}"
+        for graph, node, _ in chosen_layers(programmed.program, "s*", gallery=True)
+    ]
+    assert names
+    for name in names:
+        request = Request(layers=name, gallery=True)
+        export_bundle(programmed, "handoff", tmp_path / name, request)
+        done = run_goal(tmp_path / name, "icarus")
+        found = counts(done.stdout)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert all(differ == 0 for _, differ in found.values())
+        assert all(found[tap][0] > 100 for tap in ("digits", "sums", "codes", "layer_sum"))
