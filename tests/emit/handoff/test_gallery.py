@@ -25,11 +25,9 @@ def programmed(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
         target="isaac-rram-128", adc_bits=4, score_mapping=request.param, output=folder / "empty",
     )  # fmt: skip
-    with pytest.raises(
-        CimError, match="empty holds none; expected a bundle that `cimtool program`"
-    ):
-        request_all = Request(gallery=True)
-        export_bundle(read_bundle(folder / "empty"), "handoff", folder / "handoff", request_all)
+    wanted, empty = Request(gallery=True), read_bundle(folder / "empty")
+    with pytest.raises(CimError, match="empty holds none; expected a bundle that `cimtool prog"):
+        export_bundle(empty, "handoff", folder / "handoff", wanted)
     assert not (folder / "handoff").exists()
     return api.program(folder / "empty", small_trunk.eval, output=folder / "full").bundle
 
