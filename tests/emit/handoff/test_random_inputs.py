@@ -19,7 +19,7 @@ REFERENCE = Path(__file__).parents[3] / "exports" / "reference-small@isaac-rram-
 TAPS = ["digits", "sums", "codes", "shift_add"]
 
 
-@pytest.mark.parametrize("kind", ["levels", "leak", "digital"])
+@pytest.mark.parametrize("kind", ["levels", "leak", "digital", "analog shift-and-add"])
 def test_no_value_differs(kind: str, small_trunk: DemoFiles, tmp_path: Path) -> None:
     done = run_goal(handoff_of(small_trunk, tmp_path, KINDS[kind]), "random", "VECTORS=100")
     found = counts(done.stdout)

@@ -116,7 +116,7 @@ module cim_macro #(
         digit_of = (DIGIT_BITS+1)'(below ? -lifted : lifted);
     endfunction
 
-    logic [DIGIT_BITS*ROWS-1:0] drive;
+    logic [DIGIT_BITS*ROWS-1:0] drive, sizes;
     logic [ROWS-1:0] negative, driving;
     for (genvar r = 0; r < ROWS; r++) begin : g_row
         logic signed [DIGIT_BITS:0] digit;
@@ -126,10 +126,12 @@ module cim_macro #(
         assign size = DIGIT_BITS'((digit < 0) ? -digit : digit);
         assign negative[r] = digit < 0;
         assign tap_digits[r*DIGIT_LANE +: DIGIT_LANE] = driving[r] ? DIGIT_LANE'(digit) : '0;
-        for (genvar d = 0; d < DIGIT_BITS; d++) begin : g_plane
-            assign drive[d*ROWS + r] = size[d] && (driving[r] || idle[r]);
-        end
+        assign sizes[r*DIGIT_BITS +: DIGIT_BITS] = (driving[r] || idle[r]) ? size : '0;
     end
+    // In one process: with an assignment a bit, Verilator 5.006 drove wrong planes, silently.
+    always_comb
+        for (int d = 0; d < DIGIT_BITS; d++)
+            for (int r = 0; r < ROWS; r++) drive[d*ROWS + r] = sizes[r*DIGIT_BITS + d];
 
     // Population count, of a plain variable: of an expression Icarus 11 counts wrongly, silently.
     function automatic int ones(input logic [ROWS-1:0] mask);
