@@ -20,6 +20,7 @@ from cimtool.emit.handoff.layers import DrivenLayer, Lanes
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 from cimtool.hardware.converters import StaircaseLaw, UniformLaw
 
+COCOTB = "column_cocotb.py"
 SOURCES = (COLUMN, MACRO, OUTPUT, "tb_macro.sv", "tb_converter.svh", "waivers.vlt")
 RUN, FAULTY, NOT_COVERED = "bench.sh", "faulty", "NOT_COVERED"
 FLAGS = (
@@ -192,6 +193,8 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     lines = [f"localparam {kinds.get(name, 'int')} {name} = {n};" for name, n in found.items()]
     lines.append("localparam int LANES = WEIGHTS * SLICES;")
     (folder / "parameters.svh").write_text("\n".join(lines) + "\n", "utf-8")
+    # Not a module of this package: it runs in a hand-off's folder.
+    (folder / COCOTB).write_text(_source(f"{COCOTB}.in"), "utf-8")
     faults = faults_that_show(layers, found)
     (folder / FAULTY).mkdir()
     for name in SOURCES:
@@ -218,6 +221,7 @@ BENCH_PART = HandoffPart(
         OUTPUT: "row groups and bias, requantisation",
         "tb_macro.sv": "programs each array, reads it as `steps.txt` says, and compares every tap",
         "tb_converter.svh": "a column by itself, with the sums of `directed/`",
+        COCOTB: "the same in cocotb, with the references of each converter from `constants/`",
         "parameters.svh": "the widths and extents of this hand-off",
         "waivers.vlt": "rules of Verilator's lint that the bench, not the macro, does not keep",
         RUN: "builds and runs it in Icarus Verilog or Verilator, and with faults",
@@ -227,12 +231,14 @@ BENCH_PART = HandoffPart(
     },
     uncovered=(
         "layers that one macro does not take: `cimtool export --layers` chooses those of a kind",
-        "`make icarus`, `make verilator` and `make mutants` need the simulators of their names",
+        "`make icarus`, `make verilator` and `make mutants` need the simulators of their names, "
+        "`make cocotb` Icarus Verilog and cocotb 2",
     ),
     goals={
         "icarus": ("@sh sv/bench.sh icarus '$(COLUMN)'",),
         "verilator": ("@sh sv/bench.sh verilator '$(COLUMN)'",),
+        "cocotb": ("@PYTHON='$(PYTHON)' sh sv/bench.sh cocotb '$(COLUMN)'",),
         "mutants": ("@sh sv/bench.sh mutants",),
     },
-    settings={"COLUMN": f"sv/{COLUMN}"},
+    settings={"COLUMN": f"sv/{COLUMN}", "PYTHON": "python3"},
 )

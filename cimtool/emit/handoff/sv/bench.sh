@@ -5,6 +5,7 @@
 #   sh sv/bench.sh verilator [COLUMN]   the same in Verilator
 #   sh sv/bench.sh random COLUMN VECTORS SEED FAULT
 #                                       random inputs against the golden model, in Verilator
+#   sh sv/bench.sh cocotb [COLUMN]      a column by itself, in cocotb and Icarus Verilog, with the sums of directed/
 #   sh sv/bench.sh mutants              every fault of sv/faults.txt in both: each must be found at its tap
 #
 # COLUMN is the source of the column, or several in one word; sv/cim_column.sv where it is left out.
@@ -82,8 +83,14 @@ random)
     build/random +HANDOFF=. +VECTORS="$3" +SEED="$4" +FAULT="$fault" | tee build/random.txt
     grep -q '^PASS$' build/random.txt
     ;;
+cocotb)
+    need iverilog
+    need "${PYTHON:=python3}"
+    "$PYTHON" -c 'import cocotb_tools' 2> build/found || { say "$PYTHON has no cocotb 2"; exit 1; }
+    "$PYTHON" sv/column_cocotb.py $column
+    ;;
 *)
-    say "expected icarus, verilator, random or mutants"
+    say "expected icarus, verilator, random, cocotb or mutants"
     exit 2
     ;;
 esac

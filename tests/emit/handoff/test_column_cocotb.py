@@ -1,0 +1,79 @@
+"""A column of a hand-off by itself in cocotb: what is right passes, what is wrong is counted."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from handoff_runs import KINDS, counts, handoff_of, run_goal
+
+from cimtool.training.demo_data import DemoFiles
+
+
+def run_cocotb(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the goal; without cocotb a test is skipped, or fails as other missing tools do."""
+    if importlib.util.find_spec("cocotb_tools") is None:
+        missing = pytest.fail if os.environ.get("CIMTOOL_REQUIRE_COMPILERS") else pytest.skip
+        missing("there is no cocotb")
+    return run_goal(folder, "cocotb", f"PYTHON={sys.executable}")
+
+
+@pytest.mark.parametrize("kind", ["leak", "levels", "differential"])
+def test_a_column_agrees_as_in_the_bench(kind: str, small_trunk: DemoFiles, tmp_path: Path) -> None:
+    folder = handoff_of(small_trunk, tmp_path, KINDS[kind])
+    done = run_cocotb(folder)
+    bench = counts(run_goal(folder, "icarus").stdout)
+    found = counts(done.stdout)
+    assert found == {"converter": bench["converter"]}, done.stdout
+    compared, differ = found["converter"]
+    assert compared > 100
+    assert differ == 0
+    assert done.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def handoff(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return handoff_of(small_trunk, tmp_path_factory.mktemp("cocotb"), {"array": "24x32"})
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("quotient = top;", "quotient = top - WIDE'(1);"), ("<<< (p %", "<<< (1 - p %")],
+)
+def test_a_wrong_column_fails(right: str, wrong: str, handoff: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    source = folder / "sv" / "cim_column.sv"
+    text = source.read_text("utf-8")
+    assert text.count(right) == 1
+    source.write_text(text.replace(right, wrong), "utf-8")
+    done = run_cocotb(folder)
+    assert counts(done.stdout)["converter"][1] > 0
+    assert done.returncode != 0
+
+
+def test_one_changed_line_fails(handoff: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    file = next((folder / "directed").glob("*/converter.txt"))
+    text, changed = re.subn(
+        r"(\d+)\n\Z", lambda one: f"{int(one[1]) - 1}\n", file.read_text("utf-8")
+    )
+    assert changed == 1
+    file.write_text(text, "utf-8")
+    done = run_cocotb(folder)
+    assert counts(done.stdout)["converter"][1] == 1
+    assert done.returncode != 0
+
+
+def test_nothing_compared_fails(handoff: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    for file in (folder / "directed").glob("*/converter.txt"):
+        file.write_text("", "utf-8")
+    done = run_cocotb(folder)
+    assert "nothing was compared" in done.stdout + done.stderr
+    assert done.returncode != 0
