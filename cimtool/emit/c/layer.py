@@ -77,7 +77,7 @@ def layer_definition(tables: ConstantTables, layer: str, op: CrossbarMvm, wide_i
     """The definition of a `cim_layer`, whose cells, flags, offsets and bias go into `tables`."""
     crossbar, stored = op.crossbar, op.stored
     name, groups = identifier(layer), stored.groups
-    cells = np.stack([one.digits for one in stored.slices]).astype(np.int64)
+    cells = np.stack([one.digits for one in stored.slices])
     wide = not _narrow(op, cells)
     flipped = np.stack([one.flipped for one in stored.slices], axis=1)
     laws: list[Law] = []
@@ -145,8 +145,9 @@ def _narrow(op: CrossbarMvm, cells: IntArray) -> bool:
     """True where cells fit 8 bits and sums of digits and cells 32, whatever the inputs."""
     lo, hi = op.crossbar.digit_limits
     height = max(group.stop - group.start for group in op.stored.groups)
-    reach = max(hi, -lo) * height * int(np.abs(cells).max(initial=0))
-    return _within(INT8, int(cells.min()), int(cells.max())) and reach <= INT32.max
+    least, most = int(cells.min()), int(cells.max())
+    reach = max(hi, -lo) * height * max(most, -least)
+    return _within(INT8, least, most) and reach <= INT32.max
 
 
 def _converter(

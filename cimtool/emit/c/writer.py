@@ -105,8 +105,8 @@ class ConstantTables:
 
     def add(self, name: str, values: Array, kind: str) -> str:
         """Keep an array, once however often it is used; return the name of its place."""
-        stored = np.ascontiguousarray(values).astype(KINDS[kind].newbyteorder("<"))
-        key = kind, hashlib.sha256(stored.tobytes()).digest()
+        stored = np.ascontiguousarray(values, KINDS[kind].newbyteorder("<"))
+        key = kind, hashlib.sha256(stored.data).digest()
         if key not in self._names:
             unique, count = identifier(name).upper(), 1
             while unique in self._arrays:

@@ -25,7 +25,9 @@ def write_random(source: HandoffSource, folder: Path) -> None:
     tables = ConstantTables()
     header = layers_header(source.layers, tables)
     (folder / HEADER).write_text(header, "utf-8")
-    (folder / TABLES).write_bytes(b"".join(one.tobytes() for _, _, _, one in tables.items()))
+    with (folder / TABLES).open("wb") as file:
+        for _, _, _, table in tables.items():
+            file.write(table.tobytes())
     for name in (VECTORS, DPI):
         text = (files(__package__) / "sv" / name).read_text("utf-8")
         (folder / name).write_text(text, "utf-8")
