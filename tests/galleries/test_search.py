@@ -82,11 +82,16 @@ def test_the_best_are_the_same_in_whatever_parts_they_come(
     assert np.array_equal(found.scores, np.take_along_axis(values, best, axis=1))
 
 
-def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
-    gallery: Made, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+@pytest.fixture
+def slow_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time for processes that start on a busy machine."""
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 60)
+
+
+@pytest.mark.usefixtures("slow_cluster")
+def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
+    gallery: Made, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
     folder = gallery(2)
     here = api.search(small_bundle, folder, small_trunk.eval, top=5, output=tmp_path / "a.npz")
     port, said = free_port(), []
@@ -110,11 +115,10 @@ def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
+@pytest.mark.usefixtures("slow_cluster")
 def test_a_worker_tells_of_a_changed_shard(
-    gallery: Made, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 60)
+    gallery: Made, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
     folder = gallery(20)
     changed_byte(folder / "000002.safetensors")
     port = free_port()

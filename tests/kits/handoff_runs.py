@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from c_tools import c_compiler
 
 from cimtool import api
 from cimtool.emit.exporters import Request, export_bundle
 from cimtool.training.demo_data import DemoFiles
+
+TAPS = (
+    *("digits", "sums", "codes", "shift_add"),
+    *("layer_sum", "requantised", "requantiser", "converter"),
+)
+"""The taps of a run against `taps/` and `directed/`, in the order in which it prints them."""
 
 KINDS: dict[str, dict[str, object]] = {
     "row groups": {"rows_active": 4},
@@ -49,6 +59,19 @@ def run_goal(folder: Path, *goal: str) -> subprocess.CompletedProcess[str]:
     c_compiler("verilator")
     command = ["make", "-C", folder, *goal]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def need_cocotb() -> None:
+    """Without cocotb a test is skipped, or fails as for other tools."""
+    if importlib.util.find_spec("cocotb_tools") is None:
+        missing = pytest.fail if os.environ.get("CIMTOOL_REQUIRE_COMPILERS") else pytest.skip
+        missing("there is no cocotb")
+
+
+def run_cocotb(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the goal `cocotb`, where there is cocotb."""
+    need_cocotb()
+    return run_goal(folder, "cocotb", f"PYTHON={sys.executable}")
 
 
 def counts(printed: str) -> dict[str, tuple[int, int]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from c_tools import c_compiler
-from handoff_runs import KINDS, counts, handoff_of, run_goal
+from handoff_runs import KINDS, TAPS, counts, handoff_of, run_goal
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
@@ -79,16 +79,7 @@ def assert_no_value_differs(
     """Of a run that compares at every tap and ends without a word on its error output."""
     found = counts(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
-    assert list(found) == [
-        "digits",
-        "sums",
-        "codes",
-        "shift_add",
-        "layer_sum",
-        "requantised",
-        "requantiser",
-        "converter",
-    ]
+    assert tuple(found) == TAPS
     directed, wrong = found.pop("converter")
     assert wrong == 0
     assert directed > 20 if converters else directed == 0

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from handoff_runs import KINDS, counts, handoff_of, run_goal
+from handoff_runs import KINDS, counts, handoff_of, run_cocotb, run_goal
 
 from cimtool.training.demo_data import DemoFiles
-
-
-def run_cocotb(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the goal; without cocotb a test is skipped, or fails as other missing tools do."""
-    if importlib.util.find_spec("cocotb_tools") is None:
-        missing = pytest.fail if os.environ.get("CIMTOOL_REQUIRE_COMPILERS") else pytest.skip
-        missing("there is no cocotb")
-    return run_goal(folder, "cocotb", f"PYTHON={sys.executable}")
 
 
 @pytest.mark.parametrize("kind", ["leak", "levels", "differential"])

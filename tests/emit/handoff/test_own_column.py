@@ -11,34 +11,27 @@ from pathlib import Path
 
 import pytest
 from c_tools import c_compiler
-from handoff_runs import KINDS, counts, handoff_of, run_goal
+from handoff_runs import KINDS, TAPS, counts, handoff_of, need_cocotb, run_goal
 
 from cimtool.training.demo_data import DemoFiles
 
 ROOT = Path(__file__).resolve().parents[3]
 COLUMN = ROOT / "examples" / "handoff" / "cim_column.sv"
 PAGE = ROOT / "docs" / "handoff-your-column.md"
-TAPS = (
-    "digits",
-    "sums",
-    "codes",
-    "shift_add",
-    "layer_sum",
-    "requantised",
-    "requantiser",
-    "converter",
-)
 
 
 def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     c_compiler("iverilog")
+    need_cocotb()
     for name in ("exports", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
-    program = tmp_path / "bin" / "cimtool"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m cimtool "$@"\n', "utf-8")
-    program.chmod(0o755)
-    paths = {"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, arguments in (("cimtool", "-m cimtool"), ("python3", "")):
+        text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n'
+        (programs / name).write_text(text, "utf-8")
+        (programs / name).chmod(0o755)
+    paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     done = [
@@ -48,13 +41,16 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
         )
         for commands in blocks
     ]  # fmt: skip
-    reference, own, broken = done
+    reference, own, alone, broken = done
     assert (reference.returncode, reference.stderr) == (0, "")
     assert (own.returncode, own.stderr) == (0, "")
     found = counts(own.stdout)
     assert found == counts(reference.stdout)
     assert tuple(found) == TAPS
     assert all(compared > 500 and differ == 0 for compared, differ in found.values())
+    assert alone.returncode == 0
+    assert counts(alone.stdout) == {"converter": found["converter"]}
+    assert f"converter: {found['converter'][0]} compared, 0 differ" in PAGE.read_text("utf-8")
     assert broken.returncode != 0
     assert first_that_differs(broken.stdout) == "codes"
 
