@@ -11,8 +11,8 @@ from cimtool.base.errors import CimError as CimError
 __version__ = "0.1.0"
 
 API = (
-    *("compile", "load", "program", "simulate", "encode", "search", "verify", "compare"),
-    *("sweep", "tune", "cost"),
+    *("compile", "load", "program", "change_gallery", "simulate", "encode", "search", "verify"),
+    *("compare", "sweep", "tune", "cost"),
     *("teacher", "fit", "train", "train_grid", "fine_tune", "evaluate", "ModelSource"),
 )
 """The public names of `cimtool.api`, loaded on first use: importing the package costs nothing."""

@@ -19,6 +19,7 @@ from cimtool.bundle.simulate import simulate as simulate
 from cimtool.deployment.compilation import Compilation as Compilation
 from cimtool.deployment.compilation import compile as compile
 from cimtool.deployment.compilation import prepare as prepare
+from cimtool.deployment.gallery_changes import change_gallery as change_gallery
 from cimtool.deployment.programming import program as program
 from cimtool.galleries.encoding import encode as encode
 from cimtool.galleries.search import search as search

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from cimtool import __version__
-from cimtool.base.arrays import Array
+from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256, unwritable
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import validated
+from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger, read_ledger
 from cimtool.bundle.serial import (
     Constants,
     ConstantTable,
@@ -44,6 +45,7 @@ from cimtool.ir.program import Program
 from cimtool.loading.model import ModelCard
 from cimtool.loading.provenance import Provenance
 from cimtool.passes.pipeline import Stage, passes_for
+from cimtool.passes.shortlist import ShortlistBits
 
 FORMAT_VERSION = 6
 MANIFEST = "manifest.json"
@@ -61,7 +63,7 @@ TRAINING = "training.safetensors"
 """Digests of the rows that the model was trained on, where its checkpoint keeps them."""
 
 GALLERY = "gallery.safetensors"
-"""Features of a hybrid score's items, for the exact scores of a shortlist."""
+"""Features of a gallery's items: for the exact scores of a shortlist, and for later changes."""
 
 SHORTLIST = "shortlist.onnx"
 FLOAT_FILE = "float.onnx"
@@ -77,7 +79,9 @@ IN_MEMORY = "score in memory"
 class Gallery:
     """The items that a bundle's arrays hold: where they came from, and how they are scored.
 
-    `features` is the SHA-256 of their integer features, `shortlist` the length of a hybrid score's.
+    `features` is the SHA-256 of their integer features, `shortlist` the length of a hybrid score's
+    and `bits` what its items store in few bits, None where they store all. `file` and `sha256` are
+    those of the gallery that was programmed first, before so many `changes`.
     """
 
     file: str
@@ -86,6 +90,8 @@ class Gallery:
     mapping: ScoreMapping
     shortlist: int | None
     features: str
+    bits: ShortlistBits | None = None
+    changes: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,10 +138,46 @@ class Bundle:
         held = self.program.gallery_items is not None
         return (*stages, Stage(IN_MEMORY if held else last, self.program))
 
+    @property
+    def compiled_stages(self) -> tuple[Stage, ...]:
+        """The stages as they were before a gallery: the last one's program has a digital score."""
+        *earlier, last = self.stages
+        if self.program.gallery_items is not None:
+            return tuple(earlier)
+        return (*earlier, replace(last, program=replace(last.program, shortlist=None)))
+
     @cached_property
     def gallery_features(self) -> dict[str, Array]:
-        """Integer features of a hybrid score's items: rows [M, d], self terms [M]."""
+        """Integer features of the gallery's items: rows [M, d], self terms [M]."""
         return _features(self.folder / GALLERY)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The writes of the gallery's cells; CimError where its file is no ledger."""
+        return read_ledger(self.folder / LEDGER)
+
+    @cached_property
+    def _ledger_arrays(self) -> dict[str, Array]:
+        held = LEDGER_ARRAYS in self.manifest["files"]
+        return _constants(self.folder / LEDGER_ARRAYS) if held else {}
+
+    @property
+    def items(self) -> IntArray:
+        """The ids [M] of the gallery's items by column: the rows of one that never changed."""
+        assert self.gallery is not None
+        count = self.gallery.items
+        ids = self._ledger_arrays.get(ITEMS, np.arange(count)).astype(np.int64)
+        if ids.shape != (count,) or len(np.unique(ids)) != count:
+            raise CimError(
+                f"{self.folder / LEDGER_ARRAYS}: {ITEMS} has shape {list(ids.shape)}; expected "
+                f"[{count}] different ids"
+            )
+        return ids
+
+    @property
+    def write_counts(self) -> dict[str, Array]:
+        """Writes of each cell by stored matrix; empty for a gallery that never changed."""
+        return {name: value for name, value in self._ledger_arrays.items() if name != ITEMS}
 
     @cached_property
     def queries(self) -> dict[str, Array]:
@@ -187,7 +229,10 @@ class Bundle:
 def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
     """The gallery that a manifest names, if any."""
     values = manifest.get("gallery")
-    return None if values is None else Gallery(**values)
+    if values is None:
+        return None
+    bits = values.get("bits")
+    return Gallery(**values | {"bits": None if bits is None else ShortlistBits(**bits)})
 
 
 def held_gallery(folder: Path) -> Gallery | None:

@@ -48,8 +48,9 @@ def simulate(
 
     Returns `scores` float32 [n, m], or with `top` `top_index` and `top_score` [n, top] of each
     text's best videos, computed without the n x m scores; writes them as an `.npz` to `output`.
-    `device` as in `load`. A bundle that holds a gallery looks at the texts alone; with a hybrid
-    score it returns the best of each shortlist, all of it without `top`. With `noise` the scores of
+    `device` as in `load`. A bundle that holds a gallery looks at the texts alone: `top_index` are
+    ids of its items, and `items` [m] those of the columns of `scores`. With a hybrid score it
+    returns the best of each shortlist, all of it without `top`. With `noise` the scores of
     each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
     where the right pairs are known, `trial_r1` [T, 2]; so do those of a measured `chip`, the folder
     that `docs/noise.md` describes, as one die. Raises CimError for a bundle or inputs that
@@ -136,12 +137,15 @@ def _against_gallery(
     say(f"encoding {len(rows)} texts")
     text = matcher.simulator.encode("text", rows)
     say(f"scoring {len(rows)} texts against {gallery.items} items in the memory")
+    ids = matcher.bundle.items
     if gallery.shortlist is not None:
         items = matcher.bundle.gallery_features
-        return hybrid_scores(matcher.simulator, text, items, gallery.shortlist, top)
-    if top is None:
-        return {"scores": matcher.score(text)}
-    return best_scores(matcher.simulator, text, None, top)
+        best = hybrid_scores(matcher.simulator, text, items, gallery.shortlist, top)
+    elif top is not None:
+        best = best_scores(matcher.simulator, text, None, top)
+    else:
+        return {"scores": matcher.score(text), "items": ids}
+    return best | {"top_index": ids[best["top_index"]]}
 
 
 def _all_pairs(

@@ -1,4 +1,4 @@
-"""`cimtool program`: a gallery goes into the arrays of a compiled bundle."""
+"""`cimtool program`: a gallery goes into the arrays of a compiled bundle, or is changed there."""
 
 from __future__ import annotations
 
@@ -10,20 +10,35 @@ from typing import Any, get_args
 import click
 
 from cimtool import api
-from cimtool.cli.group import Command
+from cimtool.base.errors import Argument, ArgumentError
+from cimtool.cli.group import Command, Integers
 from cimtool.cli.options import DIR, FILE, Files, files_option
 from cimtool.cli.output import Output, converters_text
 from cimtool.costs.memory_use import StoredMatrix
+from cimtool.deployment.programming import ProgrammedBundle
 from cimtool.deployment.shortlists import Minimised, ShortlistOption, ShortlistSearch
 from cimtool.report.formats import ENERGIES, TIMES, four_digits, percent, whole
 from cimtool.report.page import render_text
 from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
 
+CHANGES = ("add", "remove", "replace")
+"""Options that change a gallery."""
+
 
 @click.command(cls=Command)
 @click.argument("bundle", metavar="BUNDLE", type=FILE)
-@files_option("--gallery", "Embeddings whose video rows are the items (.npz, .npy or .pt).")
+@files_option(
+    "--gallery", "Embeddings whose video rows are the items (.npz, .npy or .pt).", required=False
+)
+@files_option("--add", "Embeddings whose video rows come into the gallery.", required=False)
+@click.option("--remove", type=Integers(), default=(), help="Ids of items that are taken out.")
+@click.option(
+    "--replace",
+    type=(Integers(), FILE),
+    metavar="IDS NPZ",
+    help="Ids of items, and the video rows that take their places.",
+)
 @click.option("-o", "--output", type=DIR, help="Folder of the new bundle.")
 @click.option("--shortlist", type=int, metavar="L", help="Items that a hybrid score rescores.")
 @click.option(
@@ -45,13 +60,24 @@ from cimtool.report.terminal import table_text
 )
 @click.option("--chips", type=int, metavar="N", help="Refuse a gallery that needs more chips.")
 @click.pass_obj
-def command(out: Output, /, bundle: Path, gallery: Files, **options: Any) -> None:
-    """Write a gallery into the arrays, for a score in the memory.
+def command(out: Output, /, bundle: Path, gallery: Files | None, **options: Any) -> None:
+    """Write a gallery into the arrays, for a score in the memory, or change the one there.
 
     BUNDLE was compiled with --score-mapping in-memory or hybrid. The new bundle goes to
     BUNDLE+<gallery's name> unless -o says otherwise; it answers texts against these items alone.
+    With --add, --remove and --replace, all of them at once, BUNDLE is such a new bundle: it is
+    replaced as a whole unless -o says otherwise. An item's id is its row in the gallery that was
+    programmed first; added ones count on from there.
     """
-    found = api.program(bundle, gallery, say=out.say, **options)
+    changes = {name: value for name in CHANGES if (value := options.pop(name))}
+    if (gallery is not None) == bool(changes):
+        raise click.UsageError(
+            "expected --gallery, to program one, or --add, --remove and --replace, to change one"
+        )
+    if gallery is None:
+        found = _changed(out, bundle, changes, options)
+    else:
+        found = api.program(bundle, gallery, say=out.say, **options)
     text = render_text(
         "cimtool.cli",
         "program.txt",
@@ -66,6 +92,22 @@ def command(out: Output, /, bundle: Path, gallery: Files, **options: Any) -> Non
         folder=shlex.quote(str(found.bundle.folder)),
     )
     out.result(found.to_json(), text)
+
+
+def _changed(
+    out: Output, bundle: Path, changes: dict[str, Any], options: dict[str, Any]
+) -> ProgrammedBundle:
+    """The bundle after a change; ArgumentError for an option that only goes with --gallery."""
+    kept = {name: options[name] for name in ("output", "shortlist", "chips")}
+    for name, value in options.items():
+        if name not in kept and name != "minimise" and value is not None:
+            raise ArgumentError(
+                "{} is {}; expected it with {gallery}: a change keeps the bits that the gallery "
+                "was programmed with",
+                Argument(name),
+                value,
+            )
+    return api.change_gallery(bundle, say=out.say, **changes, **kept)
 
 
 def front_table(search: ShortlistSearch) -> Table:

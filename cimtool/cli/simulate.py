@@ -32,7 +32,8 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
 
     Writes `scores` float32 [texts, videos]; with --top `top_index` and `top_score` [texts, K], best
     first, whose memory does not grow with texts x videos. A bundle that holds a gallery (`cimtool
-    program`) looks at the texts alone, and videos are the gallery's items. With --noise also
+    program`) looks at the texts alone, and videos are the gallery's items: `top_index` are their
+    ids, and `items` those of the columns of `scores`. With --noise also
     `trial_scores` [dies, texts, videos], and it prints what the median die and the worst in twenty
     keep.
     """

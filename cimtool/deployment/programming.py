@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from cimtool.bundle.bundle import (
     GALLERY,
     IN_MEMORY,
     ONNX_FILES,
+    QUERIES,
     SHORTLIST,
     TRAINING,
     Bundle,
@@ -28,6 +29,7 @@ from cimtool.bundle.bundle import (
     features_bytes,
     write_bundle,
 )
+from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS, Ledger
 from cimtool.bundle.matcher import features_sha256, open_bundle
 from cimtool.bundle.simulate import nearest_items
 from cimtool.costs.estimate import estimate
@@ -40,6 +42,7 @@ from cimtool.deployment.shortlists import (
     places_of,
     searched,
 )
+from cimtool.deployment.wear import check_endurance, first_writes, matrix_cells
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program, features_of
@@ -84,12 +87,14 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class ProgrammedBundle:
-    """A programmed bundle and what a user must know of it."""
+    """A programmed bundle and what a user must know of it; `cells_written` are this call's."""
 
     bundle: Bundle
     gallery: Gallery
     use: MemoryUse
     accuracy: Accuracy
+    ledger: Ledger
+    cells_written: int
     search: ShortlistSearch | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -99,6 +104,8 @@ class ProgrammedBundle:
             "target": self.bundle.target.name,
             "gallery": asdict(self.gallery),
             "memory": self.use.to_json(),
+            "cells_written": self.cells_written,
+            "ledger": self.ledger.to_json(),
             "accuracy": asdict(self.accuracy),
             "search": None if self.search is None else self.search.to_json(),
             "files": self.bundle.manifest["files"],
@@ -136,7 +143,7 @@ def program(
     folder = Path(output) if output else compiled.folder.with_name(name)
     check_place(folder)
     rows = read_rows(gallery, "video", compiled.model)
-    length = _shortlist(compiled, len(rows), shortlist)
+    length = shortlist_length(compiled, len(rows), shortlist)
     asked = ShortlistAsked.of(compiled, shortlist_bits, query_bits, recall, minimise)
     before = Simulator(compiled.program)
     say(f"encoding {len(rows)} videos")
@@ -145,50 +152,77 @@ def program(
     if asked.recall is not None and length is not None:
         search = job.search(asked, length, say)
         length, bits = search.chosen.length, search.chosen.bits
-    say("programming the gallery")
-    make = job.maker(bits)
-    tiled = make(job.video)
-    if chips is not None:
-        use = memory_use(tiled, compiled.settings, compiled.target)
-        check_chips(use, compiled.target, chips)
-    _check_onnx_size(tiled)
-    say("fitting converters")
-    fitted = job.fitted(make, tiled)
-    _check_onnx_size(fitted)
-    use = memory_use(fitted, compiled.settings, compiled.target)
-    programmed = job.program_with(fitted)
-    check_program(programmed, IN_MEMORY, Level.CROSSBAR)
-    say("measuring accuracy")
-    accuracy = _accuracy(before, Simulator(programmed), job.queries, job.video, length)
-    held = Gallery(
-        file.name if file else "arrays",
-        sha256(file) if file else hashlib.sha256(rows.tobytes()).hexdigest(),
-        len(rows),
-        compiled.settings.score_mapping,
-        length,
-        features_sha256(job.video),
-    )
+    stored = job.stored(bits, length, chips, say)
+    cells = matrix_cells(stored.graph, compiled.settings, compiled.target.cell_order)
+    ledger = Ledger(len(rows), first_writes(cells))
+    check_endurance(ledger.matrices, stored.use, compiled.target.name)
+    source = source_of(file, rows)
+    mapping = compiled.settings.score_mapping
+    features = features_sha256(job.video)
+    held = Gallery(*source, len(rows), mapping, length, features, bits)
     say(f"writing {folder}")
-    made = _write(folder, compiled, programmed, held, job.video)
-    return ProgrammedBundle(made, held, use, accuracy, search)
+    made = write_programmed(folder, compiled, stored.program, held, job.video, [source], ledger)
+    return ProgrammedBundle(
+        made, held, stored.use, stored.accuracy, ledger, ledger.cells_written, search
+    )
+
+
+def source_of(file: Path | None, rows: Array) -> tuple[str, str]:
+    """The name of the file that items came from, and its SHA-256; of arrays that of their rows."""
+    if file is None:
+        return "arrays", hashlib.sha256(rows.tobytes()).hexdigest()
+    return file.name, sha256(file)
 
 
 Maker = Callable[[Mapping[str, Array]], Graph]
 """Makes the graph that holds items, of their features."""
 
 
+@dataclass(frozen=True)
+class StoredGallery:
+    """A gallery in the arrays: the graph that holds it, the program with it, and what it takes."""
+
+    graph: Graph
+    program: Program
+    use: MemoryUse
+    accuracy: Accuracy
+
+
 class GalleryJob:
-    """A gallery on its way into a bundle: `video` are its features, `queries` the kept ones."""
+    """A gallery on its way into a bundle: `video` are its features, `queries` the kept ones.
+
+    `digital` runs the compiled program, whose score is digital.
+    """
 
     def __init__(self, compiled: Bundle, video: Features, digital: Simulator):
         self.compiled, self.video, self.digital = compiled, video, digital
-        program, kept = compiled.program, compiled.queries
+        program, kept = digital.program, compiled.queries
         self.queries = features_of(program.text, kept)
         self.right = features_of(program.video, kept)
 
+    def stored(
+        self, bits: ShortlistBits | None, length: int | None, chips: int | None, say: Say
+    ) -> StoredGallery:
+        """The gallery in the arrays, with a hybrid score's `length`, on at most so many chips."""
+        settings, target = self.compiled.settings, self.compiled.target
+        say("programming the gallery")
+        make = self.maker(bits)
+        tiled = make(self.video)
+        if chips is not None:
+            check_chips(memory_use(tiled, settings, target), target, chips)
+        _check_onnx_size(tiled)
+        say("fitting converters")
+        fitted = self.fitted(make, tiled)
+        _check_onnx_size(fitted)
+        program = self.program_with(fitted)
+        check_program(program, IN_MEMORY, Level.CROSSBAR)
+        say("measuring accuracy")
+        accuracy = _accuracy(self.digital, Simulator(program), self.queries, self.video, length)
+        return StoredGallery(fitted, program, memory_use(fitted, settings, target), accuracy)
+
     def maker(self, bits: ShortlistBits | None) -> Maker:
         """The way to store items: all of the score, `mu` for a shortlist, or few bits of it."""
-        score, settings = self.compiled.program.score, self.compiled.settings
+        score, settings = self.digital.program.score, self.compiled.settings
         if settings.score_mapping == "hybrid":
             score = distance_graph(score)
         if bits is None:
@@ -198,7 +232,7 @@ class GalleryJob:
     @cached_property
     def few_bits(self) -> FewBitShortlist:
         """Items in few bits, whose ranges are chosen on the kept queries."""
-        score = distance_graph(self.compiled.program.score)
+        score = distance_graph(self.digital.program.score)
         examples = Examples(self.queries["mu"], (self.right or self.video)["mu"])
         (layer,) = SHORTLIST_LAYERS
         return FewBitShortlist(score, examples, self.compiled.settings.of_layer(layer))
@@ -215,7 +249,7 @@ class GalleryJob:
 
     def program_with(self, graph: Graph) -> Program:
         """The bundle's program with a graph that holds the items."""
-        return replace(self.compiled.program, **{graph.name: graph})
+        return replace(self.digital.program, **{graph.name: graph})
 
     def search(self, asked: ShortlistAsked, most: int, say: Say) -> ShortlistSearch:
         """The bits and the length, at most `most`, that reach a recall at least cost."""
@@ -248,9 +282,11 @@ class GalleryJob:
 def check_programmable(bundle: Bundle) -> None:
     """Raise CimError for a bundle that no gallery can be programmed into."""
     if bundle.gallery is not None:
-        raise CimError(
-            f"{bundle.folder}: holds the gallery {bundle.gallery.file} already; program the bundle "
-            "that it was made from"
+        raise ArgumentError(
+            "{}: holds the gallery {} already; program the bundle that it was made from, or change "
+            "this one with {add}, {remove} and {replace}",
+            bundle.folder,
+            bundle.gallery.file,
         )
     if bundle.settings.score_mapping == "digital":
         raise ArgumentError(
@@ -260,7 +296,7 @@ def check_programmable(bundle: Bundle) -> None:
         )
 
 
-def _shortlist(bundle: Bundle, items: int, asked: int | None) -> int | None:
+def shortlist_length(bundle: Bundle, items: int, asked: int | None) -> int | None:
     """The length of the shortlist; None where the whole score is in the memory."""
     if bundle.settings.score_mapping != "hybrid":
         if asked is not None:
@@ -281,21 +317,35 @@ def _shortlist(bundle: Bundle, items: int, asked: int | None) -> int | None:
     return length
 
 
-def _write(
-    folder: Path, bundle: Bundle, program: Program, gallery: Gallery, video: Features
+def write_programmed(
+    folder: Path,
+    bundle: Bundle,
+    program: Program,
+    gallery: Gallery,
+    video: Features,
+    sources: Iterable[tuple[str, str]],
+    ledger: Ledger,
+    ledger_arrays: Mapping[str, Array] | None = None,
 ) -> Bundle:
-    """Write the bundle anew: its program with the gallery, the rest as it was."""
+    """Write the bundle anew: its program with a gallery, the rest as it was.
+
+    `sources` are the names and checksums of the files that were read for it.
+    """
     from cimtool.emit.onnx import file_bytes, onnx_model
 
-    stages = (*bundle.stages[:-1], replace(bundle.stages[-1], program=program))
-    kept = (*ONNX_FILES, CALIBRATION, *([TRAINING] if bundle.training is not None else []))
+    *earlier, last = bundle.compiled_stages
+    kept = (*ONNX_FILES, CALIBRATION, QUERIES, *([TRAINING] if bundle.training is not None else []))
     files = {name: (bundle.folder / name).read_bytes() for name in kept}
     if program.shortlist is None:
-        stages = (*bundle.stages, Stage(IN_MEMORY, program))
+        stages = (*earlier, last, Stage(IN_MEMORY, program))
         files["score.onnx"] = file_bytes(onnx_model(program.score))
     else:
+        stages = (*earlier, replace(last, program=program))
         files[SHORTLIST] = file_bytes(onnx_model(program.shortlist))
-        files[GALLERY] = features_bytes(video)
+    files[GALLERY] = features_bytes(video)
+    files[LEDGER] = ledger.text().encode()
+    if ledger_arrays is not None:
+        files[LEDGER_ARRAYS] = features_bytes(ledger_arrays)
     inputs = [(one["file"], one["sha256"]) for one in bundle.manifest["inputs"]]
     return write_bundle(
         folder,
@@ -303,7 +353,7 @@ def _write(
         bundle.target,
         bundle.settings,
         stages,
-        [*inputs, (gallery.file, gallery.sha256)],
+        [*inputs, *sources],
         bundle.manifest["notes"],
         files,
         gallery,

@@ -64,7 +64,7 @@ def test_a_gallery_is_programmed_and_queried(
     output = tmp_path / "scores.npz"
     done = cimtool("simulate", programmed, "--inputs", small_trunk.eval, "-o", output)
     assert done.out.splitlines() == [
-        f"wrote {output}: scores [40, 40]",
+        f"wrote {output}: scores [40, 40], items [40]",
         "videos are the 40 items of eval.npz in the memory; those of the inputs are not looked at",
     ]
     assert cimtool("verify", programmed, "--data", small_trunk.eval, "--samples", 2).status == 0
@@ -126,3 +126,57 @@ def test_inspect_names_the_gallery(
     assert "gallery" not in cimtool("inspect", folder, "--json").json
     cimtool("program", folder, "--gallery", small_trunk.eval, "-o", output)
     assert cimtool("inspect", output, "--json").json["gallery"]["items"] == 40
+
+
+def test_a_gallery_is_changed_in_place(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder, living = bundle("in-memory"), tmp_path / "living"
+    cimtool("program", folder, "--gallery", small_trunk.eval, "-o", living)
+    new = tmp_path / "new.npz"
+    np.savez(new, video=np.load(small_trunk.calibration)["video"][:2])
+    words = ("--remove", "0,39", "--replace", "5,7", new, "--add", new)
+    done = cimtool("program", living, *words)
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "eval.npz, changed 1 time: 40 items on hermes-pcm-14nm (in-memory)"
+    (line,) = [line for line in lines if "this change" in line]
+    assert "since the first programming; the most written cell: 2 times" in line
+    scores = tmp_path / "scores.npz"
+    done = cimtool("simulate", living, "--inputs", small_trunk.eval, "-o", scores)
+    assert done.out.splitlines()[1].startswith("videos are the 40 items of eval.npz, changed 1 ti")
+    assert np.load(scores)["items"].tolist() == [40, *range(1, 39), 41]
+    found = cimtool("program", living, "--remove", "41", "--json").json
+    assert found["gallery"]["changes"] == 2
+    assert found["cells_written"] == 0  # it was the last column
+    assert found["ledger"]["next_item"] == 42
+    (array, *_) = found["ledger"]["matrices"]["score.mu.mu"]
+    assert array["array"] == "r0.c0"
+    assert array["cells_written"] > found["memory"]["matrices"][0]["rows"] * 40 * 2
+    assert array["most_written"] == 2
+    assert cimtool("verify", living, "--data", small_trunk.eval).status == 2
+
+
+def test_a_mistake_in_a_change_is_one_sentence(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder, living = bundle("hybrid", shortlist=5), tmp_path / "living"
+    cimtool("program", folder, "--gallery", small_trunk.eval, "-o", living)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    kept = (living / "manifest.json").read_bytes()
+    cases: list[tuple[tuple[object, ...], str]] = [
+        ((living, "--remove", "40"), f"--remove names item 40, which {living} does not hold; "),
+        ((living, "--remove", "1,1"), "--remove names item 1 a second time; expected each once"),
+        ((living, "--remove", "x"), "Invalid value for '--remove': \"x\" is not one integer"),
+        ((living, "--remove", "1", "--recall", "0.9"), "--recall is 0.9; expected it with --gall"),
+        ((living,), "expected --gallery, to program one, or --add, --remove and --replace"),
+        ((living, "--remove", "1", "--gallery", small_trunk.eval), "expected --gallery, to prog"),
+        ((folder, "--remove", "1"), f"{folder}: holds no gallery that could be changed; program "),
+        ((living, "--replace", "1,2", small_trunk.eval), "--replace names 2 items and eval.npz ha"),
+    ]
+    for words, sentence in cases:
+        done = cimtool("program", *words)
+        assert (done.status, done.out) == (2, "")
+        assert done.sentence.startswith(sentence)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert (living / "manifest.json").read_bytes() == kept

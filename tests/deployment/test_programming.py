@@ -66,7 +66,7 @@ def test_the_bundle_names_its_gallery(made: SimpleNamespace) -> None:
     before = read_bundle(made.memory)
     assert bundle.stages[-2].program.score.nodes[0].name == before.program.score.nodes[0].name
     assert QUERIES in before.manifest["files"]
-    assert QUERIES not in bundle.manifest["files"]
+    assert QUERIES in bundle.manifest["files"]
     assert [one["file"] for one in bundle.manifest["inputs"]][-1] == "eval.npz"
 
 

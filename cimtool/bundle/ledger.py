@@ -1,0 +1,84 @@
+"""The ledger of a gallery in the arrays: writes of its cells, over the gallery's life."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cimtool.base.errors import CimError
+
+LEDGER = "ledger.json"
+LEDGER_ARRAYS = "ledger.safetensors"
+"""Ids of the items and writes of every cell, of a gallery that was changed."""
+
+ITEMS = "items"
+"""The array of ids; the others are named as the stored matrices are."""
+
+
+@dataclass(frozen=True)
+class ArrayWrites:
+    """Writes of one array: those of all its cells together, and of the most written cell."""
+
+    array: str
+    cells_written: int
+    most_written: int
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Writes of a gallery's cells by stored matrix, array by array.
+
+    `next_item` is the id of the item that is added next; none is given twice.
+    """
+
+    next_item: int
+    matrices: Mapping[str, tuple[ArrayWrites, ...]]
+
+    @property
+    def cells_written(self) -> int:
+        """Writes of all cells."""
+        return sum(one.cells_written for arrays in self.matrices.values() for one in arrays)
+
+    @property
+    def most_written(self) -> int:
+        """Writes of the most written cell."""
+        return max(one.most_written for arrays in self.matrices.values() for one in arrays)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        return {
+            "next_item": self.next_item,
+            "cells_written": self.cells_written,
+            "most_written": self.most_written,
+            "matrices": {
+                name: [asdict(one) for one in arrays] for name, arrays in self.matrices.items()
+            },
+        }
+
+    def text(self) -> str:
+        """The content of its file, an array a line."""
+        matrices = ",\n".join(
+            f"  {json.dumps(name)}: [\n   "
+            + ",\n   ".join(json.dumps(asdict(one)) for one in arrays)
+            + "\n  ]"
+            for name, arrays in self.matrices.items()
+        )
+        totals = {key: value for key, value in self.to_json().items() if key != "matrices"}
+        lines = "".join(f" {json.dumps(key)}: {value},\n" for key, value in totals.items())
+        return f'{{\n{lines} "matrices": {{\n{matrices}\n }}\n}}\n'
+
+
+def read_ledger(file: Path) -> Ledger:
+    """Read a ledger's file; CimError where it is missing or none."""
+    try:
+        values = json.loads(file.read_text("utf-8"))
+        matrices = {
+            name: tuple(ArrayWrites(**one) for one in arrays)
+            for name, arrays in values["matrices"].items()
+        }
+        return Ledger(int(values["next_item"]), matrices)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CimError(f"{file}: is no ledger of a gallery; program the gallery again") from error

@@ -1,0 +1,143 @@
+"""Changes of a gallery in the arrays: bit for bit programming anew, ids that stay, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cimtool import api
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
+from cimtool.training.demo_data import DemoFiles
+
+ITEMS, LENGTH = 12, 5
+
+WAYS = {
+    "in-memory": {"score_mapping": "in-memory"},
+    "hybrid": {"score_mapping": "hybrid", "shortlist": LENGTH},
+    "few bits": {"score_mapping": "hybrid", "shortlist": LENGTH},
+}
+
+
+@pytest.fixture(scope="module")
+def made(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Compiled and programmed bundles by way, and all videos there are."""
+    folder = tmp_path_factory.mktemp("changes")
+    evaluation = np.load(small_trunk.eval)
+    compiled, programmed = {}, {}
+    for way, flags in WAYS.items():
+        place = folder / way.replace(" ", "-")
+        api.compile(
+            small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+            target="isaac-rram-128", adc_bits=4, output=place, **flags,
+        )  # fmt: skip
+        bits = {"shortlist_bits": 2, "query_bits": 4} if way == "few bits" else {}
+        first = {"video": evaluation["video"][:ITEMS]}
+        compiled[way] = place, bits
+        programmed[way] = api.program(place, first, **bits).bundle.folder
+    return SimpleNamespace(
+        compiled=compiled, programmed=programmed, video=evaluation["video"],
+        text=evaluation["text"],
+    )  # fmt: skip
+
+
+def anew(made: SimpleNamespace, way: str, rows: list[int], folder: Path) -> Bundle:
+    place, bits = made.compiled[way]
+    return api.program(place, {"video": made.video[rows]}, output=folder, **bits).bundle
+
+
+def files_of(bundle: Bundle) -> dict[str, str]:
+    ledgers = (LEDGER, LEDGER_ARRAYS)
+    return {name: sha for name, sha in bundle.manifest["files"].items() if name not in ledgers}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_change_is_bit_for_bit_programming_anew(
+    way: str, made: SimpleNamespace, tmp_path: Path
+) -> None:
+    video = made.video
+    changed = api.change_gallery(
+        made.programmed[way],
+        remove=[0, 11, 3, 7],
+        replace=([5], {"video": video[30:31]}),
+        add={"video": video[20:22]},
+        output=tmp_path / "changed",
+    )
+    # Added ones take columns 0 and 3, the last item that stays takes column 7.
+    columns = [20, 1, 2, 21, 4, 30, 6, 10, 8, 9]
+    again = anew(made, way, columns, tmp_path / "anew")
+    assert files_of(changed.bundle) == files_of(again)
+    ids = [12, 1, 2, 13, 4, 5, 6, 10, 8, 9]
+    bundle = read_bundle(changed.bundle.folder)
+    assert bundle.items.tolist() == ids
+    assert (bundle.gallery.changes, bundle.gallery.items) == (1, 10)  # type: ignore[union-attr]
+    top = api.simulate(bundle.folder, {"text": made.text}, top=LENGTH)
+    other = api.simulate(again.folder, {"text": made.text}, top=LENGTH)
+    np.testing.assert_array_equal(top["top_index"], np.array(ids)[other["top_index"]])
+    np.testing.assert_array_equal(top["top_score"], other["top_score"])
+    assert not {0, 11, 3, 7} & set(top["top_index"].ravel().tolist())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_changes_follow_one_another(way: str, made: SimpleNamespace, tmp_path: Path) -> None:
+    place, video = tmp_path / "living", made.video
+    change = api.change_gallery
+    change(made.programmed[way], remove=[2, 3], output=place)
+    before = read_bundle(place).ledger
+    change(place, add={"video": video[12:15]})
+    found = change(place, remove=[12], add={"video": video[20:21]})
+    again = anew(made, way, [0, 1, 10, 11, 4, 5, 6, 7, 8, 9, 20, 13, 14], tmp_path / "anew")
+    assert read_bundle(place).items.tolist() == [0, 1, 10, 11, 4, 5, 6, 7, 8, 9, 15, 13, 14]
+    assert files_of(found.bundle) == files_of(again)
+    assert found.ledger == read_bundle(place).ledger
+    assert found.ledger.next_item == 16
+    assert found.ledger.cells_written > before.cells_written
+    assert (place.parent / "living.previous").is_dir()
+
+
+def test_names_of_columns_of_scores(made: SimpleNamespace, tmp_path: Path) -> None:
+    changed = api.change_gallery(made.programmed["in-memory"], remove=[1], output=tmp_path / "out")
+    found = api.simulate(changed.bundle.folder, {"text": made.text})
+    before = api.simulate(made.programmed["in-memory"], {"text": made.text})
+    assert before["items"].tolist() == list(range(ITEMS))
+    assert found["items"].tolist() == [0, 11, *range(2, 11)]
+    assert found["scores"].shape == (len(made.text), ITEMS - 1)
+
+
+def test_what_cannot_be_changed_is_refused(made: SimpleNamespace, tmp_path: Path) -> None:
+    memory, hybrid = made.programmed["in-memory"], made.programmed["hybrid"]
+    one, wide = {"video": made.video[:1]}, {"video": np.ones((2, 25), np.float32)}
+    cases = [
+        (memory, {"remove": [12]}, r"remove names item 12, which .* does not hold; expected ids "
+         "of its 12 items, from 0 to 11"),
+        (memory, {"remove": [-1]}, "remove names item -1"),
+        (memory, {"replace": ([40], one)}, "replace names item 40"),
+        (memory, {"remove": [3, 3]}, "remove names item 3 a second time; expected each once"),
+        (memory, {"remove": [3], "replace": ([3], one)}, "replace names item 3 a second time"),
+        (memory, {"replace": ([3, 4], one)}, "replace names 2 items and arrays has 1 videos"),
+        (memory, {"remove": range(12)}, "remove names all 12 items of .*; expected one that stays"),
+        (memory, {"add": wide}, "embeddings: video rows have 25 numbers; .* expects 24"),
+        (memory, {"add": one, "shortlist": 3}, "shortlist is 3; .* which draws up no shortlist"),
+        (hybrid, {"remove": range(8)}, r"its shortlist is 5 items long and the gallery would have "
+         "4; expected shortlist with the change, 1 to 4"),
+        (hybrid, {"add": one, "shortlist": 14}, "shortlist is 14; expected 1 to 13"),
+        (hybrid, {"add": one, "shortlist": 0}, "shortlist is 0; expected 1 to 13"),
+        (made.compiled["hybrid"][0], {"add": one}, "holds no gallery that could be changed; prog"),
+    ]  # fmt: skip
+    for bundle, options, sentence in cases:
+        with pytest.raises(CimError, match=sentence):
+            api.change_gallery(bundle, output=tmp_path / "out", **options)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shortlist_may_change_with_its_gallery(made: SimpleNamespace, tmp_path: Path) -> None:
+    found = api.change_gallery(
+        made.programmed["hybrid"], remove=range(8), shortlist=4, output=tmp_path / "out"
+    )
+    assert found.gallery.shortlist == 4
+    top = api.simulate(found.bundle.folder, {"text": made.text})["top_index"]
+    assert np.sort(top, axis=1).tolist() == [[8, 9, 10, 11]] * len(made.text)
