@@ -46,10 +46,16 @@ CHANGES = ("add", "remove", "replace")
 )
 @click.option("--query-bits", type=int, metavar="Q", help="Bits of a query of such items.")
 @click.option(
+    "--shortlist-dimensions",
+    type=int,
+    metavar="D",
+    help="Principal components of mu that an item stores in place of all.",
+)
+@click.option(
     "--recall",
     type=float,
     metavar="X",
-    help="Choose bits and length that hold this share of best items.",
+    help="Choose bits, dimensions and length that hold this share of best items.",
 )
 @click.option(
     "--minimise",
@@ -114,6 +120,7 @@ def front_table(search: ShortlistSearch) -> Table:
     """The settings that reach a recall and of which none is better in all, the taken one marked."""
     columns: tuple[tuple[Column, Callable[[ShortlistOption], Content]], ...] = (
         (Column("taken"), lambda o: "*" if o == search.chosen else ""),
+        (Column("of mu", whole), lambda o: o.bits.dimensions or "all"),
         (Column("bits of\nitems"), lambda o: o.bits.item),
         (Column("bits of\nqueries"), lambda o: o.bits.query),
         (Column("shortlist", whole), lambda o: o.length),
@@ -124,6 +131,10 @@ def front_table(search: ShortlistSearch) -> Table:
         (Column("items\na chip", whole), lambda o: o.items_per_chip),
         (Column("recall\n%", percent), lambda o: o.checked.best.value),
         (Column("of best\nten %", percent), lambda o: o.checked.best_ten),
+        (
+            Column("R@1\n%", percent),
+            lambda o: None if o.checked.found is None else o.checked.found.value,
+        ),
     )
     return item_table("Shortlists", search.front, columns)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cimtool.base.errors import ArgumentError
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.placement import stored_cells
+from cimtool.hardware.placement import item_products, stored_cells
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph
@@ -134,7 +134,7 @@ def _matrices(graph: Graph, settings: Settings) -> tuple[StoredMatrix, ...]:
     """Each matrix once, in the order of its first product: several products share its cells."""
     stored = stored_cells(graph)
     products: dict[str, list[tuple[str, CrossbarMvm]]] = {}
-    for name, op in graph.operations(CrossbarMvm).items():
+    for name, op in item_products(graph).items():
         products.setdefault(stored[f"{graph.name}.{name}"], []).append((name, op))
     return tuple(_matrix(found, settings.of_layer(name)) for name, found in products.items())
 

@@ -20,11 +20,12 @@ from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import GALLERY, QUERIES, Bundle, Gallery, check_place
 from cimtool.bundle.ledger import ITEMS, LEDGER, Ledger
 from cimtool.bundle.matcher import features_sha256, open_bundle
+from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.programming import (
-    GalleryJob,
     ProgrammedBundle,
     shortlist_length,
     source_of,
+    stored_gallery,
     write_programmed,
 )
 from cimtool.deployment.wear import (
@@ -155,7 +156,7 @@ def change_gallery(
     asked = held.shortlist if shortlist is None else shortlist
     length = shortlist_length(opened, len(changed.ids), asked)
     job = GalleryJob(opened, changed.features, digital)
-    stored = job.stored(held.bits, length, chips, say)
+    stored = stored_gallery(job, held.bits, length, chips, say)
     say("counting the cells that are written")
     graph = opened.program.shortlist or opened.program.score
     order, settings = opened.target.cell_order, opened.settings

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
@@ -32,41 +31,36 @@ from cimtool.bundle.bundle import (
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS, Ledger
 from cimtool.bundle.matcher import features_sha256, open_bundle
 from cimtool.bundle.simulate import nearest_items
-from cimtool.costs.estimate import estimate
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
+from cimtool.deployment.gallery_job import GalleryJob
+from cimtool.deployment.shortlist_picture import search_svg
+from cimtool.deployment.shortlist_search import RECALL_AT, ShortlistTrials, shortlist_search
 from cimtool.deployment.shortlists import (
     Minimised,
+    Places,
+    Recall,
     ShortlistAsked,
     ShortlistSearch,
-    TriedShortlist,
-    places_of,
-    searched,
 )
 from cimtool.deployment.wear import check_endurance, first_writes, matrix_cells
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import item_products
 from cimtool.ir.op import Level
-from cimtool.ir.program import Graph, Program, check_program, features_of
+from cimtool.ir.program import Graph, Program, check_program
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
-from cimtool.passes.converters import FIT_ROWS
-from cimtool.passes.gallery import (
-    SHORTLIST_LAYERS,
-    distance_graph,
-    fit_gallery,
-    program_gallery,
-)
 from cimtool.passes.pipeline import Stage
-from cimtool.passes.shortlist import Examples, FewBitShortlist, ShortlistBits
+from cimtool.passes.shortlist import ShortlistBits
 from cimtool.reference.metrics import ReferenceScores
 from cimtool.simulation.simulator import Features, Simulator
 
 DEFAULT_SHORTLIST = 100
 """Items of a hybrid score's shortlist where nothing is said, or all of a smaller gallery."""
 
+SEARCH_PICTURE = "shortlists.svg"
+"""The file of a bundle that shows what a search for a recall found."""
+
 ONNX_LIMIT = (1 << 31) - 1
 """An ONNX file is one protobuf message, which cannot be larger."""
-
-RECALL_AT = 10
-"""A shortlist is also measured by the share that it holds of this number of best items."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +114,7 @@ def program(
     shortlist: int | None = None,
     shortlist_bits: int | None = None,
     query_bits: int | None = None,
+    shortlist_dimensions: int | None = None,
     recall: float | None = None,
     minimise: Minimised = "cells",
     chips: int | None = None,
@@ -130,7 +125,8 @@ def program(
     Only the video rows of `gallery` are read. The new bundle goes to `output`, by default
     `<bundle>+<gallery's name>`; `shortlist` is a hybrid score's, `chips` how many the gallery must
     fit on. With `shortlist_bits` an item stores so many bits of each value of `mu`, and a query is
-    driven with `query_bits`. With `recall` bits that are not given, and a length of at most
+    driven with `query_bits`; with `shortlist_dimensions` the values are so many components of `mu`.
+    With `recall` bits and dimensions that are not given, and a length of at most
     `shortlist`, are those that hold this share of best items at least cost by `minimise`. Raises
     CimError for a bundle compiled with a digital score or programmed already, a
     shortlist that the gallery does not have, a recall that none reaches, and a gallery that does
@@ -144,15 +140,17 @@ def program(
     check_place(folder)
     rows = read_rows(gallery, "video", compiled.model)
     length = shortlist_length(compiled, len(rows), shortlist)
-    asked = ShortlistAsked.of(compiled, shortlist_bits, query_bits, recall, minimise)
+    asked = ShortlistAsked.of(
+        compiled, shortlist_bits, query_bits, shortlist_dimensions, recall, minimise
+    )
     before = Simulator(compiled.program)
     say(f"encoding {len(rows)} videos")
     job = GalleryJob(compiled, before.encode("video", rows), before)
     search, bits = None, asked.given
     if asked.recall is not None and length is not None:
-        search = job.search(asked, length, say)
+        search = shortlist_search(job, asked, length, say)
         length, bits = search.chosen.length, search.chosen.bits
-    stored = job.stored(bits, length, chips, say)
+    stored = stored_gallery(job, bits, length, chips, say)
     cells = matrix_cells(stored.graph, compiled.settings, compiled.target.cell_order)
     ledger = Ledger(len(rows), first_writes(cells))
     check_endurance(ledger.matrices, stored.use, compiled.target.name)
@@ -161,7 +159,17 @@ def program(
     features = features_sha256(job.video)
     held = Gallery(*source, len(rows), mapping, length, features, bits)
     say(f"writing {folder}")
-    made = write_programmed(folder, compiled, stored.program, held, job.video, [source], ledger)
+    title = f"{held.file} on {compiled.target.name}: shortlists of few bits"
+    made = write_programmed(
+        folder,
+        compiled,
+        stored.program,
+        held,
+        job.video,
+        [source],
+        ledger,
+        picture=None if search is None else search_svg(search, title),
+    )
     return ProgrammedBundle(
         made, held, stored.use, stored.accuracy, ledger, ledger.cells_written, search
     )
@@ -174,10 +182,6 @@ def source_of(file: Path | None, rows: Array) -> tuple[str, str]:
     return file.name, sha256(file)
 
 
-Maker = Callable[[Mapping[str, Array]], Graph]
-"""Makes the graph that holds items, of their features."""
-
-
 @dataclass(frozen=True)
 class StoredGallery:
     """A gallery in the arrays: the graph that holds it, the program with it, and what it takes."""
@@ -188,95 +192,32 @@ class StoredGallery:
     accuracy: Accuracy
 
 
-class GalleryJob:
-    """A gallery on its way into a bundle: `video` are its features, `queries` the kept ones.
-
-    `digital` runs the compiled program, whose score is digital.
-    """
-
-    def __init__(self, compiled: Bundle, video: Features, digital: Simulator):
-        self.compiled, self.video, self.digital = compiled, video, digital
-        program, kept = digital.program, compiled.queries
-        self.queries = features_of(program.text, kept)
-        self.right = features_of(program.video, kept)
-
-    def stored(
-        self, bits: ShortlistBits | None, length: int | None, chips: int | None, say: Say
-    ) -> StoredGallery:
-        """The gallery in the arrays, with a hybrid score's `length`, on at most so many chips."""
-        settings, target = self.compiled.settings, self.compiled.target
-        say("programming the gallery")
-        make = self.maker(bits)
-        tiled = make(self.video)
-        if chips is not None:
-            check_chips(memory_use(tiled, settings, target), target, chips)
-        _check_onnx_size(tiled)
-        say("fitting converters")
-        fitted = self.fitted(make, tiled)
-        _check_onnx_size(fitted)
-        program = self.program_with(fitted)
-        check_program(program, IN_MEMORY, Level.CROSSBAR)
-        say("measuring accuracy")
-        accuracy = _accuracy(self.digital, Simulator(program), self.queries, self.video, length)
-        return StoredGallery(fitted, program, memory_use(fitted, settings, target), accuracy)
-
-    def maker(self, bits: ShortlistBits | None) -> Maker:
-        """The way to store items: all of the score, `mu` for a shortlist, or few bits of it."""
-        score, settings = self.digital.program.score, self.compiled.settings
-        if settings.score_mapping == "hybrid":
-            score = distance_graph(score)
-        if bits is None:
-            return lambda items: program_gallery(score, items, settings)
-        return partial(self.few_bits.graph, bits)
-
-    @cached_property
-    def few_bits(self) -> FewBitShortlist:
-        """Items in few bits, whose ranges are chosen on the kept queries."""
-        score = distance_graph(self.digital.program.score)
-        examples = Examples(self.queries["mu"], (self.right or self.video)["mu"])
-        (layer,) = SHORTLIST_LAYERS
-        return FewBitShortlist(score, examples, self.compiled.settings.of_layer(layer))
-
-    def fitted(self, make: Maker, tiled: Graph) -> Graph:
-        """A graph of items with its converters set."""
-        few, right = (
-            {name: value[:FIT_ROWS] for name, value in features.items()}
-            for features in (self.queries, self.right)
-        )
-        return fit_gallery(
-            tiled, few, make(right) if right else None, self.compiled.target.settable
-        )
-
-    def program_with(self, graph: Graph) -> Program:
-        """The bundle's program with a graph that holds the items."""
-        return replace(self.digital.program, **{graph.name: graph})
-
-    def search(self, asked: ShortlistAsked, most: int, say: Say) -> ShortlistSearch:
-        """The bits and the length, at most `most`, that reach a recall at least cost."""
-        assert asked.recall is not None
-        exact = self.digital.score(self.queries, self.video)
-        best = np.argsort(-exact, axis=1, kind="stable")[:, :RECALL_AT]
-        trials = []
-        for bits in asked.candidates:
-            say(f"trying items of {bits.item} bits with queries of {bits.query}")
-            make = self.maker(bits)
-            graph = self.fitted(make, make(self.video))
-            trials.append(self._trial(bits, graph, best))
-        return searched(trials, asked.recall, most, asked.minimise)
-
-    def _trial(self, bits: ShortlistBits, graph: Graph, best: IntArray) -> TriedShortlist:
-        program, settings = self.program_with(graph), self.compiled.settings
-        parts = Simulator(program).iter_distances(self.queries)
-        places = np.concatenate([places_of(ed, best[rows]) for rows, ed in parts])
-        use = memory_use(graph, settings, self.compiled.target)
-        cost = estimate(
-            program,
-            settings,
-            self.compiled.target,
-            samples=1,
-            dimension=self.compiled.model.dimension,
-        )
-        return TriedShortlist(bits, places, use, lambda length: replace(cost, shortlist=length))
+def stored_gallery(
+    job: GalleryJob,
+    bits: ShortlistBits | None,
+    length: int | None,
+    chips: int | None,
+    say: Say,
+) -> StoredGallery:
+    """The gallery in the arrays, with a hybrid score's `length`, on at most so many chips."""
+    settings, target = job.compiled.settings, job.compiled.target
+    say("programming the gallery")
+    make = job.maker(bits)
+    tiled = make(job.video)
+    if chips is not None:
+        check_chips(memory_use(tiled, settings, target), target, chips)
+    _check_onnx_size(tiled)
+    say("fitting converters")
+    fitted = job.fitted(make, tiled)
+    _check_onnx_size(fitted)
+    program = job.program_with(fitted)
+    check_program(program, IN_MEMORY, Level.CROSSBAR)
+    say("measuring accuracy")
+    if bits is not None and length is not None:
+        accuracy = _few_bit_accuracy(job, bits, length)
+    else:
+        accuracy = _accuracy(job.digital, Simulator(program), job.queries, job.video, length)
+    return StoredGallery(fitted, program, memory_use(fitted, settings, target), accuracy)
 
 
 def check_programmable(bundle: Bundle) -> None:
@@ -326,6 +267,7 @@ def write_programmed(
     sources: Iterable[tuple[str, str]],
     ledger: Ledger,
     ledger_arrays: Mapping[str, Array] | None = None,
+    picture: str | None = None,
 ) -> Bundle:
     """Write the bundle anew: its program with a gallery, the rest as it was.
 
@@ -344,6 +286,8 @@ def write_programmed(
         files[SHORTLIST] = file_bytes(onnx_model(program.shortlist))
     files[GALLERY] = features_bytes(video)
     files[LEDGER] = ledger.text().encode()
+    if picture is not None:
+        files[SEARCH_PICTURE] = picture.encode()
     if ledger_arrays is not None:
         files[LEDGER_ARRAYS] = features_bytes(ledger_arrays)
     inputs = [(one["file"], one["sha256"]) for one in bundle.manifest["inputs"]]
@@ -362,7 +306,7 @@ def write_programmed(
 
 def _check_onnx_size(graph: Graph) -> None:
     """Raise CimError where the stored items alone are more than an ONNX file holds."""
-    ops = list(graph.operations(CrossbarMvm).values())
+    ops = list(item_products(graph).values())
     stored = {id(op.weight): op.weight.shape[0] * _bytes_a_value(op) for op in ops}
     items = ops[0].weight.shape[1]
     an_item = sum(stored.values())
@@ -403,6 +347,15 @@ def _accuracy(
     rmse = float(np.sqrt(np.mean((scores - exact) ** 2)))
     same_best, _ = ReferenceScores(exact).same_best(scores)
     return Accuracy(len(exact), rmse, float(same_best.mean()))
+
+
+def _few_bit_accuracy(job: GalleryJob, bits: ShortlistBits, length: int) -> Accuracy:
+    """Recall of queries that nothing was fitted on: each half's, in what is fitted on the other."""
+    places = Places.joined(ShortlistTrials(job).places(bits))
+    found = Recall.of(places, length)
+    return Accuracy(
+        len(places.best), shortlist_top1=found.best.value, shortlist_top10=found.best_ten
+    )
 
 
 def recall(

@@ -26,6 +26,12 @@ Minimised = Literal["cells", "conversions", "energy"]
 MOST_BITS = 8
 """Bits that an item may store of a value for a shortlist."""
 
+QUERY_BITS = (6, 4, 3, 2)
+"""Bits of a query that a search tries below those of features."""
+
+HALVINGS, LEAST_DIMENSIONS = 4, 8
+"""How often a search halves the dimensions of `mu`, and where it stops."""
+
 
 @dataclass(frozen=True)
 class ShortlistAsked:
@@ -33,6 +39,7 @@ class ShortlistAsked:
 
     item_bits: int | None
     query_bits: int | None
+    dimensions: int | None
     recall: float | None
     minimise: Minimised
     feature_bits: int
@@ -43,11 +50,17 @@ class ShortlistAsked:
         bundle: Bundle,
         item_bits: int | None,
         query_bits: int | None,
+        dimensions: int | None,
         recall: float | None,
         minimise: Minimised,
     ) -> ShortlistAsked:
         """Check what is asked of a bundle; ArgumentError where it cannot be."""
-        given = {"shortlist_bits": item_bits, "query_bits": query_bits, "recall": recall}
+        given = {
+            "shortlist_bits": item_bits,
+            "query_bits": query_bits,
+            "shortlist_dimensions": dimensions,
+            "recall": recall,
+        }
         named = [name for name, value in given.items() if value is not None]
         if named and bundle.settings.score_mapping != "hybrid":
             raise ArgumentError(
@@ -66,10 +79,13 @@ class ShortlistAsked:
             raise ArgumentError(
                 "{query_bits} is {}; expected 2 to {}, the bits of features", query_bits, features
             )
-        if query_bits is not None and item_bits is None and recall is None:
-            raise ArgumentError(
-                "{query_bits} is {}; expected {shortlist_bits} or {recall} with it", query_bits
-            )
+        for name in ("query_bits", "shortlist_dimensions"):
+            if given[name] is not None and item_bits is None and recall is None:
+                raise ArgumentError(
+                    "{} is {}; expected {shortlist_bits} or {recall} with it",
+                    Argument(name),
+                    given[name],
+                )
         if recall is not None and not 0 < recall < 1:
             raise ArgumentError("{recall} is {}; expected a share between 0 and 1", recall)
         if recall is not None and len(bundle.queries["text.mu"]) // 2 < least_queries(recall):
@@ -81,35 +97,96 @@ class ShortlistAsked:
                 bundle.name,
                 2 * least_queries(recall),
             )
-        return cls(item_bits, query_bits, recall, minimise, features)
+        return cls(item_bits, query_bits, dimensions, recall, minimise, features)
 
     @property
     def given(self) -> ShortlistBits | None:
         """The bits where they are given; None where `mu` is stored as it is."""
         if self.item_bits is None:
             return None
-        return ShortlistBits(self.item_bits, self.query_bits or self.feature_bits)
+        queries = self.query_bits or self.feature_bits
+        return ShortlistBits(self.item_bits, queries, self.dimensions)
+
+    def dimensions_among(self, whole: int, most: int) -> list[int | None]:
+        """Those that are open, all of `mu` first: halves of the whole, at most `most`."""
+        if self.dimensions:
+            return [self.dimensions]
+        halves = (whole >> halved for halved in range(1, HALVINGS + 1))
+        return [None, *(one for one in halves if LEAST_DIMENSIONS <= one <= most)]
+
+    def item_candidates(self, cells: Callable[[int], int]) -> list[int]:
+        """The bits of items that are open, most first; of those in as many cells only the most."""
+        if self.item_bits:
+            return [self.item_bits]
+        most = {cells(bits): bits for bits in range(1, MOST_BITS + 1)}
+        return list(most.values())[::-1]
 
     @property
-    def candidates(self) -> list[ShortlistBits]:
-        """All that are open, fewest bits first."""
-        items = [self.item_bits] if self.item_bits else range(1, MOST_BITS + 1)
-        queries = [self.query_bits] if self.query_bits else range(2, self.feature_bits + 1)
-        return [ShortlistBits(item, query) for item in items for query in queries]
+    def query_candidates(self) -> list[int]:
+        """The bits of queries that are open, most first."""
+        if self.query_bits:
+            return [self.query_bits]
+        return [self.feature_bits, *(b for b in QUERY_BITS if b < self.feature_bits)]
+
+
+NOWHERE = 1 << 62
+"""The place of what is not there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Places of items in the order of a shortlist, for each of n queries.
+
+    `best` [n, k] are those of its best items; `right` [n] that of its right item, if that were
+    stored too, and `better` [n] that of the first item whose score is above the right one's,
+    NOWHERE where there is none. None where the right items are not known.
+    """
+
+    best: IntArray
+    right: IntArray | None
+    better: IntArray | None
+
+    @classmethod
+    def joined(cls, parts: Sequence[Places]) -> Places:
+        """Those of all queries, of those of some after others."""
+        best = np.concatenate([one.best for one in parts])
+        right = [one.right for one in parts if one.right is not None]
+        better = [one.better for one in parts if one.better is not None]
+        if not right:
+            return cls(best, None, None)
+        return cls(best, np.concatenate(right), np.concatenate(better))
+
+    def found(self, length: int) -> Change | None:
+        """R@1: the share of queries that find their right item, with its interval."""
+        if self.right is None or self.better is None:
+            return None
+        # The right item takes a place of its own among those that are not nearer.
+        first = (self.right < length) & (self.better + (self.right <= self.better) >= length)
+        return counted_share(int(first.sum()), len(first))
 
 
 @dataclass(frozen=True)
 class Recall:
-    """The share of queries whose best item a shortlist holds, and the share of their best ten."""
+    """The share of queries whose best item a shortlist holds, and the share of their best ten.
+
+    `found` is R@1, the share of queries that find their right item; None where it is not known.
+    """
 
     best: Change
     best_ten: float
+    found: Change | None
 
     @classmethod
-    def of(cls, places: IntArray, length: int) -> Recall:
-        """From the places [n, k] that the best items have among all, for a list so long."""
-        held = places < length
-        return cls(counted_share(int(held[:, 0].sum()), len(held)), float(held.mean()))
+    def of(cls, places: Places, length: int) -> Recall:
+        """From the places that items have, for a list so long."""
+        held = places.best < length
+        best = counted_share(int(held[:, 0].sum()), len(held))
+        return cls(best, float(held.mean()), places.found(length))
+
+    @property
+    def r1(self) -> float | None:
+        """R@1 without its interval."""
+        return None if self.found is None else self.found.value
 
 
 @dataclass(frozen=True)
@@ -150,7 +227,9 @@ class ShortlistOption:
 class ShortlistSearch:
     """The settings that reach a recall, and the one that is taken.
 
-    `chosen_on` and `checked_on` are how many queries it was chosen on, and measured on.
+    `chosen_on` and `checked_on` are how many queries it was chosen on, and measured on; `digital`
+    is R@1 of the exact scores of all items on the latter. `trials` are all that were tried, with
+    lists of at most `most` items.
     """
 
     recall: float
@@ -159,6 +238,9 @@ class ShortlistSearch:
     chosen: ShortlistOption
     chosen_on: int
     checked_on: int
+    digital: Change | None
+    most: int
+    trials: tuple[TriedShortlist, ...]
 
     @property
     def front(self) -> tuple[ShortlistOption, ...]:
@@ -177,6 +259,7 @@ class ShortlistSearch:
             "minimised": self.minimised,
             "chosen_on": self.chosen_on,
             "checked_on": self.checked_on,
+            "digital": None if self.digital is None else asdict(self.digital),
             "chosen": asdict(self.chosen),
             "front": [asdict(one) for one in self.front],
         }
@@ -184,12 +267,25 @@ class ShortlistSearch:
 
 @dataclass(frozen=True)
 class TriedShortlist:
-    """A shortlist of some bits: the places [n, k] of each query's best items, and its costs."""
+    """A shortlist of some bits, and its costs: `places` are those of either half of the queries.
+
+    The first half is the one that it is chosen on.
+    """
 
     bits: ShortlistBits
-    places: IntArray
+    places: tuple[Places, Places]
     use: MemoryUse
     estimate: Callable[[int], Estimate]
+
+    @property
+    def cells(self) -> int:
+        """Cells of an item."""
+        return self.use.cells // self.use.items
+
+    def reaches(self, recall: float, most: int) -> bool:
+        """True where a list of at most `most` items holds enough best items to choose by."""
+        length = length_for(self.places[0].best[:, 0], recall)
+        return length is not None and length <= most
 
 
 def places_of(distances: IntArray, best: IntArray) -> IntArray:
@@ -227,19 +323,22 @@ def searched(
     """
     options = [one for trial in trials for one in _option(trial, recall, most)]
     if not options:
-        best = max((Recall.of(t.places[::2], most) for t in trials), key=lambda r: r.best.value)
+        best = max((Recall.of(t.places[0], most) for t in trials), key=lambda r: r.best.value)
         raise CimError(
             f"recall: no setting reaches {recall:g} with shortlists of {most} items; the best one "
             f"holds the best item of {best.best.value:.1%} of the calibration queries"
         )
     chosen = min(options, key=lambda one: one.costs(minimise))
-    queries = len(trials[0].places)
-    halves = -(-queries // 2), queries // 2
-    return ShortlistSearch(recall, minimise, tuple(options), chosen, *halves)
+    first, other = trials[0].places
+    sizes = len(first.best), len(other.best)
+    digital = other.found(NOWHERE)
+    return ShortlistSearch(
+        recall, minimise, tuple(options), chosen, *sizes, digital, most, tuple(trials)
+    )
 
 
 def _option(trial: TriedShortlist, recall: float, most: int) -> Iterator[ShortlistOption]:
-    length = length_for(trial.places[::2, 0], recall)
+    length = length_for(trial.places[0].best[:, 0], recall)
     if length is None or length > most:
         return
     use, query = trial.use, trial.estimate(length).score
@@ -247,11 +346,10 @@ def _option(trial: TriedShortlist, recall: float, most: int) -> Iterator[Shortli
     yield ShortlistOption(
         trial.bits,
         length,
-        use.cells // use.items,
+        trial.cells,
         query.conversions / use.items,
         query.energy_pj,
         query.latency_ns,
         use.items_per_chip,
-        Recall.of(trial.places[::2], length),
-        Recall.of(trial.places[1::2], length),
+        *(Recall.of(half, length) for half in trial.places),
     )

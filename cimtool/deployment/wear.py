@@ -14,7 +14,13 @@ from cimtool.costs.memory_use import MemoryUse
 from cimtool.emit.handoff.images import cell_digits
 from cimtool.hardware.image import ArrayLayout, ImageSpec
 from cimtool.hardware.image_file import array_name
-from cimtool.hardware.placement import Placement, crossbar_layers, placed, stored_cells
+from cimtool.hardware.placement import (
+    Placement,
+    crossbar_layers,
+    item_products,
+    placed,
+    stored_cells,
+)
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.program import Graph
@@ -54,10 +60,11 @@ class MatrixCells:
 
 
 def matrix_cells(graph: Graph, settings: Settings, order: ImageSpec) -> dict[str, MatrixCells]:
-    """The cells of the matrices of a programmed graph, by the layer that owns each."""
+    """The cells of the matrices of items of a programmed graph, by the layer that owns each."""
     layers, owners = crossbar_layers(graph), stored_cells(graph)
     found = {}
-    for layer in dict.fromkeys(owners.values()):
+    stored = (owners[f"{graph.name}.{name}"] for name in item_products(graph))
+    for layer in dict.fromkeys(stored):
         op, own = layers[layer], settings.of_layer(layer)
         place = placed(graph.name, layer, op.stored.shape, op.crossbar, own)
         high = 2 if settings.pairs == "rows" else 1

@@ -127,6 +127,20 @@ def crossbar_layers(graph: Graph) -> dict[str, CrossbarMvm]:
     return {f"{graph.name}.{name}": op for name, op in graph.operations(CrossbarMvm).items()}
 
 
+def item_products(graph: Graph) -> dict[str, CrossbarMvm]:
+    """The products of a programmed graph that store items: those that drive no other product."""
+    products = graph.operations(CrossbarMvm)
+    before: dict[str, set[str]] = {name: set() for name in graph.inputs}
+    for node in graph.nodes:
+        known = {name for value in node.inputs for name in before[value]}
+        before[node.name] = {*known, *({node.name} & products.keys())}
+    driving = {
+        name for node in graph.nodes if node.name in products
+        for value in node.inputs for name in before[value]
+    }  # fmt: skip
+    return {name: op for name, op in products.items() if name not in driving}
+
+
 def stored_cells(graph: Graph) -> dict[str, str]:
     """The layer whose cells each crossbar layer drives: its own, or those of an earlier product.
 

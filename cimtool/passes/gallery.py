@@ -46,14 +46,17 @@ DISTANCE = "ed"
 SHORTLIST, SHORTLIST_PRODUCT = "shortlist", "mu.mu"
 """The graph that draws one up, and the product in it that the statistic adds."""
 
-SHORTLIST_LAYERS = (f"{SHORTLIST}.{SHORTLIST_PRODUCT}",)
+COMPONENTS = "components"
+"""The product before it, of a query with the map to fewer dimensions; it stores no items."""
+
+PRODUCT_LAYER, COMPONENTS_LAYER = f"{SHORTLIST}.{SHORTLIST_PRODUCT}", f"{SHORTLIST}.{COMPONENTS}"
 """The layers of this graph."""
 
 
 def score_layers(head: Head, mapping: ScoreMapping) -> tuple[str, ...]:
     """Names by which settings address the products that a gallery puts on crossbars."""
     if mapping == "hybrid":
-        return SHORTLIST_LAYERS
+        return PRODUCT_LAYER, COMPONENTS_LAYER
     return tuple(f"score.{name}" for name in head.products) if mapping == "in-memory" else ()
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -27,7 +28,15 @@ from cimtool.ir.arithmetic import Add, Axis, Sum
 from cimtool.ir.format import integer_limits, ratio, round_half_up
 from cimtool.ir.integer import Requant
 from cimtool.ir.program import Builder, Graph
-from cimtool.passes.gallery import DISTANCE, SHORTLIST, SHORTLIST_PRODUCT
+from cimtool.passes.components import Components, PrincipalComponents
+from cimtool.passes.gallery import (
+    COMPONENTS,
+    COMPONENTS_LAYER,
+    DISTANCE,
+    PRODUCT_LAYER,
+    SHORTLIST,
+    SHORTLIST_PRODUCT,
+)
 
 FACTOR_BITS = 12
 """Bits of the largest factor: one of an item 32 times as short is right to a part in 200."""
@@ -41,10 +50,18 @@ MOST_ROWS = 256
 
 @dataclass(frozen=True)
 class ShortlistBits:
-    """Bits of what an item stores of each value (1: its sign), and of a query."""
+    """Bits of what an item stores of each value (1: its sign), and of a query.
+
+    With `dimensions` the values are so many components of `mu`, else `mu` itself.
+    """
 
     item: int
     query: int
+    dimensions: int | None = None
+
+    def __str__(self) -> str:
+        values = "mu" if self.dimensions is None else f"{self.dimensions} components"
+        return f"items of {self.item} bits of {values} with queries of {self.query}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,28 +99,23 @@ class ItemCodes:
         return 2 * codes + (not self.paired)
 
 
-class FewBitShortlist:
-    """Builds the graph from a query's `mu` to the distances of items that are stored in few bits.
+class CodedSpace:
+    """What a shortlist compares: calibration rows of either side less their centre, in codes.
 
-    `score` is a compiled one that uses `ed`; `settings` are those of the product's layer.
+    `text` and `video` [rows, D] are integers, of whole `mu` or of its components; items are stored
+    in pairs of cells where `paired`. Queries of `whole_bits` are driven as they are.
     """
 
-    def __init__(self, score: Graph, examples: Examples, settings: Settings):
-        self.score, self.settings = score, settings
-        self.query, self.item = (score.inputs[f"{side}.mu"] for side in ("text", "video"))
-        units = float(self.query.unit), float(self.item.unit)
-        centre = np.concatenate([examples.text * units[0], examples.video * units[1]]).mean(axis=0)
-        self.of_query, self.of_item = (round_half_up(centre / unit) for unit in units)
-        self.unit = units[0] * units[1]
-        self.text = (examples.text - self.of_query)[:MOST_ROWS].astype(np.float64)
-        self.video = (examples.video - self.of_item)[:MOST_ROWS].astype(np.float64)
-
+    def __init__(self, text: Array, video: Array, paired: bool, whole_bits: int | None):
+        self.text = text[:MOST_ROWS].astype(np.float64)
+        self.video = video[:MOST_ROWS].astype(np.float64)
+        self.paired, self.whole_bits = paired, whole_bits
         self._gains: dict[int, float] = {}
         self._codes: dict[int, ItemCodes] = {}
 
     def gain(self, bits: int) -> float:
-        """The step of a query in units of `mu`; 1 where it is driven as it is."""
-        if bits >= self.query.bits:
+        """The step of a query in units of these rows; 1 where it is driven as it is."""
+        if self.whole_bits is not None and bits >= self.whole_bits:
             return 1.0
         if bits not in self._gains:
             self._gains[bits] = self._best_gain(integer_limits(bits, signed=True)[1])
@@ -124,15 +136,51 @@ class FewBitShortlist:
         return self._codes[bits]
 
     def _best_codes(self, bits: int) -> ItemCodes:
-        paired = self.settings.weight_code.paired
-        top = (1 << bits - 1) - (0.5 if paired else 0.0)
+        top = (1 << bits - 1) - (0.5 if self.paired else 0.0)
 
         def error(step: float) -> float:
-            codes = ItemCodes(bits, step, paired)
+            codes = ItemCodes(bits, step, self.paired)
             values = codes.values(codes.codes(self.video))
             return _loss(values * quotients(self.video, values)[:, None], self.video, self.text)
 
-        return ItemCodes(bits, 1.0 if bits == 1 else _least(self.video, top, error), paired)
+        return ItemCodes(bits, 1.0 if bits == 1 else _least(self.video, top, error), self.paired)
+
+
+class FewBitShortlist:
+    """Builds the graph from a query's `mu` to the distances of items that are stored in few bits.
+
+    `score` is a compiled one that uses `ed`; `settings` are those that its layers are looked up in.
+    """
+
+    def __init__(self, score: Graph, examples: Examples, settings: Settings):
+        self.score, self.settings = score, settings
+        self.query, self.item = (score.inputs[f"{side}.mu"] for side in ("text", "video"))
+        units = float(self.query.unit), float(self.item.unit)
+        centre = np.concatenate([examples.text * units[0], examples.video * units[1]]).mean(axis=0)
+        self.of_query, self.of_item = (round_half_up(centre / unit) for unit in units)
+        self.unit = units[0] * units[1]
+        self.text, self.video = examples.text - self.of_query, examples.video - self.of_item
+        self.paired = settings.of_layer(PRODUCT_LAYER).weight_code.paired
+        self.whole = CodedSpace(self.text, self.video, self.paired, self.query.bits)
+        self._reduced: dict[int, tuple[Components, CodedSpace]] = {}
+
+    @cached_property
+    def principal(self) -> PrincipalComponents:
+        """The components of the calibration rows of both sides, in real units."""
+        rows = [self.text * float(self.query.unit), self.video * float(self.item.unit)]
+        return PrincipalComponents(np.concatenate(rows))
+
+    def reduced(self, dimensions: int) -> tuple[Components, CodedSpace]:
+        """The map to so many components, and the space that it leads to.
+
+        Raises ArgumentError where the calibration rows do not differ in so many.
+        """
+        if dimensions not in self._reduced:
+            bits = self.settings.of_layer(COMPONENTS_LAYER).weight_bits
+            found = self.principal.of(dimensions, bits)
+            mapped = found.of(self.text), found.of(self.video)
+            self._reduced[dimensions] = found, CodedSpace(*mapped, self.paired, None)
+        return self._reduced[dimensions]
 
     def graph(self, bits: ShortlistBits, video: Mapping[str, Array]) -> Graph:
         """The graph for items of the integer features `video`: `text.mu` to `ed` [n, M].
@@ -141,11 +189,18 @@ class FewBitShortlist:
         where an array cannot hold a code.
         """
         builder = Builder(SHORTLIST, {"text.mu": self.query})
-        driven, centre = self._driven(builder, bits.query)
-        x, kind = video["mu"] - self.of_item, self.codes(bits.item)
+        x, known, step = video["mu"] - self.of_item, self.whole, 1.0
+        if bits.dimensions is None:
+            driven, centre = self._whole_query(builder, bits.query)
+        else:
+            found, known = self.reduced(bits.dimensions)
+            x, step = found.of(x), found.step
+            driven = self._components(builder, found, known.gain(bits.query), bits.query)
+            centre = np.zeros(bits.dimensions, np.int64)
+        kind = known.codes(bits.item)
         codes = kind.codes(x)
         values = kind.values(codes)
-        product = self._product(builder, driven, codes, kind.weight_bits)
+        product = self._product(builder, driven, codes, kind.weight_bits, step)
         scale = np.asarray(self.unit)
         if kind.paired:
             doubled = Add((np.asarray(2),), np.asarray(0), scale)
@@ -155,44 +210,78 @@ class FewBitShortlist:
             rows = builder.add("query.sum.rows", Axis(1), total)
             odd = Add((np.asarray(2), np.asarray(1)), np.asarray(0), scale)
             similar = builder.add("similarity", odd, product, rows)
-        factor = 2 * self.gain(bits.query) * quotients(x, values)
+        factor = 2 * step**2 * known.gain(bits.query) * quotients(x, values)
         places = FACTOR_BITS - int(np.frexp(factor.max())[1])
         factors = round_half_up(np.ldexp(factor, places))
         own = -2.0 * (video["mu"] @ self.of_query)
-        if known := self.score.inputs.get("video.ed_self"):
-            own += video["ed_self"] * (float(known.unit) / self.unit)
+        if terms := self.score.inputs.get("video.ed_self"):
+            own += video["ed_self"] * (float(terms.unit) / self.unit)
         offset = round_half_up(np.ldexp(own - own.min(), places)) + factors * (values @ centre)
         finer = np.asarray(self.unit * 2.0**-places)
         builder.add(DISTANCE, Add((-factors,), offset, finer), similar)
         return builder.graph({DISTANCE: DISTANCE})
 
-    def _driven(self, builder: Builder, bits: int) -> tuple[str, IntArray]:
-        """The value that drives the arrays, and what of it [d] is the centre."""
-        known, gain = self.query, self.gain(bits)
+    def _whole_query(self, builder: Builder, bits: int) -> tuple[str, IntArray]:
+        """The value of whole `mu` that drives the arrays, and what of it [d] is the centre."""
+        known = self.query
         if bits >= known.bits:
             return "text.mu", self.of_query
         less = builder.add(
             "query.centred", Add((np.asarray(1),), -self.of_query, known.scale), "text.mu"
         )
-        step = ratio(1 / Fraction(gain), int(builder.types[less].magnitude))
+        driven = self._rounded(builder, less, self.whole.gain(bits), bits)
+        return driven, np.zeros_like(self.of_query)
+
+    def _components(self, builder: Builder, found: Components, gain: float, bits: int) -> str:
+        """The components of a query less its centre, from arrays and rounded to so many bits."""
+        own = self._own(COMPONENTS_LAYER)
+        bias = -(self.of_query @ found.weight)
+        mapped = self._mvm(builder, COMPONENTS, "text.mu", found.weight, bias, own, found.step)
+        return self._rounded(builder, mapped, gain, bits)
+
+    def _rounded(self, builder: Builder, value: str, gain: float, bits: int) -> str:
+        known = builder.types[value]
+        step = ratio(1 / Fraction(gain), int(known.magnitude))
         lo, hi = integer_limits(bits, signed=True)
         factor = np.asarray(step.multiplier), np.asarray(step.shift)
         rounded = Requant(*factor, lo, hi, np.asarray(known.unit * gain))
-        return builder.add("query", rounded, less), np.zeros_like(self.of_query)
+        return builder.add("query", rounded, value)
 
-    def _product(self, builder: Builder, driven: str, codes: IntArray, bits: int) -> str:
-        own = self.settings.with_weights(bits)
+    def _product(
+        self, builder: Builder, driven: str, codes: IntArray, bits: int, step: float
+    ) -> str:
+        own = self._own(PRODUCT_LAYER, bits)
+        weight = np.ascontiguousarray(codes.T)
+        bias = np.zeros(weight.shape[1], np.int64)
+        unit = float(self.item.unit) * step
+        return self._mvm(builder, SHORTLIST_PRODUCT, driven, weight, bias, own, unit)
+
+    def _own(self, layer: str, weight_bits: int | None = None) -> Settings:
+        """The settings of a layer; CimError where no array can hold its weights."""
+        own = self.settings.of_layer(layer)
+        own = own if weight_bits is None else own.with_weights(weight_bits)
         try:
             own.check_hardware()
         except ValueError as error:
-            raise CimError(f"{SHORTLIST}.{SHORTLIST_PRODUCT}: {error}") from None
+            raise CimError(f"{layer}: {error}") from None
+        return own
+
+    def _mvm(
+        self,
+        builder: Builder,
+        name: str,
+        driven: str,
+        weight: IntArray,
+        bias: IntArray,
+        own: Settings,
+        unit: float,
+    ) -> str:
+        """Add a product of what drives it with `weight`, in units of it times `unit`."""
         known = builder.types[driven]
         crossbar = own.crossbar(own.input_code(known))
-        weight = np.ascontiguousarray(codes.T)
-        bias = np.zeros(weight.shape[1], np.int64)
-        scale = np.asarray(known.unit * self.item.unit)
+        scale = np.asarray(known.unit * unit)
         op = CrossbarMvm(StoredWeights(weight, crossbar), bias, scale, crossbar.no_references)
-        return builder.add(SHORTLIST_PRODUCT, op, driven)
+        return builder.add(name, op, driven)
 
 
 def quotients(x: Array, values: IntArray) -> FloatArray:

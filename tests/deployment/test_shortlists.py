@@ -14,7 +14,15 @@ from hypothesis.extra import numpy as hnp
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import QUERIES, read_bundle
-from cimtool.deployment.shortlists import ShortlistOption, least_queries, length_for, places_of
+from cimtool.deployment.programming import SEARCH_PICTURE
+from cimtool.deployment.shortlists import (
+    NOWHERE,
+    Places,
+    ShortlistOption,
+    least_queries,
+    length_for,
+    places_of,
+)
 from cimtool.training.demo_data import DemoFiles
 
 
@@ -26,6 +34,25 @@ def test_places_are_those_of_a_stable_sort(distances: np.ndarray) -> None:
     for row in range(3):
         for k in range(2):
             assert order[row, found[row, k]] == best[row, k]
+
+
+@given(
+    st.permutations(range(9)),
+    hnp.arrays(np.int64, 9, elements=st.integers(0, 6)),
+    st.integers(1, 9),
+)
+def test_r1_is_that_of_the_sorted_shortlist(
+    distances: list[int], exact: np.ndarray, length: int
+) -> None:
+    ed, right = np.array(distances), 8
+    listed = np.argsort(ed)[:length]
+    expected = right in listed and np.all(exact[listed] <= exact[right])
+    items, better = ed[:right], exact[:right] > exact[right]
+    first = (items < items[better].min()).sum() if better.any() else NOWHERE
+    places = Places(ed[None, :1], np.array([(items <= ed[right]).sum()]), np.array([first]))
+    found = places.found(length)
+    assert found is not None
+    assert found.value == expected
 
 
 @given(
@@ -84,6 +111,19 @@ def test_few_bits_are_programmed_and_lose_no_bit_between_machines(
     np.testing.assert_array_equal(best["top_score"], own)
 
 
+def test_components_are_programmed_and_lose_no_bit_between_machines(
+    hybrid: SimpleNamespace, tmp_path: Path
+) -> None:
+    found = api.program(
+        hybrid.folder, hybrid.files.eval, output=tmp_path / "made",
+        shortlist=10, shortlist_bits=2, shortlist_dimensions=6,
+    )  # fmt: skip
+    (matrix,) = found.use.matrices
+    assert (matrix.rows, matrix.items) == (6, found.gallery.items)
+    report = api.verify(found.bundle.folder, hybrid.files.eval, samples=2)
+    assert not report.failures
+
+
 def better(one: ShortlistOption, other: ShortlistOption) -> bool:
     mine, others = ((o.cells, o.conversions, o.length) for o in (one, other))
     return mine != others and all(a <= b for a, b in zip(mine, others, strict=True))
@@ -104,6 +144,10 @@ def test_the_cheapest_that_reaches_a_recall_is_chosen(
     for one in search.options:
         assert one.chosen.best.value >= 0.9
         assert (one in search.front) != any(better(other, one) for other in search.options)
+    assert {one.bits.dimensions for one in search.trials} == {None, 8}
+    assert SEARCH_PICTURE in found.bundle.manifest["files"]
+    drawn = (found.bundle.folder / SEARCH_PICTURE).read_text()
+    assert f"a shortlist of {search.chosen.length}, {search.chosen.cells} cells" in drawn
     by_energy = api.program(
         hybrid.folder, hybrid.files.eval, output=tmp_path / "energy",
         shortlist=20, recall=0.9, minimise="energy",
@@ -130,6 +174,9 @@ def test_what_is_given_is_not_searched(hybrid: SimpleNamespace, tmp_path: Path) 
         ({"shortlist_bits": 9}, "shortlist_bits is 9; expected 1 to 8"),
         ({"shortlist_bits": 2, "query_bits": 1}, "query_bits is 1; expected 2 to 8, the bits of"),
         ({"query_bits": 4}, "query_bits is 4; expected shortlist_bits or recall with it"),
+        ({"shortlist_dimensions": 4}, "dimensions is 4; expected shortlist_bits or recall with it"),
+        ({"shortlist_bits": 2, "shortlist_dimensions": 0}, "dimensions is 0; expected 1 to 15, in"),
+        ({"recall": 0.5, "shortlist_dimensions": 16}, "dimensions is 16; expected 1 to 15, in whi"),
         ({"recall": 1.0}, "recall is 1.0; expected a share between 0 and 1"),
         ({"recall": 0.9999}, r"recall is 0\.9999; the \d+ calibration queries of hybrid are "),
         ({"recall": 0.95, "shortlist": 1, "shortlist_bits": 1}, "recall: no setting reaches 0.95 "),

@@ -9,6 +9,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from cimtool.base.arrays import Array
+from cimtool.base.errors import ArgumentError
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.hardware.mvm import CrossbarMvm
@@ -64,10 +65,13 @@ def distances(graph: Graph, text: Features) -> Array:
     return run_graph(graph, {"text.mu": text["mu"]})["ed"]
 
 
+@pytest.mark.parametrize("dimensions", [None, 3])
 @pytest.mark.parametrize("target", target_names())
-def test_all_implementations_agree_on_every_target(case: Case, target: str) -> None:
+def test_all_implementations_agree_on_every_target(
+    case: Case, target: str, dimensions: int | None
+) -> None:
     for bits in range(1, 9):
-        graph = case.graph(ShortlistBits(bits, 2 + (bits + 5) % 7), target)
+        graph = case.graph(ShortlistBits(bits, 2 + (bits + 5) % 7, dimensions), target)
         expected = distances(graph, case.text)
         fast = Runner(graph).run({"text.mu": case.text["mu"]})["ed"]
         np.testing.assert_array_equal(fast, expected)
@@ -108,7 +112,7 @@ def test_an_item_is_right_about_itself(case: Case, bits: int) -> None:
     own = case.video["ed_self"] * float(score.inputs["video.ed_self"].unit)
     own = own - 2 * unit * (case.video["mu"] @ made.of_query)
     whole = own - own.min() - 2 * unit * (x * x).sum(axis=1)
-    kind = made.codes(bits)
+    kind = made.whole.codes(bits)
     held = (x * kind.values(kind.codes(x))).sum(axis=1)
     # A factor is rounded to half a step of the result, and so is the constant.
     assert np.all(np.abs(whole - itself) <= step * (held + 1) / 2)
@@ -139,3 +143,28 @@ def test_an_item_that_is_the_centre_has_no_factor() -> None:
     x = np.array([[0, 0, 0], [3, -1, 0]])
     found = quotients(x, np.array([[1, 1, 1], [1, -1, 1]]))
     np.testing.assert_allclose(found, [0, 10 / 4])
+
+
+def test_components_keep_more_the_more_of_them_there_are(case: Case) -> None:
+    width = case.video["mu"].shape[1]
+    lost = []
+    for dimensions in (1, width // 4, width // 2, width - 1):
+        found = distances(case.graph(ShortlistBits(8, FEATURE_BITS, dimensions)), case.text)
+        assert case.graph(ShortlistBits(8, 8, dimensions)).by_name["mu.mu"].op.weight.shape == (
+            dimensions,
+            len(case.video["mu"]),
+        )
+        pairs = zip(found, case.exact, strict=True)
+        lost.append(1 - np.mean([np.corrcoef(*rows)[0, 1] for rows in pairs]))
+    assert lost == sorted(lost, reverse=True)
+    assert lost[-1] < 0.02
+
+
+def test_more_components_than_rows_differ_in_are_refused(case: Case) -> None:
+    made = case.shortlist()
+    made.text, made.video = made.text[:2], made.video[:2]
+    with pytest.raises(ArgumentError, match="in which the calibration features differ"):
+        made.reduced(5)
+    width = case.video["mu"].shape[1]
+    with pytest.raises(ArgumentError, match="fewer than their"):
+        case.shortlist().reduced(width)

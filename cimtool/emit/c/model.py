@@ -21,6 +21,7 @@ from cimtool.emit.c.writer import (
     kind_of,
 )
 from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.hardware.placement import item_products
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.program import MODALITIES, Graph, Node, Program, as_inputs
 from cimtool.ir.types import Type
@@ -352,6 +353,7 @@ def _count(known: Type) -> str:
 def _of_items(graph: Graph, items: int) -> set[str]:
     """The values of a score in the memory that have a number for each item."""
     found: set[str] = set()
+    products = item_products(graph)
     for node in graph.nodes:
         shape = graph.types[node.name].shape
         joined = (
@@ -359,7 +361,7 @@ def _of_items(graph: Graph, items: int) -> set[str]:
             and shape[1] == items > 1
             and all(not _count(graph.types[name]) for name in node.inputs)
         )
-        if isinstance(node.op, CrossbarMvm) or joined or not found.isdisjoint(node.inputs):
+        if node.name in products or joined or not found.isdisjoint(node.inputs):
             found.add(node.name)
     return found
 

@@ -91,15 +91,18 @@ def test_every_value_of_the_program_is_shown_once(program: Program, model: CMode
         assert model.source.count(f"CIM_SEE({index}, ") == 1
 
 
+@pytest.mark.parametrize(
+    "stored", [{}, {"shortlist_bits": 2, "shortlist_dimensions": 5, "query_bits": 3}]
+)
 def test_the_distances_of_a_shortlist_are_those_of_the_simulator(
-    small_trunk: DemoFiles, tmp_path: Path
+    small_trunk: DemoFiles, tmp_path: Path, stored: dict[str, int]
 ) -> None:
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
         target="isaac-rram-128", adc_bits=4, score_mapping="hybrid", shortlist=3,
         output=tmp_path / "hybrid",
     )  # fmt: skip
-    bundle = api.program(tmp_path / "hybrid", small_trunk.eval).bundle
+    bundle = api.program(tmp_path / "hybrid", small_trunk.eval, **stored).bundle
     export_bundle(bundle, "handoff", tmp_path / "handoff")
     folder = tmp_path / "handoff" / "c"
     rows = read_embeddings(small_trunk.eval).text

@@ -16,20 +16,23 @@ from cimtool.loading.handoff import describe_handoff
 from cimtool.training.demo_data import DemoFiles
 
 
-@pytest.fixture(scope="module", params=["in-memory", "hybrid"])
+@pytest.fixture(scope="module", params=["in-memory", "hybrid", "components"])
 def programmed(
     request: pytest.FixtureRequest, small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory
 ) -> Bundle:
     folder = tmp_path_factory.mktemp(request.param)
+    mapping, stored = request.param, {}
+    if mapping == "components":
+        mapping, stored = "hybrid", {"shortlist_bits": 2, "shortlist_dimensions": 5}
     api.compile(
         small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target="isaac-rram-128", adc_bits=4, score_mapping=request.param, output=folder / "empty",
+        target="isaac-rram-128", adc_bits=4, score_mapping=mapping, output=folder / "empty",
     )  # fmt: skip
     wanted, empty = Request(gallery=True), read_bundle(folder / "empty")
     with pytest.raises(CimError, match="empty holds none; expected a bundle that `cimtool prog"):
         export_bundle(empty, "handoff", folder / "handoff", wanted)
     assert not (folder / "handoff").exists()
-    return api.program(folder / "empty", small_trunk.eval, output=folder / "full").bundle
+    return api.program(folder / "empty", small_trunk.eval, output=folder / "full", **stored).bundle
 
 
 def test_stored_items_are_handed_off_and_read_back(programmed: Bundle, tmp_path: Path) -> None:
@@ -37,8 +40,10 @@ def test_stored_items_are_handed_off_and_read_back(programmed: Bundle, tmp_path:
     layers = describe_handoff(tmp_path / "here")["layers"]
     stored = set(layers) - {f"{m}.{n}" for m in ("text", "video") for n in LAYERS}
     if programmed.gallery is not None and programmed.gallery.shortlist is not None:
-        assert stored == {"shortlist.mu.mu"}
-        assert layers["shortlist.mu.mu"] == "16 x 40 weights read back (arrays: 2)"
+        reduced = "shortlist.components" in stored
+        assert stored - {"shortlist.components"} == {"shortlist.mu.mu"}
+        expected = "5 x 40" if reduced else "16 x 40"
+        assert layers["shortlist.mu.mu"].startswith(f"{expected} weights read back (arrays: ")
     else:
         assert stored == {"score.mu.mu", "score.mu.mus", "score.s.mu2", "score.s.s+mu2.s"}
     assert run_goal(tmp_path / "here", "check").returncode == 0
@@ -60,4 +65,4 @@ def test_arrays_of_a_gallery_agree_in_the_bench(programmed: Bundle, tmp_path: Pa
         found = counts(done.stdout)
         assert (done.returncode, done.stderr) == (0, "")
         assert all(differ == 0 for _, differ in found.values())
-        assert all(found[tap][0] > 100 for tap in ("digits", "sums", "codes", "layer_sum"))
+        assert all(found[tap][0] >= 20 for tap in ("digits", "sums", "codes", "layer_sum"))

@@ -1,0 +1,65 @@
+"""A gallery on its way into the arrays of a bundle: how items are stored, and what is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+
+from cimtool.base.arrays import Array
+from cimtool.bundle.bundle import Bundle
+from cimtool.ir.program import Graph, Program, features_of
+from cimtool.passes.converters import FIT_ROWS
+from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
+from cimtool.passes.shortlist import Examples, FewBitShortlist, ShortlistBits
+from cimtool.simulation.simulator import Features, Simulator
+
+Maker = Callable[[Mapping[str, Array]], Graph]
+"""Makes the graph that holds items, of their features."""
+
+
+class GalleryJob:
+    """A gallery on its way into a bundle: `video` are its features, `queries` the kept ones.
+
+    `digital` runs the compiled program, whose score is digital. Whatever is fitted is fitted on the
+    kept `rows`.
+    """
+
+    def __init__(
+        self, compiled: Bundle, video: Features, digital: Simulator, rows: slice = slice(None)
+    ):
+        self.compiled, self.video, self.digital = compiled, video, digital
+        program = digital.program
+        kept = {name: value[rows] for name, value in compiled.queries.items()}
+        self.queries = features_of(program.text, kept)
+        self.right = features_of(program.video, kept)
+
+    def maker(self, bits: ShortlistBits | None) -> Maker:
+        """The way to store items: all of the score, `mu` for a shortlist, or few bits of it."""
+        score, settings = self.digital.program.score, self.compiled.settings
+        if settings.score_mapping == "hybrid":
+            score = distance_graph(score)
+        if bits is None:
+            return lambda items: program_gallery(score, items, settings)
+        return partial(self.few_bits.graph, bits)
+
+    @cached_property
+    def few_bits(self) -> FewBitShortlist:
+        """Items in few bits, whose ranges are chosen on the kept queries."""
+        score = distance_graph(self.digital.program.score)
+        examples = Examples(self.queries["mu"], (self.right or self.video)["mu"])
+        return FewBitShortlist(score, examples, self.compiled.settings)
+
+    def fitted(self, make: Maker, tiled: Graph) -> Graph:
+        """A graph of items with its converters set."""
+        few, right = (
+            {name: value[:FIT_ROWS] for name, value in features.items()}
+            for features in (self.queries, self.right)
+        )
+        return fit_gallery(
+            tiled, few, make(right) if right else None, self.compiled.target.settable
+        )
+
+    def program_with(self, graph: Graph) -> Program:
+        """The bundle's program with a graph that holds the items."""
+        return replace(self.digital.program, **{graph.name: graph})
