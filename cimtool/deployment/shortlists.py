@@ -30,7 +30,7 @@ QUERY_BITS = (6, 4, 3, 2)
 """Bits of a query that a search tries below those of features."""
 
 HALVINGS, LEAST_DIMENSIONS = 4, 8
-"""How often a search halves the dimensions of `mu`, and where it stops."""
+"""Times that a search halves the dimensions of `mu`, and the fewest that it tries."""
 
 
 @dataclass(frozen=True)

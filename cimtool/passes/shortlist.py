@@ -100,7 +100,7 @@ class ItemCodes:
 
 
 class CodedSpace:
-    """What a shortlist compares: calibration rows of either side less their centre, in codes.
+    """The space that a shortlist compares in: calibration rows less their centre, and their codes.
 
     `text` and `video` [rows, D] are integers, of whole `mu` or of its components; items are stored
     in pairs of cells where `paired`. Queries of `whole_bits` are driven as they are.
