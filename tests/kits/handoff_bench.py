@@ -64,7 +64,7 @@ class Bench:
 
     def do_layer(self, name: str, *rest: str) -> None:
         self.name, self.slices, self.cycles = name, [], []
-        self.rows, self.columns, self.vectors, _, self.k, self.c = map(int, rest)
+        _, self.rows, self.columns, self.vectors, _, self.k, self.c = map(int, rest)
         self.total = np.zeros((self.vectors, self.columns), np.int64)
 
     def do_cells(self, _: str, *rest: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -72,6 +73,21 @@ def run_cocotb(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the goal `cocotb`, where there is cocotb."""
     need_cocotb()
     return run_goal(folder, "cocotb", f"PYTHON={sys.executable}")
+
+
+def with_changed_line(folder: Path, copy: Path, file: str) -> Path:
+    """A copy of a hand-off with another last digit in one of its files."""
+    shutil.copytree(folder, copy)
+    text = (copy / file).read_text("utf-8").rstrip("\n")
+    (copy / file).write_text(f"{text[:-1]}{'2' if text[-1] == '1' else '1'}\n", "utf-8")
+    return copy
+
+
+def shown_faults(folder: Path) -> list[list[str]]:
+    """Number, tap and name of each fault that a kind of macro shows."""
+    lines = (folder / "sv" / "faults.txt").read_text("utf-8").splitlines()
+    faults = (line.split("\t") for line in lines)
+    return [[number, tap, name] for number, tap, kinds, name in faults if kinds != "none"]
 
 
 def counts(printed: str) -> dict[str, tuple[int, int]]:

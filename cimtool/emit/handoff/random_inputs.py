@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.emit.c.layer import layer_definition
 from cimtool.emit.c.writer import ConstantTables, identifier
+from cimtool.emit.handoff.kinds import MacroKind, macro_kinds
 from cimtool.emit.handoff.layers import DrivenLayer
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 
@@ -35,10 +37,13 @@ def write_random(source: HandoffSource, folder: Path) -> None:
 
 def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
     """The layers in C, their tables in `tables`, with a name for each row group."""
+    kinds = macro_kinds(layers)
     definitions = [layer_definition(tables, one.name, one.op, wide_input=True) for one in layers]
     reads = [
-        f'    {{"{one.name}/r{row}/g{within}", &{identifier(one.name)}_layer, {g}, {lo}, {hi}}}'
-        for one in layers
+        f'    {{"{one.name}/r{row}/g{within}", &{identifier(one.name)}_layer, {g}, {lo}, {hi}, '
+        f"&{kind.name}}}"
+        for kind in kinds
+        for one in kind.layers
         for lo, hi in [input_limits(one)]
         for g, (row, within, _) in enumerate(one.groups())
     ]
@@ -50,10 +55,8 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
         "LAYER_COLUMNS": max(one.image.columns for one in layers),
         "LAYER_CYCLES": max(len(one.op.crossbar.cycles) for one in layers),
         "LAYER_SLICES": max(one.op.crossbar.slices for one in layers),
-        "LAYER_LANES": layers[0].lanes - layers[0].op.crossbar.unit_column,
     }
     places = [f"    {name} = {place}," for name, _, place, _ in tables.items()]
-    slices, weights = lane_places(layers)
     return "\n".join(
         [
             "/* Every layer of the bench on arrays; its tables are in layers.bin. */",
@@ -72,15 +75,20 @@ def layers_header(layers: list[DrivenLayer], tables: ConstantTables) -> str:
             *(f"    {name} = {value}," for name, value in extents.items()),
             "};",
             "",
-            "/* The slice and the weight of each lane of an array. */",
-            f"static const int32_t lane_slice[] = {{{_listed(slices)}}};",
-            f"static const int32_t lane_weight[] = {{{_listed(weights)}}};",
+            "/* Lanes of an array but the unit column's, by the kind of its macro: the slice and",
+            " * the weight of each. */",
+            "struct layer_lanes {",
+            "    int32_t count;",
+            "    const int32_t *slice, *weight;",
+            "};",
+            *(line for kind in kinds for line in _lanes(kind)),
             "",
             "/* LAYER/rR/gG: row group G of the arrays in row R, and the limits of its inputs. */",
             "static const struct layer_read {",
             "    const char *name;",
             "    const cim_layer *layer;",
             "    int32_t group, lo, hi;",
+            "    const struct layer_lanes *lanes;",
             "} layer_reads[] = {",
             ",\n".join(reads),
             "};",
@@ -109,8 +117,14 @@ def lane_places(layers: list[DrivenLayer]) -> tuple[IntArray, IntArray]:
     return lanes // width, lanes % width
 
 
-def _listed(values: IntArray) -> str:
-    return ", ".join(map(str, values.tolist()))
+def _lanes(kind: MacroKind) -> Iterator[str]:
+    """The lines of the lanes of a kind's arrays."""
+    slices, weights = lane_places(kind.layers)
+    for name, values in (("slice", slices), ("weight", weights)):
+        listed = ", ".join(map(str, values.tolist()))
+        yield f"static const int32_t {kind.name}_{name}[] = {{{listed}}};"
+    fields = f"{len(slices)}, {kind.name}_slice, {kind.name}_weight"
+    yield f"static const struct layer_lanes {kind.name} = {{{fields}}};"
 
 
 RANDOM_PART = HandoffPart(

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cimtool.emit.handoff.kinds import ROUNDINGS, macro_kinds
 from cimtool.emit.handoff.layers import DrivenLayer, Lanes
 from cimtool.hardware.converters import StaircaseLaw, UniformLaw
 
 STEPS_FILE = "steps.txt"
 STEPS_VERSION = 1
-ROUNDINGS = ("half-up", "half-even", "floor")
 CONVERTERS = ("none", "equal steps", "table", "levels")
 
 STEPS = {
     "handoff": "format version",
     "array": "rows and columns of cells in an array",
     "lanes": "bits of a lane of inputs, of digits, and of sums and codes",
-    "layer": "LAYER; rows, columns; vectors, row groups, slices that are converted, cycles",
+    "layer": "LAYER; its kind of macro, rows, columns; vectors, row groups, slices that are "
+    "converted, cycles",
     "cells": "LAYER; bits of a cell, polarities, rows of cells of a weight, weights side by side, "
     "baseline, complement, offset; 1 for a unit column, a reference column, flags; 1 where each "
     "polarity is converted",
@@ -47,8 +48,9 @@ def steps_text(layers: list[DrivenLayer], lanes: Lanes) -> str:
         _line("array", layout.rows, layout.columns),
         _line("lanes", lanes.inputs, lanes.digits, lanes.sums),
     ]
+    kinds = {layer: kind.number for kind in macro_kinds(layers) for layer in kind.layers}
     for layer in layers:
-        lines += [*_settings(layer), *_reads(layer)]
+        lines += [*_settings(layer, kinds[layer]), *_reads(layer)]
     return "\n".join([*lines, "end"]) + "\n"
 
 
@@ -56,12 +58,13 @@ def _line(*words: str | int) -> str:
     return " ".join(str(int(one)) if isinstance(one, int) else one for one in words)
 
 
-def _settings(layer: DrivenLayer) -> Iterator[str]:
+def _settings(layer: DrivenLayer, kind: int) -> Iterator[str]:
     """The lines of what is the same in all reads of a layer."""
     name, image, crossbar = layer.name, layer.image, layer.op.crossbar
     rows, columns = layer.op.weight.shape
     groups, cycles = len(layer.op.stored.groups), crossbar.cycles
-    yield _line("layer", name, rows, columns, len(layer.x), groups, crossbar.slices, len(cycles))
+    extents = rows, columns, len(layer.x), groups, crossbar.slices, len(cycles)
+    yield _line("layer", name, kind, *extents)
     yield _line(
         *("cells", name, image.cell_bits, image.polarities, layer.layout.rows_per_weight),
         *(layer.layout.across, image.baseline, image.complement, image.offset),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from c_tools import c_compiler
-from handoff_runs import KINDS, TAPS, counts, handoff_of, run_goal
+from handoff_runs import (
+    KINDS,
+    TAPS,
+    counts,
+    handoff_of,
+    run_goal,
+    shown_faults,
+    with_changed_line,
+)
 
-from cimtool import api
-from cimtool.bundle.bundle import read_bundle
-from cimtool.emit.handoff.bench import BENCH_PART, uncovered
+from cimtool.emit.handoff.bench import BENCH_PART
 from cimtool.emit.handoff.faults import FAULTS, Fault, faulty
-from cimtool.emit.handoff.layers import driven_layers
 from cimtool.training.demo_data import DemoFiles
 
 
@@ -70,7 +74,7 @@ def test_pairs_lie_in_columns_or_rows(
 
 
 def parameters_of(handoff: Path) -> str:
-    return (handoff / "sv" / "parameters.svh").read_text("utf-8")
+    return (handoff / "sv" / "kind1" / "parameters.svh").read_text("utf-8")
 
 
 def assert_no_value_differs(
@@ -102,12 +106,12 @@ def test_verilator_agrees(handoff: Path) -> None:
 def test_every_fault_is_found_at_its_tap_in_both(handoff: Path) -> None:
     done = run_goal(handoff, "mutants")
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = (handoff / "sv" / "faults.txt").read_text("utf-8").splitlines()
-    assert len(lines) >= 14
+    faults = shown_faults(handoff)
+    assert len(faults) >= 14
     for simulator in ("iverilog", "verilator"):
-        assert f"{simulator}: the control passes" in done.stdout
-        for _, tap, name in (line.split("\t") for line in lines):
-            assert f"{simulator}: {name}: found at {tap}\n" in done.stdout
+        assert f"{simulator}: kind1: the control passes" in done.stdout
+        for _, tap, name in faults:
+            assert f"{simulator}: kind1: {name}: found at {tap}\n" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -125,12 +129,7 @@ def test_every_fault_is_found_at_its_tap_in_both(handoff: Path) -> None:
     ],
 )
 def test_one_changed_line_fails(handoff: Path, tmp_path: Path, file: str, tap: str) -> None:
-    folder = shutil.copytree(handoff, tmp_path / "copy")
-    lines = (folder / file).read_text("utf-8").splitlines()
-    last = lines[-1]
-    lines[-1] = last[:-1] + ("1" if last[-1] != "1" else "2")
-    (folder / file).write_text("\n".join(lines) + "\n", "utf-8")
-    done = run_goal(folder, "icarus")
+    done = run_goal(with_changed_line(handoff, tmp_path / "copy", file), "icarus")
     assert done.returncode != 0
     assert next(name for name, (_, differ) in counts(done.stdout).items() if differ) == tap
 
@@ -138,8 +137,8 @@ def test_one_changed_line_fails(handoff: Path, tmp_path: Path, file: str, tap: s
 def test_the_sources_are_clean(handoff: Path) -> None:
     sources = [f"{name}.sv" for name in ("tb_macro", "cim_macro", "cim_column", "cim_output")]
     for command in (
-        [c_compiler("verilator"), "--lint-only", "--timing", "-Wall", "waivers.vlt"],
-        [c_compiler("iverilog"), "-g2012", "-Wall", "-t", "null"],
+        [c_compiler("verilator"), "--lint-only", "--timing", "-Wall", "-Ikind1", "waivers.vlt"],
+        [c_compiler("iverilog"), "-g2012", "-Wall", "-Ikind1", "-t", "null"],
     ):
         top = ["--top-module" if "--timing" in command else "-s", "tb_macro"]
         done = subprocess.run(
@@ -147,27 +146,6 @@ def test_the_sources_are_clean(handoff: Path) -> None:
             check=False,
         )  # fmt: skip
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
-
-
-def test_layers_of_several_kinds_are_refused_by_name(
-    handoff: Path, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
-) -> None:
-    other = api.compile(
-        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
-        target="isaac-rram-128", encoding="differential", output=tmp_path / "bundle",
-    )  # fmt: skip
-    layers = [
-        *driven_layers(read_bundle(small_bundle), "text.fc1", None),
-        *driven_layers(read_bundle(other.folder), "text.fc2", None),
-    ]
-    reason = uncovered(layers)
-    assert reason is not None
-    assert reason.startswith("text.fc1 has WEIGHTS = 32 and text.fc2 16; one macro has one")
-    folder = shutil.copytree(handoff, tmp_path / "copy")
-    (folder / "sv" / "NOT_COVERED").write_text(reason, "utf-8")
-    done = run_goal(folder, "icarus")
-    assert done.returncode != 0
-    assert reason in done.stderr
 
 
 def test_a_fault_replaces_what_occurs_once() -> None:

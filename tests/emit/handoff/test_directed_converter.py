@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_tools import c_compiler
-from handoff_runs import handoff_of
+from handoff_runs import handoff_of, shown_faults
 
 from cimtool import api
 from cimtool.bundle.bundle import read_bundle
@@ -118,11 +118,10 @@ def test_faults_of_a_converter_are_found(
     (folder / "build").mkdir()
     c_compiler(simulator)
     script = (folder / "sv" / "bench.sh").read_text("utf-8").split("mkdir -p build\n")[0]
-    faults = (folder / "sv" / "faults.txt").read_text("utf-8").splitlines()
-    shown = [line.split("\t") for line in faults if line.split("\t")[1] == "codes"]
+    shown = [one for one in shown_faults(folder) if one[1] == "codes"]
     assert len(shown) == 4
     runs = "".join(f"simulate {simulator} build/faulty {number}\n" for number, _, _ in shown)
-    build = f"build {simulator} sv/faulty sv/faulty/cim_column.sv build/faulty\n"
+    build = f"build {simulator} kind1 sv/faulty sv/faulty/cim_column.sv build/faulty\n"
     done = subprocess.run(
         ["sh", "-c", script + build + runs], cwd=folder, capture_output=True, text=True,
         check=False,

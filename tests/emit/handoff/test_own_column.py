@@ -103,7 +103,7 @@ def test_verilator_agrees_without_a_warning(handoff: Path) -> None:
     done = run_goal(handoff, "verilator", f"COLUMN={COLUMN}")
     assert (done.returncode, done.stderr) == (0, "")
     assert counts(done.stdout) == counts(run_goal(handoff, "icarus").stdout)
-    assert "%Warning" not in (handoff / "build" / "tb_macro.log").read_text("utf-8")
+    assert "%Warning" not in (handoff / "build" / "verilator_kind1.log").read_text("utf-8")
 
 
 @pytest.mark.parametrize("simulator", ["icarus", "verilator"])

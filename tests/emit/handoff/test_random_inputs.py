@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from handoff_runs import KINDS, counts, handoff_of, run_goal
+from handoff_runs import KINDS, counts, handoff_of, run_goal, shown_faults
 from programs import installed
 
 from cimtool.bundle.bundle import read_bundle
@@ -42,8 +42,7 @@ def test_a_thousand_vectors_of_the_reference_bundle(reference: Path) -> None:
 
 
 def test_faults_are_found(reference: Path) -> None:
-    faults = (reference / "sv" / "faults.txt").read_text("utf-8").splitlines()
-    shown = [line.split("\t") for line in faults if line.split("\t")[1] in TAPS]
+    shown = [one for one in shown_faults(reference) if one[1] in TAPS]
     assert len(shown) >= 10
     for number, tap, _ in shown:
         done = run_goal(reference, "random", "VECTORS=50", f"FAULT={number}")

@@ -1,38 +1,34 @@
 #!/bin/sh
 # Runs the bench of a hand-off, from its folder:
 #
-#   sh sv/bench.sh icarus [COLUMN]      the macro against images, constants and taps, in Icarus Verilog
+#   sh sv/bench.sh icarus [COLUMN]      macros against images, constants and taps, in Icarus Verilog
 #   sh sv/bench.sh verilator [COLUMN]   the same in Verilator
 #   sh sv/bench.sh random COLUMN VECTORS SEED FAULT
 #                                       random inputs against the golden model, in Verilator
 #   sh sv/bench.sh cocotb [COLUMN]      a column by itself, in cocotb and Icarus Verilog, with the sums of directed/
 #   sh sv/bench.sh mutants              every fault of sv/faults.txt in both: each must be found at its tap
 #
+# Layers of each kind have a macro of their own, sv/kindN; what is printed last are the sums of all kinds.
 # COLUMN is the source of the column, or several in one word; sv/cim_column.sv where it is left out.
 set -eu
 export LC_ALL=C
 column=${2:-sv/cim_column.sv}
 
 say() { printf 'sv/bench.sh: %s\n' "$1" >&2; }
-if [ -f sv/NOT_COVERED ]; then
-    say "$(cat sv/NOT_COVERED)"
-    exit 1
-fi
-
 need() { command -v "$1" > build/found || { say "$1 is not installed"; exit 1; }; }
 
-# build SIMULATOR FOLDER COLUMN OUTPUT [MORE]: compiles the bench with the macro of a folder, and more.
+# build SIMULATOR KIND FOLDER COLUMN OUTPUT [MORE]: compiles the bench of a kind with the macro of a folder, and more.
 build() {
     need "$1"
-    for file in $3; do
+    for file in $4; do
         [ -f "$file" ] || { say "COLUMN: $file: no such file; expected a path from the folder of the hand-off, or a whole one"; exit 2; }
     done
-    simulator=$1 output=$4
-    set -- "$2/cim_macro.sv" "$2/cim_output.sv" $3 ${5:-}
+    simulator=$1 include="-Isv -Isv/$2" output=$5
+    set -- "$3/cim_macro.sv" "$3/cim_output.sv" $4 ${6:-}
     case $simulator in
-    iverilog) iverilog -g2012 -Wall -Isv -s tb_macro -o "$output" sv/tb_macro.sv "$@" ;;
+    iverilog) iverilog -g2012 -Wall $include -s tb_macro -o "$output" sv/tb_macro.sv "$@" ;;
     verilator)
-        verilator --binary --timing -O3 -Wall -Wno-fatal -Isv --top-module tb_macro --Mdir "$output.obj" -CFLAGS -O1 \
+        verilator --binary --timing -O3 -Wall -Wno-fatal $include --top-module tb_macro --Mdir "$output.obj" -CFLAGS -O1 \
             -o ../"${output##*/}" sv/waivers.vlt sv/tb_macro.sv "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
         ;;
     esac
@@ -46,48 +42,84 @@ simulate() {
     esac
 }
 
+# each COMMAND...: runs a command with the name of each kind, then prints the sums of what they compared.
+each() {
+    failed=0
+    rm -f build/kind*.txt
+    for folder in sv/kind*; do
+        kind=${folder#sv/}
+        "$@" "$kind" > "build/$kind.txt" && grep -q '^PASS$' "build/$kind.txt" || failed=1
+        sed "s/^/$kind: /" "build/$kind.txt"
+    done
+    awk '/^[a-z_]+: [0-9]+ compared, [0-9]+ differ$/ {
+            if (!($1 in compared)) taps[count++] = $1
+            compared[$1] += $2; differ[$1] += $4
+        }
+        END { for (i = 0; i < count; i++) printf "%s %.0f compared, %.0f differ\n", taps[i], compared[taps[i]], differ[taps[i]] }' \
+        build/kind*.txt > build/sums.txt
+    cat build/sums.txt
+    [ $failed = 0 ] || exit 1
+    [ -s build/sums.txt ] || { say "nothing was compared"; exit 1; }
+    printf 'PASS\n'
+}
+
+# with_taps SIMULATOR KIND
+with_taps() { build "$1" "$2" sv "$column" "build/$1_$2" && simulate "$1" "build/$1_$2"; }
+
+# with_random_inputs FOLDER VECTORS SEED FAULT KIND
+with_random_inputs() {
+    build verilator "$5" "$1" "$column" "build/random_$5" "-DRANDOM=1 -Irandom ../dpi.o" &&
+        "build/random_$5" +HANDOFF=. +VECTORS="$2" +SEED="$3" +FAULT="$4"
+}
+
+# alone KIND
+alone() { "$PYTHON" sv/column_cocotb.py "$1" $column; }
+
 mkdir -p build
 case ${1:-} in
-icarus)
-    build iverilog sv "$column" build/tb_macro.vvp
-    simulate iverilog build/tb_macro.vvp
-    ;;
-verilator)
-    build verilator sv "$column" build/tb_macro
-    simulate verilator build/tb_macro
-    ;;
+icarus) each with_taps iverilog ;;
+verilator) each with_taps verilator ;;
 mutants)
-    missed=0
+    missed=0 tab=$(printf '\t')
     for simulator in iverilog verilator; do
-        output=build/faulty_$simulator
-        build $simulator sv/faulty sv/faulty/cim_column.sv "$output"
-        simulate $simulator "$output" > build/control.txt || { say "$simulator: the control without a fault fails"; exit 1; }
-        printf '%s: the control passes\n' $simulator
-        while IFS="$(printf '\t')" read -r number tap name; do
-            found=$(simulate $simulator "$output" "$number" | grep -m 1 "^fault $number: found at " || true)
-            printf '%s: %s: %s\n' $simulator "$name" "${found#*: }"
-            [ "$found" = "fault $number: found at $tap" ] || { missed=1; say "$name: expected at $tap"; }
-        done < sv/faults.txt
+        for folder in sv/kind*; do
+            kind=${folder#sv/}
+            output=build/faulty_${simulator}_$kind
+            build $simulator "$kind" sv/faulty sv/faulty/cim_column.sv "$output"
+            simulate $simulator "$output" > build/control.txt && grep -q '^PASS$' build/control.txt || { say "$simulator: $kind: the control without a fault fails"; exit 1; }
+            printf '%s: %s: the control passes\n' $simulator "$kind"
+            while IFS=$tab read -r number tap kinds name; do
+                case ,$kinds, in
+                *,$kind,*) ;;
+                *)
+                    printf '%s: %s: %s: not applicable\n' $simulator "$kind" "$name"
+                    continue
+                    ;;
+                esac
+                found=$(simulate $simulator "$output" "$number" | grep -m 1 "^fault $number: found at " || true)
+                printf '%s: %s: %s: %s\n' $simulator "$kind" "$name" "${found#*: }"
+                [ "$found" = "fault $number: found at $tap" ] || { missed=1; say "$kind: $name: expected at $tap"; }
+            done < sv/faults.txt
+        done
     done
     [ $missed = 0 ] || exit 1
-    printf '%s faults, each found at its tap in both simulators\n' "$(wc -l < sv/faults.txt | tr -d ' ')"
+    shown=$(grep -vc "${tab}none${tab}" sv/faults.txt)
+    printf '%s faults, each found at its tap in both simulators wherever it is applicable\n' "$shown"
     ;;
 random)
-    folder=sv fault=$5
-    [ "$fault" = 0 ] || folder=sv/faulty column=sv/faulty/cim_column.sv
+    folder=sv
+    [ "$5" = 0 ] || folder=sv/faulty column=sv/faulty/cim_column.sv
     need verilator
     need "${CC:=gcc}"
     # Verilator would compile a .c file as C++.
     "$CC" -std=c99 -O3 -Wall -Wextra -Wconversion -Ic -Irandom -c random/dpi.c -o build/dpi.o
-    build verilator $folder "$column" build/random "-DRANDOM=1 -Irandom ../dpi.o"
-    build/random +HANDOFF=. +VECTORS="$3" +SEED="$4" +FAULT="$fault" | tee build/random.txt
-    grep -q '^PASS$' build/random.txt
+    each with_random_inputs $folder "$3" "$4" "$5"
     ;;
 cocotb)
     need iverilog
     need "${PYTHON:=python3}"
     "$PYTHON" -c 'import cocotb_tools' 2> build/found || { say "$PYTHON has no cocotb 2"; exit 1; }
-    "$PYTHON" sv/column_cocotb.py $column
+    each alone
     ;;
 *)
     say "expected icarus, verilator, random, cocotb or mutants"

@@ -111,23 +111,23 @@ int random_input(int row, int own) {
 
 int random_digit(int row, int cycle) { return digits[cycle][row]; }
 
-static int32_t is_unit(int lane) { return lane == LAYER_LANES; }
+static int32_t is_unit(int lane) { return lane == now->lanes->count; }
 
 long long random_sum(int lane, int cycle) {
     if (is_unit(lane))
         return unit[cycle];
-    return sums[cycle][lane_slice[lane]][column - first + lane_weight[lane]];
+    return sums[cycle][now->lanes->slice[lane]][column - first + now->lanes->weight[lane]];
 }
 
 long long random_code(int lane, int cycle) {
     const cim_layer *l = now->layer;
-    int32_t k = is_unit(lane) ? l->slices : lane_slice[lane];
+    int32_t k = is_unit(lane) ? l->slices : now->lanes->slice[lane];
     const cim_converter *c = l->converter + k * l->reference_cycles + cycle % l->reference_cycles;
     int64_t at = now->group, sum = random_sum(lane, cycle), offset = 0;
     if (c->step == 0)
         return sum;
     if (!is_unit(lane))
-        at = at * l->columns + column + lane_weight[lane];
+        at = at * l->columns + column + now->lanes->weight[lane];
     if (c->offset >= 0)
         offset = CIM_TABLE(int64_t, weights, c->offset)[at];
     return cim_code(c, cim_shl(sum, l->reference_bits) - offset);

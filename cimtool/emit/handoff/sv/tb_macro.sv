@@ -1,9 +1,9 @@
-// Runs one macro through every array of a hand-off folder and compares it at the taps.
+// Runs one macro through every array of its kind in a hand-off folder and compares it at the taps.
 //
 //   +HANDOFF=DIR   the folder (.)
 //   +FAULT=N       a fault of the sources that `make mutants` writes (0: none)
 //
-// One macro takes all arrays in turn: its cells are written word line by word line, as a chip's are.
+// The macro takes the arrays in turn: its cells are written word line by word line, as a chip's are.
 module tb_macro;
 `include "parameters.svh"
     localparam int CONVERTED = LANES + 32'(UNIT_COLUMN);
@@ -144,7 +144,8 @@ module tb_macro;
         count(2, longint'(used_lanes), wrong);
     endtask
 
-    string handoff, kind, name, array, group, across;
+    string handoff, keyword, name, array, group, across;
+    logic other; // the layer is of another kind
     int file, flags, got;
     int columns, vectors, code_kind, threshold_places, has_flags;
     int a, b, c, d, e, f, g, h;
@@ -361,6 +362,14 @@ module tb_macro;
     endtask
 `endif
 
+    // The rest of a line of steps.txt.
+    task automatic skip_line;
+        logic [7:0] letter;
+        int taken;
+        taken = $fscanf(file, "%c", letter);
+        while (taken == 1 && letter != "\n") taken = $fscanf(file, "%c", letter);
+    endtask
+
     longint wrong;
     initial begin
         if (!$value$plusargs("HANDOFF=%s", handoff)) handoff = ".";
@@ -371,56 +380,61 @@ module tb_macro;
         rst = 1'b0;
         file = $fopen({handoff, "/steps.txt"}, "r");
         if (file == 0) $fatal(1, "FAIL: no %s/steps.txt", handoff);
-        kind = ""; flags = 0; has_flags = 0; threshold_places = 0; code_kind = 0;
-        while (kind != "end") begin
-            got = $fscanf(file, "%s", kind);
+        keyword = ""; other = 1'b0; flags = 0; has_flags = 0; threshold_places = 0; code_kind = 0;
+        while (keyword != "end") begin
+            got = $fscanf(file, "%s", keyword);
             if (got != 1) $fatal(1, "FAIL: steps.txt has no end");
-            if (kind == "handoff") got = $fscanf(file, "%d", a) - 1;
-            else if (kind == "array") got = $fscanf(file, "%d %d", a, b) - 2;
-            else if (kind == "lanes") got = $fscanf(file, "%d %d %d", a, b, c) - 3;
-            else if (kind == "layer") begin
-                got = $fscanf(file, "%s %d %d %d %d %d %d", name, a, columns, vectors, b, c, d) - 7;
-                cycles = 6'(d);
-            end else if (kind == "cells") begin
+            if (keyword == "layer" || keyword == "end") other = 1'b0;
+            if (other) begin
+                skip_line;
+                got = 0;
+            end else if (keyword == "handoff") got = $fscanf(file, "%d", a) - 1;
+            else if (keyword == "array") got = $fscanf(file, "%d %d", a, b) - 2;
+            else if (keyword == "lanes") got = $fscanf(file, "%d %d %d", a, b, c) - 3;
+            else if (keyword == "layer") begin
+                got = $fscanf(file, "%s %d %d %d %d %d %d %d", name, a, b, columns, vectors, c, d, e) - 8;
+                cycles = 6'(e);
+                other = a != KIND;
+            end else if (keyword == "cells") begin
                 got = $fscanf(file, "%s %d %d %d %d %d %d %d", name, a, b, c, d, e, u, v) - 8;
                 complement = ACC_BITS'(u); weight_offset = ACC_BITS'(v);
                 got = got + $fscanf(file, "%d %d %d %d", a, b, has_flags, c) - 4;
-            end else if (kind == "inputs") begin
+            end else if (keyword == "inputs") begin
                 got = $fscanf(file, "%s %d %d %d", name, a, b, c) - 4;
                 lift = (INPUT_BITS+1)'(b); sign_magnitude = c != 0;
-            end else if (kind == "converter") begin
+            end else if (keyword == "converter") begin
                 got = $fscanf(file, "%s %d %d %d %d %d %d", name, code_kind, a, b, c, d, e) - 7;
                 got = got + $fscanf(file, "%d %d %d", threshold_places, own_cycles, f) - 3;
                 lo = CODE_BITS'(a); hi = CODE_BITS'(b);
                 load_references();
-            end else if (kind == "slice") begin
+            end else if (keyword == "slice") begin
                 got = $fscanf(file, "%s %d %d %d %d", name, a, b, c, d) - 5;
                 slice_shift[a*6 +: 6] = 6'(b);
                 bit_of = c < 0;
                 slice_negative[a] = bit_of;
-            end else if (kind == "cycle") begin
+            end else if (keyword == "cycle") begin
                 got = $fscanf(file, "%s %d %d %d %d %d", name, a, b, c, d, e) - 6;
                 cycle_shift[a*5 +: 5] = 5'(b); cycle_bits[a*5 +: 5] = 5'(c);
                 bit_of = d < 0;
                 cycle_negative[a] = bit_of;
-            end else if (kind == "program") begin
+            end else if (keyword == "program") begin
                 got = $fscanf(file, "%s %d %d", array, a, b) - 3;
                 program_array();
                 if (flags != 0) $fclose(flags);
                 flags = 0;
                 if (has_flags != 0 && BINARY) flags = $fopen({handoff, "/images/", array, "/flipped.bin"}, "r");
                 else if (has_flags != 0) flags = $fopen({handoff, "/images/", array, "/flipped.hex"}, "r");
-            end else if (kind == "read") begin
+            end else if (keyword == "read") begin
                 got = $fscanf(file, "%s %s %s %d %d %d %d %d", array, group, across, a, b, c, d, e) - 8;
                 flipped = '0;
                 if (has_flags != 0) read_flags;
                 read_group(a, b, c, d, e);
-            end else if (kind == "sum") begin
+            end else if (keyword == "sum") begin
                 got = $fscanf(file, "%s %d %d", name, g, h) - 3;
                 finish_layer(g, h);
-            end else if (kind == "end") got = 0;
-            else $fatal(1, "FAIL: steps.txt has a line %s", kind);
-            if (got != 0) $fatal(1, "FAIL: steps.txt: a line %s has %0d words too few", kind, -got);
+            end else if (keyword == "end") got = 0;
+            else $fatal(1, "FAIL: steps.txt has a line %s", keyword);
+            if (got != 0) $fatal(1, "FAIL: steps.txt: a line %s has %0d words too few", keyword, -got);
         end
         $fclose(file);
         wrong = 0;
