@@ -1,7 +1,9 @@
-"""A folder of work that goes on where it stopped: its identity, its lock, what a kill leaves."""
+"""Folders of work that goes on where it stopped: identity, lock, what a kill leaves; exchange."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import PARTIAL, replace_texts, unwritable
+from cimtool.base.files import PARTIAL, reading, replace_texts, unwritable
 
 LOCK = ".lock"
 SHARED = ".shared-"
@@ -24,6 +26,9 @@ LEFT = (LOCK, PARTIAL, SHARED)
 
 POINTS = "points"
 """The folder, in that of the work, of what is kept of each point."""
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+"""Constants of Linux's `renameat2`: paths from the current folder; exchange of both."""
 
 WorkIdentity = Mapping[str, str | int]
 
@@ -94,6 +99,53 @@ class KindOfWork:
                     f"{path}: holds a {self.noun} with another {self.names[name]}; expected a new "
                     "folder"
                 )
+
+
+@contextmanager
+def alone_with(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder that is to be replaced, if there is one, until the end.
+
+    The lock ends with the process whatever ends that. Raises CimError where another one holds it,
+    or has just replaced the folder.
+    """
+    if not folder.is_dir():
+        yield
+        return
+    with reading(folder):
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        taken = _locked_folder(handle) and os.path.samestat(os.fstat(handle), folder.stat())
+        if not taken:
+            raise CimError(
+                f"{folder}: another process is changing it; expected that one to end first"
+            )
+        yield
+    finally:
+        os.close(handle)
+
+
+def _locked_folder(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; False where the system or the file system cannot.
+
+    It is Linux's `renameat2` with RENAME_EXCHANGE. Raises OSError where it fails.
+    """
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(number, os.strerror(number), str(other))
 
 
 def _clear(path: Path) -> None:

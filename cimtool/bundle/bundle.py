@@ -23,6 +23,7 @@ from cimtool import __version__
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.files import sha256, unwritable
+from cimtool.base.folders import exchange
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import validated
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger, read_ledger
@@ -375,10 +376,28 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
 
 def _take_place(partial: Path, folder: Path) -> None:
-    """Rename `partial` to `folder`; what stands there moves aside, and back if that fails."""
+    """Rename `partial` to `folder`; what stands there moves aside, and back if that fails.
+
+    Where the system can exchange two folders, there is one at every moment, the earlier or the new.
+    """
     if not folder.exists():
         partial.rename(folder)
-        return
+    elif exchange(partial, folder):
+        previous = previous_of(folder)
+        try:
+            if previous.exists():
+                exchange(partial, previous)
+            else:
+                partial.rename(previous)
+        except BaseException:
+            exchange(partial, folder)
+            raise
+        shutil.rmtree(partial, ignore_errors=True)
+    else:
+        _take_place_in_two_steps(partial, folder)
+
+
+def _take_place_in_two_steps(partial: Path, folder: Path) -> None:
     previous = previous_of(folder)
     if previous.exists():
         shutil.rmtree(previous)

@@ -105,9 +105,14 @@ def load(bundle: Path | str, device: str | None = None) -> Matcher:
 
 def open_bundle(folder: Path | str) -> Bundle:
     """Open a bundle after checking every file; CimError for what is no path of one."""
+    return read_bundle(bundle_folder(folder))
+
+
+def bundle_folder(folder: Path | str) -> Path:
+    """The path of a bundle's folder; CimError for what is no path."""
     if not isinstance(folder, Path | str):
         raise CimError(f"a bundle is given as {kind_of(folder)}; expected the path of its folder")
-    return read_bundle(Path(folder))
+    return Path(folder)
 
 
 def checked_features(

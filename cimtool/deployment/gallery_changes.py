@@ -8,6 +8,7 @@ of a gallery never have a gap.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,18 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.folders import alone_with
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bundle import GALLERY, QUERIES, Bundle, Gallery, check_place
+from cimtool.bundle.bundle import (
+    GALLERY,
+    QUERIES,
+    Bundle,
+    Gallery,
+    check_place,
+    read_bundle,
+)
 from cimtool.bundle.ledger import ITEMS, LEDGER, Ledger
-from cimtool.bundle.matcher import features_sha256, open_bundle
+from cimtool.bundle.matcher import bundle_folder, features_sha256
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.programming import (
     ProgrammedBundle,
@@ -35,6 +44,7 @@ from cimtool.deployment.wear import (
     first_counts,
     matrix_cells,
 )
+from cimtool.ir.program import Graph
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -87,6 +97,10 @@ class HeldItems:
         return {name: value[:0] for name, value in self.features.items()}
 
 
+Replacement = tuple[Sequence[int], EmbeddingsLike]
+"""Ids of items, and the videos that take their places."""
+
+
 def _rows(features: Features) -> int:
     return len(next(iter(features.values())))
 
@@ -96,7 +110,7 @@ def change_gallery(
     *,
     add: EmbeddingsLike | None = None,
     remove: Sequence[int] = (),
-    replace: tuple[Sequence[int], EmbeddingsLike] | None = None,
+    replace: Replacement | None = None,
     output: File | None = None,
     shortlist: int | None = None,
     chips: int | None = None,
@@ -109,27 +123,62 @@ def change_gallery(
     `output`. A hybrid score keeps the length of its shortlist unless `shortlist` says another.
     Raises CimError for a bundle without a gallery, for ids that it does not hold or that stand
     twice, for a change that leaves no item, where a cell would be written more often than it
-    endures, and as `program` does.
+    endures, where another process is changing the bundle, and as `program` does.
     """
-    opened = open_bundle(bundle)
-    held = _check_changeable(opened)
-    folder = Path(output) if output else opened.folder
+    place = bundle_folder(bundle)
+    folder = Path(output) if output else place
     check_place(folder)
-    items = HeldItems(opened.items, opened.gallery_features, opened.ledger.next_item)
-    others, file = replace or ((), None)
-    removed, replaced = _checked_ids(opened, items.ids, remove, others)
-    digital = Simulator(opened.compiled_stages[-1].program)
+    with alone_with(folder):
+        opened = read_bundle(place)
+        held = _check_changeable(opened)
+        digital = Simulator(opened.compiled_stages[-1].program)
+        items, sources = _changed_items(opened, digital, remove, replace, add, say)
+        length = _length(opened, held, len(items.ids), shortlist)
+        job = GalleryJob(opened, items.features, digital)
+        stored = stored_gallery(job, held.bits, length, chips, say)
+        say("counting the cells that are written")
+        counts = _counts_after(opened, stored.graph)
+        ledger = Ledger(items.following, array_writes(counts))
+        check_endurance(ledger.matrices, stored.use, opened.target.name)
+        gallery = dataclasses.replace(
+            held,
+            items=len(items.ids),
+            shortlist=length,
+            features=features_sha256(items.features),
+            changes=held.changes + 1,
+        )
+        written = ledger.cells_written - opened.ledger.cells_written
+        say(f"writing {folder}")
+        made = write_programmed(
+            folder, opened, stored.program, gallery, items.features, sources, ledger,
+            {ITEMS: items.ids, **counts},
+        )  # fmt: skip
+    return ProgrammedBundle(made, gallery, stored.use, stored.accuracy, ledger, written)
+
+
+def _changed_items(
+    bundle: Bundle,
+    digital: Simulator,
+    remove: Sequence[int],
+    replace: Replacement | None,
+    add: EmbeddingsLike | None,
+    say: Say,
+) -> tuple[HeldItems, list[tuple[str, str]]]:
+    """The items after a change, and the files that it read with their checksums."""
+    items = HeldItems(bundle.items, bundle.gallery_features, bundle.ledger.next_item)
+    others, data = replace or ((), None)
+    removed, replaced = _checked_ids(bundle, items.ids, remove, others)
     sources: list[tuple[str, str]] = []
 
     def encoded(data: EmbeddingsLike | None) -> Features:
         if data is None:
             return items.none()
-        rows = read_rows(data, "video", opened.model)
+        rows = read_rows(data, "video", bundle.model)
         sources.append(source_of(file_of(data, "video"), rows))
         say(f"encoding {len(rows)} videos")
         return digital.encode("video", rows)
 
-    replacing, added = encoded(file), encoded(add)
+    replacing = encoded(data)
     if _rows(replacing) != len(replaced):
         raise ArgumentError(
             "{replace} names {} items and {} has {} videos; expected one for each",
@@ -137,51 +186,35 @@ def change_gallery(
             sources[0][0],
             _rows(replacing),
         )
-    if len(removed) == len(items.ids) and not _rows(added):
+    if len(removed) == len(items.ids) and add is None:
         raise ArgumentError(
             "{remove} names all {} items of {}; expected one that stays, or {add} with it",
             len(removed),
-            opened.folder,
+            bundle.folder,
         )
-    changed = items.changed(removed, replaced, replacing, added)
-    if shortlist is None and held.shortlist is not None and held.shortlist > len(changed.ids):
+    return items.changed(removed, replaced, replacing, encoded(add)), sources
+
+
+def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int | None:
+    """The length of the shortlist: what is asked, else as it was; CimError where it cannot be."""
+    if asked is None and held.shortlist is not None and held.shortlist > items:
         raise ArgumentError(
             "{}: its shortlist is {:,} items long and the gallery would have {:,}; expected "
             "{shortlist} with the change, 1 to {}",
-            opened.folder,
+            bundle.folder,
             held.shortlist,
-            len(changed.ids),
-            len(changed.ids),
+            items,
+            items,
         )
-    asked = held.shortlist if shortlist is None else shortlist
-    length = shortlist_length(opened, len(changed.ids), asked)
-    job = GalleryJob(opened, changed.features, digital)
-    stored = stored_gallery(job, held.bits, length, chips, say)
-    say("counting the cells that are written")
-    graph = opened.program.shortlist or opened.program.score
-    order, settings = opened.target.cell_order, opened.settings
-    before = matrix_cells(graph, settings, order)
-    after = matrix_cells(stored.graph, settings, order)
-    counts = counts_after(opened.write_counts or first_counts(before), before, after)
-    ledger = Ledger(changed.following, array_writes(counts))
-    check_endurance(ledger.matrices, stored.use, opened.target.name)
-    gallery = Gallery(
-        held.file,
-        held.sha256,
-        len(changed.ids),
-        held.mapping,
-        length,
-        features_sha256(changed.features),
-        held.bits,
-        held.changes + 1,
-    )
-    say(f"writing {folder}")
-    made = write_programmed(
-        folder, opened, stored.program, gallery, changed.features, sources, ledger,
-        {ITEMS: changed.ids, **counts},
-    )  # fmt: skip
-    written = ledger.cells_written - opened.ledger.cells_written
-    return ProgrammedBundle(made, gallery, stored.use, stored.accuracy, ledger, written)
+    return shortlist_length(bundle, items, held.shortlist if asked is None else asked)
+
+
+def _counts_after(bundle: Bundle, graph: Graph) -> dict[str, Array]:
+    """The writes of each cell once the arrays of a bundle hold another graph's items."""
+    order, settings = bundle.target.cell_order, bundle.settings
+    held = bundle.program.shortlist or bundle.program.score
+    before, after = (matrix_cells(one, settings, order) for one in (held, graph))
+    return counts_after(bundle.write_counts or first_counts(before), before, after)
 
 
 def _check_changeable(bundle: Bundle) -> Gallery:
@@ -190,6 +223,11 @@ def _check_changeable(bundle: Bundle) -> Gallery:
         raise ArgumentError(
             "{}: holds no gallery that could be changed; program one first ({gallery})",
             bundle.folder,
+        )
+    if bundle.target.rewritable == "factory":
+        raise CimError(
+            f'{bundle.folder}: target {bundle.target.name} has rewritable = "factory", so its '
+            'cells are written once; expected "field" or "per-inference", or another chip'
         )
     for name in (GALLERY, QUERIES, LEDGER):
         if name not in bundle.manifest["files"]:

@@ -40,7 +40,7 @@ from cimtool.loading.weights import Weights, find_weights
 from cimtool.reference.classes import Classes
 from cimtool.reference.surrogate import Polynomial, terms
 
-MANIFEST = "manifest.json"
+MANIFEST, LEDGER = "manifest.json", "ledger.json"
 MANIFEST_KEYS = ("format_version", "cimtool_version", "model", "target", "settings", "inputs")
 
 TEACHER = ("ed", "vd", "y")
@@ -201,6 +201,8 @@ def _bundle(folder: Path) -> Facts:
         facts |= {"plugins": values["plugins"]} if "plugins" in values else {}
         if "gallery" in values:
             facts["gallery"] = values["gallery"]
+        if LEDGER in values["files"]:
+            facts["ledger"] = _ledger(folder / LEDGER)
         listed = values["files"].items()
     except KeyError as error:
         raise CimError(f"{manifest}: {error.args[0]} is missing") from None
@@ -208,6 +210,24 @@ def _bundle(folder: Path) -> Facts:
         raise CimError(f"{manifest}: is not a bundle's manifest") from None
     files = {name: _file_state(folder / name, digest) for name, digest in listed}
     return {"kind": "bundle", **facts, "files": files}
+
+
+def _ledger(file: Path) -> Facts:
+    """The writes of a gallery's cells, in all and by stored matrix."""
+    with reading(file):
+        values = json.loads(file.read_text(encoding="utf-8"))
+    totals = ("cells_written", "most_written")
+    return {
+        **{key: values[key] for key in ("next_item", *totals)},
+        "matrices": {
+            name: {
+                "arrays": len(arrays),
+                totals[0]: sum(one[totals[0]] for one in arrays),
+                totals[1]: max(one[totals[1]] for one in arrays),
+            }
+            for name, arrays in values["matrices"].items()
+        },
+    }
 
 
 def _file_state(file: Path, digest: str) -> str:

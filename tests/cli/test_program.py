@@ -125,7 +125,12 @@ def test_inspect_names_the_gallery(
     folder, output = bundle("in-memory"), tmp_path / "out"
     assert "gallery" not in cimtool("inspect", folder, "--json").json
     cimtool("program", folder, "--gallery", small_trunk.eval, "-o", output)
-    assert cimtool("inspect", output, "--json").json["gallery"]["items"] == 40
+    found = cimtool("inspect", output, "--json").json
+    assert found["gallery"]["items"] == 40
+    assert found["ledger"]["matrices"]["score.s.s+mu2.s"] == {
+        "arrays": 1, "cells_written": 16 * 40 * 2, "most_written": 1
+    }  # fmt: skip
+    assert found["ledger"]["cells_written"] == 7680
 
 
 def test_a_gallery_is_changed_in_place(

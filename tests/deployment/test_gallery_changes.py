@@ -20,6 +20,11 @@ WAYS = {
     "in-memory": {"score_mapping": "in-memory"},
     "hybrid": {"score_mapping": "hybrid", "shortlist": LENGTH},
     "few bits": {"score_mapping": "hybrid", "shortlist": LENGTH},
+    "components": {"score_mapping": "hybrid", "shortlist": LENGTH},
+}
+BITS = {
+    "few bits": {"shortlist_bits": 2, "query_bits": 4},
+    "components": {"shortlist_bits": 3, "query_bits": 5, "shortlist_dimensions": 6},
 }
 
 
@@ -35,7 +40,7 @@ def made(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Si
             small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
             target="isaac-rram-128", adc_bits=4, output=place, **flags,
         )  # fmt: skip
-        bits = {"shortlist_bits": 2, "query_bits": 4} if way == "few bits" else {}
+        bits = BITS.get(way, {})
         first = {"video": evaluation["video"][:ITEMS]}
         compiled[way] = place, bits
         programmed[way] = api.program(place, first, **bits).bundle.folder
@@ -141,3 +146,61 @@ def test_a_shortlist_may_change_with_its_gallery(made: SimpleNamespace, tmp_path
     assert found.gallery.shortlist == 4
     top = api.simulate(found.bundle.folder, {"text": made.text})["top_index"]
     assert np.sort(top, axis=1).tolist() == [[8, 9, 10, 11]] * len(made.text)
+
+
+ENDURING = """
+base = "isaac-rram-128"
+name = "enduring"
+title = "Enduring"
+[[figures]]
+quantity = "endurance"
+unit = "1"
+value = 40
+scope = "array"
+source = "a test"
+status = "assumed"
+[[figures]]
+quantity = "write_pulses"
+unit = "1"
+value = 10
+scope = "array"
+source = "a test"
+status = "assumed"
+"""
+
+
+def programmed_for(target: str, files: DemoFiles, video: np.ndarray, folder: Path) -> Path:
+    """A gallery in the arrays of a target of its own."""
+    (folder / "own.toml").write_text(target)
+    api.compile(
+        files.projectors, files.poly, calibration=files.calibration,
+        target=str(folder / "own.toml"), score_mapping="in-memory", output=folder / "compiled",
+    )  # fmt: skip
+    return api.program(folder / "compiled", {"video": video}).bundle.folder
+
+
+def test_cells_that_are_written_once_stay(
+    small_trunk: DemoFiles, made: SimpleNamespace, tmp_path: Path
+) -> None:
+    target = 'base = "isaac-rram-128"\nname = "once"\ntitle = "Once"\nrewritable = "factory"\n'
+    place = programmed_for(target, small_trunk, made.video[:ITEMS], tmp_path)
+    with pytest.raises(CimError, match='target once has rewritable = "factory", so its cells are'):
+        api.change_gallery(place, remove=[1])
+
+
+def test_a_change_beyond_endurance_is_refused(
+    small_trunk: DemoFiles, made: SimpleNamespace, tmp_path: Path
+) -> None:
+    place = programmed_for(ENDURING, small_trunk, made.video[:ITEMS], tmp_path)
+    for row, most in ((20, 2), (21, 3), (22, 4)):
+        found = api.change_gallery(place, replace=([3], {"video": made.video[row : row + 1]}))
+        assert found.ledger.most_written == most
+        assert found.ledger.to_json()["most_written"] == most
+    kept = read_bundle(place).manifest
+    with pytest.raises(
+        CimError,
+        match=r"^score\.\S+: a cell of array r0\.c\d would be written 5 times; expected at most 4, "
+        r"by endurance = 40 and write_pulses = 10 of target enduring; program a fresh chip$",
+    ):
+        api.change_gallery(place, replace=([3], {"video": made.video[23:24]}))
+    assert read_bundle(place).manifest == kept

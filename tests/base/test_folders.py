@@ -1,0 +1,34 @@
+"""Folders that one process changes at a time, and their exchange in one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cimtool.base.errors import CimError
+from cimtool.base.folders import alone_with, exchange
+
+
+def test_two_folders_are_exchanged(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    assert exchange(tmp_path / "one", tmp_path / "other")
+    assert [file.name for file in (tmp_path / "one").iterdir()] == ["other"]
+    with pytest.raises(FileNotFoundError):
+        exchange(tmp_path / "one", tmp_path / "missing")
+
+
+def test_one_at_a_time_changes_a_folder(tmp_path: Path) -> None:
+    folder, sentence = tmp_path / "folder", "folder: another process is changing it; expected"
+    with alone_with(folder):  # there is none yet
+        folder.mkdir()
+    with (
+        alone_with(folder),
+        pytest.raises(CimError, match=sentence),
+        alone_with(folder),
+    ):
+        pass
+    with alone_with(folder):
+        pass

@@ -1,0 +1,178 @@
+"""Random sequences of changes against programming anew: graphs, cells and ids, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cimtool import api
+from cimtool.base.arrays import Array
+from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.bundle.serial import ConstantTable, program_text
+from cimtool.deployment.gallery_changes import HeldItems
+from cimtool.deployment.gallery_job import GalleryJob
+from cimtool.deployment.wear import MatrixCells, counts_after, matrix_cells
+from cimtool.hardware.mvm import CrossbarMvm
+from cimtool.ir.program import Graph
+from cimtool.passes.shortlist import ShortlistBits
+from cimtool.simulation.simulator import Features, Simulator
+from cimtool.training.demo_data import DemoFiles
+
+POOL, FIRST, SEQUENCES = 40, 8, 1000
+
+WAYS: dict[str, tuple[str, ShortlistBits | None]] = {
+    "in-memory": ("in-memory", None),
+    "hybrid": ("hybrid", None),
+    "few bits": ("hybrid", ShortlistBits(2, 4)),
+    "components": ("hybrid", ShortlistBits(3, 5, dimensions=6)),
+}
+
+
+@dataclass
+class Encoded:
+    """A compiled bundle with the features of a pool of videos, of very different sizes."""
+
+    bundle: Bundle
+    digital: Simulator
+    pool: Features
+
+    def rows(self, rows: list[int]) -> dict[str, Array]:
+        return {name: value[rows] for name, value in self.pool.items()}
+
+    def graph(self, bits: ShortlistBits | None, items: Features) -> Graph:
+        return GalleryJob(self.bundle, items, self.digital).maker(bits)(items)
+
+    def kept(self, bits: ShortlistBits | None, items: Features) -> tuple[str, dict[str, bytes]]:
+        """The program with these items, as the files of a bundle keep it."""
+        job = GalleryJob(self.bundle, items, self.digital)
+        make = job.maker(bits)
+        graph = make(items)
+        if self.bundle.settings.score_mapping == "hybrid":  # of a whole score it takes long
+            graph = job.fitted(make, graph)
+        table = ConstantTable()
+        text = program_text(job.program_with(graph), table)
+        return text, {name: value.tobytes() for name, value in table.arrays.items()}
+
+
+@pytest.fixture(scope="module")
+def encoded(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Encoded]:
+    folder = tmp_path_factory.mktemp("sequences")
+    video = np.load(small_trunk.eval)["video"][:POOL]
+    video = video * np.random.default_rng(1).choice([0.02, 0.3, 1, 4], (POOL, 1))
+    found = {}
+    for mapping in ("in-memory", "hybrid"):
+        api.compile(
+            small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+            target="isaac-rram-128", adc_bits=4, score_mapping=mapping, output=folder / mapping,
+        )  # fmt: skip
+        bundle = read_bundle(folder / mapping)
+        digital = Simulator(bundle.program)
+        pool = digital.encode("video", video.astype(np.float32))
+        found[mapping] = Encoded(bundle, digital, pool)
+    return found
+
+
+@dataclass
+class Chip:
+    """Arrays that take only the writes that are counted, and a plain list of their columns.
+
+    A column is an item's id with its row in the pool.
+    """
+
+    columns: list[tuple[int, int] | None]
+    following: int
+    cells: dict[str, Array] = field(default_factory=dict)
+
+    def change(self, removed: set[int], replaced: dict[int, int], added: list[int]) -> None:
+        """The rule of the columns, one item at a time."""
+        for place, (one, row) in enumerate(self.held()):
+            self.columns[place] = None if one in removed else (one, replaced.get(one, row))
+        for row in added:
+            place = self.columns.index(None) if None in self.columns else len(self.columns)
+            self.columns[place : place + 1] = [(self.following, row)]
+            self.following += 1
+        length = sum(one is not None for one in self.columns)
+        last = [one for one in self.columns[length:] if one is not None]
+        self.columns = [last.pop(0) if one is None else one for one in self.columns[:length]]
+
+    def held(self) -> list[tuple[int, int]]:
+        return [one for one in self.columns if one is not None]
+
+    def write(self, name: str, written: Array, contents: Array) -> None:
+        before = padded(self.cells.get(name, np.zeros((0,) * 4, np.uint8)), written.shape)
+        self.cells[name] = np.where(written, padded(contents, written.shape), before)
+
+
+places = st.lists(st.integers(0, 99), max_size=4)
+rows = st.lists(st.integers(0, POOL - 1), max_size=4)
+replacements = st.lists(st.tuples(st.integers(0, 99), st.integers(0, POOL - 1)), max_size=3)
+steps = st.tuples(places, replacements, rows)
+
+
+@settings(max_examples=SEQUENCES, deadline=None)
+@given(way=st.sampled_from(sorted(WAYS)), sequence=st.lists(steps, min_size=1, max_size=5))
+def test_a_sequence_of_changes_is_programming_anew(
+    encoded: dict[str, Encoded],
+    way: str,
+    sequence: list[tuple[list[int], list[tuple[int, int]], list[int]]],
+) -> None:
+    mapping, bits = WAYS[way]
+    one = encoded[mapping]
+    order, own = one.bundle.target.cell_order, one.bundle.settings
+    chip = Chip([(row, row) for row in range(FIRST)], FIRST)
+    items = HeldItems(np.arange(FIRST), one.rows(list(range(FIRST))), FIRST)
+    cells = matrix_cells(one.graph(bits, items.features), own, order)
+    counts = counts_after({}, {}, cells)
+    programmed(chip, {}, counts, cells)
+    for taken, others, added in sequence:
+        live = items.ids.tolist()
+        removed = {live[place % len(live)] for place in taken}
+        replaced = {live[place % len(live)]: row for place, row in others}
+        replaced = {known: row for known, row in replaced.items() if known not in removed}
+        if len(removed) == len(live) and not added:
+            continue
+        chip.change(removed, replaced, added)
+        gone, kept = (np.array(sorted(known), np.int64) for known in (removed, replaced))
+        replacing = one.rows([replaced[known] for known in kept.tolist()])
+        items = items.changed(gone, kept, replacing, one.rows(added))
+        before, cells = cells, matrix_cells(one.graph(bits, items.features), own, order)
+        earlier, counts = counts, counts_after(counts, before, cells)
+        programmed(chip, earlier, counts, cells)
+    ids, held = zip(*chip.held(), strict=True)
+    assert items.ids.tolist() == list(ids)
+    assert items.following == chip.following
+    anew = one.rows(list(held))
+    assert one.kept(bits, items.features) == one.kept(bits, anew)
+    for name, matrix in matrix_cells(one.graph(bits, anew), own, order).items():
+        for part, found in enumerate(chip.cells[name]):
+            used, contents = matrix.used(part), matrix.contents(part)
+            np.testing.assert_array_equal(found[: len(used)][used], contents[used])
+
+
+def programmed(
+    chip: Chip, earlier: dict[str, Array], counts: dict[str, Array], cells: dict[str, MatrixCells]
+) -> None:
+    for name, matrix in cells.items():
+        before = padded(earlier.get(name, np.zeros((0,) * 4, np.int32)), counts[name].shape)
+        contents = np.stack([matrix.contents(part) for part in range(matrix.place.row_parts)])
+        chip.write(name, counts[name] > before, contents)
+
+
+def padded(values: Array, shape: tuple[int, ...]) -> Array:
+    found = np.zeros(shape, values.dtype)
+    found[tuple(slice(extent) for extent in values.shape)] = values
+    return found
+
+
+def test_items_of_the_pool_need_different_widths(encoded: dict[str, Encoded]) -> None:
+    one = encoded["in-memory"]
+    widths = {
+        op.crossbar.weights.bits
+        for row in range(POOL)
+        for op in one.graph(None, one.rows([row])).operations(CrossbarMvm).values()
+    }
+    assert len(widths) > 4
