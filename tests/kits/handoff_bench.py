@@ -251,23 +251,24 @@ class Bench:
             total -= (sign * self.offset * row_sum[:, c] << shift)[:, None]
         return total
 
-    def do_sum(self, name: str, *rest: str) -> None:
-        requantised, stages = map(int, rest)
-        constants, taps = self.folder / "constants" / name, self.folder / "taps" / name
+    def do_sum(self, name: str) -> None:
         places = self.fraction + self.fine
-        total = (self.total + (1 << places >> 1) >> places) + numbers(constants / "bias.hex")
-        shape = total.shape
-        self.compare("layer sums", total, numbers(taps / "layer_sum.hex").reshape(shape))
-        if not requantised:
-            return
-        if stages:
-            affine = numbers(constants / "affine.hex").reshape(stages, self.columns, 4)
+        bias = numbers(self.folder / "constants" / name / "bias.hex")
+        self.sums = (self.total + (1 << places >> 1) >> places) + bias
+        shown = numbers(self.folder / "taps" / name / "layer_sum.hex")
+        self.compare("layer sums", self.sums, shown.reshape(self.sums.shape))
+
+    def do_requantise(self, place: str, _: str, stages: str) -> None:
+        constants, total, shape = self.folder / "constants" / place, self.sums, self.sums.shape
+        if int(stages):
+            affine = numbers(constants / "affine.hex").reshape(int(stages), self.columns, 4)
             for factor, offset, lo, hi in affine.transpose(0, 2, 1):
                 total = np.clip(total * factor + offset, lo, hi)
         names = ("multiplier", "shift", "lo", "hi")
         multiplier, shift, lo, hi = (numbers(constants / f"{one}.hex") for one in names)
         total = np.clip(total * multiplier + (1 << shift - 1) >> shift, lo, hi)
-        self.compare("requantised", total, numbers(taps / "requantised.hex").reshape(shape))
+        shown = numbers(self.folder / "taps" / place / "requantised.hex")
+        self.compare("requantised", total, shown.reshape(shape))
 
     def do_end(self) -> None:
         pass

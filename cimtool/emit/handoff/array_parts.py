@@ -61,10 +61,10 @@ CONSTANTS_PART = HandoffPart(
     title="What the digital side adds, multiplies and limits, and the references of converters",
     write=_write_constants,
     files={
-        "LAYER/bias.hex, multiplier.hex, shift.hex, lo.hex, hi.hex": "of each column, a number of "
-        "64 bits a line",
-        "LAYER/affine.hex": "factor, offset, lowest and highest value of each stage between a sum "
-        "and its requantisation",
+        "LAYER/bias.hex": "of each column, a number of 64 bits a line",
+        "LAYER/qN/multiplier.hex, shift.hex, lo.hex, hi.hex": "the same of requantisation N",
+        "LAYER/qN/affine.hex": "factor, offset, lowest and highest value of each stage between a "
+        "sum and this requantisation",
         "LAYER/steps.hex, thresholds.hex, levels.hex": "steps and tables of the converters, a "
         "slice after the other, each of its cycles; a step of 0 is lossless",
         "LAYER/rR.cC/gG.offsets.hex": "the offsets of an array's lanes in a row group, a cycle a "
@@ -81,6 +81,7 @@ TAPS_PART = HandoffPart(
         TAPS_FILE: "shapes and widths of the values of encoders and score",
         "LAYER/rR/gG.*.hex": "inputs and digits of a row group, a vector (and cycle) a line",
         "LAYER/rR.cC/gG.*.hex": "sums, codes and shift_add of its lanes",
-        "LAYER/layer_sum.hex, requantised.hex": "all row groups and bias, and what follows",
+        "LAYER/layer_sum.hex": "all row groups and bias",
+        "LAYER/qN/requantised.hex": "what each requantisation of these sums makes of them",
     },
 )

@@ -57,7 +57,7 @@ def faults_that_show(kind: MacroKind, lanes: Lanes) -> list[Fault]:
     directed = [
         (after, requantiser_inputs(after, *requantiser_range(layer, after)))
         for layer in layers
-        if (after := layer.requantisation) is not None
+        for after in layer.requantisations.values()
     ]
     facts = found | {
         "COARSE": int(found["CONVERTER"] == 1 and any(r.step > digit for r in references)),

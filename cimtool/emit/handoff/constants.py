@@ -18,11 +18,12 @@ def write_constants(layers: list[DrivenLayer], folder: Path) -> None:
         own = folder / layer.name
         own.mkdir()
         write_numbers(own / "bias.hex", layer.op.bias - layer.op.stored.correction)
-        if (after := layer.requantisation) is not None:
+        for place, after in layer.requantisations.items():
+            (folder / place).mkdir()
             for name in ("multiplier", "shift", "lo", "hi"):
-                write_numbers(own / f"{name}.hex", getattr(after, name))
+                write_numbers(folder / place / f"{name}.hex", getattr(after, name))
             if len(after.affine):
-                write_numbers(own / "affine.hex", after.affine)
+                write_numbers(folder / place / "affine.hex", after.affine)
         if layer.op.crossbar.law is not None:
             _write_converters(layer, own)
 

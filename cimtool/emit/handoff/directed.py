@@ -131,10 +131,11 @@ def write_directed(source: HandoffSource, folder: Path) -> None:
         own.mkdir()
         if layer.op.crossbar.law is not None:
             (own / "converter.txt").write_text(converter_text(layer), "utf-8")
-        if (after := layer.requantisation) is not None:
+        for place, after in layer.requantisations.items():
             x = requantiser_inputs(after, *requantiser_range(layer, after))
-            write_numbers(own / "requantiser_in.hex", x)
-            write_numbers(own / "requantiser_out.hex", after.rounded(x))
+            (folder / place).mkdir()
+            write_numbers(folder / place / "requantiser_in.hex", x)
+            write_numbers(folder / place / "requantiser_out.hex", after.rounded(x))
 
 
 DIRECTED_PART = HandoffPart(
@@ -142,9 +143,9 @@ DIRECTED_PART = HandoffPart(
     title="Numbers at which a requantiser or a converter that is a little wrong shows it",
     write=write_directed,
     files={
-        "LAYER/requantiser_in.hex": f"{DIRECTED} inputs of every channel: next above and below a "
-        "rounding threshold at either end of its range, ties, the ends",
-        "LAYER/requantiser_out.hex": "what requantisation makes of them",
+        "LAYER/qN/requantiser_in.hex": f"{DIRECTED} inputs of every channel: next above and below "
+        "a rounding threshold at either end of its range, ties, the ends",
+        "LAYER/qN/requantiser_out.hex": "what requantisation N makes of them",
         "LAYER/converter.txt": "both sides of every threshold that a column reaches: slice, cycle "
         "and offset of the converter; cells times digits, and digits alone, that make the sum; the "
         "sum, and its code",

@@ -42,36 +42,26 @@ class MacroKind:
         places = shared["REFERENCE_BITS"]
         fine = max([lanes.sums + places, *(n.bit_length() + 1 for n in reaches)]) + 1
         sums = [abs(int(bound)) for one in self.layers for bound in _layer_limits(one)]
-        return (
-            {"KIND": self.number}
-            | shared
-            | {
-                "INPUT_BITS": lanes.inputs,
-                "DIGIT_BITS": max(digits.bit_length(), 1),
-                "DIGIT_LANE": lanes.digits,
-                "CYCLES": max(len(one.cycles) for one in crossbars),
-                "SUM_BITS": lanes.sums,
-                "CODE_BITS": lanes.sums,
-                "STEP_BITS": max([1 << places, *steps]).bit_length() + 1,
-                "FINE_BITS": fine,
-                "ACC_BITS": max(one.accumulator_bits + one.places for one in crossbars),
-                "LAYER_BITS": max(sums).bit_length() + 2,
-                "OUT_BITS": OUT_BITS,
-                "DIRECTED": DIRECTED,
-                "VECTORS": max(len(one.x) for one in self.layers),
-                "WIDTH": max(one.image.columns for one in self.layers),
-                "STAGES": max(
-                    [
-                        1,
-                        *(
-                            len(r.affine)
-                            for one in self.layers
-                            if (r := one.requantisation) is not None
-                        ),
-                    ]
-                ),
-            }
-        )
+        after = [r for one in self.layers for r in one.requantisations.values()]
+        own = {
+            "KIND": self.number,
+            "INPUT_BITS": lanes.inputs,
+            "DIGIT_BITS": max(digits.bit_length(), 1),
+            "DIGIT_LANE": lanes.digits,
+            "CYCLES": max(len(one.cycles) for one in crossbars),
+            "SUM_BITS": lanes.sums,
+            "CODE_BITS": lanes.sums,
+            "STEP_BITS": max([1 << places, *steps]).bit_length() + 1,
+            "FINE_BITS": fine,
+            "ACC_BITS": max(one.accumulator_bits + one.places for one in crossbars),
+            "LAYER_BITS": max(sums).bit_length() + 2,
+            "OUT_BITS": OUT_BITS,
+            "DIRECTED": DIRECTED,
+            "VECTORS": max(len(one.x) for one in self.layers),
+            "WIDTH": max(one.image.columns for one in self.layers),
+            "STAGES": max([1, *(len(one.affine) for one in after)]),
+        }
+        return shared | own
 
 
 def macro_kinds(layers: list[DrivenLayer]) -> list[MacroKind]:

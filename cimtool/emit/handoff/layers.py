@@ -32,7 +32,7 @@ NO_LIMIT = 1 << 62
 
 @dataclass(frozen=True)
 class Requantisation:
-    """The way from a layer's sums to their first requantised value `name`.
+    """The way from a layer's sums to a requantised value `name`.
 
     `affine` [stages, N, 4] are factor, offset and both limits of each stage before it; multiplier,
     shift, lo and hi [N] are its own.
@@ -121,9 +121,10 @@ class DrivenLayer:
         return np.concatenate([lanes, beside], axis=2)
 
     @cached_property
-    def requantisation(self) -> Requantisation | None:
-        """The first requantisation of its sums, where additions and limits alone precede it."""
-        return next(requantisations(self.graph, self.node, self.op.weight.shape[1]), None)
+    def requantisations(self) -> dict[str, Requantisation]:
+        """The requantisations of its sums, each by its place `LAYER/qN` in a hand-off."""
+        found = requantisations(self.graph, self.node, self.op.weight.shape[1])
+        return {f"{self.name}/q{number}": after for number, after in enumerate(found)}
 
 
 def requantisations(graph: Graph, layer: Node, width: int) -> Iterator[Requantisation]:

@@ -34,7 +34,8 @@ STEPS = {
     "program": "LAYER/rR.cC; first and last + 1 column of the layer that it holds",
     "read": "LAYER/rR.cC gG LAYER/rR; first and last + 1 row of weights that is driven, idle rows, "
     "first and last + 1 column of the layer",
-    "sum": "LAYER; 1 where requantisation follows, stages of affine.hex",
+    "sum": "LAYER",
+    "requantise": "LAYER/qN, the value that requantisation N makes; stages of affine.hex",
     "end": "",
 }
 """The lines of `steps.txt`: the word that begins one, and what follows it."""
@@ -112,5 +113,6 @@ def _reads(layer: DrivenLayer) -> Iterator[str]:
                 rows = group.start - first, group.stop - first
                 paths = f"{name}/{array}", f"g{within}", f"{name}/r{row}"
                 yield _line("read", *paths, *rows, int(idle[g]), *columns)
-    after = layer.requantisation
-    yield _line("sum", name, after is not None, 0 if after is None else len(after.affine))
+    yield _line("sum", name)
+    for place, after in layer.requantisations.items():
+        yield _line("requantise", place, after.name, len(after.affine))

@@ -43,8 +43,9 @@ def write_taps(layers: list[DrivenLayer], lanes: Lanes, folder: Path) -> None:
             _write_reads(layer, seen, g, within, row, lanes, own)
         total = layer_sum(layer.op, seen.shift_add)
         write_numbers(own / "layer_sum.hex", total)
-        if (after := layer.requantisation) is not None:
-            write_numbers(own / "requantised.hex", after.run(total))
+        for place, after in layer.requantisations.items():
+            (folder / place).mkdir()
+            write_numbers(folder / place / "requantised.hex", after.run(total))
 
 
 def _write_reads(

@@ -122,9 +122,9 @@ def test_every_fault_is_found_at_its_tap_in_both(handoff: Path) -> None:
         ("taps/text.fc2/r0.c0/g0.codes.hex", "codes"),
         ("taps/text.fc2/r0.c0/g0.shift_add.hex", "shift_add"),
         ("taps/text.fc2/layer_sum.hex", "layer_sum"),
-        ("taps/text.fc2/requantised.hex", "requantised"),
+        ("taps/text.fc2/q0/requantised.hex", "requantised"),
         ("images/text.fc2/r0.c0/cells.hex", "sums"),
-        ("directed/text.fc2/requantiser_out.hex", "requantiser"),
+        ("directed/text.fc2/q0/requantiser_out.hex", "requantiser"),
         ("directed/text.fc2/converter.txt", "converter"),
     ],
 )

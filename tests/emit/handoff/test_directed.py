@@ -70,10 +70,9 @@ def test_lost_bits_show_in_a_bundle(small_bundle: Path, tmp_path: Path) -> None:
     source = HandoffSource(read_bundle(small_bundle), Request())
     write_directed(source, tmp_path)
     for layer in source.layers:
-        after = layer.requantisation
-        assert after is not None
+        ((place, after),) = layer.requantisations.items()
         least, most = requantiser_range(layer, after)
-        own, shape = tmp_path / layer.name, (DIRECTED, len(least))
+        own, shape = tmp_path / place, (DIRECTED, len(least))
         x, shown = (
             numbers(own / f"requantiser_{name}.hex").reshape(shape) for name in ("in", "out")
         )

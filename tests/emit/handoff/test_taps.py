@@ -133,10 +133,10 @@ def whole(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("taps/text.fc2/r0.c0/g0.codes.hex", "codes"),
         ("taps/text.fc2/r0.c0/g0.shift_add.hex", "shift_add"),
         ("taps/text.fc2/layer_sum.hex", "layer sums"),
-        ("taps/text.fc2/requantised.hex", "requantised"),
+        ("taps/text.fc2/q0/requantised.hex", "requantised"),
         ("images/text.fc2/r0.c0/cells.hex", "sums"),
         ("constants/text.fc2/bias.hex", "layer sums"),
-        ("constants/text.fc2/shift.hex", "requantised"),
+        ("constants/text.fc2/q0/shift.hex", "requantised"),
         ("constants/text.fc2/steps.hex", "codes"),
     ],
 )
@@ -159,7 +159,7 @@ def test_steps_are_words_and_numbers_that_are_explained(whole: Path) -> None:
     assert {len(one) for one in counts.values()} == {1}
     names = {"layer", "cells", "inputs", "converter", "slice", "cycle", "program", "sum"}
     for word, *rest in lines:
-        texts = 3 if word == "read" else word in names
+        texts = {"read": 3, "requantise": 2}.get(word, int(word in names))
         assert all(one.lstrip("-").isdigit() for one in rest[texts:])
 
 

@@ -86,7 +86,7 @@ module tb_macro;
     logic signed [63:0] bias [0:WIDTH-1], multiplier [0:WIDTH-1], shift [0:WIDTH-1], least [0:WIDTH-1], most [0:WIDTH-1];
     logic signed [63:0] directed_in [0:DIRECTED*WIDTH-1], directed_out [0:DIRECTED*WIDTH-1];
     logic signed [63:0] affine [0:4*STAGES*WIDTH-1];
-    logic signed [63:0] want_sum [0:VECTORS*WIDTH-1], want_out [0:VECTORS*WIDTH-1];
+    logic signed [63:0] layer_sums [0:VECTORS*WIDTH-1], want_sum [0:VECTORS*WIDTH-1], want_out [0:VECTORS*WIDTH-1];
     logic signed [ACC_BITS-1:0] totals [0:VECTORS*WIDTH-1];
 
     // Values compared and values that differ, at each tap.
@@ -144,11 +144,11 @@ module tb_macro;
         count(2, longint'(used_lanes), wrong);
     endtask
 
-    string handoff, keyword, name, array, group, across;
+    string handoff, keyword, name, array, group, across, after, value_name;
     logic other; // the layer is of another kind
     int file, flags, got;
-    int columns, vectors, code_kind, threshold_places, has_flags;
-    int a, b, c, d, e, f, g, h;
+    int columns, vectors, stages, code_kind, threshold_places, has_flags;
+    int a, b, c, d, e, f;
     longint u, v;
     logic bit_of;
 
@@ -303,22 +303,11 @@ module tb_macro;
         drive_vectors(column, end_column);
     endtask
 
-    // The layer's sums of all row groups, and what requantisation makes of them.
-    task automatic finish_layer(input int requantised, input int stages);
-        string base;
-        logic signed [63:0] value;
+    // The layer's sums of all row groups.
+    task automatic sum_layer;
         if (code_kind != 0) direct_converter;
-        base = {handoff, "/constants/", name};
-        $readmemh({base, "/bias.hex"}, bias, 0, columns - 1);
+        $readmemh({handoff, "/constants/", name, "/bias.hex"}, bias, 0, columns - 1);
         $readmemh({handoff, "/taps/", name, "/layer_sum.hex"}, want_sum, 0, vectors * columns - 1);
-        if (requantised != 0) begin
-            $readmemh({base, "/multiplier.hex"}, multiplier, 0, columns - 1);
-            $readmemh({base, "/shift.hex"}, shift, 0, columns - 1);
-            $readmemh({base, "/lo.hex"}, least, 0, columns - 1);
-            $readmemh({base, "/hi.hex"}, most, 0, columns - 1);
-            if (stages != 0) $readmemh({base, "/affine.hex"}, affine, 0, 4 * stages * columns - 1);
-            $readmemh({handoff, "/taps/", name, "/requantised.hex"}, want_out, 0, vectors * columns - 1);
-        end
         for (int n = 0; n < vectors; n++)
             for (int j = 0; j < columns; j++) begin
                 @(negedge clk);
@@ -326,28 +315,44 @@ module tb_macro;
                 totals[n*WIDTH + j] = '0;
                 o_bias = LAYER_BITS'(bias[j]);
                 @(negedge clk);
-                value = 64'(o_sum);
-                count(4, 64'd1, (value === want_sum[n*columns + j]) ? 64'd0 : 64'd1);
-                if (requantised != 0) begin
-                    for (int s = 0; s < stages; s++) begin
-                        value = value * affine[(s*columns + j)*4] + affine[(s*columns + j)*4 + 1];
-                        if (value < affine[(s*columns + j)*4 + 2]) value = affine[(s*columns + j)*4 + 2];
-                        if (value > affine[(s*columns + j)*4 + 3]) value = affine[(s*columns + j)*4 + 3];
-                    end
-                    o_x = LAYER_BITS'(value);
-                    o_multiplier = 31'(multiplier[j]); o_shift = 6'(shift[j]);
-                    o_lo = OUT_BITS'(least[j]); o_hi = OUT_BITS'(most[j]);
-                    @(negedge clk);
-                    count(5, 64'd1, (64'(o_y) === want_out[n*columns + j]) ? 64'd0 : 64'd1);
-                end
+                layer_sums[n*WIDTH + j] = 64'(o_sum);
+                count(4, 64'd1, (64'(o_sum) === want_sum[n*columns + j]) ? 64'd0 : 64'd1);
             end
-        if (requantised != 0) direct_requantiser;
+    endtask
+
+    // What a requantisation makes of these sums.
+    task automatic requantise;
+        string base;
+        logic signed [63:0] value;
+        base = {handoff, "/constants/", after};
+        $readmemh({base, "/multiplier.hex"}, multiplier, 0, columns - 1);
+        $readmemh({base, "/shift.hex"}, shift, 0, columns - 1);
+        $readmemh({base, "/lo.hex"}, least, 0, columns - 1);
+        $readmemh({base, "/hi.hex"}, most, 0, columns - 1);
+        if (stages != 0) $readmemh({base, "/affine.hex"}, affine, 0, 4 * stages * columns - 1);
+        $readmemh({handoff, "/taps/", after, "/requantised.hex"}, want_out, 0, vectors * columns - 1);
+        for (int n = 0; n < vectors; n++)
+            for (int j = 0; j < columns; j++) begin
+                value = layer_sums[n*WIDTH + j];
+                for (int s = 0; s < stages; s++) begin
+                    value = value * affine[(s*columns + j)*4] + affine[(s*columns + j)*4 + 1];
+                    if (value < affine[(s*columns + j)*4 + 2]) value = affine[(s*columns + j)*4 + 2];
+                    if (value > affine[(s*columns + j)*4 + 3]) value = affine[(s*columns + j)*4 + 3];
+                end
+                @(negedge clk);
+                o_x = LAYER_BITS'(value);
+                o_multiplier = 31'(multiplier[j]); o_shift = 6'(shift[j]);
+                o_lo = OUT_BITS'(least[j]); o_hi = OUT_BITS'(most[j]);
+                @(negedge clk);
+                count(5, 64'd1, (64'(o_y) === want_out[n*columns + j]) ? 64'd0 : 64'd1);
+            end
+        direct_requantiser;
     endtask
 
     // Numbers next to the requantiser's thresholds, DIRECTED of every column.
     task automatic direct_requantiser;
         string base;
-        base = {handoff, "/directed/", name, "/requantiser_"};
+        base = {handoff, "/directed/", after, "/requantiser_"};
         $readmemh({base, "in.hex"}, directed_in, 0, DIRECTED * columns - 1);
         $readmemh({base, "out.hex"}, directed_out, 0, DIRECTED * columns - 1);
         for (int n = 0; n < DIRECTED; n++)
@@ -430,8 +435,11 @@ module tb_macro;
                 if (has_flags != 0) read_flags;
                 read_group(a, b, c, d, e);
             end else if (keyword == "sum") begin
-                got = $fscanf(file, "%s %d %d", name, g, h) - 3;
-                finish_layer(g, h);
+                got = $fscanf(file, "%s", name) - 1;
+                sum_layer;
+            end else if (keyword == "requantise") begin
+                got = $fscanf(file, "%s %s %d", after, value_name, stages) - 3;
+                requantise;
             end else if (keyword == "end") got = 0;
             else $fatal(1, "FAIL: steps.txt has a line %s", keyword);
             if (got != 0) $fatal(1, "FAIL: steps.txt: a line %s has %0d words too few", keyword, -got);

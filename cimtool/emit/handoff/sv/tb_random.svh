@@ -61,6 +61,7 @@
     endtask
 
     // Layer sums need every row group of the same vector: those of taps/ have them.
-    task automatic finish_layer(input int requantised, input int stages);
-        if (requantised < 0 || stages < 0) $fatal(1, "FAIL: steps.txt has negative counts");
+    task automatic sum_layer;
+    endtask
+    task automatic requantise;
     endtask
