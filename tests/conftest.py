@@ -31,6 +31,7 @@ LONGEST = (
     "verification/test_run.py",
     "test_trained_models.py",
     "cli/test_interrupted.py",
+    "deployment/test_gallery_sequences.py",
     "test_examples.py",
     "test_extension.py",
     "training/test_projectors.py",

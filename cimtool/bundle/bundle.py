@@ -167,11 +167,14 @@ class Bundle:
         """The ids [M] of the gallery's items by column: the rows of one that never changed."""
         assert self.gallery is not None
         count = self.gallery.items
-        ids = self._ledger_arrays.get(ITEMS, np.arange(count)).astype(np.int64)
-        if ids.shape != (count,) or len(np.unique(ids)) != count:
+        if ITEMS not in self._ledger_arrays:
+            return np.arange(count)
+        ids, following = self._ledger_arrays[ITEMS].astype(np.int64), self.ledger.next_item
+        different = len(set(ids.ravel().tolist()) & set(range(following)))
+        if ids.shape != (count,) or different != count:
             raise CimError(
-                f"{self.folder / LEDGER_ARRAYS}: {ITEMS} has shape {list(ids.shape)}; expected "
-                f"[{count}] different ids"
+                f"{self.folder / LEDGER_ARRAYS}: {ITEMS} has shape {list(ids.shape)} and "
+                f"{different} different ids below {following}; expected {count}"
             )
         return ids
 

@@ -45,7 +45,8 @@ class Ledger:
     @property
     def most_written(self) -> int:
         """Writes of the most written cell."""
-        return max(one.most_written for arrays in self.matrices.values() for one in arrays)
+        writes = (one.most_written for arrays in self.matrices.values() for one in arrays)
+        return max(writes, default=0)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""

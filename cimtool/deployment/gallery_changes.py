@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import Argument, ArgumentError, CimError
+from cimtool.base.errors import Argument, ArgumentError, CimError, naming
 from cimtool.base.folders import alone_with
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import (
@@ -27,7 +27,7 @@ from cimtool.bundle.bundle import (
     check_place,
     read_bundle,
 )
-from cimtool.bundle.ledger import ITEMS, LEDGER, Ledger
+from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger
 from cimtool.bundle.matcher import bundle_folder, features_sha256
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.programming import (
@@ -46,6 +46,7 @@ from cimtool.deployment.wear import (
 )
 from cimtool.ir.program import Graph
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
+from cimtool.report.formats import counted
 from cimtool.simulation.simulator import Features, Simulator
 
 
@@ -181,10 +182,10 @@ def _changed_items(
     replacing = encoded(data)
     if _rows(replacing) != len(replaced):
         raise ArgumentError(
-            "{replace} names {} items and {} has {} videos; expected one for each",
-            len(replaced),
+            "{replace} names {} and {} has {}; expected one for each",
+            counted(len(replaced), "item"),
             sources[0][0],
-            _rows(replacing),
+            counted(_rows(replacing), "video"),
         )
     if len(removed) == len(items.ids) and add is None:
         raise ArgumentError(
@@ -214,7 +215,8 @@ def _counts_after(bundle: Bundle, graph: Graph) -> dict[str, Array]:
     order, settings = bundle.target.cell_order, bundle.settings
     held = bundle.program.shortlist or bundle.program.score
     before, after = (matrix_cells(one, settings, order) for one in (held, graph))
-    return counts_after(bundle.write_counts or first_counts(before), before, after)
+    with naming(bundle.folder / LEDGER_ARRAYS):
+        return counts_after(bundle.write_counts or first_counts(before), before, after)
 
 
 def _check_changeable(bundle: Bundle) -> Gallery:

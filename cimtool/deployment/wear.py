@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -93,7 +94,8 @@ def counts_after(
     """The counts after a change: one more of each cell whose content differs.
 
     A cell that held no item before is written whatever it holds: what is left in it of an earlier
-    item is not known. Cells that hold no item any more are not written.
+    item is not known. Cells that hold no item any more are not written. Raises CimError for counts
+    of other arrays.
     """
     found = dict(counts)
     for name, cells in after.items():
@@ -102,6 +104,12 @@ def counts_after(
         )
         earlier = counts.get(name, np.zeros((0,) * 4, np.int32))
         shape = tuple(map(max, earlier.shape, written.shape))
+        # Arrays grow along one axis alone; a file that says otherwise is not one of these arrays.
+        if earlier.ndim != 4 or math.prod(shape) > earlier.size + written.size:
+            raise CimError(
+                f"{name} has writes of arrays {list(earlier.shape)}; expected arrays like those of "
+                f"the gallery, {list(written.shape)}"
+            )
         found[name] = _widened(earlier.astype(np.int32), shape) + _widened(written, shape)
     return found
 

@@ -214,20 +214,22 @@ def _bundle(folder: Path) -> Facts:
 
 def _ledger(file: Path) -> Facts:
     """The writes of a gallery's cells, in all and by stored matrix."""
-    with reading(file):
-        values = json.loads(file.read_text(encoding="utf-8"))
-    totals = ("cells_written", "most_written")
-    return {
-        **{key: values[key] for key in ("next_item", *totals)},
-        "matrices": {
+    written, most = "cells_written", "most_written"
+    try:
+        with reading(file):
+            values = json.loads(file.read_text(encoding="utf-8"))
+        matrices = {
             name: {
                 "arrays": len(arrays),
-                totals[0]: sum(one[totals[0]] for one in arrays),
-                totals[1]: max(one[totals[1]] for one in arrays),
+                written: sum(one[written] for one in arrays),
+                most: max(one[most] for one in arrays),
             }
             for name, arrays in values["matrices"].items()
-        },
-    }
+        }
+        totals = {key: values[key] for key in ("next_item", written, most)}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CimError(f"{file}: is no ledger of a gallery") from error
+    return {**totals, "matrices": matrices}
 
 
 def _file_state(file: Path, digest: str) -> str:

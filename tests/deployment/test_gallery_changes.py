@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from cimtool import api
 from cimtool.base.errors import CimError
@@ -104,6 +108,19 @@ def test_changes_follow_one_another(way: str, made: SimpleNamespace, tmp_path: P
     assert (place.parent / "living.previous").is_dir()
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_verify_finds_no_differing_bit(way: str, made: SimpleNamespace, tmp_path: Path) -> None:
+    video = made.video
+    changed = api.change_gallery(
+        made.programmed[way], remove=[2, 4], add={"video": video[20:21]}, output=tmp_path / "out"
+    )
+    held = [0, 1, 20, 3, 11, 5, 6, 7, 8, 9, 10]
+    data = {"text": made.text[held], "video": video[held]}
+    assert not api.verify(changed.bundle.folder, data, samples=2).failures
+    with pytest.raises(CimError, match="its 12 videos are not the gallery of 11 items"):
+        api.verify(changed.bundle.folder, {"text": made.text[:12], "video": video[:12]})
+
+
 def test_names_of_columns_of_scores(made: SimpleNamespace, tmp_path: Path) -> None:
     changed = api.change_gallery(made.programmed["in-memory"], remove=[1], output=tmp_path / "out")
     found = api.simulate(changed.bundle.folder, {"text": made.text})
@@ -123,7 +140,7 @@ def test_what_cannot_be_changed_is_refused(made: SimpleNamespace, tmp_path: Path
         (memory, {"replace": ([40], one)}, "replace names item 40"),
         (memory, {"remove": [3, 3]}, "remove names item 3 a second time; expected each once"),
         (memory, {"remove": [3], "replace": ([3], one)}, "replace names item 3 a second time"),
-        (memory, {"replace": ([3, 4], one)}, "replace names 2 items and arrays has 1 videos"),
+        (memory, {"replace": ([3, 4], one)}, "replace names 2 items and arrays has 1 video;"),
         (memory, {"remove": range(12)}, "remove names all 12 items of .*; expected one that stays"),
         (memory, {"add": wide}, "embeddings: video rows have 25 numbers; .* expects 24"),
         (memory, {"add": one, "shortlist": 3}, "shortlist is 3; .* which draws up no shortlist"),
@@ -204,3 +221,49 @@ def test_a_change_beyond_endurance_is_refused(
     ):
         api.change_gallery(place, replace=([3], {"video": made.video[23:24]}))
     assert read_bundle(place).manifest == kept
+
+
+def with_file(folder: Path, name: str, content: bytes) -> Path:
+    """A bundle whose manifest is right about a file with another content."""
+    (folder / name).write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    changed = api.change_gallery(made.programmed["hybrid"], remove=[1], output=place)
+    ids, counts = changed.bundle.items, changed.bundle.write_counts["shortlist.mu.mu"]
+    cases: list[tuple[str, bytes, str]] = [
+        (LEDGER, b"{}", r"ledger\.json: is no ledger of a gallery; program the gallery again"),
+        (LEDGER_ARRAYS, save({"items": ids[:3]}), r"items has shape \[3\] and 3 different ids "
+         "below 12; expected 11"),
+        (LEDGER_ARRAYS, save({"items": ids + 5}), "and 6 different ids below 12; expected 11"),
+        (LEDGER_ARRAYS, save({"items": ids, "shortlist.mu.mu": counts[0]}),
+         r"ledger\.safetensors: shortlist\.mu\.mu has writes of arrays \["),
+        (LEDGER_ARRAYS, save({"items": ids, "shortlist.mu.mu": counts.reshape(-1, 1, 1, 1)}),
+         "expected arrays like those of the gallery"),
+    ]  # fmt: skip
+    for number, (name, content, sentence) in enumerate(cases):
+        broken = with_file(shutil.copytree(place, tmp_path / str(number)), name, content)
+        with pytest.raises(CimError, match=sentence):
+            api.change_gallery(broken, remove=[2])
+        assert read_bundle(broken).gallery == changed.gallery
+    (place / LEDGER).write_bytes((place / LEDGER).read_bytes() + b" ")
+    with pytest.raises(CimError, match=r"ledger\.json: changed since it was compiled"):
+        read_bundle(place)
+
+
+def test_a_bundle_of_an_earlier_version_is_programmed_again(
+    made: SimpleNamespace, tmp_path: Path
+) -> None:
+    place = tmp_path / "earlier"
+    shutil.copytree(made.programmed["in-memory"], place)
+    manifest = json.loads((place / "manifest.json").read_text())
+    del manifest["files"][LEDGER]
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    assert api.simulate(place, {"text": made.text})["items"].tolist() == list(range(ITEMS))
+    with pytest.raises(CimError, match=r"has no ledger\.json, which earlier versions did not kee"):
+        api.change_gallery(place, remove=[1])

@@ -128,6 +128,7 @@ def test_a_sequence_of_changes_is_programming_anew(
     cells = matrix_cells(one.graph(bits, items.features), own, order)
     counts = counts_after({}, {}, cells)
     programmed(chip, {}, counts, cells)
+    ever = set[int]()
     for taken, others, added in sequence:
         live = items.ids.tolist()
         removed = {live[place % len(live)] for place in taken}
@@ -135,6 +136,7 @@ def test_a_sequence_of_changes_is_programming_anew(
         replaced = {known: row for known, row in replaced.items() if known not in removed}
         if len(removed) == len(live) and not added:
             continue
+        ever |= removed
         chip.change(removed, replaced, added)
         gone, kept = (np.array(sorted(known), np.int64) for known in (removed, replaced))
         replacing = one.rows([replaced[known] for known in kept.tolist()])
@@ -145,6 +147,7 @@ def test_a_sequence_of_changes_is_programming_anew(
     ids, held = zip(*chip.held(), strict=True)
     assert items.ids.tolist() == list(ids)
     assert items.following == chip.following
+    assert not ever & set(ids)
     anew = one.rows(list(held))
     assert one.kept(bits, items.features) == one.kept(bits, anew)
     for name, matrix in matrix_cells(one.graph(bits, anew), own, order).items():
