@@ -11,7 +11,17 @@ from cimtool.base.errors import CimError as CimError
 __version__ = "0.1.0"
 
 API = (
-    *("compile", "load", "program", "change_gallery", "simulate", "encode", "search", "verify"),
+    *(
+        "compile",
+        "load",
+        "program",
+        "program_cam",
+        "change_gallery",
+        "simulate",
+        "encode",
+        "search",
+        "verify",
+    ),
     *("compare", "sweep", "tune", "cost"),
     *("teacher", "fit", "train", "train_grid", "fine_tune", "evaluate", "ModelSource"),
 )

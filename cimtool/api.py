@@ -16,6 +16,7 @@ from cimtool.bundle.matcher import Matcher as Matcher
 from cimtool.bundle.matcher import load as load
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import simulate as simulate
+from cimtool.deployment.cams import program_cam as program_cam
 from cimtool.deployment.compilation import Compilation as Compilation
 from cimtool.deployment.compilation import compile as compile
 from cimtool.deployment.compilation import prepare as prepare

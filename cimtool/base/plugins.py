@@ -1,8 +1,8 @@
 """Plug-ins: packages that add classes, rules and targets through Python entry points.
 
 An entry point of the group `cimtool.plugins` names a module. Importing it registers what it holds,
-and its attribute `TARGETS`, if it has one, is a folder of targets with noise models in `noise/`,
-none of which has the name of one that is known already.
+and its attribute `TARGETS`, if it has one, is a folder of targets with noise models in `noise/`
+and CAMs in `cam/`, none of which has the name of one that is known already.
 Nothing is imported before a name is asked for that cimtool does not know itself, or all names are.
 """
 
@@ -28,7 +28,7 @@ GROUP = "cimtool.plugins"
 OWN = "cimtool"
 """The origin of the targets and noise models that ship with cimtool."""
 
-FILES = {"": "target", "noise": "noise model"}
+FILES = {"": "target", "noise": "noise model", "cam": "CAM"}
 """The kinds of TOML files in a folder of targets, by their folder in it."""
 
 

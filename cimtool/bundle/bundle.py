@@ -36,6 +36,7 @@ from cimtool.bundle.serial import (
     read_program,
 )
 from cimtool.costs.estimate import Estimate, estimate
+from cimtool.hardware.cam import Cam
 from cimtool.hardware.crossbar import FAMILIES
 from cimtool.hardware.input_codes import InputCode
 from cimtool.hardware.keys import ScoreMapping
@@ -82,7 +83,8 @@ class Gallery:
 
     `features` is the SHA-256 of their integer features, `shortlist` the length of a hybrid score's
     and `bits` what its items store in few bits, None where they store all. `file` and `sha256` are
-    those of the gallery that was programmed first, before so many `changes`.
+    those of the gallery that was programmed first, before so many `changes`. A `cam` holds what the
+    shortlist is drawn up by, None where the target's arrays do.
     """
 
     file: str
@@ -93,6 +95,12 @@ class Gallery:
     features: str
     bits: ShortlistBits | None = None
     changes: int = 0
+    cam: Cam | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name, for a manifest."""
+        cam = None if self.cam is None else self.cam.to_json()
+        return asdict(replace(self, cam=None)) | {"cam": cam}
 
 
 @dataclass(frozen=True)
@@ -226,6 +234,7 @@ class Bundle:
             dimension=self.model.dimension,
             gallery=gallery,
             shortlist=None if self.gallery is None else self.gallery.shortlist,
+            cam=None if self.gallery is None else self.gallery.cam,
             operating_point=operating_point,
         )
 
@@ -235,8 +244,12 @@ def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
     values = manifest.get("gallery")
     if values is None:
         return None
-    bits = values.get("bits")
-    return Gallery(**values | {"bits": None if bits is None else ShortlistBits(**bits)})
+    bits, cam = values.get("bits"), values.get("cam")
+    parts = {
+        "bits": None if bits is None else ShortlistBits(**bits),
+        "cam": None if cam is None else validated(Cam, cam, f"{MANIFEST}: gallery.cam"),
+    }
+    return Gallery(**values | parts)
 
 
 def held_gallery(folder: Path) -> Gallery | None:
@@ -297,7 +310,7 @@ def write_bundle(
         if plugins := origins_of(_kinds(model, target, settings, stages)):
             manifest["plugins"] = plugins
         if gallery is not None:
-            manifest["gallery"] = asdict(gallery)
+            manifest["gallery"] = gallery.to_json()
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
     return Bundle(folder, manifest, model, target, settings, gallery)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, narrow
 from cimtool.base.errors import CimError
-from cimtool.hardware import mvm  # noqa: F401  (importing operations registers them)
+from cimtool.hardware import cell_distance, mvm  # noqa: F401  (importing operations registers them)
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import AdcReferences

@@ -64,6 +64,11 @@ CHANGES = ("add", "remove", "replace")
     show_default=True,
     help="What such a choice makes least.",
 )
+@click.option(
+    "--cam",
+    metavar="NAME|FILE",
+    help="Content-addressable memory that draws up a hybrid score's shortlist.",
+)
 @click.option("--chips", type=int, metavar="N", help="Refuse a gallery that needs more chips.")
 @click.pass_obj
 def command(out: Output, /, bundle: Path, gallery: Files | None, **options: Any) -> None:
@@ -73,13 +78,18 @@ def command(out: Output, /, bundle: Path, gallery: Files | None, **options: Any)
     BUNDLE+<gallery's name> unless -o says otherwise; it answers texts against these items alone.
     With --add, --remove and --replace, all of them at once, BUNDLE is such a new bundle: it is
     replaced as a whole unless -o says otherwise. An item's id is its row in the gallery that was
-    programmed first; added ones count on from there.
+    programmed first; added ones count on from there. With --cam a content-addressable memory beside
+    the target holds the items, B bits a cell.
     """
     changes = {name: value for name in CHANGES if (value := options.pop(name))}
     if (gallery is not None) == bool(changes):
         raise click.UsageError(
             "expected --gallery, to program one, or --add, --remove and --replace, to change one"
         )
+    cam = options.pop("cam")
+    if cam is not None:
+        _into_cam(out, bundle, gallery, cam, options)
+        return
     if gallery is None:
         found = _changed(out, bundle, changes, options)
     else:
@@ -114,6 +124,38 @@ def _changed(
                 value,
             )
     return api.change_gallery(bundle, say=out.say, **changes, **kept)
+
+
+def _into_cam(
+    out: Output, bundle: Path, gallery: Files | None, cam: str, options: dict[str, Any]
+) -> None:
+    """Program a CAM; ArgumentError for an option that only goes with arrays."""
+    if gallery is None:
+        raise ArgumentError("{cam} is {}; expected {gallery} with it", cam)
+    kept = {name: options[name] for name in ("output", "shortlist", "shortlist_bits")}
+    for name, value in options.items():
+        if name not in kept and name != "minimise" and value is not None:
+            raise ArgumentError(
+                "{} is {}; expected it without {cam}, whose queries have the bits of its cells",
+                Argument(name),
+                value,
+            )
+    found = api.program_cam(bundle, gallery, cam, say=out.say, **kept)
+    text = render_text(
+        "cimtool.cli",
+        "program_cam.txt",
+        found=found,
+        gallery=found.gallery,
+        use=found.use,
+        cam=found.use.cam,
+        accuracy=found.accuracy,
+        energy=found.use.energy_pj.text(ENERGIES),
+        latency=found.use.latency_ns.text(TIMES),
+        query_energy=found.score.energy_pj.full_text(ENERGIES),
+        query_latency=found.score.latency_ns.full_text(TIMES),
+        folder=shlex.quote(str(found.bundle.folder)),
+    )
+    out.result(found.to_json(), text)
 
 
 def front_table(search: ShortlistSearch) -> Table:

@@ -12,10 +12,12 @@ from cimtool.base.plugins import OWN, unless_broken
 from cimtool.cli.group import Command, Group
 from cimtool.cli.options import FILE, TOML
 from cimtool.cli.output import Output
-from cimtool.costs.published import check_published
-from cimtool.hardware.describe import describe
+from cimtool.costs.cam_search import RecomputedSearch, check_search
+from cimtool.costs.published import RecomputedFigure, check_published
+from cimtool.hardware.cam import Cam, cam_origin, cam_origins, is_cam, load_cam
+from cimtool.hardware.describe import describe, describe_cam
 from cimtool.hardware.imported import import_target, target_text
-from cimtool.hardware.target import load_target, origin_of, target_origins
+from cimtool.hardware.target import Target, load_target, origin_of, target_origins
 
 
 @click.group(cls=Group)
@@ -26,11 +28,11 @@ def command() -> None:
 @command.command("list", cls=Command)
 @click.pass_obj
 def list_(out: Output) -> None:
-    """List the targets that come with cimtool and with plug-ins."""
+    """List the targets that come with cimtool and with plug-ins, and memories that match."""
     rows = []
-    for name, origin in target_origins().items():
+    for name, origin in (target_origins() | cam_origins()).items():
         with unless_broken(f'target "{name}"', origin):
-            one = load_target(name)
+            one = _loaded(name)
             rows.append({"name": name, "class": one.class_, "origin": origin, "title": one.title})
     widths = {key: max(len(row[key]) for row in rows) for key in ("name", "class", "origin")}
     lines = [
@@ -45,9 +47,17 @@ def list_(out: Output) -> None:
 @click.pass_obj
 def show(out: Output, target: str) -> None:
     """Show every value of a target, and every figure with its source."""
-    loaded = load_target(target)
-    origin = origin_of(target)
-    out.result(loaded.to_json() | {"origin": origin}, f"{describe(loaded)}\n\nfrom {origin}")
+    loaded = _loaded(target)
+    if isinstance(loaded, Cam):
+        origin, text = cam_origin(target), describe_cam(loaded)
+    else:
+        origin, text = origin_of(target), describe(loaded)
+    out.result(loaded.to_json() | {"origin": origin}, f"{text}\n\nfrom {origin}")
+
+
+def _loaded(name_or_path: str) -> Target | Cam:
+    """A target, or a content-addressable memory beside one."""
+    return load_cam(name_or_path) if is_cam(name_or_path) else load_target(name_or_path)
 
 
 @command.command("import", cls=Command)
@@ -75,15 +85,26 @@ def check(out: Output, files: tuple[str, ...]) -> None:
 
     One of a plug-in that is not asked for by its name is left out with a warning. Throughput,
     efficiency and density are recomputed from geometry and the other figures of their operating
-    point, and must agree within 2%. Figures of different conditions are refused.
+    point, and must agree within 2%; so must the energy of a search of a CAM and that of its cells.
+    Figures of different conditions are refused.
     """
     valid, compared, lines = {}, {}, []
-    for file, origin in (dict.fromkeys(files, OWN) or target_origins()).items():
+    every = target_origins() | cam_origins()
+    for file, origin in (dict.fromkeys(files, OWN) or every).items():
         with unless_broken(f'target "{file}"', origin):
-            target = load_target(file)
-            found = check_published(target, file)
+            target = _loaded(file)
+            found = _compared(target, file)
             valid[file] = target.name
             compared[file] = [asdict(one) for one in found]
             lines.append(f'{file}: a valid target, "{target.name}"')
             lines += [f"  {one.sentence()}" for one in found]
     out.result({"valid": valid, "compared": compared}, "\n".join(lines))
+
+
+def _compared(
+    target: Target | Cam, where: str
+) -> tuple[RecomputedFigure, ...] | tuple[RecomputedSearch, ...]:
+    """Published figures beside recomputed ones; CimError where they disagree."""
+    return (
+        check_search(target, where) if isinstance(target, Cam) else check_published(target, where)
+    )

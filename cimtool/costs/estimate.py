@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cimtool.base.errors import ArgumentError
+from cimtool.costs.cam_search import CamUse, search_cost
 from cimtool.costs.digital import digital_cost
 from cimtool.costs.operations import Operations, Tally, digital, elements, traffic, width
 from cimtool.costs.rates import Rates, rates_at
 from cimtool.costs.sampling import SamplingCost, sampling_cost
 from cimtool.costs.totals import NOTHING, Cost, PartShare, Quantity, longest
 from cimtool.costs.writing import writing
+from cimtool.hardware.cam import Cam
+from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.placement import Floorplan, Placement, floorplan, placements
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
@@ -31,7 +34,8 @@ class Estimate:
     """The cost of a compiled program on a target, at one operating point.
 
     `gallery` is the number of items that a query is scored against (None: no query is estimated),
-    all of them digitally or in the memory; of a hybrid score the best `shortlist` digitally.
+    all of them digitally or in the memory; of a hybrid score the best `shortlist` digitally, which
+    a `cam` draws up where there is one.
     `samples` and `dimension` are those of the Monte Carlo score beside it.
     """
 
@@ -43,6 +47,7 @@ class Estimate:
     shortlist: int | None
     samples: int
     dimension: int
+    cam: Cam | None = None
 
     @cached_property
     def placements(self) -> tuple[Placement, ...]:
@@ -145,6 +150,8 @@ class Estimate:
             work += [digital(graph, node, extents), traffic(graph, node, extents)]
             if (layer := graph.layer(node)) in self.layers:
                 total += self.layers[layer]
+            if self.cam is not None and isinstance(node.op, CellDistance):
+                total += search_cost(CamUse.of(node.op, self.cam))
         work.append(self._gallery_reads(graph, extents))
         done = digital_cost(Operations.sum(work), self.rates.prices)
         return total + done + self._loading(graph)
@@ -221,6 +228,7 @@ def estimate(
     gallery: int | None = None,
     shortlist: int | None = None,
     operating_point: str | None = None,
+    cam: Cam | None = None,
 ) -> Estimate:
     """Place a compiled program on its target and count what it costs.
 
@@ -237,4 +245,4 @@ def estimate(
             "{gallery} is {}; the bundle holds a gallery of {} items", gallery, held
         )
     items = gallery if held is None else held
-    return Estimate(program, settings, target, rates, items, shortlist, samples, dimension)
+    return Estimate(program, settings, target, rates, items, shortlist, samples, dimension, cam)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cimtool.base.arrays import Array
+from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import COSTS
@@ -222,6 +223,15 @@ def _requant(op: Requant, inputs: list[Type], out: Type, extents: Mapping[str, i
     for kind in ("additions", "shifts"):
         found += Operations.of(kind, count, bits + multiplier)
     return found + Operations.of("limits", count, width(out))
+
+
+@COSTS.rule(CellDistance)
+def _cell_distance(
+    op: CellDistance, inputs: list[Type], out: Type, extents: Mapping[str, int]
+) -> Operations:
+    """The codes of an item's words, which are added digitally."""
+    added = elements(out, extents) * (len(op.words) - 1)
+    return Operations.of("additions", added, width(out))
 
 
 CountRule = Callable[[object, list[Type], Type, Mapping[str, int]], Operations]

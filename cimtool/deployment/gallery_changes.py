@@ -226,6 +226,13 @@ def _check_changeable(bundle: Bundle) -> Gallery:
             "{}: holds no gallery that could be changed; program one first ({gallery})",
             bundle.folder,
         )
+    if bundle.gallery.cam is not None:
+        raise ArgumentError(
+            "{}: its gallery is in a content-addressable memory, {}, where items are not changed "
+            "one by one; program all of them anew ({gallery})",
+            bundle.folder,
+            bundle.gallery.cam.name,
+        )
     if bundle.target.rewritable == "factory":
         raise CimError(
             f'{bundle.folder}: target {bundle.target.name} has rewritable = "factory", so its '

@@ -96,7 +96,7 @@ class ProgrammedBundle:
         return {
             "bundle": self.bundle.folder,
             "target": self.bundle.target.name,
-            "gallery": asdict(self.gallery),
+            "gallery": self.gallery.to_json(),
             "memory": self.use.to_json(),
             "cells_written": self.cells_written,
             "ledger": self.ledger.to_json(),

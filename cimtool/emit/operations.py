@@ -9,7 +9,9 @@ import numpy as np
 
 from cimtool.emit.integers import byte_planes, emit_limits, emit_requant
 from cimtool.emit.row_group import emit_mvm
+from cimtool.emit.search import emit_search
 from cimtool.emit.writer import GraphWriter
+from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum
 from cimtool.ir.backends import ONNX
@@ -45,6 +47,11 @@ def _mvm(writer: GraphWriter, op: Mvm, types: Types, x: str) -> str:
 @ONNX.rule(CrossbarMvm)
 def _crossbar_mvm(writer: GraphWriter, op: CrossbarMvm, types: Types, x: str) -> str:
     return emit_mvm(writer, op, types[0], x)
+
+
+@ONNX.rule(CellDistance)
+def _cell_distance(writer: GraphWriter, op: CellDistance, types: Types, x: str) -> str:
+    return emit_search(writer, op, x)
 
 
 @ONNX.rule(MatMul)

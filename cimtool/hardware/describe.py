@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cimtool.base.toml_files import TomlTable, dotted
+from cimtool.hardware.cam import Cam
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.target import Target
 from cimtool.report.page import render_text
@@ -22,6 +23,14 @@ def describe(target: Target) -> str:
     return render_text(
         "cimtool.hardware", "target.txt", target=target, values=values, units=units, width=width
     )
+
+
+def describe_cam(cam: Cam) -> str:
+    """Describe a CAM: its values, its figures, and what is not known of it."""
+    values = _flat((), {k: v for k, v in cam.to_json().items() if k not in APART})
+    values.setdefault("sense.levels", "lossless")
+    width = max(24, *map(len, values))
+    return render_text("cimtool.hardware", "cam.txt", cam=cam, values=values, width=width)
 
 
 def _flat(keys: tuple[str, ...], value: Any) -> dict[str, Any]:

@@ -45,6 +45,9 @@ UNITS = {
     "write_pulses": "1",
     "endurance": "1",
     "area": "mm2",
+    "search_energy": "pJ",
+    "search_cell_energy": "fJ",
+    "search_latency": "ns",
 }
 WHOLE = ("throughput", "efficiency", "density", "mvm_latency", "mvm_energy", "mac_energy")
 """Quantities of whole products: they mean nothing without the bits of inputs and weights."""

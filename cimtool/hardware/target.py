@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from cimtool.base.errors import CimError, invalid_at, naming
 from cimtool.base.named import nearest
-from cimtool.base.plugins import known_files
+from cimtool.base.plugins import known_files, targets_folder
 from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
 from cimtool.hardware.converters import Converter, StaircaseLaw, check_given, law_of
 from cimtool.hardware.figures import (
@@ -217,6 +217,18 @@ def with_digital(target: Target, file: Path) -> Target:
     return validated(Target, _over(target.to_json(), own), str(file))
 
 
+CAM_FOLDER = "cam"
+"""The folder of content-addressable memories, beside targets."""
+
+
+def names_cam(name: str) -> bool:
+    """True for the name of a content-addressable memory; plug-ins are asked last."""
+    own = targets_folder()
+    if (own / f"{name}.toml").is_file():
+        return False
+    return (own / CAM_FOLDER / f"{name}.toml").is_file() or name in known_files(CAM_FOLDER)
+
+
 def target_origins() -> dict[str, str]:
     """The origin of each target, by name: `cimtool`, or a plug-in's package and version."""
     return {name: origin for name, (_, origin) in sorted(known_files().items())}
@@ -241,7 +253,16 @@ def load_target(name_or_path: str | Path) -> Target:
 
 
 def _target_file(name_or_path: str, folder: Path, what: str) -> Path:
+    if not is_path(name_or_path) and names_cam(name_or_path):
+        raise _of_words(f'{what} "{name_or_path}"')
     return folder / name_or_path if is_path(name_or_path) else known_file(name_or_path, what)[0]
+
+
+def _of_words(where: str) -> CimError:
+    return CimError(
+        f"{where}: is a content-addressable memory, which holds no weights; expected it in "
+        "`cimtool program --gallery NPZ --cam`, beside the target of a hybrid score"
+    )
 
 
 def _load(file: Path, above: tuple[Path, ...]) -> tuple[Target, dict[str, Any]]:
@@ -250,6 +271,8 @@ def _load(file: Path, above: tuple[Path, ...]) -> tuple[Target, dict[str, Any]]:
         names = [path.name for path in (*above, file)]
         raise CimError(f"{above[-1]}: base comes back to itself: {' -> '.join(names)}")
     own = read_toml(file)
+    if own.get("class") == "match":
+        raise _of_words(str(file))
     base = own.get("base")
     if isinstance(base, str):
         base_file = _target_file(base, file.parent, f"{file}: base")

@@ -14,6 +14,7 @@ import torch
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
+from cimtool.hardware.cell_distance import CellDistance, rising_planes
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.input_codes import Cycle
@@ -157,6 +158,26 @@ def integer_product(a: int, b: int, width: int) -> TorchKernel:
         return (high(above, y) << half) + low(x - (above << half), y)
 
     return parted
+
+
+@TORCH.rule(CellDistance)
+def _cell_distance(op: CellDistance, types: Types, device: torch.device) -> TorchKernel:
+    product = integer_product(1, int(op.table.max()), op.cells << op.bits)
+    planes = [
+        (one.word, _constant(one.steps, device), _constant(one.least, device))
+        for one in rising_planes(op, op.words)
+    ]
+
+    def run(x: Tensor) -> Tensor:
+        total = torch.zeros(len(x), len(op.stored), dtype=torch.int64, device=device)
+        for word, steps, least in planes:
+            marks = torch.cat([x[:, word] >= k for k in range(1, 1 << op.bits)], dim=1)
+            partial = product(marks.to(torch.int64), steps) + least
+            codes = torch.div(partial, op.step, rounding_mode="floor")
+            total += codes if op.top is None else codes.clamp(max=op.top)
+        return total
+
+    return run
 
 
 @TORCH.rule(CrossbarMvm)

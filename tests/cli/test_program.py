@@ -12,6 +12,7 @@ import pytest
 from cimtool.training.demo_data import DemoFiles
 
 Compiling = Callable[..., list[object]]
+CAM = "fefet2-tcam-45nm"
 
 
 @pytest.fixture
@@ -185,3 +186,47 @@ def test_a_mistake_in_a_change_is_one_sentence(
         assert done.sentence.startswith(sentence)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert (living / "manifest.json").read_bytes() == kept
+
+
+def test_a_gallery_goes_into_a_cam(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any]
+) -> None:
+    folder = bundle("hybrid", shortlist=4)
+    words = ("program", folder, "--gallery", small_trunk.eval, "--cam", CAM)
+    done = cimtool(*words)
+    assert done.status == 0
+    assert "40 items in fefet2-tcam-45nm beside hermes-pcm-14nm (hybrid, shortlist 4" in done.out
+    assert "(the energy of converters of words: not given)" in done.out
+    assert cimtool(*words, "--json").json["memory"]["words"] >= 40
+    made = folder.with_name(f"{folder.name}+{small_trunk.eval.stem}")
+    assert cimtool("verify", made, "--data", small_trunk.eval).status == 0
+    assert "converters of words" in cimtool("cost", made).out
+
+
+def test_a_mistake_with_a_cam_is_one_sentence(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder = bundle("hybrid")
+    cases: list[tuple[tuple[object, ...], str]] = [
+        (("--query-bits", 4), "--query-bits is 4; expected it without --cam, whose queries have"),
+        (("--recall", 0.9), "--recall is 0.9; expected it without --cam"),
+        (("--chips", 2), "--chips is 2; expected it without --cam"),
+        (("--shortlist-bits", 2), "--shortlist-bits is 2; expected 1 to 1, the bits of a cell of"),
+        (("--shortlist", 41), "--shortlist is 41; expected 1 to 40, the number of items"),
+    ]
+    words = ("program", folder, "--gallery", small_trunk.eval, "--cam")
+    ran = [(cimtool(*words, CAM, *options), sentence) for options, sentence in cases]
+    ran.append((cimtool(*words, "no-tcam"), 'CAM "no-tcam" is not known: '))
+    ran.append((cimtool("program", folder, "--cam", CAM, "--remove", "1"), f"--cam is {CAM}; exp"))
+    for done, sentence in ran:
+        assert (done.status, done.out) == (2, "")
+        assert done.sentence.startswith(sentence)
+    assert [path.name for path in tmp_path.iterdir()] == ["hybrid"]
+
+
+def test_a_cam_is_no_target_to_compile_for(
+    small_trunk: DemoFiles, compiling: Compiling, cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    done = cimtool(*compiling(small_trunk, tmp_path / "b", target=CAM))
+    assert done.status == 2
+    assert done.sentence.startswith(f'target "{CAM}": is a content-addressable memory, which holds')

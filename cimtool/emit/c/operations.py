@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cimtool.base.errors import CimError
 from cimtool.emit.c.layer import emit_mvm
 from cimtool.emit.c.writer import CValue, FunctionWriter, products_fit
+from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import C_MODEL
@@ -25,6 +27,14 @@ def append(writer: FunctionWriter, op: Op, types: Types, inputs: Sequence[CValue
 @C_MODEL.rule(CrossbarMvm)
 def _crossbar_mvm(writer: FunctionWriter, op: CrossbarMvm, types: Types, x: CValue) -> CValue:
     return emit_mvm(writer, op, types[0], x)
+
+
+@C_MODEL.rule(CellDistance)
+def _cell_distance(writer: FunctionWriter, op: CellDistance, types: Types, x: CValue) -> CValue:
+    raise CimError(
+        "shortlist.search: the C model has no content-addressable memory; expected a gallery in "
+        "the arrays of the target"
+    )
 
 
 @C_MODEL.rule(MatMul)

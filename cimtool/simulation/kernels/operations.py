@@ -13,6 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
+from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.noise.mvm import NoisyMvm
 from cimtool.ir.arithmetic import MatMul, Mul, Mvm
@@ -24,6 +25,7 @@ from cimtool.simulation.kernels.choice import Kernel, Kind, fused_cells
 from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.fused import INT32
 from cimtool.simulation.kernels.products import Factor, PairProduct, weight_product
+from cimtool.simulation.kernels.search import WordSearch
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.int64)
 
@@ -84,6 +86,11 @@ def _crossbar_mvm(op: CrossbarMvm, types: Types, known: Type | None) -> Kernel:
     bounds = (reached.lo, reached.hi)
     kernel = fused_cells(cells, op.references, arrays.offset, bounds, _kind(known))
     return ConversionKernel(arrays) if kernel is None else kernel
+
+
+@KERNELS.rule(CellDistance)
+def _cell_distance(op: CellDistance, types: Types, known: Type | None) -> Kernel:
+    return WordSearch(op)
 
 
 @KERNELS.rule(NoisyMvm)

@@ -1,0 +1,118 @@
+"""The search of a content-addressable memory: what a gallery takes of one, and what a query costs.
+
+Published energies are of arrays that sense exact matches. What a converter of distances adds is not
+given, so that a total with such a search is a lower bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cimtool.base.errors import CimError
+from cimtool.costs.published import AGREE
+from cimtool.costs.totals import Cost, PartShare, Quantity, given
+from cimtool.hardware.cam import Cam
+from cimtool.hardware.cell_distance import CellDistance
+
+
+@dataclass(frozen=True)
+class CamUse:
+    """Use of a CAM by a gallery of `items` of `width` values, a cell each, all searched at once."""
+
+    cam: Cam
+    items: int
+    width: int
+
+    @classmethod
+    def of(cls, op: CellDistance, cam: Cam) -> CamUse:
+        """That of a search."""
+        return cls(cam, *op.stored.shape)
+
+    @property
+    def words_per_item(self) -> int:
+        """Words that hold an item."""
+        return -(-self.width // self.cam.array.cells)
+
+    @property
+    def words(self) -> int:
+        """Words of all items: as many distances are converted for a query."""
+        return self.items * self.words_per_item
+
+    @property
+    def cells(self) -> int:
+        """Cells that are written, and compared by a query."""
+        return self.items * self.width
+
+    @property
+    def arrays(self) -> int:
+        """Arrays that hold all items; the words of an item lie in as many arrays."""
+        return -(-self.items // self.cam.array.words) * self.words_per_item
+
+    @property
+    def energy_pj(self) -> Quantity:
+        """Energy of a query's search, in proportion to the cells that are used."""
+        whole, array = self.cam.search_energy, self.cam.array
+        share = self.cells / (array.words * array.cells)
+        return given(None if whole is None else whole * share, "the search")
+
+    @property
+    def latency_ns(self) -> Quantity:
+        """Time of a query's search."""
+        return given(self.cam.search_latency, "the search")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values by name."""
+        counts = ("items", "words_per_item", "words", "cells", "arrays")
+        return {
+            "cam": self.cam.name,
+            "cells_per_item": self.width,
+            **{name: getattr(self, name) for name in counts},
+            "search_energy_pj": self.energy_pj.to_json(),
+            "search_latency_ns": self.latency_ns.to_json(),
+        }
+
+
+def search_cost(use: CamUse) -> Cost:
+    """The cost of one query's search; codes of words are added as the program says."""
+    unknown = Quantity(None, ("converters of words",))
+    parts = {
+        "arrays": PartShare(use.energy_pj, use.latency_ns),
+        "converters": PartShare(unknown, unknown),
+    }
+    return Cost(conversions=use.words, latency_ns=use.latency_ns + unknown, parts=parts)
+
+
+@dataclass(frozen=True)
+class RecomputedSearch:
+    """A published energy of a search in pJ beside that of all its cells."""
+
+    published: float
+    computed: float
+    why: str
+
+    def sentence(self) -> str:
+        """The comparison for a reader."""
+        difference = self.computed / self.published - 1
+        return (
+            f"search_energy {self.published:g} pJ: {self.computed:.4g} from {self.why} "
+            f"({difference:+.1%})"
+        )
+
+
+def check_search(cam: Cam, where: str) -> tuple[RecomputedSearch, ...]:
+    """Recompute the energy of a search from that of a cell, where a CAM has both.
+
+    Raises CimError starting with `where` if they are more than 2% apart.
+    """
+    whole, cell = cam.figure("search_energy"), cam.figure("search_cell_energy")
+    if whole is None or cell is None:
+        return ()
+    why = f"{cam.array.words} x {cam.array.cells} cells of {cell.text()}"
+    found = RecomputedSearch(whole.value, cam.cells_energy(cell), why)
+    if abs(found.computed / found.published - 1) > AGREE:
+        raise CimError(
+            f"{where}: search_energy = {whole.text()}: recomputed from {why} it is "
+            f"{found.computed:.4g} pJ, expected within {AGREE:.0%}"
+        )
+    return (found,)

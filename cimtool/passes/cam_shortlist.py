@@ -1,0 +1,212 @@
+"""Shortlists of a content-addressable memory: what it stores of `mu`, and what its distance says.
+
+Both sides are rounded to the same levels, whose step is the one that loses least on calibration
+rows. The distance that a CAM senses is not the score's `ed`; the digital unit estimates
+
+    ed_v - 2 t.v  ~  factor_v distance(t, v) + offset_v
+
+with two constants an item, the line of least error through the distances of calibration queries.
+Its slope is that of deviations from a query's mean, as only the order within a query counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.hardware.cam import Cam
+from cimtool.hardware.cell_distance import DONT_CARE, CellDistance
+from cimtool.ir.arithmetic import Add
+from cimtool.ir.format import ratio, round_half_up
+from cimtool.ir.integer import Requant
+from cimtool.ir.program import Builder, Graph
+from cimtool.ir.types import integer
+from cimtool.passes.gallery import DISTANCE, SHORTLIST
+from cimtool.passes.shortlist import FACTOR_BITS, MOST_ROWS, SHARES, Examples
+from cimtool.simulation.kernels.operations import fast_kernel
+
+DONT_CARE_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
+"""Shares of values, the nearest to the threshold, that are tried as X; none of them is too."""
+
+PRIOR_ROWS = 16
+"""Queries that the common slope of all items counts for in the slope of one."""
+
+SEARCH = "search"
+"""The node of the graph that is the CAM's."""
+
+ITEM_BLOCK = 4096
+"""Items whose lines are fitted at a time."""
+
+
+@dataclass(frozen=True)
+class CellCodes:
+    """Levels of a value about its centre: `2^bits` of them, `step` apart in units of a query.
+
+    An item's values that are less than `unsure` away from the centre are stored as DONT_CARE.
+    """
+
+    bits: int
+    step: int
+    unsure: float = 0.0
+
+    def of(self, x: Array) -> IntArray:
+        """The levels of values less their centre, in units of a query's."""
+        levels = 1 << self.bits
+        codes = np.floor(x / self.step + levels / 2)
+        return np.clip(codes, 0, levels - 1).astype(np.int64)
+
+    def stored(self, x: Array) -> IntArray:
+        """The contents of an item's cells."""
+        return np.where(np.abs(x) < self.unsure, DONT_CARE, self.of(x))
+
+
+@dataclass(frozen=True, eq=False)
+class ItemLines:
+    """The line of each item, `factor distance + offset`, and its mean squared error."""
+
+    factor: FloatArray
+    offset: FloatArray
+    error: FloatArray
+
+
+class LineFit:
+    """Fits lines to distances [n, E] of n queries to example items, with exact ones [n, E].
+
+    The examples give what all items of a query share, and the slope that few queries start from.
+    """
+
+    def __init__(self, distances: Array, exact: Array, slope: float):
+        self.centres = distances.mean(axis=1), exact.mean(axis=1)
+        self.slope = slope
+        x, y = self._deviations(distances, exact)
+        self.spread, self.common = float((x * x).mean()), float((x * y).mean())
+
+    def _deviations(self, distances: Array, exact: Array) -> tuple[FloatArray, FloatArray]:
+        """Deviations from the means of queries and of items."""
+        both = zip((distances, exact), self.centres, strict=True)
+        x, y = (value - centre[:, None] for value, centre in both)
+        return x - x.mean(axis=0), y - y.mean(axis=0)
+
+    def lines(self, distances: Array, exact: Array) -> ItemLines:
+        """The lines of other items, of their distances [n, M] to the same queries."""
+        x, y = self._deviations(distances, exact)
+        share = PRIOR_ROWS / len(x)
+        spread = (x * x).mean(axis=0) + share * self.spread
+        common = (x * y).mean(axis=0) + share * self.common
+        factor = np.full(spread.shape, self.slope, np.float64)
+        np.divide(common, spread, out=factor, where=spread > 0)
+        factor = np.maximum(factor, 0.0)
+        offset = exact.mean(axis=0) - factor * distances.mean(axis=0)
+        return ItemLines(factor, offset, np.square(y - factor * x).mean(axis=0))
+
+
+class CamShortlist:
+    """Builds the graph from a query's `mu` to what a CAM says of the distances of its items.
+
+    `score` is a compiled one that uses `ed`; the cells hold `bits` bits of a value.
+    """
+
+    def __init__(self, score: Graph, examples: Examples, cam: Cam, bits: int):
+        self.cam, self.bits = cam, bits
+        self.query, self.item = (score.inputs[f"{side}.mu"] for side in ("text", "video"))
+        self.own = score.inputs.get("video.ed_self")
+        units = float(self.query.unit), float(self.item.unit)
+        self.unit, self.of_units = units[0] * units[1], units[1] / units[0]
+        rows = [examples.text * units[0], examples.video * units[1]]
+        centre = np.concatenate(rows).mean(axis=0)
+        self.of_query, self.of_item = (round_half_up(centre / unit) for unit in units)
+        self.text = examples.text
+        self.x = examples.text - self.of_query
+        self.examples = examples.video[:MOST_ROWS]
+        self.codes = self._best_codes()
+
+    def _centred(self, mu: IntArray) -> FloatArray:
+        """Items' values less their centre, in units of a query."""
+        return (mu - self.of_item).astype(np.float64) * self.of_units
+
+    def _tried(self, items: FloatArray) -> list[CellCodes]:
+        if self.bits == 1:
+            shares = DONT_CARE_SHARES if self.cam.array.dont_care else ()
+            ends = map(float, np.quantile(np.abs(items), shares))
+            return [CellCodes(1, 2, unsure) for unsure in (0.0, *ends)]
+        sizes = np.abs(np.concatenate([self.x[:MOST_ROWS], items]))
+        ends = np.quantile(sizes, SHARES) / (1 << self.bits - 1)
+        return [CellCodes(self.bits, int(step)) for step in np.unique(np.maximum(np.rint(ends), 1))]
+
+    def _best_codes(self) -> CellCodes:
+        """The codes whose estimates err least on the calibration rows."""
+        items = self._centred(self.examples)
+        exact = -2.0 * (self.text[:MOST_ROWS] @ self.examples.T)
+
+        def error(codes: CellCodes) -> float:
+            distances = self._distances(codes, self.x[:MOST_ROWS], items)
+            fit = LineFit(distances, exact, codes.step**2)
+            return float(fit.lines(distances, exact).error.mean())
+
+        return min(self._tried(items), key=error)
+
+    def _search(self, codes: CellCodes, items: FloatArray) -> CellDistance:
+        """The search of the CAM for items, by their values less the centre."""
+        array, sense = self.cam.array, self.cam.sense
+        stored, scale = codes.stored(items), np.asarray(1.0)
+        top = None if sense.levels is None else sense.levels - 1
+        return CellDistance(stored, self.bits, array.distance, array.cells, sense.step, top, scale)
+
+    def _distances(self, codes: CellCodes, x: IntArray, items: FloatArray) -> IntArray:
+        """Distances that the CAM senses of queries to items, both less their centres."""
+        kind = integer(("n", x.shape[1]), 0, (1 << self.bits) - 1, 1.0)
+        found: IntArray = fast_kernel(self._search(codes, items), (kind,))(codes.of(x))
+        return found
+
+    def graph(self, video: Mapping[str, Array]) -> Graph:
+        """The graph for items of the integer features `video`: `text.mu` to `ed` [n, M].
+
+        Only the order of its distances counts: they lack what all items share.
+        """
+        builder = Builder(SHORTLIST, {"text.mu": self.query})
+        items = self._centred(video["mu"])
+        op = self._search(self.codes, items)
+        found = builder.add(SEARCH, op, self._driven(builder))
+        lines = self._lines(video, items)
+        places = FACTOR_BITS - int(np.frexp(lines.factor.max())[1])
+        factors = round_half_up(np.ldexp(lines.factor, places))
+        offset = round_half_up(np.ldexp(lines.offset - lines.offset.min(), places))
+        finer = np.asarray(self.unit * 2.0**-places)
+        builder.add(DISTANCE, Add((factors,), offset, finer), found)
+        return builder.graph({DISTANCE: DISTANCE})
+
+    def _driven(self, builder: Builder) -> str:
+        """The levels of a query, by `floor(x / step + levels / 2)` within limits.
+
+        It is computed of 2 x + 1: an odd number lies between two levels, never on the edge.
+        """
+        levels, step, known = 1 << self.bits, self.codes.step, self.query
+        twice = Add((np.asarray(2),), (levels - 1) * step + 1 - 2 * self.of_query, known.unit / 2)
+        centred = builder.add("query.centred", twice, "text.mu")
+        factor = ratio(Fraction(1, 2 * step), int(builder.types[centred].magnitude))
+        by = np.asarray(factor.multiplier), np.asarray(factor.shift)
+        return builder.add("query", Requant(*by, 0, levels - 1, known.unit * step), centred)
+
+    def _lines(self, video: Mapping[str, Array], items: FloatArray) -> ItemLines:
+        """The lines of items, a block of them after another."""
+        examples = self._distances(self.codes, self.x, self._centred(self.examples))
+        fit = LineFit(examples, self._exact(self.examples), self.codes.step**2)
+        own = np.zeros(len(items))
+        if self.own is not None:
+            own = video["ed_self"] * (float(self.own.unit) / self.unit)
+        found = []
+        for start in range(0, len(items), ITEM_BLOCK):
+            block = slice(start, start + ITEM_BLOCK)
+            distances = self._distances(self.codes, self.x, items[block])
+            found.append(fit.lines(distances, self._exact(video["mu"][block]) + own[block]))
+        parts = ((one.factor, one.offset, one.error) for one in found)
+        return ItemLines(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _exact(self, mu: IntArray) -> FloatArray:
+        """Exact distances [n, M] of the kept queries, without what each query or item adds."""
+        exact: FloatArray = -2.0 * (self.text.astype(float) @ mu.T.astype(float))
+        return exact
