@@ -14,7 +14,7 @@ from safetensors.numpy import save
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.bundle.bundle import GALLERY, Bundle, features_bytes, read_bundle
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
 from cimtool.training.demo_data import DemoFiles
 
@@ -235,6 +235,7 @@ def with_file(folder: Path, name: str, content: bytes) -> Path:
 def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path) -> None:
     place = tmp_path / "place"
     changed = api.change_gallery(made.programmed["hybrid"], remove=[1], output=place)
+    features = changed.bundle.gallery_features
     ids, counts = changed.bundle.items, changed.bundle.write_counts["shortlist.mu.mu"]
     cases: list[tuple[str, bytes, str]] = [
         (LEDGER, b"{}", r"ledger\.json: is no ledger of a gallery; program the gallery again"),
@@ -245,6 +246,9 @@ def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path)
          r"ledger\.safetensors: shortlist\.mu\.mu has writes of arrays \["),
         (LEDGER_ARRAYS, save({"items": ids, "shortlist.mu.mu": counts.reshape(-1, 1, 1, 1)}),
          "expected arrays like those of the gallery"),
+        (GALLERY, save({"mu": np.zeros((3, 16), np.int8)}), r"gallery\.safetensors: video"),
+        (GALLERY, features_bytes({k: v[1:] for k, v in features.items()}),
+         r"gallery\.safetensors: does not hold the features of the 11 items that the manifest na"),
     ]  # fmt: skip
     for number, (name, content, sentence) in enumerate(cases):
         broken = with_file(shutil.copytree(place, tmp_path / str(number)), name, content)
