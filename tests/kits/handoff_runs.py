@@ -55,10 +55,10 @@ def handoff_of(files: DemoFiles, folder: Path, choices: Mapping[str, object]) ->
 
 
 def run_goal(folder: Path, *goal: str) -> subprocess.CompletedProcess[str]:
-    """Run a goal of the bench, with its variables."""
+    """Run a goal of the bench, with its variables; models are compiled quickly, not to be quick."""
     c_compiler("iverilog")
     c_compiler("verilator")
-    command = ["make", "-C", folder, *goal]
+    command = ["make", "-C", folder, "OPTIMIZE=-O0", *goal]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

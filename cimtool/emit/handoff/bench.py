@@ -134,9 +134,9 @@ BENCH_PART = HandoffPart(
     ),
     goals={
         "icarus": ("@sh sv/bench.sh icarus '$(COLUMN)'",),
-        "verilator": ("@sh sv/bench.sh verilator '$(COLUMN)'",),
+        "verilator": ("@OPTIMIZE='$(OPTIMIZE)' sh sv/bench.sh verilator '$(COLUMN)'",),
         "cocotb": ("@PYTHON='$(PYTHON)' sh sv/bench.sh cocotb '$(COLUMN)'",),
-        "mutants": ("@sh sv/bench.sh mutants",),
+        "mutants": ("@OPTIMIZE='$(OPTIMIZE)' sh sv/bench.sh mutants",),
     },
-    settings={"COLUMN": f"sv/{COLUMN}", "PYTHON": "python3"},
+    settings={"COLUMN": f"sv/{COLUMN}", "PYTHON": "python3", "OPTIMIZE": "-O1"},
 )

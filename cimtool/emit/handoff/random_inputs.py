@@ -139,7 +139,10 @@ RANDOM_PART = HandoffPart(
     },
     uncovered=("`make random` needs Verilator and a C compiler",),
     goals={
-        "random": ("@CC='$(CC)' sh sv/bench.sh random '$(COLUMN)' $(VECTORS) $(SEED) $(FAULT)",)
+        "random": (
+            "@CC='$(CC)' OPTIMIZE='$(OPTIMIZE)' sh sv/bench.sh random '$(COLUMN)' $(VECTORS) "
+            "$(SEED) $(FAULT)",
+        )
     },
     settings={"VECTORS": "1000", "SEED": "1", "FAULT": "0"},
 )
