@@ -15,6 +15,7 @@ from cimtool.cli.group import Command, Integers
 from cimtool.cli.options import DIR, FILE, Files, files_option
 from cimtool.cli.output import Output, converters_text
 from cimtool.costs.memory_use import StoredMatrix
+from cimtool.deployment.cams import ProgrammedCam
 from cimtool.deployment.programming import ProgrammedBundle
 from cimtool.deployment.shortlists import Minimised, ShortlistOption, ShortlistSearch
 from cimtool.report.formats import ENERGIES, TIMES, four_digits, percent, whole
@@ -90,10 +91,17 @@ def command(out: Output, /, bundle: Path, gallery: Files | None, **options: Any)
     if cam is not None:
         _into_cam(out, bundle, gallery, cam, options)
         return
-    if gallery is None:
-        found = _changed(out, bundle, changes, options)
+    if gallery is not None:
+        _print_arrays(out, api.program(bundle, gallery, say=out.say, **options))
+        return
+    found = _changed(out, bundle, changes, options)
+    if isinstance(found, ProgrammedCam):
+        _print_cam(out, found)
     else:
-        found = api.program(bundle, gallery, say=out.say, **options)
+        _print_arrays(out, found)
+
+
+def _print_arrays(out: Output, found: ProgrammedBundle) -> None:
     text = render_text(
         "cimtool.cli",
         "program.txt",
@@ -112,7 +120,7 @@ def command(out: Output, /, bundle: Path, gallery: Files | None, **options: Any)
 
 def _changed(
     out: Output, bundle: Path, changes: dict[str, Any], options: dict[str, Any]
-) -> ProgrammedBundle:
+) -> ProgrammedBundle | ProgrammedCam:
     """The bundle after a change; ArgumentError for an option that only goes with --gallery."""
     kept = {name: options[name] for name in ("output", "shortlist", "chips")}
     for name, value in options.items():
@@ -140,7 +148,10 @@ def _into_cam(
                 Argument(name),
                 value,
             )
-    found = api.program_cam(bundle, gallery, cam, say=out.say, **kept)
+    _print_cam(out, api.program_cam(bundle, gallery, cam, say=out.say, **kept))
+
+
+def _print_cam(out: Output, found: ProgrammedCam) -> None:
     text = render_text(
         "cimtool.cli",
         "program_cam.txt",

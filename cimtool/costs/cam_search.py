@@ -50,6 +50,25 @@ class CamUse:
         return -(-self.items // self.cam.array.words) * self.words_per_item
 
     @property
+    def pulses(self) -> float | None:
+        """Pulses of a write of one cell; None where not given."""
+        return self._figure("write_pulses")
+
+    @property
+    def endurance(self) -> float | None:
+        """Pulses that a cell bears; None where not given."""
+        return self._figure("endurance")
+
+    @property
+    def programmings(self) -> float | None:
+        """Writes that a cell bears; None where not given."""
+        return None if self.endurance is None else self.endurance / (self.pulses or 1)
+
+    def _figure(self, quantity: str) -> float | None:
+        figure = self.cam.figure(quantity)
+        return None if figure is None else figure.value
+
+    @property
     def energy_pj(self) -> Quantity:
         """Energy of a query's search, in proportion to the cells that are used."""
         whole, array = self.cam.search_energy, self.cam.array

@@ -28,11 +28,12 @@ from cimtool.deployment.programming import (
 )
 from cimtool.deployment.shortlist_search import RECALL_AT
 from cimtool.deployment.shortlists import Places, Recall, places_of
+from cimtool.deployment.wear import check_endurance
 from cimtool.hardware.cam import Cam, load_cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.image_file import array_name
 from cimtool.ir.op import Level
-from cimtool.ir.program import Graph, check_program
+from cimtool.ir.program import Graph, Program, check_program
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
 from cimtool.passes.cam_shortlist import SEARCH, CamShortlist
 from cimtool.passes.gallery import SHORTLIST, distance_graph
@@ -42,13 +43,17 @@ from cimtool.simulation.simulator import Simulator
 
 @dataclass(frozen=True)
 class ProgrammedCam:
-    """A bundle whose gallery a CAM holds: its use, its recall, and the cost of a query's score."""
+    """A bundle whose gallery a CAM holds: its use, its recall, and the cost of a query's score.
+
+    `cells_written` are those of this call.
+    """
 
     bundle: Bundle
     gallery: Gallery
     use: CamUse
     accuracy: Accuracy
     ledger: Ledger
+    cells_written: int
     score: Cost
 
     def to_json(self) -> dict[str, Any]:
@@ -58,6 +63,7 @@ class ProgrammedCam:
             "target": self.bundle.target.name,
             "gallery": self.gallery.to_json(),
             "memory": self.use.to_json(),
+            "cells_written": self.cells_written,
             "ledger": self.ledger.to_json(),
             "accuracy": vars(self.accuracy),
             "score": self.score.to_json(),
@@ -96,32 +102,52 @@ def program_cam(
     digital = Simulator(compiled.program)
     say(f"encoding {len(rows)} videos")
     job = GalleryJob(compiled, digital.encode("video", rows), digital)
-    say(f"programming {known.name}")
-    graph = _graph(job, known, bits)
+    stored = stored_in_cam(job, known, bits, length, say)
+    ledger = Ledger(len(rows), {f"{SHORTLIST}.{SEARCH}": tuple(_writes(stored.use))})
+    check_endurance(ledger.matrices, stored.use, known.name)
+    source = source_of(file, rows)
+    features, both = features_sha256(job.video), ShortlistBits(bits, bits)
+    held = Gallery(*source, len(rows), "hybrid", length, features, both, cam=known)
+    say(f"writing {folder}")
+    made = write_programmed(folder, compiled, stored.program, held, job.video, [source], ledger)
+    return ProgrammedCam(
+        made, held, stored.use, stored.accuracy, ledger, ledger.cells_written, stored.score
+    )
+
+
+@dataclass(frozen=True)
+class StoredInCam:
+    """A gallery in a CAM: the graph that searches it, the program with it, and what it takes."""
+
+    graph: Graph
+    program: Program
+    use: CamUse
+    accuracy: Accuracy
+    score: Cost
+
+
+def stored_in_cam(job: GalleryJob, cam: Cam, bits: int, length: int, say: Say) -> StoredInCam:
+    """The gallery of a job in a CAM, so many bits a cell, with shortlists of `length` items."""
+    compiled = job.compiled
+    say(f"programming {cam.name}")
+    graph = _graph(job, cam, bits)
     op = graph.operations(CellDistance)[SEARCH]
     _check_onnx_size(op)
     program = job.program_with(graph)
     check_program(program, IN_MEMORY, Level.CROSSBAR)
     say("measuring recall")
-    accuracy = _accuracy(job, known, bits, length)
-    use = CamUse.of(op, known)
-    ledger = Ledger(len(rows), {f"{SHORTLIST}.{SEARCH}": tuple(_writes(use))})
-    source = source_of(file, rows)
-    features, stored = features_sha256(job.video), ShortlistBits(bits, bits)
-    held = Gallery(*source, len(rows), "hybrid", length, features, stored, cam=known)
-    say(f"writing {folder}")
-    made = write_programmed(folder, compiled, program, held, job.video, [source], ledger)
-    cost = estimate(
+    accuracy = _accuracy(job, cam, bits, length)
+    score = estimate(
         program,
         compiled.settings,
         compiled.target,
         samples=1,
         dimension=compiled.model.dimension,
         shortlist=length,
-        cam=known,
+        cam=cam,
     ).score
-    assert cost is not None
-    return ProgrammedCam(made, held, use, accuracy, ledger, cost)
+    assert score is not None
+    return StoredInCam(graph, program, CamUse.of(op, cam), accuracy, score)
 
 
 def _checked_bits(bundle: Bundle, cam: Cam, asked: int | None) -> int:

@@ -9,7 +9,7 @@ of a gallery never have a gap.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,20 +29,24 @@ from cimtool.bundle.bundle import (
 )
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger
 from cimtool.bundle.matcher import bundle_folder, checked_features, features_sha256
+from cimtool.deployment.cams import ProgrammedCam, StoredInCam, stored_in_cam
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.programming import (
     ProgrammedBundle,
+    StoredGallery,
     shortlist_length,
     source_of,
     stored_gallery,
     write_programmed,
 )
 from cimtool.deployment.wear import (
+    ArrayCells,
     array_writes,
     check_endurance,
     counts_after,
     first_counts,
     matrix_cells,
+    word_cells,
 )
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
@@ -116,8 +120,8 @@ def change_gallery(
     shortlist: int | None = None,
     chips: int | None = None,
     say: Say = silent,
-) -> ProgrammedBundle:
-    """Change the gallery in the arrays of a programmed bundle, all of it or nothing.
+) -> ProgrammedBundle | ProgrammedCam:
+    """Change the gallery in the arrays of a programmed bundle, or in its CAM: all or nothing.
 
     The items of the ids `remove` are taken out, those of `replace` get the videos that follow, row
     by row, and the videos of `add` come in. The bundle is replaced, or the new one goes to
@@ -136,11 +140,12 @@ def change_gallery(
         items, sources = _changed_items(opened, digital, remove, replace, add, say)
         length = _length(opened, held, len(items.ids), shortlist)
         job = GalleryJob(opened, items.features, digital)
-        stored = stored_gallery(job, held.bits, length, chips, say)
+        stored = _stored(job, held, length, chips, say)
         say("counting the cells that are written")
         counts = _counts_after(opened, stored.graph)
         ledger = Ledger(items.following, array_writes(counts))
-        check_endurance(ledger.matrices, stored.use, opened.target.name)
+        memory = opened.target if held.cam is None else held.cam
+        check_endurance(ledger.matrices, stored.use, memory.name)
         gallery = dataclasses.replace(
             held,
             items=len(items.ids),
@@ -154,7 +159,27 @@ def change_gallery(
             folder, opened, stored.program, gallery, items.features, sources, ledger,
             {ITEMS: items.ids, **counts},
         )  # fmt: skip
+    if isinstance(stored, StoredInCam):
+        return ProgrammedCam(
+            made, gallery, stored.use, stored.accuracy, ledger, written, stored.score
+        )
     return ProgrammedBundle(made, gallery, stored.use, stored.accuracy, ledger, written)
+
+
+def _stored(
+    job: GalleryJob, held: Gallery, length: int | None, chips: int | None, say: Say
+) -> StoredGallery | StoredInCam:
+    """The items in what held them before: the target's arrays, or a CAM."""
+    if held.cam is None or held.bits is None or length is None:
+        return stored_gallery(job, held.bits, length, chips, say)
+    if chips is not None:
+        raise ArgumentError(
+            "{chips} is {}; the items of {} are in {}, whose arrays are not counted by chips",
+            chips,
+            job.compiled.folder,
+            held.cam.name,
+        )
+    return stored_in_cam(job, held.cam, held.bits.item, length, say)
 
 
 def _changed_items(
@@ -227,11 +252,18 @@ def _length(bundle: Bundle, held: Gallery, items: int, asked: int | None) -> int
 
 def _counts_after(bundle: Bundle, graph: Graph) -> dict[str, Array]:
     """The writes of each cell once the arrays of a bundle hold another graph's items."""
-    order, settings = bundle.target.cell_order, bundle.settings
     held = bundle.program.shortlist or bundle.program.score
-    before, after = (matrix_cells(one, settings, order) for one in (held, graph))
+    before, after = _cells(bundle, held), _cells(bundle, graph)
     with naming(bundle.folder / LEDGER_ARRAYS):
         return counts_after(bundle.write_counts or first_counts(before), before, after)
+
+
+def _cells(bundle: Bundle, graph: Graph) -> Mapping[str, ArrayCells]:
+    """The cells of the items of a graph."""
+    assert bundle.gallery is not None
+    if bundle.gallery.cam is not None:
+        return word_cells(graph, bundle.gallery.cam)
+    return matrix_cells(graph, bundle.settings, bundle.target.cell_order)
 
 
 def _check_changeable(bundle: Bundle) -> Gallery:
@@ -241,14 +273,7 @@ def _check_changeable(bundle: Bundle) -> Gallery:
             "{}: holds no gallery that could be changed; program one first ({gallery})",
             bundle.folder,
         )
-    if bundle.gallery.cam is not None:
-        raise ArgumentError(
-            "{}: its gallery is in a content-addressable memory, {}, where items are not changed "
-            "one by one; program all of them anew ({gallery})",
-            bundle.folder,
-            bundle.gallery.cam.name,
-        )
-    if bundle.target.rewritable == "factory":
+    if bundle.gallery.cam is None and bundle.target.rewritable == "factory":
         raise CimError(
             f'{bundle.folder}: target {bundle.target.name} has rewritable = "factory", so its '
             'cells are written once; expected "field" or "per-inference", or another chip'

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from cimtool.base.arrays import Array, BoolArray
+from cimtool.base.arrays import Array, BoolArray, IntArray
 from cimtool.base.errors import CimError
 from cimtool.bundle.ledger import ArrayWrites
-from cimtool.costs.memory_use import MemoryUse
 from cimtool.emit.handoff.images import cell_digits
+from cimtool.hardware.cam import Cam
+from cimtool.hardware.cell_distance import DONT_CARE, CellDistance
 from cimtool.hardware.image import ArrayLayout, ImageSpec
 from cimtool.hardware.image_file import array_name
 from cimtool.hardware.placement import (
@@ -30,6 +32,36 @@ WriteCounts = Mapping[str, Array]
 """Writes [row parts, column parts, rows, columns] of the cells of each stored matrix's arrays."""
 
 
+class ArrayCells(Protocol):
+    """The cells of items in arrays that lie in row parts, and side by side in each."""
+
+    @property
+    def row_parts(self) -> int:
+        """The number of row parts."""
+
+    def contents(self, row_part: int) -> Array:
+        """Contents [column parts, rows, columns] of the arrays of one row part, uint8."""
+
+    def used(self, row_part: int) -> BoolArray:
+        """True for the cells of items, in the arrays of one row part."""
+
+
+class Endurance(Protocol):
+    """Figures of a memory's cells, None where they are not given."""
+
+    @property
+    def pulses(self) -> float | None:
+        """Pulses of a write."""
+
+    @property
+    def endurance(self) -> float | None:
+        """Pulses that a cell bears."""
+
+    @property
+    def programmings(self) -> float | None:
+        """Writes that a cell bears."""
+
+
 @dataclass(frozen=True, eq=False)
 class MatrixCells:
     """The cells of one stored matrix, by its arrays.
@@ -40,6 +72,11 @@ class MatrixCells:
     stored: StoredWeights
     place: Placement
     layout: ArrayLayout
+
+    @property
+    def row_parts(self) -> int:
+        """The number of row parts."""
+        return self.place.row_parts
 
     def contents(self, row_part: int) -> Array:
         """Contents [column parts, rows, columns] of the arrays of one row part, uint8."""
@@ -58,6 +95,45 @@ class MatrixCells:
 
     def _laid(self, digits: Array) -> Array:
         return self.layout.cells(digits, np.empty(0, np.uint8))
+
+
+@dataclass(frozen=True, eq=False)
+class WordCells:
+    """The cells of items in a content-addressable memory whose arrays have so many `words`.
+
+    The words of an item lie in as many row parts.
+    """
+
+    search: CellDistance
+    words: int
+
+    @property
+    def row_parts(self) -> int:
+        """The number of row parts."""
+        return len(self.search.words)
+
+    def contents(self, row_part: int) -> Array:
+        """Contents [column parts, words, cells] of the arrays of one row part, from 0 on."""
+        return self._laid(self._stored(row_part) - DONT_CARE)
+
+    def used(self, row_part: int) -> BoolArray:
+        """True for the cells of items, in the arrays of one row part."""
+        return self._laid(np.ones_like(self._stored(row_part))).astype(bool)
+
+    def _stored(self, row_part: int) -> IntArray:
+        return self.search.stored[:, self.search.words[row_part]]
+
+    def _laid(self, values: IntArray) -> Array:
+        items, width = values.shape
+        cells = np.zeros((-(-items // self.words) * self.words, self.search.cells), np.uint8)
+        cells[:items, :width] = values
+        return cells.reshape(-1, self.words, self.search.cells)
+
+
+def word_cells(graph: Graph, cam: Cam) -> dict[str, WordCells]:
+    """The cells of a graph whose items a CAM holds, by the name of its search."""
+    searches = graph.operations(CellDistance)
+    return {f"{graph.name}.{name}": WordCells(op, cam.array.words) for name, op in searches.items()}
 
 
 def matrix_cells(graph: Graph, settings: Settings, order: ImageSpec) -> dict[str, MatrixCells]:
@@ -83,13 +159,13 @@ def matrix_cells(graph: Graph, settings: Settings, order: ImageSpec) -> dict[str
     return found
 
 
-def first_counts(cells: Mapping[str, MatrixCells]) -> dict[str, Array]:
+def first_counts(cells: Mapping[str, ArrayCells]) -> dict[str, Array]:
     """The counts of a gallery programmed into fresh arrays: each of its cells is written once."""
     return counts_after({}, {}, cells)
 
 
 def counts_after(
-    counts: WriteCounts, before: Mapping[str, MatrixCells], after: Mapping[str, MatrixCells]
+    counts: WriteCounts, before: Mapping[str, ArrayCells], after: Mapping[str, ArrayCells]
 ) -> dict[str, Array]:
     """The counts after a change: one more of each cell whose content differs.
 
@@ -100,7 +176,7 @@ def counts_after(
     found = dict(counts)
     for name, cells in after.items():
         written = np.stack(
-            [_written(before.get(name), cells, part) for part in range(cells.place.row_parts)]
+            [_written(before.get(name), cells, part) for part in range(cells.row_parts)]
         )
         earlier = counts.get(name, np.zeros((0,) * 4, np.int32))
         shape = tuple(map(max, earlier.shape, written.shape))
@@ -114,7 +190,7 @@ def counts_after(
     return found
 
 
-def _written(before: MatrixCells | None, after: MatrixCells, row_part: int) -> BoolArray:
+def _written(before: ArrayCells | None, after: ArrayCells, row_part: int) -> BoolArray:
     used = after.used(row_part)
     if before is None:
         return used
@@ -157,9 +233,9 @@ def first_writes(cells: Mapping[str, MatrixCells]) -> dict[str, tuple[ArrayWrite
 
 
 def check_endurance(
-    writes: Mapping[str, tuple[ArrayWrites, ...]], use: MemoryUse, target: str
+    writes: Mapping[str, tuple[ArrayWrites, ...]], use: Endurance, target: str
 ) -> None:
-    """Raise CimError where a cell would be written more often than the target's cells endure."""
+    """Raise CimError where a cell would be written more often than the cells of `target` bear."""
     most = use.programmings
     if most is None:
         return
@@ -169,5 +245,5 @@ def check_endurance(
             raise CimError(
                 f"{name}: a cell of array {worst.array} would be written {worst.most_written:,} "
                 f"times; expected at most {int(most):,}, by endurance = {use.endurance:g} and "
-                f"write_pulses = {use.pulses or 1:g} of target {target}; program a fresh chip"
+                f"write_pulses = {use.pulses or 1:g} of {target}; program a fresh chip"
             )

@@ -203,6 +203,22 @@ def test_a_gallery_goes_into_a_cam(
     assert "converters of words" in cimtool("cost", made).out
 
 
+def test_a_gallery_in_a_cam_is_changed(
+    small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder, living = bundle("hybrid", shortlist=4), tmp_path / "living"
+    cimtool("program", folder, "--gallery", small_trunk.eval, "--cam", CAM, "-o", living)
+    done = cimtool("program", living, "--remove", "39,3")
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith(f"eval.npz, changed 1 time: 38 items in {CAM} beside hermes-pcm-1")
+    (line,) = [line for line in lines if "this change" in line]
+    assert line.endswith("since the first programming; the most written cell: 2 times")
+    found = cimtool("program", living, "--add", small_trunk.eval, "--json").json
+    assert found["cells_written"] == 40 * 16  # all of them in free words
+    assert found["gallery"]["items"] == 78
+
+
 def test_a_mistake_with_a_cam_is_one_sentence(
     small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -12,8 +12,10 @@ import pytest
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.bundle.bundle import read_bundle
+from cimtool.bundle.bundle import previous_of, read_bundle
 from cimtool.emit.c.model import c_model
+from cimtool.hardware.cell_distance import CellDistance
+from cimtool.passes.cam_shortlist import SEARCH
 from cimtool.training.demo_data import DemoFiles
 
 ITEMS, LENGTH = 40, 7
@@ -114,9 +116,68 @@ def test_what_is_refused(made: SimpleNamespace) -> None:
     assert sorted(made.folder.iterdir()) == sorted([*before, memory, digital])
 
 
-def test_items_of_a_cam_are_not_changed(made: SimpleNamespace) -> None:
-    with pytest.raises(CimError, match=f"its gallery is in a content-addressable memory, {CAM}"):
-        api.change_gallery(made.programmed.bundle.folder, remove=[3])
+def stored_codes(folder: Path) -> np.ndarray:
+    shortlist = read_bundle(folder).program.shortlist
+    assert shortlist is not None
+    return shortlist.operations(CellDistance)[SEARCH].stored
+
+
+@pytest.mark.parametrize("cam", [CAM, "fefet2-tcam-45nm"])
+def test_a_change_is_bit_for_bit_programming_anew(
+    cam: str, made: SimpleNamespace, tmp_path: Path
+) -> None:
+    data = np.load(made.files.eval)
+    video, place = data["video"], tmp_path / "place"
+    api.program_cam(made.hybrid, {"video": video[:12]}, cam, shortlist=LENGTH, output=place)
+    changed = api.change_gallery(
+        place,
+        remove=[2, 5, 11],
+        replace=([3], {"video": video[30:31]}),
+        add={"video": video[20:21]},
+    )
+    columns, ids = [0, 1, 20, 30, 4, 10, 6, 7, 8, 9], [0, 1, 12, 3, 4, 10, 6, 7, 8, 9]
+    again = api.program_cam(
+        made.hybrid, {"video": video[columns]}, cam, shortlist=LENGTH, output=tmp_path / "anew"
+    )
+    first, other = (
+        {name: sha for name, sha in one.bundle.manifest["files"].items() if "ledger" not in name}
+        for one in (changed, again)
+    )
+    assert first == other
+    bundle = read_bundle(place)
+    assert bundle.items.tolist() == ids
+    assert bundle.gallery == changed.gallery
+    # Of three columns with other items, those cells are written that differ.
+    old, new = stored_codes(previous_of(place)), stored_codes(place)
+    assert changed.cells_written == (old[:10] != new).sum()
+    assert changed.ledger.cells_written == 12 * 16 + changed.cells_written
+    assert changed.ledger.most_written == 2
+    top = api.simulate(place, {"text": data["text"]}, top=3)["top_index"]
+    assert not {2, 5, 11} & set(top.ravel().tolist())
+    held = {"text": data["text"][columns], "video": video[columns]}
+    assert not api.verify(place, held).failures
+
+
+def test_chips_are_no_measure_of_a_cam(made: SimpleNamespace) -> None:
+    with pytest.raises(CimError, match=f"chips is 2; the items of .* are in {CAM}, whose arrays"):
+        api.change_gallery(made.programmed.bundle.folder, remove=[3], chips=2)
+
+
+def test_a_change_beyond_the_endurance_of_a_cam_is_refused(
+    made: SimpleNamespace, tmp_path: Path
+) -> None:
+    file, video = tmp_path / "own.toml", np.load(made.files.eval)["video"]
+    endured = (
+        '[[figures]]\nquantity = "endurance"\nunit = "1"\nvalue = 1\nscope = "array"\n'
+        'source = "a test"\nstatus = "assumed"\n'
+    )
+    shipped = Path(__file__).parents[2] / "targets" / "cam" / f"{CAM}.toml"
+    file.write_text(shipped.read_text() + endured)
+    place = api.program_cam(
+        made.hybrid, {"video": video[:9]}, file, output=tmp_path / "p", shortlist=3
+    )
+    with pytest.raises(CimError, match=r"would be written 2 times; expected at most 1, by endur"):
+        api.change_gallery(place.bundle.folder, replace=([4], {"video": video[20:21]}))
 
 
 def test_the_c_model_refuses_a_cam(made: SimpleNamespace) -> None:

@@ -217,7 +217,7 @@ def test_a_change_beyond_endurance_is_refused(
     with pytest.raises(
         CimError,
         match=r"^score\.\S+: a cell of array r0\.c\d would be written 5 times; expected at most 4, "
-        r"by endurance = 40 and write_pulses = 10 of target enduring; program a fresh chip$",
+        r"by endurance = 40 and write_pulses = 10 of enduring; program a fresh chip$",
     ):
         api.change_gallery(place, replace=([3], {"video": made.video[23:24]}))
     assert read_bundle(place).manifest == kept

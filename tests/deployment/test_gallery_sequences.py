@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -15,10 +17,13 @@ from cimtool.bundle.bundle import Bundle, read_bundle
 from cimtool.bundle.serial import ConstantTable, program_text
 from cimtool.deployment.gallery_changes import HeldItems
 from cimtool.deployment.gallery_job import GalleryJob
-from cimtool.deployment.wear import MatrixCells, counts_after, matrix_cells
+from cimtool.deployment.wear import ArrayCells, counts_after, matrix_cells, word_cells
+from cimtool.hardware.cam import load_cam
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.program import Graph
-from cimtool.passes.shortlist import ShortlistBits
+from cimtool.passes.cam_shortlist import CamShortlist
+from cimtool.passes.gallery import distance_graph
+from cimtool.passes.shortlist import Examples, ShortlistBits
 from cimtool.simulation.simulator import Features, Simulator
 from cimtool.training.demo_data import DemoFiles
 
@@ -29,7 +34,9 @@ WAYS: dict[str, tuple[str, ShortlistBits | None]] = {
     "hybrid": ("hybrid", None),
     "few bits": ("hybrid", ShortlistBits(2, 4)),
     "components": ("hybrid", ShortlistBits(3, 5, dimensions=6)),
+    "cam": ("hybrid", None),
 }
+CAM = load_cam("fefet-mcam")
 
 
 @dataclass
@@ -43,16 +50,28 @@ class Encoded:
     def rows(self, rows: list[int]) -> dict[str, Array]:
         return {name: value[rows] for name, value in self.pool.items()}
 
-    def graph(self, bits: ShortlistBits | None, items: Features) -> Graph:
-        return GalleryJob(self.bundle, items, self.digital).maker(bits)(items)
+    @cached_property
+    def cam(self) -> CamShortlist:
+        job = GalleryJob(self.bundle, self.pool, self.digital)
+        examples = Examples(job.queries["mu"], job.right["mu"])
+        return CamShortlist(distance_graph(self.digital.program.score), examples, CAM, 3)
 
-    def kept(self, bits: ShortlistBits | None, items: Features) -> tuple[str, dict[str, bytes]]:
+    def graph(self, way: str, items: Features) -> Graph:
+        if way == "cam":
+            return self.cam.graph(items)
+        return GalleryJob(self.bundle, items, self.digital).maker(WAYS[way][1])(items)
+
+    def cells(self, way: str, items: Features) -> Mapping[str, ArrayCells]:
+        graph, bundle = self.graph(way, items), self.bundle
+        if way == "cam":
+            return word_cells(graph, CAM)
+        return matrix_cells(graph, bundle.settings, bundle.target.cell_order)
+
+    def kept(self, way: str, items: Features) -> tuple[str, dict[str, bytes]]:
         """The program with these items, as the files of a bundle keep it."""
-        job = GalleryJob(self.bundle, items, self.digital)
-        make = job.maker(bits)
-        graph = make(items)
-        if self.bundle.settings.score_mapping == "hybrid":  # of a whole score it takes long
-            graph = job.fitted(make, graph)
+        job, graph = GalleryJob(self.bundle, items, self.digital), self.graph(way, items)
+        if way not in ("in-memory", "cam"):  # of a whole score it takes long, a CAM has none
+            graph = job.fitted(job.maker(WAYS[way][1]), graph)
         table = ConstantTable()
         text = program_text(job.program_with(graph), table)
         return text, {name: value.tobytes() for name, value in table.arrays.items()}
@@ -120,12 +139,10 @@ def test_a_sequence_of_changes_is_programming_anew(
     way: str,
     sequence: list[tuple[list[int], list[tuple[int, int]], list[int]]],
 ) -> None:
-    mapping, bits = WAYS[way]
-    one = encoded[mapping]
-    order, own = one.bundle.target.cell_order, one.bundle.settings
+    one = encoded[WAYS[way][0]]
     chip = Chip([(row, row) for row in range(FIRST)], FIRST)
     items = HeldItems(np.arange(FIRST), one.rows(list(range(FIRST))), FIRST)
-    cells = matrix_cells(one.graph(bits, items.features), own, order)
+    cells = one.cells(way, items.features)
     counts = counts_after({}, {}, cells)
     programmed(chip, {}, counts, cells)
     ever = set[int]()
@@ -141,7 +158,7 @@ def test_a_sequence_of_changes_is_programming_anew(
         gone, kept = (np.array(sorted(known), np.int64) for known in (removed, replaced))
         replacing = one.rows([replaced[known] for known in kept.tolist()])
         items = items.changed(gone, kept, replacing, one.rows(added))
-        before, cells = cells, matrix_cells(one.graph(bits, items.features), own, order)
+        before, cells = cells, one.cells(way, items.features)
         earlier, counts = counts, counts_after(counts, before, cells)
         programmed(chip, earlier, counts, cells)
     ids, held = zip(*chip.held(), strict=True)
@@ -149,19 +166,22 @@ def test_a_sequence_of_changes_is_programming_anew(
     assert items.following == chip.following
     assert not ever & set(ids)
     anew = one.rows(list(held))
-    assert one.kept(bits, items.features) == one.kept(bits, anew)
-    for name, matrix in matrix_cells(one.graph(bits, anew), own, order).items():
+    assert one.kept(way, items.features) == one.kept(way, anew)
+    for name, matrix in one.cells(way, anew).items():
         for part, found in enumerate(chip.cells[name]):
             used, contents = matrix.used(part), matrix.contents(part)
             np.testing.assert_array_equal(found[: len(used)][used], contents[used])
 
 
 def programmed(
-    chip: Chip, earlier: dict[str, Array], counts: dict[str, Array], cells: dict[str, MatrixCells]
+    chip: Chip,
+    earlier: Mapping[str, Array],
+    counts: Mapping[str, Array],
+    cells: Mapping[str, ArrayCells],
 ) -> None:
     for name, matrix in cells.items():
         before = padded(earlier.get(name, np.zeros((0,) * 4, np.int32)), counts[name].shape)
-        contents = np.stack([matrix.contents(part) for part in range(matrix.place.row_parts)])
+        contents = np.stack([matrix.contents(part) for part in range(matrix.row_parts)])
         chip.write(name, counts[name] > before, contents)
 
 
@@ -176,6 +196,6 @@ def test_items_of_the_pool_need_different_widths(encoded: dict[str, Encoded]) ->
     widths = {
         op.crossbar.weights.bits
         for row in range(POOL)
-        for op in one.graph(None, one.rows([row])).operations(CrossbarMvm).values()
+        for op in one.graph("in-memory", one.rows([row])).operations(CrossbarMvm).values()
     }
     assert len(widths) > 4

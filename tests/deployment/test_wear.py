@@ -123,6 +123,6 @@ def test_spent_endurance_is_refused() -> None:
     with pytest.raises(
         CimError,
         match=r"^score\.mu\.mu: a cell of array r1\.c0 would be written 6 times; expected at most "
-        r"5, by endurance = 100 and write_pulses = 20 of target t; program a fresh chip$",
+        r"5, by endurance = 100 and write_pulses = 20 of t; program a fresh chip$",
     ):
         check_endurance(writes, use, "t")
