@@ -14,6 +14,7 @@ from cimtool.cli.options import FILE, TOML
 from cimtool.cli.output import Output
 from cimtool.costs.cam_search import RecomputedSearch, check_search
 from cimtool.costs.published import RecomputedFigure, check_published
+from cimtool.costs.retrievals import RecomputedRetrieval, check_retrievals
 from cimtool.hardware.cam import Cam, cam_origin, cam_origins, is_cam, load_cam
 from cimtool.hardware.describe import describe, describe_cam
 from cimtool.hardware.imported import import_target, target_text
@@ -86,7 +87,7 @@ def check(out: Output, files: tuple[str, ...]) -> None:
     One of a plug-in that is not asked for by its name is left out with a warning. Throughput,
     efficiency and density are recomputed from geometry and the other figures of their operating
     point, and must agree within 2%; so must the energy of a search of a CAM and that of its cells.
-    Figures of different conditions are refused.
+    Retrievals are recomputed too. Figures of different conditions are refused.
     """
     valid, compared, lines = {}, {}, []
     every = target_origins() | cam_origins()
@@ -103,8 +104,8 @@ def check(out: Output, files: tuple[str, ...]) -> None:
 
 def _compared(
     target: Target | Cam, where: str
-) -> tuple[RecomputedFigure, ...] | tuple[RecomputedSearch, ...]:
+) -> tuple[RecomputedFigure | RecomputedRetrieval | RecomputedSearch, ...]:
     """Published figures beside recomputed ones; CimError where they disagree."""
-    return (
-        check_search(target, where) if isinstance(target, Cam) else check_published(target, where)
-    )
+    if isinstance(target, Cam):
+        return check_search(target, where)
+    return (*check_published(target, where), *check_retrievals(target, where))

@@ -11,7 +11,7 @@ from cimtool.hardware.target import Target
 from cimtool.report.page import render_text
 
 ABSENT = {"array.rows": "unlimited", "array.columns": "unlimited", "adc.bits": "lossless"}
-APART = ("name", "title", "operating_points", "figures", "unconfirmed", "unmodelled")
+APART = ("name", "title", "operating_points", "figures", "retrievals", "unconfirmed", "unmodelled")
 
 
 def describe(target: Target) -> str:

@@ -182,6 +182,22 @@ class SettableReference(TomlTable):
         return ", ".join(filter(None, (f"one for each {self.each}", count, said)))
 
 
+class Retrieval(TomlTable):
+    """A published search of stored embeddings of `megabytes` (2^20 bytes) by one query.
+
+    Before its `input_bits` products each stored bit takes `load_cycles`, in which it is sensed.
+    """
+
+    name: str
+    megabytes: float = Field(gt=0, allow_inf_nan=False)
+    input_bits: PointBits
+    load_cycles: Annotated[int, Field(ge=0)]
+    latency: float = Field(gt=0, allow_inf_nan=False, title="Latency of a query, in us.")
+    energy: float = Field(gt=0, allow_inf_nan=False, title="Energy of a query, in uJ.")
+    source: str
+    status: Status
+
+
 class Figure(Sourced):
     """One published or derived figure with its source; `at` names its operating point.
 

@@ -18,6 +18,7 @@ from cimtool.hardware.converters import Converter, StaircaseLaw, check_given, la
 from cimtool.hardware.figures import (
     Figure,
     OperatingPoint,
+    Retrieval,
     SettableReference,
     check_conditions,
 )
@@ -118,6 +119,7 @@ class Target(TomlTable):
     digital: DigitalSpec = DigitalSpec()
     operating_points: tuple[OperatingPoint, ...] = Field((), strict=False)
     figures: tuple[Figure, ...] = Field((), strict=False)
+    retrievals: tuple[Retrieval, ...] = Field((), strict=False)
     unconfirmed: tuple[str, ...] = Field((), strict=False)
     unmodelled: tuple[str, ...] = Field((), strict=False)
 

@@ -26,6 +26,7 @@ SHIPPED = [
     "dcim-22nm-tsmc",
     "dcim-28nm-isscc22",
     "dcim-28nm-isscc23",
+    "dirc-rag-40nm",
     "hermes-pcm-14nm",
     "ideal",
     "isaac-rram-128",

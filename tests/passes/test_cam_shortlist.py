@@ -7,44 +7,22 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
+from shortlist_case import ShortlistCase, distances
 
-from cimtool.base.arrays import Array
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.hardware.cam import Cam, cam_origins, load_cam
 from cimtool.hardware.cell_distance import DONT_CARE, CellDistance, DistanceName
-from cimtool.ir.heads import assemble
-from cimtool.ir.heads.csd import Csd
 from cimtool.ir.program import Graph
 from cimtool.passes.cam_shortlist import CamShortlist, CellCodes, LineFit
-from cimtool.passes.pipeline import compile_program
-from cimtool.passes.shortlist import Examples
-from cimtool.simulation.simulator import Features, Runner, Simulator, run_graph
+from cimtool.simulation.simulator import Runner
 
 
-class Case:
-    """A small program of head `csd` with the features of its calibration rows."""
-
-    def __init__(self, models: SimpleNamespace):
-        tower = models.trunk(np.random.default_rng(3)), models.trunk(np.random.default_rng(4))
-        job = models.job(*models.data)
-        source = assemble(*tower, Csd(0.5, 1.0))
-        self.program = compile_program(source, job, lambda text: None)[-1].program
-        simulator = Simulator(self.program)
-        self.text: Features = simulator.encode("text", job.text)
-        self.video: Features = simulator.encode("video", job.video)
+class Case(ShortlistCase):
+    """The small program with its shortlists of CAMs."""
 
     def shortlist(self, cam: Cam, bits: int) -> CamShortlist:
-        examples = Examples(self.text["mu"], self.video["mu"])
-        return CamShortlist(self.program.score, examples, cam, bits)
-
-    @property
-    def exact(self) -> Array:
-        """`ed` of all pairs, without what a query adds to all of its items."""
-        score = self.program.score
-        unit = float(score.inputs["text.mu"].unit) * float(score.inputs["video.mu"].unit)
-        own = self.video["ed_self"] * float(score.inputs["video.ed_self"].unit)
-        return own - 2 * unit * (self.text["mu"] @ self.video["mu"].T)
+        return CamShortlist(self.program.score, self.examples, cam, bits)
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +42,6 @@ def ideal(distance: DistanceName, dont_care: bool = False) -> Cam:
 
 def search_of(graph: Graph) -> CellDistance:
     return graph.operations(CellDistance)["search"]
-
-
-def distances(graph: Graph, text: Features) -> Array:
-    return run_graph(graph, {"text.mu": text["mu"]})["ed"]
 
 
 @pytest.mark.parametrize("name", cam_origins())

@@ -7,62 +7,37 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
+from shortlist_case import ShortlistCase, distances
 
-from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError
 from cimtool.emit.onnx import file_bytes, onnx_model
 from cimtool.emit.runtime import Session
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.settings import Settings, resolve
 from cimtool.hardware.target import load_target, target_names
-from cimtool.ir.heads import assemble
-from cimtool.ir.heads.csd import Csd
 from cimtool.ir.program import Graph
 from cimtool.passes.gallery import fit_gallery
-from cimtool.passes.pipeline import compile_program
-from cimtool.passes.shortlist import Examples, FewBitShortlist, ShortlistBits, quotients
-from cimtool.simulation.simulator import Features, Runner, Simulator, run_graph
+from cimtool.passes.shortlist import FewBitShortlist, ShortlistBits, quotients
+from cimtool.simulation.simulator import Runner
 
 FEATURE_BITS = 8
 
 
-class Case:
-    """A small program of head `csd` with the features of its calibration rows."""
-
-    def __init__(self, models: SimpleNamespace):
-        tower = models.trunk(np.random.default_rng(3)), models.trunk(np.random.default_rng(4))
-        job = models.job(*models.data)
-        source = assemble(*tower, Csd(0.5, 1.0))
-        self.program = compile_program(source, job, lambda text: None)[-1].program
-        simulator = Simulator(self.program)
-        self.text: Features = simulator.encode("text", job.text)
-        self.video: Features = simulator.encode("video", job.video)
+class Case(ShortlistCase):
+    """The small program with its shortlists in few bits."""
 
     def shortlist(self, target: str = "ideal", **flags: object) -> FewBitShortlist:
         own: Settings = resolve(load_target(target), None, flags)
-        examples = Examples(self.text["mu"], self.video["mu"])
-        return FewBitShortlist(self.program.score, examples, own)
+        return FewBitShortlist(self.program.score, self.examples, own)
 
     def graph(self, bits: ShortlistBits, target: str = "ideal", **flags: object) -> Graph:
         made = self.shortlist(target, **flags)
         return fit_gallery(made.graph(bits, self.video), self.text)
 
-    @property
-    def exact(self) -> Array:
-        """`ed` of all pairs, without what a query adds to all of its items."""
-        score = self.program.score
-        unit = float(score.inputs["text.mu"].unit) * float(score.inputs["video.mu"].unit)
-        own = self.video["ed_self"] * float(score.inputs["video.ed_self"].unit)
-        return own - 2 * unit * (self.text["mu"] @ self.video["mu"].T)
-
 
 @pytest.fixture(scope="module")
 def case(models: SimpleNamespace) -> Case:
     return Case(models)
-
-
-def distances(graph: Graph, text: Features) -> Array:
-    return run_graph(graph, {"text.mu": text["mu"]})["ed"]
 
 
 @pytest.mark.parametrize("dimensions", [None, 3])
