@@ -239,11 +239,6 @@ def read_chip(folder: Path, bundle: Bundle) -> MeasuredChip:
             f"{file}: constants are not those of {bundle.name}; expected a chip that holds its "
             "weights"
         )
-    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
-        raise CimError(
-            f"{bundle.name}: its hybrid score has a shortlist; chips are simulated for digital and "
-            "in-memory scores alone"
-        )
     layers = layers_of_chip(bundle.program, bundle.settings, "chip")
     known = [*(f"{name}.csv" for name in layers), STUCK, CONVERTERS]
     for found in sorted(folder.glob("*.csv")):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.errors import ArgumentError
 from cimtool.bundle.bundle import Bundle
 from cimtool.hardware.noise.spec import Noise, load_noise, preset_names
 from cimtool.hardware.target import Target
@@ -39,15 +39,10 @@ class NoiseOptions:
 def conditions_of(bundle: Bundle, options: NoiseOptions) -> Conditions:
     """The noise, time, compensation and seed of a bundle's dies.
 
-    Raises CimError for less than one trial, a target without noise, a hybrid score's shortlist, and
-    a time, a corner or a compensation that is not known.
+    Raises CimError for less than one trial, a target without noise, and a time, a corner or a
+    compensation that is not known.
     """
     check_trials(options.trials, options.seed)
-    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
-        raise CimError(
-            f"{bundle.name}: its hybrid score has a shortlist; noise is simulated for digital and "
-            "in-memory scores alone"
-        )
     noise = noise_of(bundle.target, options.model).at_corner(options.corner)
     seconds = noise.seconds(options.time)
     return Conditions(noise, seconds, options.compensation, options.seed, options.corner)

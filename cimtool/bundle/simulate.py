@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,9 +53,10 @@ def simulate(
     ids of its items, and `items` [m] those of the columns of `scores`. With a hybrid score it
     returns the best of each shortlist, all of it without `top`. With `noise` the scores of
     each die follow: `trial_scores` [T, n, m], `trial_rmse` [T] from the noise-free scores and,
-    where the right pairs are known, `trial_r1` [T, 2]; so do those of a measured `chip`, the folder
-    that `docs/noise.md` describes, as one die. Raises CimError for a bundle or inputs that
-    do not fit, and for `top` with dies.
+    where the right pairs are known, `trial_r1` [T, 2]; of a hybrid score `trial_index` [T, n, K],
+    the shares of best items on its shortlists `trial_recall` [T], and `trial_r1` [T, 1]. So do
+    those of a measured `chip`, the folder that `docs/noise.md` describes, as one die. Raises
+    CimError for a bundle or inputs that do not fit, and for `top` with dies of another score.
     """
     if output is not None:
         check_output(Path(output), ".npz")
@@ -87,7 +89,7 @@ def _on_drawn(
                 say(readout_sentence(conditions.compensation, die.readout))
             yield die
 
-    return _on_dies(matcher, data, drawn(), options.trials)
+    return _on_dies(matcher, data, drawn(), options.trials, top)
 
 
 def _on_chip(
@@ -98,13 +100,14 @@ def _on_chip(
     say(f"chip {chip}: reading")
     die, sentence = chip_die(matcher.bundle, chip)
     say(sentence)
-    return _on_dies(matcher, data, iter([die]), 1)
+    return _on_dies(matcher, data, iter([die]), 1, top)
 
 
 def _data_of_dies(
     matcher: Matcher, inputs: EmbeddingsLike, top: int | None, argument: str
 ) -> Embeddings:
-    if top is not None:
+    gallery = matcher.bundle.gallery
+    if top is not None and (gallery is None or gallery.shortlist is None):
         raise ArgumentError(
             "{top} keeps the best of noise-free scores; expected it without {}", Argument(argument)
         )
@@ -114,9 +117,12 @@ def _data_of_dies(
 
 
 def _on_dies(
-    matcher: Matcher, data: Embeddings, dies: Iterator[DieProgram], count: int
+    matcher: Matcher, data: Embeddings, dies: Iterator[DieProgram], count: int, top: int | None
 ) -> dict[str, Array]:
     """Noise-free scores and those of so many dies."""
+    gallery = matcher.bundle.gallery
+    if gallery is not None and gallery.shortlist is not None:
+        return _shortlists_on_dies(matcher, data, dies, gallery.shortlist, top)
     scores = matcher.simulator.scores(data.text, data.video).astype(np.float32)
     trials = np.empty((count, *scores.shape), np.float32)
     for index, die in enumerate(dies):
@@ -128,6 +134,62 @@ def _on_dies(
         both = [retrieval(one, data.truth) for one in trials]
         found["trial_r1"] = np.array([[one[f"r1_{way}"] for way in WAYS] for one in both])
     return found
+
+
+def _shortlists_on_dies(
+    matcher: Matcher, data: Embeddings, dies: Iterator[DieProgram], length: int, top: int | None
+) -> dict[str, Array]:
+    """Noise-free answers, and on each die its answers, their R@1 and the recall of its shortlists.
+
+    The items' features, which score a shortlist, are digital and as they were stored.
+    """
+    items, ids = matcher.bundle.gallery_features, matcher.bundle.items
+    text = matcher.simulator.encode("text", data.text)
+    found = hybrid_scores(matcher.simulator, text, items, length, top)
+    best = best_scores(matcher.simulator, text, items, 1)["top_index"]
+    trials: dict[str, list[Any]] = {"index": [], "recall": [], "r1": []}
+    for die in dies:
+        one = shortlist_on(Simulator(die.program), data, items, length, best)
+        trials["index"].append(ids[one.index[:, :top]])
+        trials["recall"].append(one.recall)
+        trials["r1"] += [] if one.r1 is None else [[one.r1]]
+    return {
+        "top_index": ids[found["top_index"]],
+        "top_score": found["top_score"],
+        **{f"trial_{name}": np.array(values) for name, values in trials.items() if values},
+    }
+
+
+LEFT_OUT = -np.inf
+"""The score of an item that is not on a shortlist."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShortlistOn:
+    """The answers of shortlists on one simulator: `index` [n, L], best first.
+
+    `recall` is the share of queries whose best item is on its shortlist, `r1` text to video that of
+    the answers; None where the right items are not known.
+    """
+
+    index: IntArray
+    recall: float
+    r1: float | None
+
+
+def shortlist_on(
+    simulator: Simulator, data: Embeddings, items: Features, length: int, best: IntArray
+) -> ShortlistOn:
+    """Answer the texts of `data`; `best` [n, 1] are their best items by the noise-free score."""
+    text = simulator.encode("text", data.text)
+    found = hybrid_scores(simulator, text, items, length, None)
+    index: IntArray = found["top_index"]
+    recall = float((index == best).any(axis=1).mean())
+    if data.text_to_video is None or not data.truth.ranks:
+        return ShortlistOn(index, recall, None)
+    scores = np.full((len(index), len(items["mu"])), LEFT_OUT)
+    np.put_along_axis(scores, index, found["top_score"].astype(np.float64), axis=1)
+    return ShortlistOn(index, recall, retrieval(scores, data.truth)[f"r1_{WAYS[0]}"])
 
 
 def _against_gallery(
@@ -261,8 +323,12 @@ class Percentiles:
 
 def trial_summary(found: Mapping[str, Array]) -> dict[str, Percentiles]:
     """Median and worst twentieth over dies of what `simulate` returned, by metric."""
-    summary = {"rmse": Percentiles.of(found["trial_rmse"], 100 - WORST)}
+    summary = {}
+    if "trial_rmse" in found:
+        summary["rmse"] = Percentiles.of(found["trial_rmse"], 100 - WORST)
+    if "trial_recall" in found:
+        summary["recall"] = Percentiles.of(found["trial_recall"], WORST)
     if "trial_r1" in found:
-        both = zip(WAYS, found["trial_r1"].T, strict=True)
+        both = zip(WAYS, found["trial_r1"].T, strict=False)  # a shortlist answers texts alone
         summary |= {f"r1_{way}": Percentiles.of(values, WORST) for way, values in both}
     return summary

@@ -40,7 +40,7 @@ def command(out: Output, /, bundle: Path, output: Path, seed: int, **options: An
     noise = take_noise(options, seed)
     found = api.simulate(bundle, output=output, noise=noise, say=out.say, **options)
     gallery = held_gallery(bundle)
-    summary = trial_summary(found) if "trial_scores" in found else {}
+    summary = trial_summary(found)
     shapes = {name: list(array.shape) for name, array in found.items()}
     out.result(
         {

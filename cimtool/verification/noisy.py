@@ -14,6 +14,7 @@ from cimtool.base.progress import Say
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.chip import chip_die
 from cimtool.bundle.dies import MEDIAN, WORST, dies, readout_sentence
+from cimtool.bundle.simulate import Percentiles, ShortlistOn, best_scores, shortlist_on
 from cimtool.hardware.noise.times import read_after, time_text
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.bootstrap import Samples
@@ -31,12 +32,45 @@ DieMetrics = Callable[[Samples], Sequence[Metrics]]
 
 
 @dataclass(frozen=True)
+class ShortlistOnDies:
+    """Shortlists over dies: shares of best items that they hold, and R@1 of their answers.
+
+    Best items are those of the noise-free score; `r1` is None where no item is the right one.
+    """
+
+    recall: Percentiles
+    r1: Percentiles | None
+
+    @classmethod
+    def of(cls, found: Sequence[ShortlistOn], percentile: float) -> ShortlistOnDies:
+        """From the answers of each die."""
+        recalls = np.array([one.recall for one in found])
+        firsts = np.array([one.r1 for one in found if one.r1 is not None])
+        r1 = Percentiles.of(firsts, percentile) if len(firsts) else None
+        return cls(Percentiles.of(recalls, percentile), r1)
+
+    @property
+    def sentence(self) -> str:
+        """The median and the worst of both, for a reader."""
+        at = self.recall.percentile
+        called = f"{at:g}th percentile" if at else "worst"
+        said = (
+            f"Shortlists hold the best item of {self.recall.median:.1%} of the queries "
+            f"(median; {called} {self.recall.worst:.1%})"
+        )
+        if self.r1 is None:
+            return f"{said}."
+        return f"{said}; R@1 of the answers is {self.r1.median:.1%} ({self.r1.worst:.1%})."
+
+
+@dataclass(frozen=True)
 class Noisy:
     """Dies at one time: two rows, each metric a percentile over dies.
 
     Of a measured `chip`, the name of its folder, both are the same row. `percentile` is the one
     of the worst row (of errors, 100 less it), 0 where that is the worst of so few dies; `seconds`
-    count from t0. `corner` is that of the noise model that was asked for, None for none.
+    count from t0. `corner` is that of the noise model that was asked for, None for none;
+    `shortlist` those of a hybrid score, whose rows are of the scores of all pairs.
     """
 
     trials: int
@@ -48,6 +82,7 @@ class Noisy:
     percentile: float
     chip: str | None = None
     corner: str | None = None
+    shortlist: ShortlistOnDies | None = None
 
     @property
     def rows(self) -> tuple[StageRow, ...]:
@@ -60,7 +95,7 @@ class Noisy:
         if self.chip is not None:
             kept = _kept(self.median, compiled)
             off = f"{error:.4g} ({score} RMSE) from the noise-free model"
-            return (f"The measured chip {self.chip} {kept} and is {off}.",)
+            return (f"The measured chip {self.chip} {kept} and is {off}.", *self._shortlisted)
         tail = f"one die in twenty is worse than {worst:.4g}"
         if self.percentile == 0:
             tail = f"the worst of them is {worst:.4g} off"
@@ -72,7 +107,11 @@ class Noisy:
         ]
         if self.readout.products:
             said.append(f"{readout_sentence(self.compensation, self.readout)}.")
-        return tuple(said)
+        return (*said, *self._shortlisted)
+
+    @property
+    def _shortlisted(self) -> tuple[str, ...]:
+        return () if self.shortlist is None else (self.shortlist.sentence,)
 
 
 def _kept(median: StageRow, compiled: StageRow) -> str:
@@ -121,11 +160,12 @@ def measure_dies(
     say: Say,
 ) -> Noisy:
     """Score dies of a bundle and hold them against the table's references and its last row."""
-    found, readout = [], ReadoutCost()
+    found, listed, readout = [], [], ReadoutCost()
     when = conditions.when
     for index, die in enumerate(dies(bundle, conditions, trials), 1):
         say(f"die {index} of {trials}, {when}: encoding and scoring")
-        found.append(_measured(die, data, table))
+        found.append(_measured(bundle, die, data, table))
+        listed += _listed(bundle, die, data)
         readout = die.readout
 
     @lru_cache(maxsize=1)  # both percentiles are of the same metrics
@@ -139,7 +179,8 @@ def measure_dies(
         row_of(f"noisy {when}, {name}", found[0], one)
         for name, one in zip(("median", called), table.uncertainties(rows, seed), strict=True)
     )
-    kept = (readout, median, lowest, worst, None, conditions.corner)
+    on_dies = ShortlistOnDies.of(listed, worst) if listed else None
+    kept = (readout, median, lowest, worst, None, conditions.corner, on_dies)
     return Noisy(trials, conditions.seconds, conditions.compensation, *kept)
 
 
@@ -150,14 +191,29 @@ def measure_chip(
     say(f"chip {chip}: reading")
     die, sentence = chip_die(bundle, chip)
     say(f"{sentence}; encoding and scoring")
-    found = _measured(die, data, table)
+    found = _measured(bundle, die, data, table)
     (uncertain,) = table.uncertainties([partial(metrics, found)], seed)
     row = row_of(f"chip {chip.name}", found, uncertain)
-    return Noisy(1, 0.0, "none", die.readout, row, row, MEDIAN, chip.name)
+    listed = _listed(bundle, die, data)
+    on_chip = ShortlistOnDies.of(listed, MEDIAN) if listed else None
+    kept = (row, row, MEDIAN, chip.name, None, on_chip)
+    return Noisy(1, 0.0, "none", die.readout, *kept)
 
 
-def _measured(die: DieProgram, data: Embeddings, table: DriftTable) -> Queries:
+def _listed(bundle: Bundle, die: DieProgram, data: Embeddings) -> list[ShortlistOn]:
+    """The answers of a die's shortlists; none without a hybrid score."""
+    gallery = bundle.gallery
+    if gallery is None or gallery.shortlist is None:
+        return []
+    perfect, items = Simulator(bundle.program), bundle.gallery_features
+    best = best_scores(perfect, perfect.encode("text", data.text), items, 1)["top_index"]
+    return [shortlist_on(Simulator(die.program), data, items, gallery.shortlist, best)]
+
+
+def _measured(bundle: Bundle, die: DieProgram, data: Embeddings, table: DriftTable) -> Queries:
     simulator = Simulator(die.program)
     features = encode(simulator, data)
+    if bundle.gallery is not None and bundle.gallery.shortlist is not None:
+        features["video"] = bundle.gallery_features  # as they were stored
     scores = simulator.score(features["text"], features["video"])
     return table.measured(on_grid(scores), *real_means(die.program, features))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,22 +29,33 @@ def bundle(
     return made
 
 
-def test_one_array_is_called_an_array_and_noise_of_a_shortlist_is_refused(
+def test_dies_of_a_shortlist_tell_recall_and_r1(
     small_trunk: DemoFiles, bundle: Callable[..., Path], cimtool: Callable[..., Any], tmp_path: Path
 ) -> None:
     folder = bundle("hybrid", shortlist=4)
     done = cimtool("program", folder, "--gallery", small_trunk.eval)
     assert "* 1 array for the gallery; 64 a chip: 1 chip" in done.out.splitlines()
     made = folder.with_name(f"{folder.name}+{small_trunk.eval.stem}")
-    for words in (
-        ("verify", made, "--data", small_trunk.eval, "--report", tmp_path / "report"),
-        ("simulate", made, "--inputs", small_trunk.eval, "-o", tmp_path / "s.npz"),
-    ):
-        ran = cimtool(*words, "--noise", "--trials", 1)
-        assert (ran.status, ran.out) == (2, "")
-        assert "its hybrid score has a shortlist; noise is simulated for digital" in ran.sentence
-    assert not (tmp_path / "report").exists()
-    assert not (tmp_path / "s.npz").exists()
+    output, report = tmp_path / "s.npz", tmp_path / "report"
+    words = ("--noise", "--trials", 3)
+    ran = cimtool("simulate", made, "--inputs", small_trunk.eval, "-o", output, *words)
+    found = np.load(output)
+    assert found["trial_index"].shape == (3, 40, 4)
+    right = np.load(small_trunk.eval).get("text_to_video", np.arange(40))
+    first = (found["trial_index"][:, :, 0] == right).mean(axis=1)
+    np.testing.assert_allclose(found["trial_r1"][:, 0], first)
+    exact = cimtool("simulate", folder, "--inputs", small_trunk.eval, "-o", tmp_path / "e.npz")
+    assert exact.status == 0
+    best = np.load(tmp_path / "e.npz")["scores"].argmax(axis=1)
+    held = (found["trial_index"] == best[None, :, None]).any(axis=2).mean(axis=1)
+    np.testing.assert_allclose(found["trial_recall"], held)
+    assert f"share of best items on the shortlists: median {np.median(held):.4g}," in ran.out
+    done = cimtool("verify", made, "--data", small_trunk.eval, "--report", report, *words)
+    said = " ".join(done.out.split())
+    assert f"Shortlists hold the best item of {np.median(held):.1%} of the queries (median;" in said
+    (noisy,) = json.loads((report / "report.json").read_text())["drift"]["noisy"]
+    assert noisy["shortlist"]["recall"]["median"] == pytest.approx(np.median(held))
+    assert noisy["shortlist"]["r1"]["worst"] == pytest.approx(first.min())
 
 
 def test_a_gallery_is_programmed_and_queried(
