@@ -53,7 +53,7 @@ def test_dies_of_a_shortlist_tell_recall_and_r1(
     done = cimtool("verify", made, "--data", small_trunk.eval, "--report", report, *words)
     said = " ".join(done.out.split())
     assert f"Shortlists hold the best item of {np.median(held):.1%} of the queries (median;" in said
-    (noisy,) = json.loads((report / "report.json").read_text())["drift"]["noisy"]
+    (noisy,) = json.loads((report / "report.json").read_text())["noisy"]
     assert noisy["shortlist"]["recall"]["median"] == pytest.approx(np.median(held))
     assert noisy["shortlist"]["r1"]["worst"] == pytest.approx(first.min())
 

@@ -1,0 +1,404 @@
+"""Ways to search a gallery on hardware, and the same features in faiss at equal bytes an item.
+
+    pip install faiss-cpu
+    python benchmarks/retrieval.py --demo DEMO --clip PAIRS.npz --classes ITEMS.npz -o DIR
+
+For each set, head and target: the digital score, the score in the memory, a shortlist of whole
+features, and one of few bits as `program --recall` chooses it. Queries and items are those that
+neither trained nor calibrated. Of each way R@1 and the share of queries whose best item by the
+digital score is found or shortlisted, with intervals of 95%; cells an item, conversions, energy and
+latency a query, items a chip; and dies where the target has a noise model. Writes `retrieval.md`
+with its pictures to DIR; the same inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from budgets import class_case, clip_case, correlated, taken
+from harness import use_threads
+
+from cimtool import api
+from cimtool.base.arrays import Array, BoolArray, FloatArray, IntArray
+from cimtool.base.errors import CimError
+from cimtool.bundle.bundle import Bundle
+from cimtool.bundle.dies import NoiseOptions
+from cimtool.bundle.matcher import open_bundle
+from cimtool.bundle.simulate import nearest_items
+from cimtool.costs.estimate import Estimate, estimate
+from cimtool.deployment.gallery_job import GalleryJob
+from cimtool.deployment.programming import ProgrammedBundle
+from cimtool.passes.shortlist import ShortlistBits
+from cimtool.reference.binomial import counted_share
+from cimtool.reference.bootstrap import Change
+from cimtool.report.charts import Points, curves
+from cimtool.report.formats import ENERGIES, TIMES
+from cimtool.report.svg import WIDTH, file_text
+from cimtool.simulation.simulator import Simulator
+
+TARGETS = ("isaac-rram-128", "hermes-pcm-14nm", "dcim-22nm-tsmc")
+RECALL, MOST = 0.95, 50
+"""Asked of a shortlist of few bits, and the longest that it may be."""
+
+LENGTHS = (1, 10, 50)
+DIES = 10
+STORED = tuple((share, bits) for share in (16, 8, 4, 1) for bits in (1, 2, 4))
+"""Shares of the dimensions, and bits of each, that are compared with faiss."""
+
+LARGEST_PQ = 32
+"""Pieces that faiss cuts a row into at 8 bits each: more take minutes to train."""
+
+LEAST_WIDTH = 64
+"""Features of fewer dimensions are short as they are."""
+
+Rows = Mapping[str, Array]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalCase:
+    """A model, as options of `compile`, with the rows that it is asked about.
+
+    `right` [n, m] tells the items that are right for a text.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    rows: Rows
+    right: BoolArray
+
+
+def demo_cases(place: Path, folder: Path) -> Iterator[RetrievalCase]:
+    """The demo's model with its polynomial, and its means alone by their cosine."""
+    with np.load(place / "eval.npz") as held:
+        rows = {name: held[name] for name in ("text", "video")}
+    options = {
+        "projectors": place / "demo" / "model.pth",
+        "poly": place / "poly.json",
+        "calibration": place / "calibration.npz",
+    }
+    yield RetrievalCase("demo, polynomial", options, rows, np.eye(len(rows["text"]), dtype=bool))
+
+
+def clip_cases(place: Path, folder: Path) -> Iterator[RetrievalCase]:
+    """CLIP's captions and images as they are, by their cosine."""
+    case = clip_case(place)
+    rows = taken(case.rest, np.arange(len(case.rest["video"])))
+    width = rows["video"].shape[1]
+    state: dict[str, Any] = {"head": "cosine", "activation": "none"}
+    for side in ("text", "video"):
+        state[f"{side}_proj"] = {"0.weight": torch.eye(width), "0.bias": torch.zeros(width)}
+    torch.save(state, folder / "clip.pth")
+    pairs = case.training["text_to_video"]
+    calibration = {"text": case.training["text"], "video": case.training["video"][pairs]}
+    right = rows["text_to_video"][:, None] == np.arange(len(rows["video"]))
+    options = {"projectors": folder / "clip.pth", "calibration": calibration}
+    yield RetrievalCase("captions, cosine", options, rows, right)
+
+
+def class_cases(place: Path, folder: Path) -> Iterator[RetrievalCase]:
+    """Articles in ten classes, a linear projector a side; an item of the same class is right."""
+    case = class_case(place)
+    options = correlated(case, folder)
+    del options["target"]
+    options["calibration"] = {side: case.training[side][:512] for side in ("text", "video")}
+    labels = case.rest["labels"]
+    rows = {side: case.rest[side] for side in ("text", "video")}
+    yield RetrievalCase("articles, euclidean", options, rows, labels[:, None] == labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The items that a way found for each text, best first, [n, L], and what a query takes.
+
+    `cells` are those of an item, `chip` how many items one holds; None where a target does not say.
+    """
+
+    way: str
+    index: IntArray
+    cost: Estimate
+    cells: int | None = None
+    chip: int | None = None
+    dies: tuple[FloatArray, FloatArray] | None = None
+
+    def row(self, case: RetrievalCase, target: str, best: IntArray) -> Row:
+        """A row of the table; `best` [n] are the best items by the digital score."""
+        first = case.right[np.arange(len(best)), self.index[:, 0]]
+        held = (self.index == best[:, None]).any(axis=1)
+        score = self.cost.score
+        assert score is not None
+        return {
+            "set": case.name,
+            "target": target,
+            "way": self.way,
+            "R@1 %": _share(counted_share(int(first.sum()), len(first))),
+            "best item %": _share(counted_share(int(held.sum()), len(held))),
+            "L": self.index.shape[1],
+            "cells an item": "-" if self.cells is None else f"{self.cells:,}",
+            "items a chip": "-" if self.chip is None else f"{self.chip:,}",
+            "conversions a query": f"{score.conversions:,}",
+            "energy a query": score.energy_pj.text(ENERGIES),
+            "latency a query": score.latency_ns.text(TIMES),
+            f"R@1, best item on {DIES} dies %": _of_dies(self.dies),
+        }
+
+
+def _share(one: Change) -> str:
+    return f"{100 * one.value:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})"
+
+
+def _of_dies(values: tuple[FloatArray, FloatArray] | None) -> str:
+    """Median and 5th percentile of both."""
+    if values is None:
+        return "-"
+    said = (f"{100 * np.median(v):.1f} ({100 * np.percentile(v, 5):.1f})" for v in values)
+    return ", ".join(said)
+
+
+def ways(case: RetrievalCase, target: str, folder: Path) -> Iterator[Row]:
+    """A row for every way of a target, the digital one first."""
+    best: IntArray = np.zeros(0, np.int64)
+    for mapping in ("hybrid", "in-memory"):
+        place = folder / mapping
+        bundle = api.compile(
+            **case.options, target=target, score_mapping=mapping, output=place, accumulator_bits=48
+        )
+        asked: tuple[tuple[str, Row], ...] = (("score in the memory", {}),)
+        if mapping == "hybrid":
+            scores = api.simulate(place, dict(case.rows))["scores"]
+            best = np.argmax(scores, axis=1)
+            cost = _cost(bundle, len(case.rows["video"]), None)
+            yield Answers("digital", best[:, None], cost).row(case, target, best)
+            asked = (
+                ("shortlist of whole mu", {"shortlist": 10}),
+                ("shortlist of few bits", {"recall": RECALL, "shortlist": MOST}),
+            )
+        for number, (way, options) in enumerate(asked):
+            output = folder / f"{mapping}{number}"
+            try:
+                found = api.program(place, dict(case.rows), output=output, **options)
+            except CimError as error:
+                print(f"{case.name}, {target}, {way}: {error}", file=sys.stderr)
+                continue
+            if found.search is not None:
+                way += f": {found.search.chosen.bits}"
+            yield _programmed(case, way, found, best).row(case, target, best)
+
+
+def _programmed(case: RetrievalCase, way: str, found: ProgrammedBundle, best: IntArray) -> Answers:
+    bundle, length = found.bundle, found.gallery.shortlist
+    noise = NoiseOptions(trials=DIES) if bundle.target.noise is not None else None
+    answers = api.simulate(bundle.folder, dict(case.rows), noise=noise)
+    trials: Array | None
+    if length is None:
+        index = np.argmax(answers["scores"], axis=1)[:, None]
+        trials = answers.get("trial_scores")
+        trials = None if trials is None else np.argmax(trials, axis=2)[:, :, None]
+    else:
+        index, trials = answers["top_index"], answers.get("trial_index")
+    dies = None
+    if trials is not None:
+        rows = np.arange(len(index))
+        first = np.array([case.right[rows, one[:, 0]].mean() for one in trials])
+        dies = first, (trials == best[None, :, None]).any(axis=2).mean(axis=1)
+    use, cost = found.use, _cost(bundle, len(case.rows["video"]), length)
+    return Answers(way, index, cost, use.cells // use.items, use.items_per_chip, dies)
+
+
+def _cost(bundle: Bundle, items: int, shortlist: int | None) -> Estimate:
+    return estimate(
+        bundle.program,
+        bundle.settings,
+        bundle.target,
+        samples=1,
+        dimension=bundle.model.dimension,
+        gallery=items,
+        shortlist=shortlist,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class CodedItems:
+    """Items in so many bytes each, by some method, and the `near` [n, L] that they tell."""
+
+    method: str
+    bytes: float
+    near: IntArray
+
+    def row(self, case: RetrievalCase, best: IntArray) -> Row:
+        """A row of the table."""
+        found: Row = {"set": case.name, "method": self.method, "bytes an item": self.bytes}
+        for length in LENGTHS:
+            held = (self.near[:, :length] == best[:, None]).any(axis=1)
+            found[f"L = {length} %"] = _share(counted_share(int(held.sum()), len(held)))
+        return found
+
+    def share(self, best: IntArray, length: int) -> float:
+        """The share of best items among the first `length`."""
+        return float((self.near[:, :length] == best[:, None]).any(axis=1).mean())
+
+
+def coded(case: RetrievalCase, folder: Path) -> tuple[list[CodedItems], IntArray]:
+    """Shortlists of few bits and faiss on the same `mu`, and the best items [n] of the score."""
+    bundle = open_bundle(
+        api.compile(
+            **case.options,
+            target="ideal",
+            score_mapping="hybrid",
+            accumulator_bits=48,
+            output=folder / "coded",
+        ).folder
+    )
+    simulator = Simulator(bundle.program)
+    text, video = (simulator.encode(side, case.rows[side]) for side in ("text", "video"))
+    best = np.argmax(simulator.score(text, video), axis=1)
+    job = GalleryJob(bundle, video, simulator)
+    own = list(_own(job, text, simulator.program.score.inputs["text.mu"].bits))
+    units = [float(bundle.program.score.inputs[f"{side}.mu"].unit) for side in ("text", "video")]
+    rows = [
+        (values["mu"] * unit).astype(np.float32)
+        for values, unit in zip((text, video), units, strict=True)
+    ]
+    product = bundle.model.head.name == "cosine"
+    sizes = sorted({one.bytes for one in own})
+    kept = [*job.queries["mu"] * units[0], *job.right["mu"] * units[1]]
+    training = np.concatenate([rows[1], np.array(kept, np.float32)])
+    return [*own, *_faiss(rows[0], rows[1], training, product, sizes)], best
+
+
+def _own(job: GalleryJob, text: Mapping[str, Array], query_bits: int) -> Iterator[CodedItems]:
+    width = job.video["mu"].shape[1]
+    most = job.few_bits.principal.most
+    for share, bits in STORED:
+        dimensions = None if share == 1 else width // share
+        if dimensions is not None and dimensions > most:
+            continue
+        make = job.maker(ShortlistBits(bits, query_bits, dimensions))
+        graph = make(job.video)
+        simulator = Simulator(job.program_with(graph))
+        near = [nearest_items(ed, max(LENGTHS)) for _, ed in simulator.iter_distances(text)]
+        # Beside its codes an item has its factor and its constant.
+        constant = graph.by_name["ed"].op
+        numbers = (*constant.factors, constant.offset)  # type: ignore[attr-defined]
+        beside = sum(int(np.ptp(one)).bit_length() for one in numbers)
+        size = ((dimensions or width) * bits + beside) / 8
+        name = f"{bits} bits of {dimensions or 'all'}"
+        yield CodedItems(f"cimtool: {name}", size, np.concatenate(near))
+
+
+def _faiss(
+    text: Array, video: Array, training: Array, product: bool, sizes: Sequence[float]
+) -> Iterator[CodedItems]:
+    """Faiss's indexes, trained on the items and the calibration rows that ours is fitted on.
+
+    Of product quantizers those no smaller than ours.
+    """
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    width = video.shape[1]
+    metric = faiss.METRIC_INNER_PRODUCT if product else faiss.METRIC_L2
+    names = ["Flat", "SQ8", "SQ4", "RaBitQ"]
+    for bits, most in ((4, width), (8, LARGEST_PQ)):
+        counts = [m for m in range(1, most + 1) if width % m == 0]
+        wanted = {next((m for m in counts if m * bits / 8 >= size), None) for size in sizes}
+        known = sorted(m for m in wanted if m is not None)
+        # Faiss asks for 39 rows a centroid; with less than 4 most are copies of a row.
+        names += [f"PQ{m}x{bits}" for m in known if len(training) >= 4 << bits]
+    for name in names:
+        index = faiss.index_factory(width, name, metric)
+        index.train(training)
+        index.add(video)
+        _, near = index.search(text, max(LENGTHS))
+        size = 4 * width if name == "Flat" else index.sa_code_size()
+        yield CodedItems(f"faiss {name}", size, near)
+
+
+def picture(case: RetrievalCase, found: Sequence[CodedItems], best: IntArray) -> str:
+    """The share of best items among the first ten by the bytes that an item takes."""
+    length = LENGTHS[1]
+    lines = []
+    for name in ("cimtool", "faiss PQ", "faiss SQ", "faiss RaBitQ"):
+        own = sorted((o.bytes, o.share(best, length)) for o in found if o.method.startswith(name))
+        lines.append(Points(name, own))
+    label = f"best item among the first {length}"
+    drawn = curves(lines, "bytes an item", label, f"{label} by bytes an item")
+    return file_text(WIDTH, HEIGHT, case.name, label, [drawn])
+
+
+HEIGHT = 310.0
+"""Units that a picture is high."""
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows of equal keys as a Markdown table."""
+    lines = [list(rows[0]), ["---"] * len(rows[0])]
+    lines += [[f"{v:,.1f}" if isinstance(v, float) else str(v) for v in r.values()] for r in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def page(sections: Sequence[str]) -> str:
+    """The page: what was measured, then a section a set."""
+    return "\n\n".join(
+        [
+            "# Retrieval",
+            "Written by `benchmarks/retrieval.py`. Shares have intervals of 95% (Clopper and "
+            "Pearson); *best item* is that of the digital score, found or on the shortlist of L; "
+            "of dies the median and the 5th percentile. Energy and latency are those of one "
+            "encoded text against all items.",
+            *sections,
+        ]
+    )
+
+
+def main() -> int:
+    """Measure every set that is given, and write the page."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--demo", type=Path, metavar="DIR", help="a demo's cache")
+    options.add_argument("--clip", type=Path, metavar="FILE", help="captions and images")
+    options.add_argument("--classes", type=Path, metavar="FILE", help="items with classes")
+    options.add_argument("--targets", default=",".join(TARGETS), metavar="NAME,NAME")
+    options.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    given = options.parse_args()
+    use_threads()
+    given.output.mkdir(parents=True, exist_ok=True)
+    makers = ((demo_cases, given.demo), (clip_cases, given.clip), (class_cases, given.classes))
+    sections = []
+    for make, place in makers:
+        with tempfile.TemporaryDirectory() as name:
+            for case in () if place is None else make(place, Path(name)):
+                sections.append(section(case, given.targets.split(","), Path(name), given.output))
+    (given.output / "retrieval.md").write_text(page(sections) + "\n", "utf-8")
+    return 0
+
+
+def section(case: RetrievalCase, targets: Sequence[str], folder: Path, output: Path) -> str:
+    """The part of one set: a table of ways, one of bytes, and its picture."""
+    texts, items = case.right.shape
+    rows = []
+    for target in targets:
+        own = folder / f"{case.name}-{target}"
+        own.mkdir()
+        for row in ways(case, target, own):
+            rows.append(row)
+            print(f"{case.name}, {target}: {row['way']}", file=sys.stderr)
+    parts = [f"## {case.name}: {texts:,} texts, {items:,} items", table(rows)]
+    found, best = coded(case, folder)
+    if case.rows["video"].shape[1] >= LEAST_WIDTH:
+        name = f"recall-{case.name.replace(', ', '-')}.svg"
+        (output / name).write_text(picture(case, found, best), "utf-8")
+        parts += [f"![Recall by bytes]({name})"]
+    ordered = sorted(found, key=lambda one: one.bytes)
+    return "\n\n".join([*parts, table([one.row(case, best) for one in ordered])])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
