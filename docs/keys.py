@@ -3,7 +3,7 @@
     python docs/keys.py
 
 writes the table of keys in `targets.md`, between its two marks, and the JSON Schemas of a target's
-file and of a settings file.
+file, of a settings file and of that of a content-addressable memory.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from cimtool.base.toml_files import allowed_text, value_text
+from cimtool.hardware.cam import Cam
 from cimtool.hardware.keys import KEYS, Key, Keys
 from cimtool.hardware.noise.mechanisms import kinds
 from cimtool.hardware.noise.spec import preset_names
@@ -139,7 +140,11 @@ def page_with_table(page: str) -> str:
 def texts() -> dict[Path, str]:
     """The files that follow from the declaration, and their texts."""
     page = DOCS / "targets.md"
-    schemas = {"target": target_schema(), "settings": settings_schema()}
+    schemas = {
+        "target": target_schema(),
+        "settings": settings_schema(),
+        "cam": file_schema(Cam, "cimtool content-addressable memory"),
+    }
     return {page: page_with_table(page.read_text("utf-8"))} | {
         DOCS / f"{name}.schema.json": json.dumps(schema, indent=1) + "\n"
         for name, schema in schemas.items()

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from cimtool import cli
 from cimtool.base.plugins import targets_folder
+from cimtool.hardware.cam import Cam, WordArray, WordSense, cam_origins
 from cimtool.hardware.figures import UNITS
 from cimtool.hardware.settings import Overrides
 from cimtool.hardware.target import Target, target_names
@@ -53,7 +54,9 @@ def test_every_target_quantity_key_and_setting_is_on_the_page() -> None:
     assert [key for key in settings if f"`{key}`" not in PAGE] == []
 
 
-@pytest.mark.parametrize("name", ["targets.md", "target.schema.json", "settings.schema.json"])
+@pytest.mark.parametrize(
+    "name", ["targets.md", *(f"{kind}.schema.json" for kind in ("target", "settings", "cam"))]
+)
 def test_what_is_written_from_the_declaration_is_todays(name: str) -> None:
     assert (DOCS / name).read_text() == WRITTEN["texts"]()[DOCS / name], "run: python docs/keys.py"
 
@@ -61,6 +64,17 @@ def test_what_is_written_from_the_declaration_is_todays(name: str) -> None:
 @pytest.mark.parametrize("name", target_names())
 def test_a_shipped_target_keeps_to_the_schema(name: str) -> None:
     assert refused(TARGETS, (targets_folder() / f"{name}.toml").read_text()) == []
+
+
+@pytest.mark.parametrize("name", cam_origins())
+def test_a_shipped_cam_keeps_to_its_schema_and_page(name: str) -> None:
+    text = (targets_folder() / "cam" / f"{name}.toml").read_text()
+    assert refused(WRITTEN["file_schema"](Cam, ""), text) == []
+    page = (DOCS / "content-addressable.md").read_text()
+    assert f"| `{name}`" in page
+    tables = {"array": WordArray, "sense": WordSense}
+    keys = [f"`{table}.{key}`" for table, of in tables.items() for key in of.model_fields]
+    assert [key for key in keys if key not in page] == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -17,6 +17,9 @@ DistanceName = Literal["hamming", "l1", "squared"]
 
 DONT_CARE = -1
 """The content of a cell that differs from no value of a query."""
+
+MOST_BITS = 8
+"""Bits that a cell may hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +38,18 @@ class CellDistance(Op, name="cell_distance", levels={Level.CROSSBAR}):
     step: int
     top: int | None
     scale: Array
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for fields that no search has, as a file may hold them."""
+        if self.distance not in get_args(DistanceName) or not 1 <= self.bits <= MOST_BITS:
+            raise ValueError(f"distance = {self.distance}, bits = {self.bits}: of no cell")
+        if self.cells < 1 or self.step < 1 or (self.top is not None and self.top < 0):
+            raise ValueError(f"cells = {self.cells}, step = {self.step}, top = {self.top}: below 1")
+        values = (DONT_CARE, (1 << self.bits) - 1)
+        if self.stored.ndim != 2 or not self.stored.size:
+            raise ValueError(f"stored has shape {self.stored.shape}: expected items and cells")
+        if self.stored.min() < values[0] or self.stored.max() > values[1]:
+            raise ValueError(f"stored: expected codes from {values[0]} to {values[1]}")
 
     @property
     def words(self) -> tuple[slice, ...]:

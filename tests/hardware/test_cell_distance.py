@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,6 +114,24 @@ def test_a_cam_that_senses_all_has_the_distances_of_numpy(
 def test_a_dont_care_differs_from_no_value() -> None:
     op = CellDistance(np.array([[DONT_CARE, 1, 0]]), 1, "hamming", 64, 1, None, np.asarray(1.0))
     np.testing.assert_array_equal(op.run(np.array([[0, 1, 0], [1, 0, 1]])), [[0], [2]])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"distance": "cosine"}, "distance = cosine, bits = 1: of no cell"),
+        ({"bits": 60}, "bits = 60: of no cell"),
+        ({"cells": 0}, "cells = 0, step = 1, top = None: below 1"),
+        ({"step": 0}, "step = 0"),
+        ({"top": -1}, "top = -1"),
+        ({"stored": np.array([[0, 2]])}, "stored: expected codes from -1 to 1"),
+        ({"stored": np.zeros((0, 3), np.int64)}, "expected items and cells"),
+    ],
+)
+def test_fields_of_no_search_are_refused(changed: dict[str, Any], said: str) -> None:
+    op = CellDistance(np.array([[0, 1]]), 1, "l1", 64, 1, None, np.asarray(1.0))
+    with pytest.raises(ValueError, match=re.escape(said)):
+        replace(op, **changed)
 
 
 @pytest.mark.parametrize(("step", "top", "expected"), [(4, None, 1 + 2), (1, 7, 7 + 7), (5, 9, 2)])
