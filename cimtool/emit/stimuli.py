@@ -12,7 +12,6 @@ from cimtool.base.errors import ArgumentError
 from cimtool.base.named import nearest
 from cimtool.emit.taps import worst_column
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.placement import stored_cells
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Node, Program
 from cimtool.loading.embeddings import Embeddings
@@ -28,14 +27,12 @@ LayerNode = tuple[Graph, Node, CrossbarMvm]
 def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list[LayerNode]:
     """The layers whose names match a pattern; CimError where none does.
 
-    Of both projectors, and with `gallery` those that hold one: of those with the same
-    cells the first.
+    Of both projectors, and with `gallery` those that hold one.
     """
     layers = {
         f"{graph.name}.{name}": (graph, graph.by_name[name], op)
         for graph in (program.graphs if gallery else (program.text, program.video))
         for name, op in graph.operations(CrossbarMvm).items()
-        if stored_cells(graph)[graph.layer(graph.by_name[name])] == f"{graph.name}.{name}"
     }
     chosen = [layer for name, layer in layers.items() if fnmatchcase(name, pattern)]
     if not chosen:

@@ -17,7 +17,9 @@ BITS_OF_A_LETTER = 4
 
 
 def _write_images(source: HandoffSource, folder: Path) -> None:
-    write_images(source.bundle, {one.name: one.op for one in source.layers}, folder)
+    # Of those with the same cells the first.
+    stored = {one.cells: one.op for one in reversed(source.layers)}
+    write_images(source.bundle, stored, folder)
 
 
 def _write_constants(source: HandoffSource, folder: Path) -> None:
@@ -32,7 +34,7 @@ def _write_taps(source: HandoffSource, folder: Path) -> None:
 
 
 def array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:
-    """The bytes of the images of a layer's arrays, and of the taps of their reads."""
+    """The bytes of the images of a layer's own arrays, and of the taps of their reads."""
     layout, groups = layer.layout, list(layer.groups())
     across = len(layer.arrays(0))
     images = layout.rows * layout.order.line_bytes(layout.columns * layer.image.cell_bits)
@@ -41,7 +43,7 @@ def array_bytes(layer: DrivenLayer, lanes: Lanes) -> int:
     of_array = vectors * (2 * cycles * layer.lanes * lanes.sums + layer.layout.across * NUMBER_BITS)
     rows_of_arrays = groups[-1][0] + 1
     taps = len(groups) * (of_row + across * of_array) // BITS_OF_A_LETTER
-    return rows_of_arrays * across * images + taps
+    return rows_of_arrays * across * images * (layer.cells == layer.name) + taps
 
 
 IMAGES_PART = HandoffPart(

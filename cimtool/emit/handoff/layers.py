@@ -67,11 +67,15 @@ class Requantisation:
 
 @dataclass(frozen=True, eq=False)
 class DrivenLayer:
-    """A layer with its stimuli [n, K], and the places of its weights in arrays."""
+    """A layer with its stimuli [n, K], and the places of its weights in arrays.
+
+    `cells` is the layer that these are written for: itself, or a product with the same weights.
+    """
 
     graph: Graph
     node: Node
     op: CrossbarMvm
+    cells: str
     image: LayerImage
     layout: ArrayLayout
     x: IntArray
@@ -176,10 +180,12 @@ def driven_layers(
     )
     found = []
     for graph, node, op in chosen:
-        image = layer_image(op.stored, places[graph.layer(node)], pairs)
+        place = places[graph.layer(node)]
+        image = layer_image(op.stored, place, pairs)
         x, names = layer_stimuli(graph, node, op, real)
         layout = image.layout(images)
-        found.append(DrivenLayer(graph, node, op, image, layout, x, tuple(names)))
+        cells = place.shares or place.layer
+        found.append(DrivenLayer(graph, node, op, cells, image, layout, x, tuple(names)))
     return found
 
 

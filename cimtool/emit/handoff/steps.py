@@ -31,7 +31,8 @@ STEPS = {
     "of references, of thresholds; cycles that have references of their own, or 1; leak of a row",
     "slice": "LAYER; number, shift, sign, 1 where a cell is in two's complement",
     "cycle": "LAYER; number, shift, bits (0: all above the shift), sign, digit of zero",
-    "program": "LAYER/rR.cC; first and last + 1 column of the layer that it holds",
+    "program": "LAYER/rR.cC, whose image it is; first and last + 1 column of the layer that it "
+    "holds",
     "read": "LAYER/rR.cC gG LAYER/rR; first and last + 1 row of weights that is driven, idle rows, "
     "first and last + 1 column of the layer",
     "sum": "LAYER",
@@ -108,7 +109,7 @@ def _reads(layer: DrivenLayer) -> Iterator[str]:
         for c, array in enumerate(layer.arrays(row)):
             start = c * image.array_columns
             columns = start, min(start + image.array_columns, image.columns)
-            yield _line("program", f"{name}/{array}", *columns)
+            yield _line("program", f"{layer.cells}/{array}", *columns)
             for g, within, group in groups:
                 rows = group.start - first, group.stop - first
                 paths = f"{name}/{array}", f"g{within}", f"{name}/r{row}"

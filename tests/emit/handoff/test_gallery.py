@@ -59,3 +59,11 @@ def test_arrays_of_a_gallery_agree_in_the_bench(programmed: Bundle, tmp_path: Pa
     found = counts(done.stdout)
     assert tuple(found) == TAPS
     assert all(compared > 100 and differ == 0 for compared, differ in found.values())
+    steps = [line.split() for line in (tmp_path / "here/steps.txt").read_text("utf-8").splitlines()]
+    driven = [one[1] for one in steps if one[0] == "layer"]
+    assert ("score.mus.mu" in driven) == ("score.mu.mu" in driven)
+    if "score.mus.mu" in driven:
+        assert not (tmp_path / "here/images/score.mus.mu").exists()
+        assert (tmp_path / "here/taps/score.mus.mu/r0.c0/g0.sums.hex").exists()
+        after = steps[[one[:2] for one in steps].index(["layer", "score.mus.mu"]) :]
+        assert next(one for one in after if one[0] == "program")[1] == "score.mu.mu/r0.c0"
