@@ -130,6 +130,8 @@ def _on_dies(
     errors = (one.astype(np.float64) - scores for one in trials)
     rmse = np.array([np.sqrt(np.mean(np.square(error))) for error in errors])
     found: dict[str, Array] = {"scores": scores, "trial_scores": trials, "trial_rmse": rmse}
+    if gallery is not None:
+        found["items"] = matcher.bundle.items
     if data.text_to_video is not None and data.truth.ranks:
         both = [retrieval(one, data.truth) for one in trials]
         found["trial_r1"] = np.array([[one[f"r1_{way}"] for way in WAYS] for one in both])

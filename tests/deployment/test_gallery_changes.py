@@ -15,6 +15,7 @@ from safetensors.numpy import save
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import GALLERY, Bundle, features_bytes, read_bundle
+from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
 from cimtool.training.demo_data import DemoFiles
 
@@ -128,6 +129,16 @@ def test_names_of_columns_of_scores(made: SimpleNamespace, tmp_path: Path) -> No
     assert before["items"].tolist() == list(range(ITEMS))
     assert found["items"].tolist() == [0, 11, *range(2, 11)]
     assert found["scores"].shape == (len(made.text), ITEMS - 1)
+
+
+def test_scores_of_dies_name_their_columns_too(made: SimpleNamespace, tmp_path: Path) -> None:
+    changed = api.change_gallery(made.programmed["in-memory"], remove=[1], output=tmp_path / "out")
+    columns = [0, 11, *range(2, 11)]
+    data = {"text": made.text[columns], "video": made.video[columns]}
+    noise = NoiseOptions(1, model="hermes-1-device")
+    found = api.simulate(changed.bundle.folder, data, noise=noise)
+    assert found["items"].tolist() == columns
+    assert found["trial_scores"].shape == (1, 11, 11)
 
 
 def test_what_cannot_be_changed_is_refused(made: SimpleNamespace, tmp_path: Path) -> None:
