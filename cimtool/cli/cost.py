@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from cimtool.cli.output import Output, json_text
 from cimtool.costs.picture import placement_svg
 from cimtool.costs.render import estimate_json, estimate_text
 from cimtool.costs.roofline import roofline_svg
+from cimtool.deployment.gallery_ways import GalleryWay, gallery_ways
+from cimtool.report.formats import ENERGIES, TIMES, whole
+from cimtool.report.table import Column, Content, Table, item_table
+from cimtool.report.terminal import table_text
 
 
 @click.command(cls=Command)
@@ -36,10 +41,12 @@ def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -
 
     Uses the target's figures at one operating point, and reference prices for what has none. A
     total without a part is a lower bound. Writes cost.json, placement.svg and,
-    with a gallery, roofline.svg.
+    with a gallery, roofline.svg. A bundle compiled with --score-mapping in-memory
+    or hybrid is shown all ways of a query against the gallery, side by side.
     """
     found = api.cost(bundle, **options)
-    values = estimate_json(found, bundle.name)
+    ways = gallery_ways(bundle, found)
+    values = {**estimate_json(found, bundle.name), "ways": [one.to_json() for one in ways]}
     picture = placement_svg(
         found.placements, found.floorplan, f"{bundle.name} on {found.target.name}"
     )
@@ -49,4 +56,21 @@ def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -
         texts["roofline.svg"] = pictures
     written = replace_texts(output or bundle, texts, "the cost")
     text = estimate_text(found, bundle.name)
+    if ways:
+        text += f"\n\n{table_text(ways_table(ways, found.gallery or 0))}"
+        text += "".join(f"\n{one.way}: {one.refused}" for one in ways if one.refused)
     out.result({**values, "written": written}, f"{text}\n\nwrote {', '.join(map(str, written))}")
+
+
+def ways_table(ways: Sequence[GalleryWay], items: int) -> Table:
+    """One encoded text against all items, by the way of the score; refused ways are left out."""
+    columns: tuple[tuple[Column, Callable[[GalleryWay], Content]], ...] = (
+        (Column(f"one text against {items:,} items"), lambda w: w.way),
+        (Column("cells\nan item", whole), lambda w: w.cells),
+        (Column("arrays", whole), lambda w: w.arrays),
+        (Column("chips", whole), lambda w: w.chips),
+        (Column("conversions", whole), lambda w: w.conversions),
+        (Column("energy"), lambda w: w.energy_pj.cell(ENERGIES)),
+        (Column("latency"), lambda w: w.latency_ns.cell(TIMES)),
+    )
+    return item_table("Ways of a query", [one for one in ways if not one.refused], columns)

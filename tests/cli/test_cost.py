@@ -11,6 +11,7 @@ import pytest
 
 from cimtool import api
 from cimtool.base.plugins import targets_folder
+from cimtool.hardware.cam import cam_origins
 from cimtool.hardware.target import target_names
 from cimtool.training.demo_data import DemoFiles
 
@@ -196,7 +197,7 @@ def test_a_place_that_cannot_be_written(cimtool: Run, small_bundle: Path, tmp_pa
 
 def test_check_without_arguments_checks_every_shipped_target(cimtool: Run) -> None:
     found = cimtool("targets", "check", "--json").json
-    assert sorted(found["valid"]) == target_names()
+    assert sorted(found["valid"]) == sorted([*target_names(), *cam_origins()])
     assert len(found["compared"]["hermes-pcm-14nm"]) == 4
     text = cimtool("targets", "check", "hermes-pcm-14nm").out
     assert "throughput 63.1 TOPS at one-phase: 63.07 from 64 arrays of 256 x 256" in text
