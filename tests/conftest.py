@@ -24,6 +24,11 @@ Rows = np.ndarray
 
 
 LONGEST = (
+    "emit/handoff/test_bench.py",
+    "emit/handoff/test_kinds.py",
+    "emit/handoff/test_random_inputs.py",
+    "emit/handoff/test_own_column.py",
+    "emit/handoff/test_gallery.py",
     "test_same_integers.py",
     "emit/test_exactness.py",
     "test_every_target.py",
