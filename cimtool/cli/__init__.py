@@ -19,7 +19,7 @@ from cimtool.cli.group import LazyGroup, Refusal
 COMMANDS = {
     "demo": "Run the whole pipeline on real data that needs no download.",
     "compile": "Compile trained projectors and their polynomial for a target.",
-    "program": "Write a gallery into the arrays, for a score in the memory.",
+    "program": "Write a gallery into the arrays for a score in the memory, or change it there.",
     "simulate": "Score texts against videos on the bit-accurate simulator.",
     "encode": "Encode a gallery into checksummed shards.",
     "search": "Search a gallery in shards for the best items of each text.",

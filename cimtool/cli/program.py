@@ -73,7 +73,7 @@ CHANGES = ("add", "remove", "replace")
 @click.option("--chips", type=int, metavar="N", help="Refuse a gallery that needs more chips.")
 @click.pass_obj
 def command(out: Output, /, bundle: Path, gallery: Files | None, **options: Any) -> None:
-    """Write a gallery into the arrays, for a score in the memory, or change the one there.
+    """Write a gallery into the arrays for a score in the memory, or change it there.
 
     BUNDLE was compiled with --score-mapping in-memory or hybrid. The new bundle goes to
     BUNDLE+<gallery's name> unless -o says otherwise; it answers texts against these items alone.
