@@ -9,6 +9,7 @@ import click
 from cimtool.cli.group import Command
 from cimtool.cli.options import FILE
 from cimtool.cli.output import Output
+from cimtool.galleries.shards import INDEX, describe_gallery
 from cimtool.loading.inspect import format_facts, inspect
 
 
@@ -18,8 +19,9 @@ from cimtool.loading.inspect import format_facts, inspect
 def command(out: Output, file: Path) -> None:
     """Say what a checkpoint, bundle, target, data or ONNX file holds.
 
-    Of the folder of a hand-off every file is verified by its SHA-256, and the weights of each layer
-    are read back from the cells of its arrays.
+    The shards of a gallery are verified by their SHA-256. Of the folder of a hand-off
+    every file is, and the weights of each layer are read back from the cells of its
+    arrays.
     """
-    facts = inspect(file)
+    facts = describe_gallery(file) if (file / INDEX).is_file() else inspect(file)
     out.result(facts, "\n".join(format_facts(facts)))

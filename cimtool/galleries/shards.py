@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -92,12 +92,8 @@ class Shard:
         starts = range(0, self.items, BLOCK)
         return [slice(start, min(start + BLOCK, self.items)) for start in starts]
 
-    @contextmanager
-    def opened(self, program: Program) -> Iterator[Callable[[slice], dict[str, Array]]]:
-        """Verify and map the file; yields what gives the features of some of its items.
-
-        Raises CimError where the file is not the one that was written.
-        """
+    def verify(self) -> None:
+        """Raise CimError where the file is not the one that was written."""
         with reading(self.file):
             changed = sha256(self.file) != self.digest
         if changed:
@@ -105,6 +101,14 @@ class Shard:
                 f"{self.file}: is not the shard that was written (its SHA-256 is not that of "
                 f"{INDEX}); remove it and {AGAIN} again"
             )
+
+    @contextmanager
+    def opened(self, program: Program) -> Iterator[Callable[[slice], dict[str, Array]]]:
+        """Verify and map the file; yields what gives the features of some of its items.
+
+        Raises CimError where the file is not the one that was written.
+        """
+        self.verify()
         stored = stored_features(program)
         try:
             with safe_open(self.file, "numpy") as held:
@@ -140,6 +144,17 @@ class GalleryShards:
 
 def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:
     """Open a gallery; CimError where it is not whole, or was encoded by another bundle."""
+    found = read_gallery(folder)
+    if found.index.bundle_sha256 != bundle_digest(bundle):
+        raise ArgumentError(
+            "{gallery} {} was encoded by {}, not by {}; {} with this bundle", folder,
+            found.index.bundle, bundle.name, AGAIN,
+        )  # fmt: skip
+    return found
+
+
+def read_gallery(folder: Path) -> GalleryShards:
+    """Open a gallery of any bundle; CimError where it is not whole."""
     file = folder / INDEX
     if folder.is_dir() and not file.is_file():
         raise CimError(
@@ -151,12 +166,27 @@ def open_gallery(folder: Path, bundle: Bundle) -> GalleryShards:
         raise CimError(
             f"{file}: shards has {len(index.shards)} of {index.items} items; expected {needed}"
         )
-    if index.bundle_sha256 != bundle_digest(bundle):
-        raise ArgumentError(
-            "{gallery} {} was encoded by {}, not by {}; {} with this bundle", folder,
-            index.bundle, bundle.name, AGAIN,
-        )  # fmt: skip
     return GalleryShards(folder, index)
+
+
+def describe_gallery(folder: Path) -> dict[str, Any]:
+    """The contents of a gallery as plain data, after its shards are verified.
+
+    Raises CimError for the first shard that is missing or not the one that was written.
+    """
+    found = read_gallery(folder)
+    for shard in found.shards:
+        shard.verify()
+    index = found.index
+    return {
+        "file": str(folder),
+        "kind": "gallery",
+        "items": index.items,
+        "shards": len(found.shards),
+        "items per shard": index.items_per_shard,
+        "bytes": sum(shard.file.stat().st_size for shard in found.shards),
+        "encoded by": f"{index.bundle} (manifest {index.bundle_sha256})",
+    }
 
 
 def bundle_digest(bundle: Bundle) -> str:
