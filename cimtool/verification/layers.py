@@ -10,6 +10,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.hardware.mvm import ConvertedColumns, CrossbarMvm
+from cimtool.hardware.placement import item_products
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import MODALITIES, Graph, Program, as_inputs
@@ -105,6 +106,11 @@ def _layers(graph: Graph) -> dict[str, tuple[str, CrossbarMvm]]:
     return {n.name: (n.inputs[0], n.op) for n in graph.nodes if isinstance(n.op, CrossbarMvm)}
 
 
+def _of_items(graph: Graph) -> dict[str, tuple[str, CrossbarMvm]]:
+    """Those of the layers that store items; a map to fewer dimensions stores none."""
+    return {name: one for name, one in _layers(graph).items() if name in item_products(graph)}
+
+
 def _names(layers: Mapping[str, tuple[str, CrossbarMvm]]) -> list[str]:
     """The values that layers read and make."""
     return list(dict.fromkeys([*layers, *(value for value, _ in layers.values())]))
@@ -133,7 +139,7 @@ def _of_projector(
 def _of_memory(compiled: Simulator, x: Array) -> Iterator[LayerFinding]:
     """The products of a score, or of a shortlist, with the items that are in the memory."""
     graphs = {graph.name: graph for graph in compiled.program.graphs[len(MODALITIES) :]}
-    held = {name: layers for name, graph in graphs.items() if (layers := _layers(graph))}
+    held = {name: layers for name, graph in graphs.items() if (layers := _of_items(graph))}
     if not held:
         return
     queries = as_inputs("text", compiled.encode("text", x))
