@@ -7,16 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.emit.handoff.directed import (
-    low_bits_show,
-    requantiser_inputs,
-    requantiser_range,
-    ties_show,
-)
 from cimtool.emit.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, Fault, faulty
 from cimtool.emit.handoff.kinds import MacroKind, macro_kinds
-from cimtool.emit.handoff.layers import DrivenLayer, Lanes
+from cimtool.emit.handoff.layers import DrivenLayer
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
+from cimtool.emit.handoff.requantiser import low_bits_show, ties_show
 
 COCOTB = "column_cocotb.py"
 DEVICE = (COLUMN, MACRO, OUTPUT)
@@ -48,16 +43,16 @@ def _largest_group_sum(layer: DrivenLayer) -> int:
     return int(max(sums)) << op.crossbar.places
 
 
-def faults_that_show(kind: MacroKind, lanes: Lanes) -> list[Fault]:
+def faults_that_show(kind: MacroKind, source: HandoffSource) -> list[Fault]:
     """The faults that change a number of a kind's layers on its macro."""
-    layers, found = kind.layers, kind.parameters(lanes)
+    layers, found = kind.layers, kind.parameters(source.lanes)
     crossbars = [one.op.crossbar for one in layers]
     digit = 1 << found["REFERENCE_BITS"]
     references = [r for one in layers for r in one.op.references if r is not None]
     directed = [
-        (after, requantiser_inputs(after, *requantiser_range(layer, after)))
+        (after, source.directed[place])
         for layer in layers
-        for after in layer.requantisations.values()
+        for place, after in layer.requantisations.items()
     ]
     facts = found | {
         "COARSE": int(found["CONVERTER"] == 1 and any(r.step > digit for r in references)),
@@ -87,7 +82,7 @@ def write_bench(source: HandoffSource, folder: Path) -> None:
     (folder / FAULTY).mkdir()
     for name in DEVICE:
         (folder / FAULTY / name).write_text(faulty(name, _source(name)), "utf-8")
-    shown = {kind.name: faults_that_show(kind, source.lanes) for kind in kinds}
+    shown = {kind.name: faults_that_show(kind, source) for kind in kinds}
     lines = []
     for number, one in enumerate(FAULTS, 1):
         where = ",".join(name for name, faults in shown.items() if one in faults)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cimtool.emit.handoff.directed import DIRECTED
 from cimtool.emit.handoff.layers import DrivenLayer, Lanes
+from cimtool.emit.handoff.requantiser import DIRECTED
 from cimtool.hardware.converters import StaircaseLaw, UniformLaw
 
 ROUNDINGS = ("half-up", "half-even", "floor")

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from cimtool.base.arrays import IntArray
 from cimtool.bundle.bundle import Bundle
 from cimtool.emit.exporter import Request
 from cimtool.emit.handoff.layers import DrivenLayer, Lanes, driven_layers
+from cimtool.emit.handoff.requantiser import requantiser_inputs, requantiser_range
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +26,15 @@ class HandoffSource:
         """The layers that the request names, with their stimuli; CimError where there is none."""
         request = self.request
         return driven_layers(self.bundle, request.layers, request.inputs, request.gallery)
+
+    @cached_property
+    def directed(self) -> dict[str, IntArray]:
+        """The directed inputs [DIRECTED, N] of each requantisation of the layers, by its place."""
+        return {
+            place: requantiser_inputs(after, *requantiser_range(layer, after))
+            for layer in self.layers
+            for place, after in layer.requantisations.items()
+        }
 
     @cached_property
     def lanes(self) -> Lanes:

@@ -11,16 +11,16 @@ from handoff_bench import numbers
 from cimtool.base.arrays import IntArray
 from cimtool.bundle.bundle import read_bundle
 from cimtool.emit.exporter import Request
-from cimtool.emit.handoff.directed import (
+from cimtool.emit.handoff.directed import write_directed
+from cimtool.emit.handoff.layers import Requantisation
+from cimtool.emit.handoff.part import HandoffSource
+from cimtool.emit.handoff.requantiser import (
     DIRECTED,
     low_bits_show,
     requantiser_inputs,
     requantiser_range,
     ties_show,
-    write_directed,
 )
-from cimtool.emit.handoff.layers import Requantisation
-from cimtool.emit.handoff.part import HandoffSource
 
 
 def channels(multiplier: IntArray, shift: IntArray, lo: int, hi: int) -> Requantisation:
