@@ -4,37 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from cimtool.base.errors import ArgumentError
 from cimtool.base.progress import Say, silent
-from cimtool.bundle.bundle import IN_MEMORY, Bundle, Gallery, check_place
+from cimtool.bundle.bundle import IN_MEMORY, Bundle, Gallery
 from cimtool.bundle.ledger import ArrayWrites, Ledger
 from cimtool.bundle.matcher import features_sha256, open_bundle
 from cimtool.costs.cam_search import CamUse
-from cimtool.costs.estimate import estimate
 from cimtool.costs.totals import Cost
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.programming import (
     ONNX_LIMIT,
     Accuracy,
     check_programmable,
+    read_gallery_rows,
     shortlist_length,
     source_of,
     write_programmed,
 )
-from cimtool.deployment.shortlist_search import RECALL_AT
-from cimtool.deployment.shortlists import Places, Recall, places_of
+from cimtool.deployment.shortlists import Places, Recall, best_items, places_of
 from cimtool.deployment.wear import check_endurance
 from cimtool.hardware.cam import Cam, load_cam
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.image_file import array_name
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program
-from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
+from cimtool.loading.embeddings import EmbeddingsLike, File
 from cimtool.passes.cam_shortlist import SEARCH, CamShortlist
 from cimtool.passes.gallery import SHORTLIST, distance_graph
 from cimtool.passes.shortlist import Examples, ShortlistBits
@@ -92,11 +88,7 @@ def program_cam(
     check_programmable(compiled)
     known = load_cam(cam)
     bits = _checked_bits(compiled, known, shortlist_bits)
-    file = file_of(gallery, "video")
-    name = f"{compiled.name}+{file.stem if file else 'gallery'}"
-    folder = Path(output) if output else compiled.folder.with_name(name)
-    check_place(folder)
-    rows = read_rows(gallery, "video", compiled.model)
+    file, folder, rows = read_gallery_rows(compiled, gallery, output)
     length = shortlist_length(compiled, len(rows), shortlist)
     assert length is not None
     digital = Simulator(compiled.program)
@@ -128,7 +120,6 @@ class StoredInCam:
 
 def stored_in_cam(job: GalleryJob, cam: Cam, bits: int, length: int, say: Say) -> StoredInCam:
     """The gallery of a job in a CAM, so many bits a cell, with shortlists of `length` items."""
-    compiled = job.compiled
     say(f"programming {cam.name}")
     graph = _graph(job, cam, bits)
     op = graph.operations(CellDistance)[SEARCH]
@@ -137,15 +128,7 @@ def stored_in_cam(job: GalleryJob, cam: Cam, bits: int, length: int, say: Say) -
     check_program(program, IN_MEMORY, Level.CROSSBAR)
     say("measuring recall")
     accuracy = _accuracy(job, cam, bits, length)
-    score = estimate(
-        program,
-        compiled.settings,
-        compiled.target,
-        samples=1,
-        dimension=compiled.model.dimension,
-        shortlist=length,
-        cam=cam,
-    ).score
+    score = job.cost(graph, length, cam).score
     assert score is not None
     return StoredInCam(graph, program, CamUse.of(op, cam), accuracy, score)
 
@@ -193,12 +176,9 @@ def _check_onnx_size(op: CellDistance) -> None:
 
 def _accuracy(whole: GalleryJob, cam: Cam, bits: int, length: int) -> Accuracy:
     """Recall of queries that nothing was fitted on: each half's, in what is fitted on the other."""
-    rows = slice(0, None, 2), slice(1, None, 2)
-    halves = [GalleryJob(whole.compiled, whole.video, whole.digital, one) for one in rows]
     found = []
-    for fit, ask in zip(halves[::-1], halves, strict=True):
-        exact = ask.digital.score(ask.queries, whole.video)
-        best = np.argsort(-exact, axis=1, kind="stable")[:, :RECALL_AT]
+    for fit, ask in whole.halves:
+        best = best_items(ask.digital.score(ask.queries, whole.video))
         programmed = Simulator(whole.program_with(_graph(fit, cam, bits)))
         for part, ed in programmed.iter_distances(ask.queries):
             found.append(Places(places_of(ed, best[part]), None, None))

@@ -8,6 +8,8 @@ from functools import cached_property, partial
 
 from cimtool.base.arrays import Array
 from cimtool.bundle.bundle import Bundle
+from cimtool.costs.estimate import Estimate, estimate
+from cimtool.hardware.cam import Cam
 from cimtool.ir.program import Graph, Program, features_of
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
@@ -63,3 +65,29 @@ class GalleryJob:
     def program_with(self, graph: Graph) -> Program:
         """The bundle's program with a graph that holds the items."""
         return replace(self.digital.program, **{graph.name: graph})
+
+    def cost(self, graph: Graph, shortlist: int | None = None, cam: Cam | None = None) -> Estimate:
+        """The cost of a query against the items of a graph."""
+        compiled = self.compiled
+        return estimate(
+            self.program_with(graph),
+            compiled.settings,
+            compiled.target,
+            samples=1,
+            dimension=compiled.model.dimension,
+            shortlist=shortlist,
+            cam=cam,
+        )
+
+    @cached_property
+    def halves(self) -> tuple[tuple[GalleryJob, GalleryJob], tuple[GalleryJob, GalleryJob]]:
+        """Two pairs, of a job that fits on one half of the kept rows and one that asks the other.
+
+        So whatever is tried is tried on queries that it was not fitted on. The first pair asks the
+        rows 0, 2, ..
+        """
+        even, odd = (
+            GalleryJob(self.compiled, self.video, self.digital, slice(first, None, 2))
+            for first in (0, 1)
+        )
+        return (odd, even), (even, odd)

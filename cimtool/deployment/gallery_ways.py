@@ -6,7 +6,7 @@ conversions of a query grow by the same amount with every item, so that two tell
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from cimtool.bundle.matcher import open_bundle
 from cimtool.costs.estimate import Estimate
 from cimtool.costs.memory_use import MemoryUse, memory_use
 from cimtool.costs.totals import NOTHING, Cost, Quantity
-from cimtool.deployment.gallery_job import GalleryJob
+from cimtool.deployment.gallery_job import GalleryJob, Maker
 from cimtool.deployment.programming import DEFAULT_SHORTLIST
 from cimtool.ir.program import Graph
 from cimtool.loading.embeddings import File
@@ -102,17 +102,12 @@ def _ways(compiled: Bundle, job: GalleryJob, found: Estimate) -> Iterator[Galler
         bits = ShortlistBits(item, min(query, few.query.bits), dimensions)
         if dimensions is None or 0 < dimensions <= few.principal.most:
             name = f"shortlist of {length}: {bits}"
-            make = _few_bits(job, bits)
-            yield _in_arrays(name, make, job, found, length)
-
-
-def _few_bits(job: GalleryJob, bits: ShortlistBits) -> Callable[[Mapping[str, Array]], Graph]:
-    return lambda held: job.few_bits.graph(bits, held)
+            yield _in_arrays(name, job.maker(bits), job, found, length)
 
 
 def _in_arrays(
     way: str,
-    make: Callable[[Mapping[str, Array]], Graph],
+    make: Maker,
     job: GalleryJob,
     found: Estimate,
     length: int | None,

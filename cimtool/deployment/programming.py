@@ -34,13 +34,14 @@ from cimtool.bundle.simulate import nearest_items
 from cimtool.costs.memory_use import MemoryUse, check_chips, memory_use
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.shortlist_picture import search_svg
-from cimtool.deployment.shortlist_search import RECALL_AT, ShortlistTrials, shortlist_search
+from cimtool.deployment.shortlist_search import ShortlistTrials, shortlist_search
 from cimtool.deployment.shortlists import (
     Minimised,
     Places,
     Recall,
     ShortlistAsked,
     ShortlistSearch,
+    best_items,
 )
 from cimtool.deployment.wear import check_endurance, first_writes, matrix_cells
 from cimtool.hardware.mvm import CrossbarMvm
@@ -134,11 +135,7 @@ def program(
     """
     compiled = open_bundle(bundle)
     check_programmable(compiled)
-    file = file_of(gallery, "video")
-    name = f"{compiled.name}+{file.stem if file else 'gallery'}"
-    folder = Path(output) if output else compiled.folder.with_name(name)
-    check_place(folder)
-    rows = read_rows(gallery, "video", compiled.model)
+    file, folder, rows = read_gallery_rows(compiled, gallery, output)
     length = shortlist_length(compiled, len(rows), shortlist)
     asked = ShortlistAsked.of(
         compiled, shortlist_bits, query_bits, shortlist_dimensions, recall, minimise
@@ -173,6 +170,20 @@ def program(
     return ProgrammedBundle(
         made, held, stored.use, stored.accuracy, ledger, ledger.cells_written, search
     )
+
+
+def read_gallery_rows(
+    compiled: Bundle, gallery: EmbeddingsLike, output: File | None
+) -> tuple[Path | None, Path, Array]:
+    """The file of a gallery, the folder of the bundle that will hold it, and its videos.
+
+    Raises CimError for a folder that cannot be written, and for rows that do not fit the bundle.
+    """
+    file = file_of(gallery, "video")
+    name = f"{compiled.name}+{file.stem if file else 'gallery'}"
+    folder = Path(output) if output else compiled.folder.with_name(name)
+    check_place(folder)
+    return file, folder, read_rows(gallery, "video", compiled.model)
 
 
 def source_of(file: Path | None, rows: Array) -> tuple[str, str]:
@@ -365,7 +376,7 @@ def recall(
 
     Returns the share of queries whose best item is there, and the share of their best ten.
     """
-    best = np.argsort(-exact, axis=1, kind="stable")[:, :RECALL_AT]
+    best = best_items(exact)
     held = np.empty(best.shape, bool)
     for rows, ed in programmed.iter_distances(queries):
         near = nearest_items(ed, shortlist)

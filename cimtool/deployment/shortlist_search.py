@@ -13,7 +13,6 @@ import numpy as np
 
 from cimtool.base.arrays import IntArray
 from cimtool.base.progress import Say
-from cimtool.costs.estimate import estimate
 from cimtool.costs.memory_use import memory_use
 from cimtool.deployment.gallery_job import GalleryJob
 from cimtool.deployment.shortlists import (
@@ -22,6 +21,7 @@ from cimtool.deployment.shortlists import (
     ShortlistAsked,
     ShortlistSearch,
     TriedShortlist,
+    best_items,
     places_of,
     searched,
 )
@@ -29,9 +29,6 @@ from cimtool.hardware.settings import Settings
 from cimtool.passes.gallery import PRODUCT_LAYER
 from cimtool.passes.shortlist import ItemCodes, ShortlistBits
 from cimtool.simulation.simulator import Features, Simulator
-
-RECALL_AT = 10
-"""A shortlist is also measured by the share that it holds of this number of best items."""
 
 
 def shortlist_search(
@@ -67,12 +64,10 @@ class ShortlistTrials:
     """
 
     def __init__(self, whole: GalleryJob):
-        rows = slice(0, None, 2), slice(1, None, 2)
-        halves = [GalleryJob(whole.compiled, whole.video, whole.digital, one) for one in rows]
         self.whole = whole
-        self.pairs = pairs = list(zip(halves[::-1], halves, strict=True))
+        self.pairs = pairs = whole.halves
         self.exact = [ask.digital.score(ask.queries, whole.video) for _, ask in pairs]
-        self.best = [np.argsort(-one, axis=1, kind="stable")[:, :RECALL_AT] for one in self.exact]
+        self.best = [best_items(one) for one in self.exact]
         self.right = [
             ask.digital.score(ask.queries, ask.right).diagonal() if ask.right else None
             for _, ask in pairs
@@ -87,13 +82,7 @@ class ShortlistTrials:
         """One trial."""
         compiled = self.whole.compiled
         graph = self.pairs[0][0].maker(bits)(self.whole.video)
-        cost = estimate(
-            self.whole.program_with(graph),
-            compiled.settings,
-            compiled.target,
-            samples=1,
-            dimension=compiled.model.dimension,
-        )
+        cost = self.whole.cost(graph)
         return TriedShortlist(
             bits,
             self.places(bits),

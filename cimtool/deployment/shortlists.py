@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cimtool.base.arrays import IntArray
+from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate
@@ -286,6 +286,15 @@ class TriedShortlist:
         """True where a list of at most `most` items holds enough best items to choose by."""
         length = length_for(self.places[0].best[:, 0], recall)
         return length is not None and length <= most
+
+
+RECALL_AT = 10
+"""A shortlist is also measured by the share that it holds of this number of best items."""
+
+
+def best_items(scores: FloatArray) -> IntArray:
+    """The RECALL_AT best items [n, k] of scores [n, M], of equal ones the lower row first."""
+    return np.argsort(-scores, axis=1, kind="stable")[:, :RECALL_AT]
 
 
 def places_of(distances: IntArray, best: IntArray) -> IntArray:

@@ -108,7 +108,8 @@ def _layers(graph: Graph) -> dict[str, tuple[str, CrossbarMvm]]:
 
 def _of_items(graph: Graph) -> dict[str, tuple[str, CrossbarMvm]]:
     """Those of the layers that store items; a map to fewer dimensions stores none."""
-    return {name: one for name, one in _layers(graph).items() if name in item_products(graph)}
+    storing = item_products(graph)
+    return {name: one for name, one in _layers(graph).items() if name in storing}
 
 
 def _names(layers: Mapping[str, tuple[str, CrossbarMvm]]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cimtool.base.arrays import FloatArray
+from cimtool.base.arrays import FloatArray, IntArray
 from cimtool.base.progress import Say
 from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.chip import chip_die
@@ -161,11 +161,12 @@ def measure_dies(
 ) -> Noisy:
     """Score dies of a bundle and hold them against the table's references and its last row."""
     found, listed, readout = [], [], ReadoutCost()
+    best = _best_items(bundle, data)
     when = conditions.when
     for index, die in enumerate(dies(bundle, conditions, trials), 1):
         say(f"die {index} of {trials}, {when}: encoding and scoring")
         found.append(_measured(bundle, die, data, table))
-        listed += _listed(bundle, die, data)
+        listed += _listed(bundle, die, data, best)
         readout = die.readout
 
     @lru_cache(maxsize=1)  # both percentiles are of the same metrics
@@ -194,19 +195,29 @@ def measure_chip(
     found = _measured(bundle, die, data, table)
     (uncertain,) = table.uncertainties([partial(metrics, found)], seed)
     row = row_of(f"chip {chip.name}", found, uncertain)
-    listed = _listed(bundle, die, data)
+    listed = _listed(bundle, die, data, _best_items(bundle, data))
     on_chip = ShortlistOnDies.of(listed, MEDIAN) if listed else None
     kept = (row, row, MEDIAN, chip.name, None, on_chip)
     return Noisy(1, 0.0, "none", die.readout, *kept)
 
 
-def _listed(bundle: Bundle, die: DieProgram, data: Embeddings) -> list[ShortlistOn]:
+def _best_items(bundle: Bundle, data: Embeddings) -> IntArray | None:
+    """The best items [n, 1] by the noise-free score; None without a hybrid score."""
+    if bundle.gallery is None or bundle.gallery.shortlist is None:
+        return None
+    perfect, items = Simulator(bundle.program), bundle.gallery_features
+    best: IntArray = best_scores(perfect, perfect.encode("text", data.text), items, 1)["top_index"]
+    return best
+
+
+def _listed(
+    bundle: Bundle, die: DieProgram, data: Embeddings, best: IntArray | None
+) -> list[ShortlistOn]:
     """The answers of a die's shortlists; none without a hybrid score."""
     gallery = bundle.gallery
-    if gallery is None or gallery.shortlist is None:
+    if best is None or gallery is None or gallery.shortlist is None:
         return []
-    perfect, items = Simulator(bundle.program), bundle.gallery_features
-    best = best_scores(perfect, perfect.encode("text", data.text), items, 1)["top_index"]
+    items = bundle.gallery_features
     return [shortlist_on(Simulator(die.program), data, items, gallery.shortlist, best)]
 
 
