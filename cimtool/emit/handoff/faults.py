@@ -54,8 +54,8 @@ FAULTS = (
         "a bit line misses a row",
         "sums",
         COLUMN,
-        "ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS] & ~down)",
-        "ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS] & ~down & ~ROWS'(1))",
+        "ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS])",
+        "ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS] & ~ROWS'(1))",
     ),
     Fault(
         "bits of a cell weigh alike",

@@ -63,13 +63,15 @@ module cim_column #(
         bit_line = '0;
         for (int d = 0; d < DIGIT_BITS; d++) begin
             for (int p = 0; p < PLANES; p++) begin
-                part = ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS] & ~down)
-                     - ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS] & down);
+                part = ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS]);
+                if (down != '0) part = part - 2 * ones(cells[p*ROWS +: ROWS] & digits[d*ROWS +: ROWS] & down);
                 if (p >= CELL_BITS || (SIGNED_CELL && p == CELL_BITS - 1)) part = -part;
                 bit_line = bit_line + SUM_BITS'(part <<< (p % CELL_BITS + d + FRACTION_BITS));
             end
-            all = ones(digits[d*ROWS +: ROWS] & ~down) - ones(digits[d*ROWS +: ROWS] & down);
-            bit_line = bit_line + SUM_BITS'(LEAK * (all <<< d));
+            if (LEAK != 0) begin
+                all = ones(digits[d*ROWS +: ROWS]) - 2 * ones(digits[d*ROWS +: ROWS] & down);
+                bit_line = bit_line + SUM_BITS'(LEAK * (all <<< d));
+            end
         end
     endfunction
     assign sum = bit_line(planes, drive, negative) - baseline;
