@@ -22,7 +22,7 @@ from cimtool.bundle.bundle import (
     write_bundle,
 )
 from cimtool.hardware.configuration import Configuration, level_notes, reference_notes
-from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
+from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
 from cimtool.hardware.target import Target
 from cimtool.ir.arithmetic import Mvm
 from cimtool.ir.program import Program, as_inputs
@@ -142,8 +142,9 @@ def prepare(
     decided = configuration.settings
     model = source.load(say)
     layers = layer_names(model.program)
-    check_patterns(decided, [*layers, *score_layers(model.head, decided.score_mapping)])
-    check_score_bits(decided, layers)
+    of_score = score_layers(model.head, decided.score_mapping)
+    check_patterns(decided, [*layers, *of_score])
+    check_layer_bits(decided, layers, of_score)
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
     notes += data.notes

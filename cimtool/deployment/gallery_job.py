@@ -13,6 +13,7 @@ from cimtool.hardware.cam import Cam
 from cimtool.ir.program import Graph, Program, features_of
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import distance_graph, fit_gallery, program_gallery
+from cimtool.passes.product_bits import ProductExamples
 from cimtool.passes.shortlist import Examples, FewBitShortlist, ShortlistBits
 from cimtool.simulation.simulator import Features, Simulator
 
@@ -38,12 +39,19 @@ class GalleryJob:
 
     def maker(self, bits: ShortlistBits | None) -> Maker:
         """The way to store items: all of the score, `mu` for a shortlist, or few bits of it."""
-        score, settings = self.digital.program.score, self.compiled.settings
+        settings = self.compiled.settings
+        if bits is not None:
+            return partial(self.few_bits.graph, bits)
         if settings.score_mapping == "hybrid":
-            score = distance_graph(score)
-        if bits is None:
-            return lambda items: program_gallery(score, items, settings)
-        return partial(self.few_bits.graph, bits)
+            distances = distance_graph(self.digital.program.score)
+            return lambda items: program_gallery(distances, items, settings)
+        return self.whole
+
+    def whole(self, items: Mapping[str, Array]) -> Graph:
+        """The whole score of items, products in the bits that settings give them."""
+        score, settings = self.digital.program.score, self.compiled.settings
+        examples = ProductExamples(self.queries, self.right or self.video)
+        return program_gallery(score, items, settings, examples)
 
     @cached_property
     def few_bits(self) -> FewBitShortlist:

@@ -6,11 +6,10 @@ conversions of a query grow by the same amount with every item, so that two tell
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import QUERIES, Bundle
 from cimtool.bundle.matcher import open_bundle
@@ -82,11 +81,7 @@ def _ways(compiled: Bundle, job: GalleryJob, found: Estimate) -> Iterator[Galler
     shown = (score.conversions, score.energy_pj, score.latency_ns)
     yield GalleryWay("digital", None, 0, 0, *shown)
     settings, program = compiled.settings, compiled.program
-
-    def whole(held: Mapping[str, Array]) -> Graph:
-        return program_gallery(program.score, held, settings)
-
-    yield _in_arrays("score in the memory", whole, job, found, None)
+    yield _in_arrays("score in the memory", job.whole, job, found, None)
     try:
         distances = distance_graph(program.score)
     except CimError:

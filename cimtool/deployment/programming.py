@@ -46,9 +46,11 @@ from cimtool.deployment.shortlists import (
 from cimtool.deployment.wear import check_endurance, first_writes, matrix_cells
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.placement import item_products
+from cimtool.hardware.settings import LEFT_OUT
 from cimtool.ir.op import Level
 from cimtool.ir.program import Graph, Program, check_program
 from cimtool.loading.embeddings import EmbeddingsLike, File, file_of, read_rows
+from cimtool.passes.gallery import score_layers
 from cimtool.passes.pipeline import Stage
 from cimtool.passes.shortlist import ShortlistBits
 from cimtool.reference.metrics import ReferenceScores
@@ -92,12 +94,20 @@ class ProgrammedBundle:
     cells_written: int
     search: ShortlistSearch | None = None
 
+    @property
+    def left_out(self) -> list[str]:
+        """Layers of the score that settings leave out: of each item their mean is added."""
+        settings, head = self.bundle.settings, self.bundle.model.head
+        names = score_layers(head, settings.score_mapping)
+        return [name for name in names if settings.product_bits(name).item == LEFT_OUT]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values by name."""
         return {
             "bundle": self.bundle.folder,
             "target": self.bundle.target.name,
             "gallery": self.gallery.to_json(),
+            "left_out": self.left_out,
             "memory": self.use.to_json(),
             "cells_written": self.cells_written,
             "ledger": self.ledger.to_json(),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,13 +16,33 @@ from cimtool.base.toml_files import Location, TomlTable, dotted, read_toml, vali
 from cimtool.hardware.converters import check_given
 from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.geometry import check_array, check_meaning
-from cimtool.hardware.keys import KEYS, Key, Keys, decided, key, key_of, optional_keys
+from cimtool.hardware.keys import KEYS, Bits, Key, Keys, decided, key, key_of, optional_keys
 from cimtool.hardware.target import Target, check_converter
+
+LEFT_OUT = 0
+"""Bits of a product of a score in the memory that no array computes."""
+
+
+@dataclass(frozen=True)
+class ProductBits:
+    """Bits of one product of a score in the memory; None: as many as its values need.
+
+    `item` are those of what an item stores (LEFT_OUT: nothing), `query` those of what drives it.
+    """
+
+    item: int | None = None
+    query: int | None = None
 
 
 @optional_keys(lambda key: key.per_layer)
 class LayerBits(TomlTable):
     """The keys that a layer may have of its own; `activation_bits` are those of its input."""
+
+    weight_bits: Bits | Literal[0] | None = key(
+        "Bits of a weight, or of what an item stores for a product of a score in the memory; 0 "
+        "leaves such a product out.",
+        default=None,
+    )
 
     def given(self) -> dict[str, Any]:
         """Return what is given, by the names of `Settings`."""
@@ -112,7 +133,14 @@ class Settings(Keys):
         Where the layer has `activation_bits` of its own, they are `input_bits` too: a layer that
         reads the model's input and one that reads an activation are told the same way.
         """
-        return self._seen([own for own in self.layers if fnmatchcase(name, own.pattern)])
+        return self._seen(self._matching(name))
+
+    def product_bits(self, name: str) -> ProductBits:
+        """The bits that are given for a product of a score in the memory, by its layer's name."""
+        own: dict[str, Any] = {}
+        for layer in self._matching(name):
+            own |= layer.given()
+        return ProductBits(own.get("weight_bits"), own.get("activation_bits"))
 
     def with_weights(self, bits: int) -> Settings:
         """Return the settings for weights of so many bits: what a gallery needs, or a die holds."""
@@ -124,10 +152,15 @@ class Settings(Keys):
         layers = [layer.model_dump(mode="json", exclude_none=True) for layer in self.layers]
         return values | {"layers": layers}
 
+    def _matching(self, name: str) -> list[LayerSettings]:
+        return [own for own in self.layers if fnmatchcase(name, own.pattern)]
+
     def _seen(self, layers: list[LayerSettings]) -> Settings:
         own: dict[str, Any] = {}
         for layer in layers:
             own |= layer.given()
+        if own.get("weight_bits") == LEFT_OUT:
+            del own["weight_bits"]
         if "activation_bits" in own:
             own["input_bits"] = own["activation_bits"]
         return self.model_copy(update=own | {"layers": ()})
@@ -174,20 +207,31 @@ def check_patterns(settings: Settings, layer_names: Iterable[str]) -> None:
             )
 
 
-def check_score_bits(settings: Settings, layer_names: Iterable[str]) -> None:
-    """Refuse bits of weights or inputs that are given for products of a score in the memory alone.
+def check_layer_bits(
+    settings: Settings, layer_names: Iterable[str], score_layers: Iterable[str]
+) -> None:
+    """Refuse bits of the layers of a shortlist, and to leave out a layer of the model.
 
-    `layer_names` are the model's own. Raises CimError.
+    `layer_names` are the model's own, `score_layers` those of the score in the memory. Raises
+    CimError.
     """
-    names = list(layer_names)
+    names, products = list(layer_names), list(score_layers)
+    if settings.score_mapping != "in-memory":
+        products = []
     for layer in settings.layers:
         own = layer.given()
         given = [key for key in ("weight_bits", "activation_bits") if key in own]
-        if given and not any(fnmatchcase(name, layer.pattern) for name in names):
-            key = f"{dotted(('layers', layer.pattern))}.{given[0]}"
+        where = f"settings: {dotted(('layers', layer.pattern))}"
+        matched = [name for name in names if fnmatchcase(name, layer.pattern)]
+        if matched and own.get("weight_bits") == LEFT_OUT:
             raise CimError(
-                f"settings: {key} = {own[given[0]]}: how wide the values of a score in the memory "
-                "are, the gallery decides; expected adc_bits alone"
+                f"{where}.weight_bits = 0: {matched[0]} is a layer of the model, which cannot be "
+                "left out; expected 2 to 16"
+            )
+        if given and not matched and not any(fnmatchcase(n, layer.pattern) for n in products):
+            raise CimError(
+                f"{where}.{given[0]} = {own[given[0]]}: how wide the values of a shortlist are, is "
+                "said as it is programmed; expected adc_bits alone"
             )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.figures import SettableReference
 from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.settings import Settings
+from cimtool.hardware.settings import LEFT_OUT, ProductBits, Settings
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir.arithmetic import Add, MatMul
 from cimtool.ir.backends import GALLERY
@@ -35,6 +35,7 @@ from cimtool.ir.program import Builder, Graph, Node, Program, as_inputs, keep, r
 from cimtool.passes.bias import output_of
 from cimtool.passes.converters import FIT_ROWS, fit_references
 from cimtool.passes.formats import refit
+from cimtool.passes.product_bits import ProductExamples, Steps
 from cimtool.simulation.simulator import Runner
 
 FIT_ITEMS = 1024
@@ -99,29 +100,58 @@ def distance_graph(score: Graph) -> Graph:
     return replace(part, inputs={k: known for k, known in part.inputs.items() if k in used})
 
 
-def program_gallery(score: Graph, video: Mapping[str, Array], settings: Settings) -> Graph:
+def program_gallery(
+    score: Graph,
+    video: Mapping[str, Array],
+    settings: Settings,
+    examples: ProductExamples | None = None,
+) -> Graph:
     """Rebuild a compiled score for fixed items: it takes the text features alone.
 
     `video` are the items' integer features (`mu`, `s` [M, d], self terms [M]). Converters are
-    still lossless, so the result is `score`'s own, bit for bit. Raises CimError where an array
-    cannot hold one value, or sums do not fit the accumulator.
+    still lossless, so the result is `score`'s own, bit for bit, but for products that settings
+    give bits of their own: these are fitted on `examples`. Without examples there are none. Raises
+    CimError where an array cannot hold one value, sums do not fit the accumulator, or every product
+    is left out.
     """
-    return Programmer(score, video, settings).graph()
+    graph = Programmer(score, video, settings, examples).graph()
+    if not graph.operations(CrossbarMvm):
+        raise CimError(
+            "settings: weight_bits = 0 leaves out every product of the score, and nothing of an "
+            "item is stored; expected at least one product with bits"
+        )
+    return graph
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of a query and items: its name, both values, and bits of its own."""
+
+    name: str
+    query: str
+    items: str
+    bits: ProductBits
 
 
 class Programmer:
     """One walk over a score: `fixed` are the values of the items, `mapped` those of a query."""
 
-    def __init__(self, score: Graph, video: Mapping[str, Array], settings: Settings):
-        self.score, self.settings = score, settings
+    def __init__(
+        self,
+        score: Graph,
+        video: Mapping[str, Array],
+        settings: Settings,
+        examples: ProductExamples | None,
+    ):
+        self.score, self.settings, self.examples = score, settings, examples
         items = as_inputs("video", video)
         self.fixed = {name: value for name, value in items.items() if name in score.inputs}
         inputs = {name: known for name, known in score.inputs.items() if name not in self.fixed}
         self.builder = Builder(score.name, inputs)
         self.mapped = {name: name for name in inputs}
         self.products: dict[str, tuple[str, str]] = {}
-        self.weights: dict[str, IntArray] = {}
-        self.stored: dict[tuple[str, Crossbar], StoredWeights] = {}
+        self.weights: dict[tuple[str, int | None], tuple[IntArray, int]] = {}
+        self.stored: dict[tuple[str, int | None, Crossbar], StoredWeights] = {}
 
     def graph(self) -> Graph:
         """The rebuilt score."""
@@ -162,54 +192,116 @@ class Programmer:
             else:
                 terms.append((factor, self._value(name)))
         for same in driven.values():
-            together = self._together(same)
-            terms += together or [(factor, self._value(name)) for factor, name in same]
+            for factor, product in self._together(same):
+                if product.bits.item == LEFT_OUT:
+                    offset = offset + factor * self._mean(self._total(product))
+                else:
+                    terms.append((factor, self._crossbar(product)))
         factors = tuple(factor for factor, _ in terms)
         summed = Add(factors, offset, op.scale)
         values = (value for _, value in terms)
         self.mapped[node.name] = self.builder.add(node.name, summed, *values)
 
-    def _together(self, same: list[tuple[Array, str]]) -> list[tuple[Array, str]]:
-        """One product in place of those that share a matrix; none where that costs more bits."""
+    def _together(self, same: list[tuple[Array, str]]) -> list[tuple[Array, Product]]:
+        """One product in place of those that share a matrix, unless that costs more bits."""
+        alone = [(factor, self._product(name)) for factor, name in same]
         factors = [int(factor) for factor, _ in same]
         common = math.gcd(*factors)
         if len(same) == 1 or not common:
-            return []
-        queries = [self._value(self.products[name][0]) for _, name in same]
+            return alone
+        queries = [product.query for _, product in alone]
         known = [self.builder.types[query] for query in queries]
         shares = tuple(np.asarray(factor // common) for factor in factors)
         unit = known[0].unit / abs(int(shares[0]))
         query = Add(shares, np.asarray(0), unit)
         if query.infer(*known).bits > sum(one.bits for one in known):
-            return []
+            return alone
         name = "+".join(name for _, name in same)
         wide = self.builder.add(f"{name}.query", query, *queries)
-        items = self.products[same[0][1]][1]
-        return [(np.asarray(common), self._crossbar(name, wide, items))]
+        items = alone[0][1].items
+        return [(np.asarray(common), Product(name, wide, items, self._bits(name)))]
 
     def _value(self, name: str) -> str:
         if name not in self.mapped:
-            query, items = self.products[name]
-            self.mapped[name] = self._crossbar(name, self._value(query), items)
+            product = self._product(name)
+            if product.bits.item == LEFT_OUT:
+                raise CimError(
+                    f"settings: weight_bits = 0 leaves out {self.builder.name}.{name}, which the "
+                    "score does not add to others; expected at least 2 bits"
+                )
+            self.mapped[name] = self._crossbar(product)
         return self.mapped[name]
 
-    def _crossbar(self, name: str, query: str, items: str) -> str:
-        """The product of a query with stored items, in as many slices and cycles as they need."""
-        weight = self.weights.setdefault(items, np.ascontiguousarray(self.fixed[items].T))
-        layer = f"{self.builder.name}.{name}"
+    def _product(self, name: str) -> Product:
+        query, items = self.products[name]
+        return Product(name, self._value(query), items, self._bits(name))
+
+    def _bits(self, name: str) -> ProductBits:
+        if self.examples is None:
+            return ProductBits()
+        return self.settings.product_bits(f"{self.builder.name}.{name}")
+
+    def _crossbar(self, product: Product) -> str:
+        """The product in arrays, in as many slices and cycles as its values need."""
+        layer = f"{self.builder.name}.{product.name}"
+        weight, down = self._stored(product)
         bits = max(2, int(np.abs(weight).max()).bit_length() + 1)
         own = self.settings.of_layer(layer).with_weights(bits)
         try:
             own.check_hardware()
         except ValueError as error:
             raise CimError(f"{layer}: {error}") from None
-        known = self.builder.types[query]
+        driven, narrowed = self._driven(product)
+        known = self.builder.types[driven]
         crossbar = own.crossbar(own.input_code(known))
-        stored = self.stored.setdefault((items, crossbar), StoredWeights(weight, crossbar))
-        unit = known.unit * self.score.types[items].unit
+        key = product.items, product.bits.item, crossbar
+        stored = self.stored.setdefault(key, StoredWeights(weight, crossbar))
+        unit = known.unit * self.score.types[product.items].unit * 2**down
         bias = np.zeros(weight.shape[1], np.int64)
         op = CrossbarMvm(stored, bias, unit, crossbar.no_references)
-        return self.builder.add(name, op, query)
+        found = self.builder.add(product.name, op, driven)
+        if product.bits == ProductBits():
+            return found
+        shift = narrowed + down
+        lost = self._total(product) - (self._examples_of(driven).sum(axis=0) @ weight << shift)
+        rescaled = Add((np.asarray(1 << shift),), self._mean(lost), unit / 2**shift)
+        return self.builder.add(f"{product.name}.rescaled", rescaled, found)
+
+    def _total(self, product: Product) -> IntArray:
+        """The sum of a product [M] over the queries of the examples."""
+        total: IntArray = self._examples_of(product.query).sum(axis=0) @ self.fixed[product.items].T
+        return total
+
+    def _mean(self, total: IntArray) -> IntArray:
+        """The mean over the queries of the examples, of halves the larger."""
+        assert self.examples is not None
+        return (2 * total + self.examples.queries) // (2 * self.examples.queries)
+
+    def _stored(self, product: Product) -> tuple[IntArray, int]:
+        """The stored values of the items [K, M], and the power of two that they count in."""
+        key = items, bits = product.items, product.bits.item
+        if key not in self.weights:
+            weight, shift = np.ascontiguousarray(self.fixed[items].T), 0
+            if bits is not None:
+                assert self.examples is not None
+                known = replace(self.score, outputs={items: items})
+                steps = Steps.of(self.examples.values(known), bits, signed=True)
+                weight, shift = steps.codes(weight), steps.shift
+            self.weights[key] = weight, shift
+        return self.weights[key]
+
+    def _driven(self, product: Product) -> tuple[str, int]:
+        """The value that drives the arrays, and the power of two that it counts in."""
+        known, bits = self.builder.types[product.query], product.bits.query
+        if bits is None or bits >= known.bits:
+            return product.query, 0
+        steps = Steps.of(self._examples_of(product.query), bits, known.signed)
+        return steps.requant(self.builder, f"{product.name}.driven", product.query), steps.shift
+
+    def _examples_of(self, value: str) -> IntArray:
+        """A value [rows, K] of the queries of the examples."""
+        assert self.examples is not None
+        return self.examples.values(self.builder.graph({value: value}))
 
 
 def fit_gallery(

@@ -24,7 +24,7 @@ from cimtool.deployment.compilation import calibration_rows, fit_rows, layer_nam
 from cimtool.hardware.configuration import Configuration, level_notes
 from cimtool.hardware.noise.spec import Noise
 from cimtool.hardware.noise.times import time_text
-from cimtool.hardware.settings import Settings, check_patterns, check_score_bits
+from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.calibration_rows import require_unseen
@@ -37,6 +37,7 @@ from cimtool.passes.calibrate import calibration_key
 from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
+from cimtool.passes.product_bits import ProductExamples
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import Queries, Selection
@@ -178,12 +179,13 @@ class PointEvaluator:
         settings, said = build.settings, list[str]()
         model = self.models[score]
         layers = layer_names(assemble(*self.towers, model.head))
-        check_patterns(settings, [*layers, *score_layers(model.head, settings.score_mapping)])
-        check_score_bits(settings, layers)
+        of_score = score_layers(model.head, settings.score_mapping)
+        check_patterns(settings, [*layers, *of_score])
+        check_layer_bits(settings, layers, of_score)
         few_levels = level_notes(build.target, settings, layers)
         program = self.compiled(settings, said.append, score)
         if settings.score_mapping != "digital":
-            program = self._with_gallery(program, settings)
+            program = self.with_gallery(program, settings)
         queries = self._measured(program, model.head)
         cost = cost_of(self._estimate(program, build, model, SAMPLES))
         no_dies: list[str] = []
@@ -245,7 +247,7 @@ class PointEvaluator:
             self._folded[score] = folded = stage.program
         return folded
 
-    def _with_gallery(self, program: Program, settings: Settings) -> Program:
+    def with_gallery(self, program: Program, settings: Settings) -> Program:
         """The program with the evaluation videos in its arrays, as `cimtool program` puts them.
 
         Raises CimError for a hybrid score, which leaves most pairs without one.
@@ -259,8 +261,9 @@ class PointEvaluator:
         video = simulator.encode("video", self.data.video)
         queries = {name: simulator.encode(name, rows) for name, rows in self.fit.items()}
         right = queries.get("video")
-        matches = program_gallery(program.score, right, settings) if right else None
-        tiled = program_gallery(program.score, video, settings)
+        examples = ProductExamples(queries["text"], right or video)
+        matches = program_gallery(program.score, right, settings, examples) if right else None
+        tiled = program_gallery(program.score, video, settings, examples)
         score = fit_gallery(tiled, queries["text"], matches, settings.settable)
         return replace(program, score=score)
 

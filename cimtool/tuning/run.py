@@ -324,6 +324,8 @@ class Measurement:
     ) -> Measurement:
         """Compile the highest bits."""
         program = evaluator.compiled(highest.settings, silent)
+        if highest.settings.score_mapping == "in-memory":
+            program = evaluator.with_gallery(program, highest.settings)
         return cls(evaluator, LayerCosts.of(program, highest), selections)
 
     def measured(self, bits: BitAssignment) -> HalvesMeasured:

@@ -118,8 +118,10 @@ class Search:
         self, width: Width, cost: CostName, bits: BitAssignment, before: Mapping[CostName, float]
     ) -> Iterator[tuple[float, Move]]:
         """The move to the most bits that cost less than now, with its error added by cost saved."""
-        least = max(LOWEST_BITS, self.refused.get(width, 0) + 1)
-        for now in range(bits[width] - 1, least - 1, -1):
+        refused = self.refused.get(width, -1)
+        for now in self.costs.below(width, bits[width]):
+            if now <= refused:
+                return
             saved = before[cost] - self.costs.cost({**bits, width: now})[cost]
             if saved > 0:
                 added = self.weights[width] * (4.0**-now - 4.0 ** -bits[width])

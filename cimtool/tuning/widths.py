@@ -14,8 +14,8 @@ from cimtool.costs.rates import rates_at
 from cimtool.costs.totals import Cost
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.hardware.placement import Placement, floorplan, placed
-from cimtool.hardware.settings import LayerSettings, Settings
+from cimtool.hardware.placement import Placement, floorplan, placed, stored_cells
+from cimtool.hardware.settings import LEFT_OUT, LayerSettings, Settings
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Program
@@ -31,11 +31,15 @@ ORDER: dict[CostName, tuple[CostName, CostName]] = {
 """The cost that is lowered first, and the one that follows where no width lowers it further."""
 
 LOWEST_BITS = 2
+SCORE = "score"
 
 
 @dataclass(frozen=True, order=True)
 class Width:
-    """One bit width of one layer: `weight_bits`, or `activation_bits` of its input."""
+    """One bit width of one layer: `weight_bits`, or `activation_bits` of its input.
+
+    Of a product of a score in the memory they are those of an item, and of a query.
+    """
 
     layer: str
     key: str
@@ -49,7 +53,18 @@ BitAssignment = Mapping[Width, int]
 
 def by_layer(bits: BitAssignment) -> dict[str, dict[str, int]]:
     """Bits by layer and key, as the table `layers` of a settings file has them."""
-    return nested({(width.layer, width.key): value for width, value in bits.items()})
+    left_out = {
+        width.layer
+        for width, value in bits.items()
+        if width.key == "weight_bits" and value == LEFT_OUT
+    }
+    return nested(
+        {
+            (width.layer, width.key): value
+            for width, value in bits.items()
+            if width.key == "weight_bits" or width.layer not in left_out
+        }
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +72,19 @@ class LayerCosts:
     """The layers of a program compiled for `start`, from which any bits are priced.
 
     `layers` are each layer's graph, its product and the type of its input; `bits` are those of all
-    widths as compiled.
+    widths as compiled. `matrices` name for each product of a score in the memory the first one that
+    stores the same of an item: with the same bits they share cells.
     """
 
     start: Configuration
     layers: Mapping[str, tuple[str, CrossbarMvm, Type]]
     bits: BitAssignment
+    matrices: Mapping[str, str]
     _placed: dict[tuple[str, int, int], Placement] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program, start: Configuration) -> LayerCosts:
-        """Collect the layers of both projectors of a compiled program."""
+        """Collect the layers of both projectors of a compiled program, and of a gallery in it."""
         layers: dict[str, tuple[str, CrossbarMvm, Type]] = {}
         bits: dict[Width, int] = {}
         for graph in (program.text, program.video):
@@ -80,7 +97,19 @@ class LayerCosts:
                 from_outside = isinstance(graph.by_name[read].op, Quantize)
                 input_bits = own.input_bits if from_outside else own.activation_bits
                 bits[Width(layer, "activation_bits")] = input_bits
-        return cls(start, layers, bits)
+        score = program.score
+        for name, op in score.operations(CrossbarMvm).items():
+            (read,) = score.by_name[name].inputs
+            layer = f"{SCORE}.{name}"
+            layers[layer] = SCORE, op, score.types[read]
+            bits[Width(layer, "weight_bits")] = op.crossbar.weights.bits
+            bits[Width(layer, "activation_bits")] = score.types[read].bits
+        return cls(start, layers, bits, stored_cells(score))
+
+    def below(self, width: Width, bits: int) -> tuple[int, ...]:
+        """The bits that a width can be lowered to, the most first; a product can be left out."""
+        may_go = width.key == "weight_bits" and width.layer in self.matrices and bits != LEFT_OUT
+        return *range(bits - 1, LOWEST_BITS - 1, -1), *((LEFT_OUT,) if may_go else ())
 
     def configured(self, bits: BitAssignment) -> Configuration:
         """The configuration with these bits, which override its own settings of layers."""
@@ -92,7 +121,8 @@ class LayerCosts:
     def cost(self, bits: BitAssignment) -> dict[CostName, float]:
         """Arrays of both projectors; conversions, and energy in pJ, of a text and a video encoded.
 
-        Energy is NaN where a part has no price, or where layers are priced on different bases.
+        A gallery in the arrays adds its own, and one query against it. Energy is NaN where a part
+        has no price, or where layers are priced on different bases.
         """
         places, costs = self._costs(bits)
         whole = len({one.basis for one in costs}) == 1
@@ -100,7 +130,7 @@ class LayerCosts:
             None if one.energy_pj.lower_bound or not whole else one.energy_pj.value for one in costs
         ]
         return {
-            "arrays": sum(place.arrays for place in places),
+            "arrays": sum(place.arrays for place in places if place.shares is None),
             "conversions": sum(place.conversions for place in places),
             "energy": float(sum(np.nan if value is None else value for value in energies)),
         }
@@ -113,7 +143,14 @@ class LayerCosts:
     def _costs(self, bits: BitAssignment) -> tuple[list[Placement], list[Cost]]:
         """The placement of each layer, and its cost."""
         target, settings = self.start.target, self.configured(bits).settings
-        places = [self._place(layer, bits, settings) for layer in self.layers]
+        places, owners = list[Placement](), dict[tuple[str, int], str]()
+        for layer in self.layers:
+            stored = bits[Width(layer, "weight_bits")]
+            if stored == LEFT_OUT:
+                continue
+            owner = owners.setdefault((self.matrices.get(layer, layer), stored), layer)
+            place = self._place(layer, bits, settings)
+            places.append(place if owner == layer else replace(place, shares=owner))
         plan, rates = floorplan(places, target), rates_at(target, None)
         return places, [layer_cost(one, rates, settings, plan) for one in places]
 

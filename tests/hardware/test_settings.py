@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from cimtool.base.errors import CimError
 from cimtool.base.toml_files import validated
 from cimtool.hardware.settings import (
+    LEFT_OUT,
+    ProductBits,
     Settings,
+    check_layer_bits,
     check_patterns,
-    check_score_bits,
     resolve,
 )
 from cimtool.hardware.target import load_target, target_names
@@ -223,18 +225,42 @@ def test_patterns_that_match_no_layer_are_found(tmp_path: Path) -> None:
         check_patterns(wrong, names)
 
 
-def test_the_gallery_decides_how_wide_its_products_are(tmp_path: Path) -> None:
-    names = ["text.fc1", "video.fc1"]
-    for key in ("weight_bits", "activation_bits"):
-        file = settings_file(tmp_path, f'[layers."score.*"]\nadc_bits = 9\n{key} = 6\n')
-        with pytest.raises(CimError, match=rf'layers."score.\*".{key} = 6: .* adc_bits alone'):
-            check_score_bits(resolve(ISAAC, file, {}), names)
-        check_score_bits(
-            resolve(ISAAC, settings_file(tmp_path, f'[layers."*"]\n{key} = 6\n'), {}), names
-        )
-    check_score_bits(
-        resolve(ISAAC, settings_file(tmp_path, '[layers."score.*"]\nadc_bits = 9\n'), {}), names
-    )
+MODEL_LAYERS, PRODUCTS = ("text.fc1", "video.fc1"), ("score.mu.mu", "score.s.mu2")
+
+
+def checked(tmp_path: Path, text: str, mapping: str, products: tuple[str, ...]) -> None:
+    file = settings_file(tmp_path, f'score_mapping = "{mapping}"\n{text}')
+    check_layer_bits(resolve(ISAAC, file, {}), MODEL_LAYERS, products)
+
+
+@pytest.mark.parametrize("key", ["weight_bits", "activation_bits"])
+def test_bits_of_a_shortlist_are_refused(tmp_path: Path, key: str) -> None:
+    given, shortlist = f'[layers."shortlist.*"]\nadc_bits = 9\n{key} = 6\n', ("shortlist.mu.mu",)
+    with pytest.raises(CimError, match=rf'layers."shortlist.\*".{key} = 6: .* adc_bits alone'):
+        checked(tmp_path, given, "hybrid", shortlist)
+    checked(tmp_path, '[layers."shortlist.*"]\nadc_bits = 9\n', "hybrid", shortlist)
+    checked(tmp_path, f'[layers."*"]\n{key} = 6\n', "hybrid", shortlist)
+    checked(tmp_path, f'[layers."score.*"]\n{key} = 6\n', "in-memory", PRODUCTS)
+
+
+@pytest.mark.parametrize("pattern", ["text.fc1", "*"])
+def test_a_layer_of_the_model_is_not_left_out(tmp_path: Path, pattern: str) -> None:
+    given = f'[layers."{pattern}"]\nweight_bits = 0\n'
+    with pytest.raises(CimError, match=r"weight_bits = 0: text\.fc1 is a layer of the model"):
+        checked(tmp_path, given, "in-memory", PRODUCTS)
+    checked(tmp_path, given.replace(pattern, "score.*"), "in-memory", PRODUCTS)
+
+
+def test_bits_of_products(tmp_path: Path) -> None:
+    text = '[layers."score.*"]\nweight_bits = 5\n[layers."score.s.*"]\nactivation_bits = 3\n'
+    settings = resolve(ISAAC, settings_file(tmp_path, text), {})
+    assert settings.product_bits("score.mu.mu") == ProductBits(5, None)
+    assert settings.product_bits("score.s.mu2") == ProductBits(5, 3)
+    assert settings.product_bits("text.fc1") == ProductBits()
+    out = resolve(ISAAC, settings_file(tmp_path, text.replace("= 5", "= 0")), {})
+    assert out.product_bits("score.s.mu2") == ProductBits(LEFT_OUT, 3)
+    with pytest.raises(CimError, match=r'layers."score.\*".weight_bits = 1'):
+        resolve(ISAAC, settings_file(tmp_path, text.replace("= 5", "= 1")), {})
 
 
 def test_a_stored_setting_that_is_not_valid_names_the_manifest() -> None:

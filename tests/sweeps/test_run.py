@@ -103,6 +103,29 @@ def test_a_score_in_the_memory_holds_the_evaluation_videos(
     assert memory.cost["arrays"] > digital.cost["arrays"]
 
 
+def test_bits_of_the_products_of_a_score_in_the_memory(
+    sweep_small: RunSweep, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    """A point is what compile, program and cost make of the same settings."""
+    key, files = 'layers."score.s.*".weight_bits', small_trunk
+    grid = {"score_mapping": ["in-memory"], "adc_bits": ["lossless"], key: [0, 4, 16]}
+    left_out, four, whole = sweep_small(tmp_path / "s", grid).outcomes
+    cells = [one.cost["conversions"] + one.cost["cells"] for one in (left_out, four, whole)]
+    assert cells == sorted(cells)
+    assert cells[0] < cells[2]
+    (tmp_path / "own.toml").write_text('[layers."score.s.*"]\nweight_bits = 4\n')
+    made = api.compile(
+        files.projectors, files.poly, calibration=files.calibration, target="isaac-rram-128",
+        output=tmp_path / "made", settings=tmp_path / "own.toml", score_mapping="in-memory",
+        adc_bits="lossless",
+    )  # fmt: skip
+    programmed = api.program(made.folder, files.eval, output=tmp_path / "programmed").bundle
+    report = api.verify(programmed.folder, files.eval, report=tmp_path / "report").to_json()
+    assert report["metrics"]["r1_loss"] == pytest.approx(four.metrics["r1_loss"])
+    assert four.cost["arrays"] == api.cost(programmed.folder).floorplan.arrays
+    assert whole.metrics["logit_rmse"] != four.metrics["logit_rmse"]
+
+
 def test_the_reference_is_the_exact_score(swept: Sweep) -> None:
     assert swept.reference == "exact"
     assert list(swept.baselines) == ["polynomial", "Monte Carlo (K=10)", "raw embeddings"]

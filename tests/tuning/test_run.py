@@ -101,6 +101,32 @@ def test_verify_measures_the_budget_as_kept(
     assert metrics["r1_loss"] == pytest.approx(found.on_all["r1_loss"])
 
 
+def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    """The file compiles, and programs, to the arrays that were counted."""
+    files = small_trunk
+    low = {"weight_bits": 8, "activation_bits": 8, "accumulator_bits": 48}
+    found = tune(files, tmp_path / "bits.toml", cost="arrays", score_mapping="in-memory", **low)
+    products = {name: one for name, one in found.bits.items() if name.startswith("score.")}
+    assert {"weight_bits": 0} in products.values()
+    assert max(found.on_all["logit_rmse"], found.chosen["logit_rmse"]) <= BUDGET
+    built = api.compile(
+        files.projectors,
+        files.poly,
+        calibration=files.calibration,
+        target="isaac-rram-128",
+        settings=found.written,
+        output=tmp_path / "bundle",
+    )
+    programmed = api.program(built.folder, files.eval, output=tmp_path / "programmed").bundle
+    arrays = api.cost(programmed.folder).floorplan.arrays
+    assert arrays == found.chosen_cost["arrays"] < found.start_cost["arrays"]
+    report = api.verify(programmed.folder, files.eval, report=tmp_path / "report")
+    metrics = report.to_json()["metrics"]
+    assert metrics["logit_rmse"] == pytest.approx(found.on_all["logit_rmse"], rel=1e-5)
+
+
 def test_what_is_printed_names_the_way_and_the_truth(tuned: Tuned) -> None:
     text = tuned_text(tuned)
     assert f"least conversions for logit_rmse <= {BUDGET:g}" in text
