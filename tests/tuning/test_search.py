@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from cimtool.hardware.configuration import Configuration
 from cimtool.sweeps.evaluator import Outcome
 from cimtool.tuning.search import Search, probe
-from cimtool.tuning.widths import BitAssignment, LayerCosts, Width
+from cimtool.tuning.widths import BitAssignment, CostName, LayerCosts, Width
 
 GAINS = {Width("a", "weight_bits"): 1.0, Width("b", "weight_bits"): 64.0}
 START = dict.fromkeys(GAINS, 8)
@@ -21,12 +21,17 @@ def measure(bits: BitAssignment) -> Outcome:
     return Outcome(metrics={"logit_rmse": square**0.5})
 
 
-def cost(bits: BitAssignment) -> dict[str, float]:
+class MadeUpCosts(LayerCosts):
     """An array a two bits, as 2-bit cells have it; conversions go with every bit."""
-    return {"arrays": sum(-(-b // 2) for b in bits.values()), "conversions": sum(bits.values())}
+
+    def cost(self, bits: BitAssignment) -> dict[CostName, float]:
+        arrays = sum(-(-b // 2) for b in bits.values())
+        return {"arrays": arrays, "conversions": sum(bits.values()), "energy": 0.0}
 
 
-COSTS = cast(LayerCosts, SimpleNamespace(cost=cost))
+def costs(*products: str) -> LayerCosts:
+    """Of two layers, some of which are products of a score in the memory."""
+    return MadeUpCosts(cast(Configuration, None), {}, START, {name: name for name in products})
 
 
 def silent(line: str) -> None:
@@ -38,8 +43,8 @@ def test_a_probe_finds_what_each_width_adds() -> None:
     assert found == pytest.approx(GAINS, rel=1e-9)
 
 
-def walked(holds: Callable[[Outcome], bool]) -> tuple[Search, Any]:
-    search = Search(COSTS, ("arrays", "conversions"), GAINS, dict(START))
+def walked(holds: Callable[[Outcome], bool], *products: str) -> tuple[Search, Any]:
+    search = Search(costs(*products), ("arrays", "conversions"), GAINS, dict(START))
     return search, search.run(measure, holds, silent)
 
 
@@ -59,6 +64,12 @@ def test_without_a_limit_every_width_ends_at_the_lowest_bits() -> None:
     assert set(search.bits.values()) == {2}
 
 
+def test_a_product_ends_left_out() -> None:
+    search, steps = walked(lambda one: True, "b")
+    assert search.bits == {Width("a", "weight_bits"): 2, Width("b", "weight_bits"): 0}
+    assert 1 not in {move.now for step in steps for move in step.moves}
+
+
 def test_what_did_not_hold_alone_is_not_tried_again() -> None:
     _, steps = walked(lambda one: one.metrics["logit_rmse"] <= 0.2)
     alone = [(one.moves[0].width, one.moves[0].now) for one in steps if len(one.moves) == 1]
@@ -66,6 +77,6 @@ def test_what_did_not_hold_alone_is_not_tried_again() -> None:
 
 
 def test_arrays_are_saved_first_where_a_bit_costs_least() -> None:
-    search = Search(COSTS, ("arrays", "conversions"), GAINS, dict(START))
+    search = Search(costs(), ("arrays", "conversions"), GAINS, dict(START))
     moves, _ = search.ahead(1)
     assert [(one.width.layer, one.was, one.now) for one in moves] == [("a", 8, 6)]
