@@ -4,8 +4,9 @@
     python benchmarks/retrieval.py --demo DEMO --clip PAIRS.npz --classes ITEMS.npz -o DIR
 
 For each set, head and target: the digital score, the score in the memory, a shortlist of whole
-features, and one of few bits as `program --recall` chooses it. Queries and items are those that
-neither trained nor calibrated. Of each way R@1 and the share of queries whose best item by the
+features, and one of few bits as `program --recall` chooses it; beside the first target shortlists
+that content-addressable memories draw up. Queries and items are those that neither trained nor
+calibrated. Of each way R@1 and the share of queries whose best item by the
 digital score is found or shortlisted, with intervals of 95%; cells an item, conversions, energy and
 latency a query, items a chip; and dies where the target has a noise model. Writes `retrieval.md`
 with its pictures to DIR; the same inputs give the same bytes.
@@ -16,8 +17,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +35,26 @@ from cimtool.bundle.bundle import Bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.matcher import open_bundle
 from cimtool.bundle.simulate import nearest_items
-from cimtool.costs.estimate import Estimate, estimate
+from cimtool.costs.estimate import estimate
+from cimtool.costs.totals import Cost
 from cimtool.deployment.gallery_job import GalleryJob
-from cimtool.deployment.programming import ProgrammedBundle
 from cimtool.passes.shortlist import ShortlistBits
 from cimtool.reference.binomial import counted_share
-from cimtool.reference.bootstrap import Change
+from cimtool.reference.bootstrap import LEVEL, RESAMPLES, Change
 from cimtool.report.charts import Points, curves
 from cimtool.report.formats import ENERGIES, TIMES
 from cimtool.report.svg import WIDTH, file_text
 from cimtool.simulation.simulator import Simulator
 
 TARGETS = ("isaac-rram-128", "hermes-pcm-14nm", "dcim-22nm-tsmc")
+CAMS = ("fefet2-tcam-45nm", "fefet-mcam")
+"""Memories that match words, of one bit and of two a cell."""
+
 RECALL, MOST = 0.95, 50
 """Asked of a shortlist of few bits, and the longest that it may be."""
 
 LENGTHS = (1, 10, 50)
+OWN, PQ = "cimtool", "faiss PQ"
 DIES = 10
 STORED = tuple((share, bits) for share in (16, 8, 4, 1) for bits in (1, 2, 4))
 """Shares of the dimensions, and bits of each, that are compared with faiss."""
@@ -56,7 +62,7 @@ STORED = tuple((share, bits) for share in (16, 8, 4, 1) for bits in (1, 2, 4))
 LARGEST_PQ = 32
 """Pieces that faiss cuts a row into at 8 bits each: more take minutes to train."""
 
-LEAST_WIDTH = 64
+LEAST_DIMENSIONS = 16
 """Features of fewer dimensions are short as they are."""
 
 Rows = Mapping[str, Array]
@@ -75,6 +81,13 @@ class RetrievalCase:
     rows: Rows
     right: BoolArray
 
+    @property
+    def of_item(self) -> IntArray:
+        """The item [n] of each text; of labelled rows, which have several, the text itself."""
+        alone = self.right.sum(axis=1).max() == 1
+        found: IntArray = self.right.argmax(axis=1) if alone else np.arange(len(self.right))
+        return found
+
 
 def demo_cases(place: Path, folder: Path) -> Iterator[RetrievalCase]:
     """The demo's model with its polynomial, and its means alone by their cosine."""
@@ -85,7 +98,10 @@ def demo_cases(place: Path, folder: Path) -> Iterator[RetrievalCase]:
         "poly": place / "poly.json",
         "calibration": place / "calibration.npz",
     }
-    yield RetrievalCase("demo, polynomial", options, rows, np.eye(len(rows["text"]), dtype=bool))
+    right = np.eye(len(rows["text"]), dtype=bool)
+    yield RetrievalCase("demo, polynomial", options, rows, right)
+    del options["poly"]
+    yield RetrievalCase("demo, cosine", {**options, "head": "cosine"}, rows, right)
 
 
 def clip_cases(place: Path, folder: Path) -> Iterator[RetrievalCase]:
@@ -124,7 +140,7 @@ class Answers:
 
     way: str
     index: IntArray
-    cost: Estimate
+    cost: Cost
     cells: int | None = None
     chip: int | None = None
     dies: tuple[FloatArray, FloatArray] | None = None
@@ -133,8 +149,6 @@ class Answers:
         """A row of the table; `best` [n] are the best items by the digital score."""
         first = case.right[np.arange(len(best)), self.index[:, 0]]
         held = (self.index == best[:, None]).any(axis=1)
-        score = self.cost.score
-        assert score is not None
         return {
             "set": case.name,
             "target": target,
@@ -144,9 +158,9 @@ class Answers:
             "L": self.index.shape[1],
             "cells an item": "-" if self.cells is None else f"{self.cells:,}",
             "items a chip": "-" if self.chip is None else f"{self.chip:,}",
-            "conversions a query": f"{score.conversions:,}",
-            "energy a query": score.energy_pj.text(ENERGIES),
-            "latency a query": score.latency_ns.text(TIMES),
+            "conversions a query": f"{self.cost.conversions:,}",
+            "energy a query": self.cost.energy_pj.text(ENERGIES),
+            "latency a query": self.cost.latency_ns.text(TIMES),
             f"R@1, best item on {DIES} dies %": _of_dies(self.dies),
         }
 
@@ -163,37 +177,40 @@ def _of_dies(values: tuple[FloatArray, FloatArray] | None) -> str:
     return ", ".join(said)
 
 
-def ways(case: RetrievalCase, target: str, folder: Path) -> Iterator[Row]:
-    """A row for every way of a target, the digital one first."""
-    best: IntArray = np.zeros(0, np.int64)
-    for mapping in ("hybrid", "in-memory"):
-        place = folder / mapping
-        bundle = api.compile(
-            **case.options, target=target, score_mapping=mapping, output=place, accumulator_bits=48
-        )
-        asked: tuple[tuple[str, Row], ...] = (("score in the memory", {}),)
-        if mapping == "hybrid":
-            scores = api.simulate(place, dict(case.rows))["scores"]
-            best = np.argmax(scores, axis=1)
-            cost = _cost(bundle, len(case.rows["video"]), None)
-            yield Answers("digital", best[:, None], cost).row(case, target, best)
-            asked = (
-                ("shortlist of whole mu", {"shortlist": 10}),
-                ("shortlist of few bits", {"recall": RECALL, "shortlist": MOST}),
-            )
-        for number, (way, options) in enumerate(asked):
-            output = folder / f"{mapping}{number}"
-            try:
-                found = api.program(place, dict(case.rows), output=output, **options)
-            except CimError as error:
-                print(f"{case.name}, {target}, {way}: {error}", file=sys.stderr)
-                continue
-            if found.search is not None:
-                way += f": {found.search.chosen.bits}"
-            yield _programmed(case, way, found, best).row(case, target, best)
+def ways(case: RetrievalCase, target: str, cams: Sequence[str], folder: Path) -> Iterator[Row]:
+    """A row for every way of a target, the digital one first; what cannot be is said and left."""
+    options = {**case.options, "target": target, "accumulator_bits": 48}
+    hybrid = api.compile(**options, score_mapping="hybrid", output=folder / "hybrid")
+    best: IntArray = np.argmax(api.simulate(hybrid.folder, dict(case.rows))["scores"], axis=1)
+    cost = _cost(hybrid, len(case.rows["video"]), None)
+    yield Answers("digital", best[:, None], cost).row(case, target, best)
+    memory = api.compile(**options, score_mapping="in-memory", output=folder / "in-memory")
+    few_bits: Row = {"recall": RECALL, "shortlist": MOST}
+    asked: dict[str, Callable[[Path], Answers]] = {
+        "score in the memory": partial(_programmed, case, best, memory, {}),
+        "shortlist of whole mu": partial(_programmed, case, best, hybrid, {"shortlist": 10}),
+        "shortlist of few bits": partial(_programmed, case, best, hybrid, few_bits),
+        **{cam: partial(_in_cam, case, hybrid, cam) for cam in cams},
+    }
+    for number, (way, found) in enumerate(asked.items()):
+        try:
+            answers = found(folder / str(number))
+        except CimError as error:
+            print(f"{case.name}, {target}, {way}: {error}", file=sys.stderr)
+        else:
+            yield replace(answers, way=way + answers.way).row(case, target, best)
 
 
-def _programmed(case: RetrievalCase, way: str, found: ProgrammedBundle, best: IntArray) -> Answers:
+def _in_cam(case: RetrievalCase, bundle: Bundle, cam: str, place: Path) -> Answers:
+    found = api.program_cam(bundle.folder, dict(case.rows), cam, output=place, shortlist=MOST)
+    index = api.simulate(place, dict(case.rows))["top_index"]
+    return Answers("", index, found.score, found.use.cells // found.use.items)
+
+
+def _programmed(
+    case: RetrievalCase, best: IntArray, compiled: Bundle, options: Row, place: Path
+) -> Answers:
+    found = api.program(compiled.folder, dict(case.rows), output=place, **options)
     bundle, length = found.bundle, found.gallery.shortlist
     noise = NoiseOptions(trials=DIES) if bundle.target.noise is not None else None
     answers = api.simulate(bundle.folder, dict(case.rows), noise=noise)
@@ -210,11 +227,12 @@ def _programmed(case: RetrievalCase, way: str, found: ProgrammedBundle, best: In
         first = np.array([case.right[rows, one[:, 0]].mean() for one in trials])
         dies = first, (trials == best[None, :, None]).any(axis=2).mean(axis=1)
     use, cost = found.use, _cost(bundle, len(case.rows["video"]), length)
-    return Answers(way, index, cost, use.cells // use.items, use.items_per_chip, dies)
+    chosen = "" if found.search is None else f": {found.search.chosen.bits}"
+    return Answers(chosen, index, cost, use.cells // use.items, use.items_per_chip, dies)
 
 
-def _cost(bundle: Bundle, items: int, shortlist: int | None) -> Estimate:
-    return estimate(
+def _cost(bundle: Bundle, items: int, shortlist: int | None) -> Cost:
+    found = estimate(
         bundle.program,
         bundle.settings,
         bundle.target,
@@ -223,27 +241,68 @@ def _cost(bundle: Bundle, items: int, shortlist: int | None) -> Estimate:
         gallery=items,
         shortlist=shortlist,
     )
+    assert found.score is not None
+    return found.score
 
 
 @dataclass(frozen=True, eq=False)
 class CodedItems:
-    """Items in so many bytes each, by some method, and the `near` [n, L] that they tell."""
+    """Items in so many bytes each, by some method, and the `near` [n, L] that they tell.
+
+    `shared` are bytes that all items share: a map to fewer dimensions, or codebooks.
+    """
 
     method: str
     bytes: float
+    shared: float
     near: IntArray
+
+    def held(self, best: IntArray, length: int) -> BoolArray:
+        """The queries [n] whose best item is among the first `length`."""
+        found: BoolArray = (self.near[:, :length] == best[:, None]).any(axis=1)
+        return found
 
     def row(self, case: RetrievalCase, best: IntArray) -> Row:
         """A row of the table."""
         found: Row = {"set": case.name, "method": self.method, "bytes an item": self.bytes}
+        found["shared bytes, an item's part"] = self.shared / len(case.rows["video"])
         for length in LENGTHS:
-            held = (self.near[:, :length] == best[:, None]).any(axis=1)
+            held = self.held(best, length)
             found[f"L = {length} %"] = _share(counted_share(int(held.sum()), len(held)))
         return found
 
-    def share(self, best: IntArray, length: int) -> float:
-        """The share of best items among the first `length`."""
-        return float((self.near[:, :length] == best[:, None]).any(axis=1).mean())
+
+def against_faiss(case: RetrievalCase, found: Sequence[CodedItems], best: IntArray) -> list[Row]:
+    """Each of ours beside faiss's product quantizer of the nearest size, on the same queries."""
+    rows: list[Row] = []
+    quantizers = [one for one in found if one.method.startswith(PQ)]
+    for own in (one for one in found if one.method.startswith(OWN)):
+        other = quantizers[nearest_size([one.bytes for one in quantizers], own.bytes)]
+        row: Row = {"set": case.name, "ours": own.method, "bytes": own.bytes}
+        row |= {"beside": other.method, "its bytes": other.bytes}
+        for length in LENGTHS[:2]:
+            more = own.held(best, length).astype(int) - other.held(best, length)
+            one = mean_of(more, case.of_item)
+            said = "won" if one.low > 0 else "lost" if one.high < 0 else "open"
+            row[f"L = {length}, points"] = f"{said}: {_share(one)}"
+        rows.append(row)
+    return rows
+
+
+def nearest_size(sizes: Sequence[float], size: float) -> int:
+    """The place of the size whose ratio to another is nearest to 1; of two the smaller one's."""
+    return min(range(len(sizes)), key=lambda k: (abs(np.log(sizes[k] / size)), sizes[k]))
+
+
+def mean_of(values: IntArray, of_item: IntArray) -> Change:
+    """The mean of a measurement of queries, its interval by draws of their items."""
+    items = int(of_item.max()) + 1
+    draws = np.random.default_rng(0).multinomial(items, np.full(items, 1 / items), RESAMPLES)
+    counts = draws[:, of_item]
+    low, high = np.quantile(
+        counts @ values / counts.sum(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    )
+    return Change(float(values.mean()), float(low), float(high))
 
 
 def coded(case: RetrievalCase, folder: Path) -> tuple[list[CodedItems], IntArray]:
@@ -279,7 +338,7 @@ def _own(job: GalleryJob, text: Mapping[str, Array], query_bits: int) -> Iterato
     most = job.few_bits.principal.most
     for share, bits in STORED:
         dimensions = None if share == 1 else width // share
-        if dimensions is not None and dimensions > most:
+        if dimensions is not None and not LEAST_DIMENSIONS <= dimensions <= most:
             continue
         make = job.maker(ShortlistBits(bits, query_bits, dimensions))
         graph = make(job.video)
@@ -290,8 +349,9 @@ def _own(job: GalleryJob, text: Mapping[str, Array], query_bits: int) -> Iterato
         numbers = (*constant.factors, constant.offset)  # type: ignore[attr-defined]
         beside = sum(int(np.ptp(one)).bit_length() for one in numbers)
         size = ((dimensions or width) * bits + beside) / 8
-        name = f"{bits} bits of {dimensions or 'all'}"
-        yield CodedItems(f"cimtool: {name}", size, np.concatenate(near))
+        name = f"{OWN}: {bits} bit{'s' * (bits > 1)} of {dimensions or 'all'}"
+        shared = (dimensions or 0) * width
+        yield CodedItems(name, size, shared, np.concatenate(near))
 
 
 def _faiss(
@@ -299,7 +359,7 @@ def _faiss(
 ) -> Iterator[CodedItems]:
     """Faiss's indexes, trained on the items and the calibration rows that ours is fitted on.
 
-    Of product quantizers those no smaller than ours.
+    Of product quantizers those nearest to ours in bytes.
     """
     import faiss
 
@@ -309,25 +369,27 @@ def _faiss(
     names = ["Flat", "SQ8", "SQ4", "RaBitQ"]
     for bits, most in ((4, width), (8, LARGEST_PQ)):
         counts = [m for m in range(1, most + 1) if width % m == 0]
-        wanted = {next((m for m in counts if m * bits / 8 >= size), None) for size in sizes}
-        known = sorted(m for m in wanted if m is not None)
+        wanted = {counts[nearest_size([m * bits / 8 for m in counts], size)] for size in sizes}
         # Faiss asks for 39 rows a centroid; with less than 4 most are copies of a row.
-        names += [f"PQ{m}x{bits}" for m in known if len(training) >= 4 << bits]
+        names += [f"PQ{m}x{bits}" for m in sorted(wanted) if len(training) >= 4 << bits]
     for name in names:
         index = faiss.index_factory(width, name, metric)
         index.train(training)
         index.add(video)
         _, near = index.search(text, max(LENGTHS))
         size = 4 * width if name == "Flat" else index.sa_code_size()
-        yield CodedItems(f"faiss {name}", size, near)
+        # A codebook of a piece has a float a dimension and code.
+        books = 4 * width << int(name.rpartition("x")[2]) if name.startswith("PQ") else 0
+        yield CodedItems(f"faiss {name}", size, books, near)
 
 
 def picture(case: RetrievalCase, found: Sequence[CodedItems], best: IntArray) -> str:
     """The share of best items among the first ten by the bytes that an item takes."""
     length = LENGTHS[1]
     lines = []
-    for name in ("cimtool", "faiss PQ", "faiss SQ", "faiss RaBitQ"):
-        own = sorted((o.bytes, o.share(best, length)) for o in found if o.method.startswith(name))
+    for name in (OWN, PQ, "faiss SQ", "faiss RaBitQ"):
+        kind = [one for one in found if one.method.startswith(name)]
+        own = sorted((one.bytes, float(one.held(best, length).mean())) for one in kind)
         lines.append(Points(name, own))
     label = f"best item among the first {length}"
     drawn = curves(lines, "bytes an item", label, f"{label} by bytes an item")
@@ -353,7 +415,10 @@ def page(sections: Sequence[str]) -> str:
             "Written by `benchmarks/retrieval.py`. Shares have intervals of 95% (Clopper and "
             "Pearson); *best item* is that of the digital score, found or on the shortlist of L; "
             "of dies the median and the 5th percentile. Energy and latency are those of one "
-            "encoded text against all items.",
+            "encoded text against all items. Bytes of codes are compared with faiss's: its "
+            "codebooks, and our maps to components, are shared by all items and counted apart. "
+            "Differences from its product quantizer of the nearest size are of the same queries "
+            f"(bootstrap of {RESAMPLES} draws by item).",
             *sections,
         ]
     )
@@ -376,7 +441,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as name:
             for case in () if place is None else make(place, Path(name)):
                 sections.append(section(case, given.targets.split(","), Path(name), given.output))
-    (given.output / "retrieval.md").write_text(page(sections) + "\n", "utf-8")
+                # A run takes long: what is measured is written at once.
+                (given.output / "retrieval.md").write_text(page(sections) + "\n", "utf-8")
     return 0
 
 
@@ -387,17 +453,19 @@ def section(case: RetrievalCase, targets: Sequence[str], folder: Path, output: P
     for target in targets:
         own = folder / f"{case.name}-{target}"
         own.mkdir()
-        for row in ways(case, target, own):
+        for row in ways(case, target, CAMS if target == targets[0] else (), own):
             rows.append(row)
             print(f"{case.name}, {target}: {row['way']}", file=sys.stderr)
     parts = [f"## {case.name}: {texts:,} texts, {items:,} items", table(rows)]
     found, best = coded(case, folder)
-    if case.rows["video"].shape[1] >= LEAST_WIDTH:
+    if case.rows["video"].shape[1] > LEAST_DIMENSIONS:
         name = f"recall-{case.name.replace(', ', '-')}.svg"
         (output / name).write_text(picture(case, found, best), "utf-8")
         parts += [f"![Recall by bytes]({name})"]
     ordered = sorted(found, key=lambda one: one.bytes)
-    return "\n\n".join([*parts, table([one.row(case, best) for one in ordered])])
+    parts += [table([one.row(case, best) for one in ordered])]
+    beside = against_faiss(case, found, best)
+    return "\n\n".join([*parts, table(beside)] if beside else parts)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 
-from cimtool.base.arrays import Array
+import numpy as np
+
+from cimtool.base.arrays import Array, BoolArray
+from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import Bundle
 from cimtool.costs.estimate import Estimate, estimate
 from cimtool.hardware.cam import Cam
@@ -29,7 +32,11 @@ class GalleryJob:
     """
 
     def __init__(
-        self, compiled: Bundle, video: Features, digital: Simulator, rows: slice = slice(None)
+        self,
+        compiled: Bundle,
+        video: Features,
+        digital: Simulator,
+        rows: slice | BoolArray = slice(None),
     ):
         self.compiled, self.video, self.digital = compiled, video, digital
         program = digital.program
@@ -91,11 +98,20 @@ class GalleryJob:
     def halves(self) -> tuple[tuple[GalleryJob, GalleryJob], tuple[GalleryJob, GalleryJob]]:
         """Two pairs, of a job that fits on one half of the kept rows and one that asks the other.
 
-        So whatever is tried is tried on queries that it was not fitted on. The first pair asks the
-        rows 0, 2, ..
+        So whatever is tried is tried on queries that it was not fitted on. Rows of one item, such
+        as the captions of an image, are in the same half. The first pair asks the rows of the
+        items 0, 2, .. in order of their first rows. Raises CimError where all rows have one item.
         """
+        known = (self.right or self.queries)["mu"]
+        _, first, group = np.unique(known, axis=0, return_index=True, return_inverse=True)
+        if len(first) < 2:
+            raise CimError(
+                f"{self.compiled.name}: its {len(known)} kept calibration rows are of one item, "
+                "which leave none to check on; expected rows of at least 2"
+            )
+        odd_rows = first.argsort().argsort()[group.reshape(-1)] % 2 == 1
         even, odd = (
-            GalleryJob(self.compiled, self.video, self.digital, slice(first, None, 2))
-            for first in (0, 1)
+            GalleryJob(self.compiled, self.video, self.digital, rows)
+            for rows in (~odd_rows, odd_rows)
         )
         return (odd, even), (even, odd)
