@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cimtool.base.errors import CimError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.cli.output import Output
@@ -75,7 +76,7 @@ class Refusal(Exception):
 class Command(click.Command):
     """A command with `--json` and `--debug`; its function gets an `Output` by `click.pass_obj`.
 
-    Its help shows all defaults.
+    Its help shows all defaults. An `--output` that is also one of its inputs is refused.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -103,6 +104,7 @@ class Command(click.Command):
         """
         debug = ctx.params.pop("debug")
         try:
+            self._check_output(ctx)
             with data_noted() as notes:
                 ctx.obj = Output(ctx.params.pop("as_json"), notes)
                 return super().invoke(ctx)
@@ -113,10 +115,34 @@ class Command(click.Command):
                 raise Refusal(error, self.option) from error
             raise
 
+    def _check_output(self, ctx: click.Context) -> None:
+        """Raise CimError where the file of `--output` is an input too, by whatever name."""
+        output = ctx.params.get("output")
+        if output is None or not output.is_file():
+            return
+        for one in self.params:
+            given = () if one.name == "output" else _texts(ctx.params.get(one.name or ""))
+            if any(os.path.isfile(text) and os.path.samefile(text, output) for text in given):
+                name = max(one.opts, key=len) if isinstance(one, click.Option) else one.metavar
+                raise ArgumentError(
+                    "{output} {}: is the file of {}, which would be lost; expected another one",
+                    output,
+                    name,
+                )
+
     def option(self, argument: str) -> str:
         """The option that gives an argument of the library, of this command or by its name."""
         named = [max(one.opts, key=len) for one in self.params if one.name == argument]
         return named[0] if named else f"--{argument.replace('_', '-')}"
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts and paths in the value of a parameter."""
+    if isinstance(value, tuple):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, str | Path):
+        yield str(value)
 
 
 class FilePath(click.Path):

@@ -1,0 +1,86 @@
+"""An output that is one of the inputs is refused before any work, by every command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from cimtool import cli
+from cimtool.cli.group import Command, FilePath
+from cimtool.training.demo_data import DemoFiles
+
+
+def commands(group: click.Group = cli.cli) -> Iterator[click.Command]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        yield from commands(found) if isinstance(found, click.Group) else (found,)
+
+
+def test_every_output_is_under_the_name_that_is_checked() -> None:
+    outputs = [one for command in commands() for one in command.params if "-o" in one.opts]
+    assert len(outputs) >= 14
+    assert all(one.name == "output" for one in outputs)
+    assert all(isinstance(one.type, FilePath) for one in outputs)
+    assert all(isinstance(command, Command) for command in commands())
+
+
+@pytest.mark.parametrize("link", [None, os.symlink, os.link])
+def test_embeddings_are_not_replaced_by_scores(
+    link: object,
+    cimtool: Callable[..., Any],
+    small_bundle: Path,
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+) -> None:
+    inputs = output = tmp_path / "ev.npz"
+    inputs.write_bytes(small_trunk.eval.read_bytes())
+    if callable(link):
+        output = tmp_path / "other.npz"
+        link(inputs, output)
+    ran = cimtool("simulate", small_bundle, "--inputs", inputs, "-o", output)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.sentence == (
+        f"--output {output}: is the file of --inputs, which would be lost; expected another one"
+    )
+    assert inputs.read_bytes() == small_trunk.eval.read_bytes()
+
+
+def test_arguments_names_and_pairs_are_inputs_as_well(
+    cimtool: Callable[..., Any], small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    for name in ("a.json", "a.toml", "a.npz"):
+        (tmp_path / name).write_bytes(b"the user's own")
+    json, toml, npz = (tmp_path / f"a.{suffix}" for suffix in ("json", "toml", "npz"))
+    data = [
+        "--budget",
+        "logit_rmse=1",
+        "--projectors",
+        small_trunk.projectors,
+        "--calibration",
+        npz,
+        "--data",
+        npz,
+    ]
+    for named, ran in {
+        "TEACHER": cimtool("fit", json, "-o", json),
+        "CSV": cimtool("noise", "fit", toml, "-o", toml),
+        "--target": cimtool("tune", *data, "--target", toml, "-o", toml),
+        "--data": cimtool("teacher", "--data", small_trunk.eval, "--data", npz, "-o", npz),
+    }.items():
+        assert f": is the file of {named}, which would be lost" in ran.sentence
+        assert ran.status == 2
+    assert {file.read_bytes() for file in tmp_path.iterdir()} == {b"the user's own"}
+
+
+def test_an_earlier_output_is_replaced(
+    cimtool: Callable[..., Any], small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    command = ("simulate", small_bundle, "--inputs", small_trunk.eval, "-o", tmp_path / "s.npz")
+    assert [cimtool(*command).status for _ in range(2)] == [0, 0]
