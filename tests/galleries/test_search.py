@@ -116,6 +116,26 @@ def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
 
 
 @pytest.mark.usefixtures("slow_cluster")
+@pytest.mark.parametrize("last", ["scheduler", "workers"])
+def test_a_cluster_that_ends_is_told(
+    last: str, gallery: Made, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    both = [worker(port, tmp_path / name) for name in ("one", "two")]
+    with processes(scheduler(port), *both) as (head, *others):
+        wait_for_two(address)
+
+        def say(text: str) -> None:
+            for one in [head] if last == "scheduler" else others:
+                one.kill()
+                one.wait(30)
+
+        with pytest.raises(CimError, match="its scheduler or its last worker ended before"):
+            api.search(small_bundle, gallery(1), small_trunk.eval, top=5, dask=address, say=say)
+
+
+@pytest.mark.usefixtures("slow_cluster")
 def test_a_worker_tells_of_a_changed_shard(
     gallery: Made, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from dask_processes import free_port, processes, scheduler, wait_for_two, worker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+from cimtool import __version__
 from cimtool.base import cluster
 from cimtool.base.errors import CimError
 from cimtool.sweeps import workers
@@ -84,6 +85,15 @@ def test_a_worker_with_another_version_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("distributed.as_completed", lambda futures, loop: futures)
     with pytest.raises(CimError, match=r"a worker has cimtool 0\.0\.1; expected "):
         list(workers.by_cluster(None, {"digest": None}, client, "tcp://x:1"))  # type: ignore[arg-type,dict-item]
+
+
+def test_a_result_that_died_with_its_worker_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = ("digest", Outcome())
+    lost = SimpleNamespace(status="lost", result=lambda: (__version__, outcome))
+    client = SimpleNamespace(scatter=Mock(), submit=Mock(return_value=lost), loop=None)
+    monkeypatch.setattr("distributed.as_completed", lambda futures, loop: futures)
+    found = workers.by_cluster(None, {"digest": None}, client, "tcp://x:1")  # type: ignore[arg-type,dict-item]
+    assert list(found) == [outcome]
 
 
 def test_what_answers_but_is_no_scheduler_is_told(
