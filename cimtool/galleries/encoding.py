@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from cimtool.base.arrays import Array
-from cimtool.base.errors import ArgumentError, naming
+from cimtool.base.errors import ArgumentError, CimError, naming
 from cimtool.base.files import check_room, replace_files, replace_texts, sha256
 from cimtool.base.folders import KindOfWork
 from cimtool.base.progress import Say, silent
@@ -23,6 +24,7 @@ from cimtool.galleries.shards import (
     bundle_digest,
     item_bytes,
     open_gallery,
+    read_gallery,
     shard_name,
     stored_features,
 )
@@ -52,8 +54,9 @@ def encode(
     """Encode the video rows of a file into the shards of a gallery that `search` reads.
 
     A `.npy` is read as it is encoded, so that memory stays the same however long it is. The same
-    rows give the same bytes. A call that was stopped goes on after its last whole shard.
-    Raises CimError for rows that do not fit, and where `output` holds something else.
+    rows give the same bytes. A call that was stopped goes on after its last whole shard; of a whole
+    gallery the shards that are not what its index says are encoded anew. Raises CimError for rows
+    that do not fit, and where `output` holds something else.
     """
     opened = open_bundle(bundle)
     if items_per_shard < 1:
@@ -70,24 +73,43 @@ def encode(
     if not (folder / INDEX).is_file():
         check_room(folder, len(rows) * size)
     with GALLERY.opened(folder, whose):
+        written, digests = _written(folder, len(starts)), list[str]()
         for index, start in enumerate(starts):
-            if (folder / shard_name(index)).is_file():
+            file = folder / shard_name(index)
+            found = sha256(file) if file.is_file() else None
+            if found is not None and (written is None or found == written[index]):
+                digests.append(found)
                 continue
             part = slice(start, min(start + items_per_shard, len(rows)))
             content = _shard(simulator, part, checked)
             replace_files(folder, {shard_name(index): content}, "the shard")
+            digests.append(hashlib.sha256(content).hexdigest())
             say(f"shard {index + 1} of {len(starts)}: {part.stop:,} of {len(rows):,} items encoded")
-        found = GalleryIndex(
+        made = GalleryIndex(
             format_version=1,
             bundle=opened.name,
             bundle_sha256=str(whose["bundle"]),
             items=len(rows),
             items_per_shard=items_per_shard,
-            shards=[sha256(folder / shard_name(index)) for index in range(len(starts))],
+            shards=digests,
         )
-        text = json.dumps(found.model_dump(), indent=1) + "\n"
+        text = json.dumps(made.model_dump(), indent=1) + "\n"
         replace_texts(folder, {INDEX: text}, "the index")
     return open_gallery(folder, opened)
+
+
+def _written(folder: Path, count: int) -> list[str] | None:
+    """The SHA-256 of each shard by the index; None where a stopped call left none.
+
+    A broken index has none that any shard fits.
+    """
+    if not (folder / INDEX).is_file():
+        return None
+    try:
+        held = read_gallery(folder).index.shards
+    except CimError:
+        held = []
+    return held if len(held) == count else [""] * count
 
 
 def _rows(file: Path, model: ModelCard) -> tuple[Array, Callable[[slice], Array]]:

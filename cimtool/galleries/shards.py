@@ -99,7 +99,7 @@ class Shard:
         if changed:
             raise CimError(
                 f"{self.file}: is not the shard that was written (its SHA-256 is not that of "
-                f"{INDEX}); remove it and {AGAIN} again"
+                f"{INDEX}); {AGAIN} again"
             )
 
     @contextmanager

@@ -85,6 +85,27 @@ def test_an_encoding_that_was_killed_goes_on_and_ends_with_the_same_bytes(
     assert files_in(killed) == files_in(whole)
 
 
+@pytest.mark.parametrize("broken", ["shard", "missing", "index"])
+def test_encoding_again_writes_anew_what_is_not_as_it_was_written(
+    broken: str, small_bundle: Path, items: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gallery"
+    api.encode(small_bundle, items, output=folder, items_per_shard=15)
+    before, changed = files_in(folder), folder / "000001.safetensors"
+    kept = (folder / "000000.safetensors").stat().st_mtime_ns
+    if broken == "missing":
+        changed.unlink()
+    else:
+        content = bytearray(changed.read_bytes())
+        content[-1] ^= 1
+        changed.write_bytes(content)
+    if broken == "index":
+        (folder / INDEX).write_text("{", "utf-8")
+    api.encode(small_bundle, items, output=folder, items_per_shard=15)
+    assert files_in(folder) == before
+    assert broken == "index" or (folder / "000000.safetensors").stat().st_mtime_ns == kept
+
+
 def test_a_folder_of_another_gallery_is_refused(
     small_bundle: Path, items: Path, tmp_path: Path
 ) -> None:
