@@ -14,6 +14,7 @@ from cimtool.base.arrays import BoolArray, FloatArray
 from cimtool.base.errors import CimError
 from cimtool.base.files import reading
 from cimtool.base.named import nearest
+from cimtool.base.untrusted import require_file
 
 BLOCK = 1 << 22
 """Bytes of a file that are held as text at a time."""
@@ -70,6 +71,7 @@ class CsvRows:
 
 def header_of(file: Path) -> tuple[str, ...]:
     """The names in a file's first line; CimError where it has none, too many, or one twice."""
+    require_file(file)
     with reading(file), file.open("rb") as stream:
         return _header(file, stream)
 
@@ -82,6 +84,7 @@ def read_table(
     Raises CimError naming the line and the column of a value that is none of the column's, and for
     names that are missing or strange.
     """
+    require_file(file)
     with reading(file), file.open("rb") as stream:
         names = _header(file, stream)
         known = [*columns, *beside]

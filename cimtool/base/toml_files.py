@@ -15,11 +15,14 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.files import reading
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import OWN, known_files, load_plugins, targets_folder
+from cimtool.base.untrusted import read_bounded
 
 Location = tuple[int | str, ...]
+
+LARGEST, LONGEST_LINE = 100_000, 4096
+"""Bytes of such a file and of its lines: the memory of a key grows with the square of its parts."""
 
 
 class TomlTable(BaseModel):
@@ -67,12 +70,19 @@ def name_of(family: type[Named], names: Callable[[], list[str]] | None = None) -
 
 def read_toml(file: Path) -> dict[str, Any]:
     """Read a TOML file; CimError (with the line of a syntax error) where it cannot be read."""
+    content = read_bounded(file, LARGEST)
+    longest = max(map(len, content.split(b"\n")))
+    if longest > LONGEST_LINE:
+        raise CimError(
+            f"{file}: has a line of {longest:,} bytes; expected at most {LONGEST_LINE:,}"
+        )
     try:
-        with reading(file):
-            return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(content.decode("utf-8").replace("\r\n", "\n"))
     except UnicodeDecodeError as error:
         raise CimError(f"{file}: not a text file in UTF-8: byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise CimError(f"{file}: not valid TOML: nested too deep") from None
+    except ValueError as error:  # TOMLDecodeError, or a number of thousands of digits
         raise CimError(f"{file}: not valid TOML: {error}") from None
 
 

@@ -15,6 +15,7 @@ import click
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
+from cimtool.base.untrusted import memory_limited, memory_size
 from cimtool.cli.output import Output
 from cimtool.loading.data_notes import data_noted
 
@@ -74,9 +75,10 @@ class Refusal(Exception):
 
 
 class Command(click.Command):
-    """A command with `--json` and `--debug`; its function gets an `Output` by `click.pass_obj`.
+    """A command with `--json`, `--debug` and `--max-memory`; its help shows all defaults.
 
-    Its help shows all defaults. An `--output` that is also one of its inputs is refused.
+    Its function gets an `Output` by `click.pass_obj`. An `--output` that is also one of its inputs
+    is refused.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -85,6 +87,11 @@ class Command(click.Command):
         self.params += [
             click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object."),
             click.Option(["--debug"], is_flag=True, help="Show the traceback of an error."),
+            click.Option(
+                ["--max-memory"],
+                type=MemorySize(),
+                help="Memory of reading one file, as 4G; else 8 times its size and 256 MB.",
+            ),
         ]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -103,9 +110,10 @@ class Command(click.Command):
         Raises Refusal for the library's CimError.
         """
         debug = ctx.params.pop("debug")
+        limit = ctx.params.pop("max_memory")
         try:
             self._check_output(ctx)
-            with data_noted() as notes:
+            with data_noted() as notes, memory_limited(limit):
                 ctx.obj = Output(ctx.params.pop("as_json"), notes)
                 return super().invoke(ctx)
         except Exception as error:
@@ -183,6 +191,19 @@ class AtLeast(click.ParamType[int]):
         if number < self.lowest:
             self.fail(f"{value} is no integer of at least {self.lowest}", param, ctx)
         return number
+
+
+class MemorySize(click.ParamType[int]):
+    """Bytes, as `4G`, `512M` or `1000000`."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes; BadParameter for a text that is none."""
+        try:
+            return memory_size(value)
+        except CimError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Integers(click.ParamType[list[int]]):

@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cimtool.base.errors import CimError
-from cimtool.base.files import reading
+from cimtool.base.json_files import read_json
 from cimtool.base.named import nearest
 from cimtool.base.toml_files import validated, value_text
 from cimtool.hardware.target import Target
-
-LARGEST = 1 << 20
-"""Bytes of a file of parameters at most."""
 
 Values = dict[str, Any]
 """A target's values, as its file has them."""
@@ -99,14 +96,7 @@ def import_target(file: Path, name: str) -> tuple[Values, Target]:
 
 
 def _object(file: Path) -> Values:
-    with reading(file):
-        if file.stat().st_size > LARGEST:
-            raise CimError(f"{file}: is larger than {LARGEST:,} bytes; expected parameters in JSON")
-        content = file.read_bytes()
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise CimError(f"{file}: is no JSON ({error}); expected an object") from None
+    found = read_json(file)
     if not isinstance(found, dict):
         raise CimError(f"{file}: is no object; expected parameters by name")
     return found

@@ -5,17 +5,22 @@ from __future__ import annotations
 import pickle
 import re
 import struct
+import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import reading
+from cimtool.base.untrusted import Budget, require_file
+
+if TYPE_CHECKING:
+    import torch
 
 TORCH_SUFFIXES = (".pth", ".pt")
 SUFFIXES = (*TORCH_SUFFIXES, ".safetensors")
@@ -33,6 +38,15 @@ BROKEN = (
     AttributeError,
     AssertionError,
 )
+
+LARGEST_STRUCTURE = 1 << 24
+"""Bytes of a checkpoint's pickle, where tensors are named and not held."""
+
+MOST_VALUES, DEEPEST = 200_000, 64
+"""Values of a checkpoint, each place of a shared one counted, and containers in one another."""
+
+LONGEST_INTEGER = 1024
+"""Bits of an integer in a checkpoint; a longer one can take a minute to write out."""
 
 
 @dataclass(frozen=True)
@@ -80,28 +94,53 @@ def require_suffix(path: Path, what: str, accepted: tuple[str, ...]) -> None:
         raise CimError(f"{path}: {found} is not the suffix of {what}: {', '.join(accepted)}")
 
 
-def require_file(path: Path) -> None:
-    """Raise CimError unless `path` is a file."""
-    if path.is_dir():
-        raise CimError(f"{path}: is a folder; expected a file")
-    if not path.is_file():
-        raise CimError(f"{path}: there is no such file")
-
-
 def read_torch(path: Path) -> Any:
     """Read what `torch.save` wrote as plain values, with `weights_only=True`.
 
-    Raises CimError where the file is broken, or holds a class or function instead of numbers.
+    Raises CimError where the file is broken, holds a class or function instead of numbers, or
+    unfolds to more than its Budget.
     """
     import torch
 
-    require_file(path)
+    budget = Budget.of(path)
     with reading(path), path.open("rb") as stream:
         try:
-            value = torch.load(stream, map_location="cpu", weights_only=True)
+            _check_archive(path, stream)
+            with warnings.catch_warnings(action="ignore"):  # of forms that grow old
+                value = torch.load(stream, map_location="cpu", weights_only=True)
         except (OSError, *BROKEN) as error:  # a seek to before the start of a short file
             raise CimError(f"{path}: {_torch_complaint(error)}") from None
-    return _plain(value, str(path), "")
+    return _Plain(str(path), budget, torch.Tensor).of(value, "")
+
+
+def _check_archive(path: Path, stream: IO[bytes]) -> None:
+    """Raise CimError for an archive that torch.save does not write: one that could unfold."""
+    begin = stream.read(4)
+    stream.seek(0)
+    if begin != b"PK\x03\x04":
+        return
+    with zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        if archive.comment:
+            raise CimError(f"{path}: is an archive with a comment; expected what torch.save wrote")
+    for member in members:
+        if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
+            raise CimError(
+                f"{path}: {member.filename} is compressed; expected members as torch.save stores "
+                "them"
+            )
+        if member.filename.endswith("/data.pkl") and member.file_size > LARGEST_STRUCTURE:
+            raise CimError(
+                f"{path}: {member.filename} has {member.file_size:,} bytes; expected at most "
+                f"{LARGEST_STRUCTURE:,} beside the tensors"
+            )
+    stored, size = sum(member.file_size for member in members), path.stat().st_size
+    if stored > size:
+        raise CimError(
+            f"{path}: its {len(members)} members come to {stored:,} bytes, the file has {size:,}; "
+            "it is corrupt"
+        )
+    stream.seek(0)
 
 
 def _torch_complaint(error: Exception) -> str:
@@ -128,7 +167,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
     except (SafetensorError, ValueError, KeyError) as error:
         raise CimError(f"{path}: is truncated, corrupt, or not safetensors: {error}") from None
     names = sorted(tensors, key=natural)
-    return {name: _plain(tensors[name], str(path), name) for name in names}
+    return {name: tensor_array(tensors[name], str(path), name) for name in names}
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -136,22 +175,49 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _plain(value: Any, file: str, key: str) -> Any:
-    """Return `value` with tensors as arrays; what is neither number, text nor container as text."""
-    import torch
+@dataclass
+class _Plain:
+    """Reads a file's content as plain values: tensors as arrays, other things as texts.
 
-    if isinstance(value, torch.Tensor):
-        return tensor_array(value, file, key)
-    if isinstance(value, Mapping):
-        return {
-            str(name): _plain(inner, file, f"{key}.{name}" if key else str(name))
-            for name, inner in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_plain(inner, file, f"{key}[{i}]") for i, inner in enumerate(value)]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
+    An object that stands in many places, or in itself, is taken in each: their number is bounded.
+    """
+
+    file: str
+    budget: Budget
+    tensor: type[torch.Tensor]
+    left: int = MOST_VALUES
+
+    def of(self, value: Any, key: str, depth: int = 0) -> Any:
+        """The plain form of the value at `key`; CimError where there are too many, or too deep."""
+        self.left -= 1
+        if self.left < 0 or depth > DEEPEST:
+            many = f"unfolds to more than {MOST_VALUES:,} values"
+            deep = f"nests containers more than {DEEPEST} deep"
+            raise CimError(f"{self.file}: {deep if depth > DEEPEST else many}; expected tensors")
+        if isinstance(value, self.tensor):
+            self.budget.take(value.numel(), value.element_size(), f"{self.file}: {key or 'it'}")
+            return tensor_array(value, self.file, key)
+        if isinstance(value, Mapping):
+            named = ((self._name(name, key), inner) for name, inner in value.items())
+            return {
+                name: self.of(inner, f"{key}.{name}" if key else name, depth + 1)
+                for name, inner in named
+            }
+        if isinstance(value, list | tuple):
+            return [self.of(inner, f"{key}[{i}]", depth + 1) for i, inner in enumerate(value)]
+        if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+            raise CimError(f"{self.file}: {key} is an integer of {value.bit_length()} bits")
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        return type(value).__name__ if isinstance(value, Collection) else str(value)
+
+    def _name(self, name: object, key: str) -> str:
+        if not isinstance(name, str | int) or (isinstance(name, int) and abs(name) >= 2**63):
+            raise CimError(
+                f"{self.file}: {key or 'its top'} has a key that is a {type(name).__name__}; "
+                "expected texts"
+            )
+        return str(name)
 
 
 def tensor_array(tensor: Any, file: str, key: str) -> Array:

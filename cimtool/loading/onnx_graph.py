@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError, naming
 from cimtool.base.files import reading
-from cimtool.loading.checkpoint import SUFFIXES, require_file, require_suffix
+from cimtool.base.untrusted import require_file
+from cimtool.loading.checkpoint import SUFFIXES, require_suffix
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.errors import CimError, naming
-from cimtool.base.files import reading
+from cimtool.base.json_files import read_json
 from cimtool.base.named import require_one
 from cimtool.loading.checkpoint import read_torch, require_suffix
 from cimtool.loading.npy import read_npz
@@ -36,7 +35,7 @@ def polynomial_values(path: Path) -> dict[str, Any]:
     require_suffix(path, "a polynomial", SUFFIXES)
     if path.suffix == ".npz":
         return read_npz(path, KEYS)
-    values = _read_json(path) if path.suffix == ".json" else read_torch(path)
+    values = read_json(path) if path.suffix == ".json" else read_torch(path)
     if not isinstance(values, dict):
         raise CimError(f"{path}: expected a dictionary with degree, coeff and bias")
     return values
@@ -46,14 +45,6 @@ def fitted_to(path: Path) -> str | None:
     """The projectors that a file's polynomial was fitted to; None where the file says none."""
     found = polynomial_values(path).get(FITTED_TO)
     return found if isinstance(found, str) else None
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        with reading(path):
-            return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CimError(f"{path}: not valid JSON: {error}") from None
 
 
 def parse_polynomial(values: Mapping[str, Any], where: str) -> Polynomial:

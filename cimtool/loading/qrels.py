@@ -9,7 +9,7 @@ import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import CimError
-from cimtool.base.files import reading
+from cimtool.base.untrusted import read_bounded
 from cimtool.loading.embeddings import (
     Embeddings,
     EmbeddingsLike,
@@ -20,6 +20,9 @@ from cimtool.loading.model import Modalities
 from cimtool.reference.judgements import Judgements
 
 COLUMNS = "query 0 item grade"
+
+LARGEST = 1 << 26
+"""Bytes of a file of judgements at most."""
 
 
 def judged_data(
@@ -65,8 +68,7 @@ def read_qrels(path: Path, data: Embeddings) -> Judgements:
 
 def _lines(path: Path) -> list[str]:
     try:
-        with reading(path):
-            return path.read_text("utf-8").splitlines()
+        return read_bounded(path, LARGEST).decode("utf-8").splitlines()
     except UnicodeDecodeError:
         raise CimError(f"{path}: is no text in UTF-8; expected lines of {COLUMNS}") from None
 

@@ -27,7 +27,10 @@ _MODALITY = {
     "text": re.compile(rf"(text|txt){_SUFFIX}"),
     "video": re.compile(rf"(video|image|img){_SUFFIX}"),
 }
-PARAMETERS = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked", "eps"}
+TRAINED = {"weight", "bias", "running_mean", "running_var"}
+"""Parameters that are real numbers: integers in their place are codes of a quantized model."""
+
+PARAMETERS = {*TRAINED, "num_batches_tracked", "eps"}
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,11 @@ def _of_modality(
     keys = _keys_of(checkpoint, arrays, modality, named)
     chosen = {name: arrays[key] for name, key in keys.items()}
     for name, array in chosen.items():
+        if array.dtype.kind != "f" and name.rpartition(".")[2] in TRAINED:
+            raise CimError(
+                f"{checkpoint.file}: {keys[name]} holds {array.dtype} numbers, whose scale is not "
+                "known; expected floating point"
+            )
         if not np.isfinite(array).all():
             bad = array[~np.isfinite(array)].flat[0]
             raise CimError(f"{checkpoint.file}: {keys[name]} holds {bad}; expected finite weights")

@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -116,3 +118,57 @@ def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     torch.save({"a": {"z": torch.ones(2, dtype=torch.complex64)}}, tmp_path / "t.pt")
     with pytest.raises(CimError, match=r"a\.z is a tensor of torch.complex64"):
         read_torch(tmp_path / "t.pt")
+
+
+def doubled() -> list[object]:
+    value: list[object] = [1.0]
+    for _ in range(40):
+        value = [value, value]
+    return value
+
+
+def within_itself() -> list[object]:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+HOSTILE = {
+    "a list of itself twice, 40 deep": (doubled, "unfolds to more than 200,000 values"),
+    "a list in itself": (within_itself, "nests containers more than 64 deep"),
+    "a row shown a thousand million times": (
+        lambda: torch.zeros(1).expand(10**9),
+        "a takes 8,000,000,000 bytes of memory",
+    ),
+    "an integer of 2,000 bits": (lambda: 1 << 1999, "a is an integer of 2000 bits"),
+    "a key that is no text": (lambda: {(1, 2): 3}, "a has a key that is a tuple; expected texts"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_would_take_all_memory_is_refused(name: str, tmp_path: Path) -> None:
+    make, said = HOSTILE[name]
+    torch.save({"a": make()}, tmp_path / "x.pth")
+    assert (tmp_path / "x.pth").stat().st_size < 5000
+    with pytest.raises(CimError, match=said):
+        read_checkpoint(tmp_path / "x.pth")
+
+
+def test_compressed_members_are_refused(tmp_path: Path) -> None:
+    torch.save({"a": torch.zeros(1000)}, tmp_path / "x.pth")
+    with (
+        zipfile.ZipFile(tmp_path / "x.pth") as plain,
+        zipfile.ZipFile(tmp_path / "y.pth", "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for member in plain.infolist():
+            archive.writestr(member.filename, plain.read(member))
+    with pytest.raises(CimError, match=r"data\.pkl is compressed; expected members as torch\.save"):
+        read_checkpoint(tmp_path / "y.pth")
+
+
+def test_old_files_are_read_without_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "x.pth"
+    torch.save({"a": torch.arange(3)}, file, _use_new_zipfile_serialization=False)
+    with warnings.catch_warnings(action="error"):
+        found = read_checkpoint(file).content
+    np.testing.assert_array_equal(found["a"], [0, 1, 2])

@@ -1,0 +1,107 @@
+"""Files of others: ordinary files alone, and the memory that reading one may take.
+
+Whoever reads a format takes from the Budget of its file what a header, a directory or a shape asks
+for, before it allocates it: a small file that says that it is large is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.files import reading
+
+MAX_MEMORY = "CIMTOOL_MAX_MEMORY"
+"""The environment variable that limits the memory of reading one file, in bytes."""
+
+RATIO, SPARE = 8, 1 << 28
+"""A file may take so many times its own size, and so many bytes beside, where nothing is said."""
+
+NUMBER = 8
+"""Bytes of a number as it is computed with: smaller ones count as many."""
+
+
+def require_file(path: Path) -> None:
+    """Raise CimError unless `path` is an ordinary file: no folder, device, pipe or socket."""
+    with reading(path):
+        mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise CimError(f"{path}: is a folder; expected a file")
+    if not stat.S_ISREG(mode):
+        raise CimError(f"{path}: is a device, a pipe or a socket; expected an ordinary file")
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The bytes of an ordinary file; CimError where it has more than `most`."""
+    require_file(path)
+    with reading(path), path.open("rb") as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise CimError(
+            f"{path}: has {path.stat().st_size:,} bytes; expected at most {most:,} of such a file"
+        )
+    return content
+
+
+@dataclass
+class Budget:
+    """The bytes that reading a file may still take, of `limit` in all."""
+
+    limit: int
+    left: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """The whole budget of an ordinary file; CimError where it is none."""
+        require_file(path)
+        said = os.environ.get(MAX_MEMORY)
+        limit = RATIO * path.stat().st_size + SPARE if said is None else memory_size(said)
+        return cls(limit, limit)
+
+    def take(self, count: int, size: int, where: str) -> None:
+        """Take `count` numbers of `size` bytes; CimError starting with `where` if too many."""
+        needed = count * max(size, NUMBER)
+        if needed > self.left:
+            raise ArgumentError(
+                "{} takes {:,} bytes of memory, and reading its file may take {:,}; expected "
+                "less, or a larger {max_memory}",
+                where,
+                needed,
+                self.limit,
+            )
+        self.left -= needed
+
+
+@contextmanager
+def memory_limited(limit: int | None) -> Iterator[None]:
+    """Let each file that is read take so many bytes, here and in processes that begin inside.
+
+    None leaves things as they are.
+    """
+    before = os.environ.get(MAX_MEMORY)
+    if limit is not None:
+        os.environ[MAX_MEMORY] = str(limit)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[MAX_MEMORY] = before
+        elif limit is not None:
+            del os.environ[MAX_MEMORY]
+
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def memory_size(text: str) -> int:
+    """The bytes of `4G`, `512M` or `1000000`; CimError for anything else."""
+    number, unit = (text, "") if text[-1:].isdigit() else (text[:-1], text[-1:].upper())
+    if not (number.isascii() and number.isdigit() and len(number) < 16 and unit in UNITS):
+        raise CimError(f'"{text}" is no amount of memory; expected bytes, as 500000000, 512M or 4G')
+    return int(number) * UNITS[unit]

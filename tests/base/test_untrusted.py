@@ -1,0 +1,114 @@
+"""Files of others: ordinary ones alone, with a budget of memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cimtool.base.errors import CimError
+from cimtool.base.json_files import DEEPEST, parse_json, read_json
+from cimtool.base.toml_files import read_toml
+from cimtool.base.untrusted import (
+    MAX_MEMORY,
+    SPARE,
+    Budget,
+    memory_limited,
+    memory_size,
+    read_bounded,
+    require_file,
+)
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "/dev/null", "pipe"])
+def test_devices_and_pipes_are_refused_before_they_are_read(place: str, tmp_path: Path) -> None:
+    if place == "pipe":
+        place = str(tmp_path / "pipe")
+        os.mkfifo(place)
+    for reader in (require_file, Budget.of, read_toml, read_json):
+        with pytest.raises(CimError, match="is a device, a pipe or a socket; expected an ordinary"):
+            reader(Path(place))
+
+
+def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CimError, match="is a folder; expected a file"):
+        require_file(tmp_path)
+    with pytest.raises(CimError, match="there is no such file"):
+        require_file(tmp_path / "none")
+
+
+def test_a_budget_is_eight_times_the_file_and_256_mb(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(bytes(1000))
+    budget = Budget.of(file)
+    assert budget.limit == 8000 + SPARE
+    budget.take(1000, 1, "one")  # counts as numbers of 8 bytes
+    with pytest.raises(CimError, match=r"^two takes 268,435,457 bytes .* may take 268,443,456;"):
+        budget.take(1, SPARE + 1, "two")
+    budget.take(1, SPARE, "three")
+    assert budget.left == 0
+
+
+def test_a_limit_takes_the_place_of_the_budget_and_ends(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(bytes(1000))
+    with memory_limited(100):
+        assert Budget.of(file).limit == 100
+        with memory_limited(None):
+            assert Budget.of(file).limit == 100
+    assert MAX_MEMORY not in os.environ
+    assert Budget.of(file).limit > SPARE
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("0", 0), ("123", 123), ("2k", 2048), ("3M", 3 << 20), ("4G", 4 << 30)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert memory_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1", "1.5G", "4GB", "1 G", "9" * 30, "٣"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(CimError, match="is no amount of memory; expected bytes, as 500000000"):
+        memory_size(text)
+
+
+def test_a_file_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(bytes(11))
+    assert read_bounded(file, 11) == bytes(11)
+    with pytest.raises(CimError, match="has 11 bytes; expected at most 10 of such a file"):
+        read_bounded(file, 10)
+
+
+def test_json_is_as_deep_as_it_may_be() -> None:
+    assert parse_json("[" * DEEPEST + "]" * DEEPEST)
+    for depth in (DEEPEST + 1, 100_000):
+        with pytest.raises(ValueError, match=f"nested more than {DEEPEST} deep"):
+            parse_json("[" * depth + "]" * depth)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[1", '{"a": ' + "9" * 5000 + "}", "[" * 5000])
+def test_what_is_no_json(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "values.json"
+    file.write_text(text)
+    with pytest.raises(CimError, match="not valid JSON"):
+        read_json(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = 1" + "9" * 4300, "has a line of 4,305 bytes; expected at most 4,096"),
+        ("a = " + "[" * 4000, "nested too deep"),
+        ("a = " + "[\n" * 40_000, "nested too deep"),
+        ("a" + ".a" * 49_990 + " = 1", "has a line of 99,985 bytes"),
+        ("#\n" * 50_001, "has 100,002 bytes; expected at most 100,000"),
+    ],
+)
+def test_toml_that_would_take_all_memory(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "target.toml"
+    file.write_text(text)
+    with pytest.raises(CimError, match=said):
+        read_toml(file)
