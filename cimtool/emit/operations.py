@@ -19,14 +19,21 @@ from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node
 from cimtool.ir.source import (
+    Abs,
     CosineScore,
     DistanceScore,
+    Elu,
+    Erf,
     Exp,
+    Gate,
     L2Normalize,
     LayerNorm,
     LeakyRelu,
+    Log,
     PolynomialScore,
+    Reciprocal,
     Sigmoid,
+    Softplus,
     Tanh,
 )
 from cimtool.ir.types import INT_LIMIT, Type, Types, integer
@@ -75,10 +82,26 @@ def _matmul(writer: GraphWriter, op: MatMul, types: Types, a: str, b: str) -> st
     return total
 
 
-@ONNX.rule(Mul, Exp, Tanh, Sigmoid)
+@ONNX.rule(Mul, Exp, Tanh, Sigmoid, Softplus, Log, Reciprocal, Abs)
 def _same_operator(writer: GraphWriter, op: Op, types: Types, *inputs: str) -> str:
     """The operator of ONNX that has the operation's name."""
     return writer.node(type(op).__name__, *inputs)
+
+
+@ONNX.rule(Gate)
+def _gate(writer: GraphWriter, op: Gate, types: Types, a: str, b: str) -> str:
+    return writer.node("Mul", a, b)
+
+
+@ONNX.rule(Erf)
+def _erf(writer: GraphWriter, op: Erf, types: Types, x: str) -> str:
+    # ONNX Runtime has no Erf of double.
+    return writer.cast(writer.node("Erf", writer.cast(x, "FLOAT")), writer.real)
+
+
+@ONNX.rule(Elu)
+def _elu(writer: GraphWriter, op: Elu, types: Types, x: str) -> str:
+    return writer.node("Elu", x, alpha=op.alpha)
 
 
 @ONNX.rule(Add)

@@ -104,7 +104,7 @@ class Mul(Op, name="mul", levels=Level.TRAINED.to(Level.DIE)):
         shape = a.shape if len(a.shape) >= len(b.shape) and a.shape[-1] != 1 else b.shape
         lo, hi = combine(np.multiply, (a.lo, a.hi), (b.lo, b.hi))
         if a is b:  # one value times itself is never negative
-            lo = np.maximum(lo, 0)
+            lo = np.maximum(exact_bounds(lo), 0)
         return number_type(shape, lo, hi, _product_unit(a, b))
 
     def run(self, *inputs: Array) -> Array:

@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from cimtool.base.arrays import Array
+from cimtool.ir.arithmetic import Mul
 from cimtool.ir.op import Identity, Level, Op
 from cimtool.ir.types import Type, combine, real
 from cimtool.reference.surrogate import Polynomial
@@ -69,6 +70,76 @@ class Sigmoid(Monotone, name="sigmoid", levels=Level.TRAINED.to(Level.FLOAT)):
 
     def run(self, *inputs: Array) -> Array:
         return 0.5 + 0.5 * np.tanh(0.5 * inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Erf(Monotone, name="erf", levels=Level.TRAINED.to(Level.FLOAT)):
+    """The error function, of which GELU is made: `x (1 + erf(x / sqrt(2))) / 2`."""
+
+    def run(self, *inputs: Array) -> Array:
+        from scipy.special import erf  # slow to load, and every command imports this
+
+        value: Array = erf(inputs[0])
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class Softplus(Monotone, name="softplus", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`log(1 + exp(x))`."""
+
+    def run(self, *inputs: Array) -> Array:
+        value: Array = np.logaddexp(0.0, inputs[0])
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class Elu(Monotone, name="elu", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`x` above 0, `alpha (exp(x) - 1)` below, with alpha above 0."""
+
+    alpha: float
+
+    def run(self, *inputs: Array) -> Array:
+        (x,) = inputs
+        return np.maximum(x, 0.0) + self.alpha * np.expm1(np.minimum(x, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Log(Op, name="log", levels=Level.TRAINED.to(Level.FLOAT)):
+    """The natural logarithm."""
+
+    def infer(self, *inputs: Type) -> Type:
+        return real(inputs[0].shape)
+
+    def run(self, *inputs: Array) -> Array:
+        return np.log(inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Reciprocal(Op, name="reciprocal", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`1 / x`."""
+
+    def infer(self, *inputs: Type) -> Type:
+        return real(inputs[0].shape)
+
+    def run(self, *inputs: Array) -> Array:
+        return np.reciprocal(inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Abs(Op, name="abs", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`|x|`."""
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        return real(x.shape, 0.0, np.maximum(np.abs(x.lo), np.abs(x.hi)))
+
+    def run(self, *inputs: Array) -> Array:
+        return np.abs(inputs[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Gate(Mul, name="gate", levels=Level.TRAINED.to(Level.FLOAT)):
+    """Element by element product of two activations, as gates have it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,9 @@ from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add, Clip, Mvm, plus, scalar
 from cimtool.ir.heads import TowerBuilder
-from cimtool.ir.op import Op
 from cimtool.ir.program import Graph
-from cimtool.ir.source import BatchNorm, L2Normalize, LayerNorm, LeakyRelu, Sigmoid, Tanh
-from cimtool.loading.layout import RELU
+from cimtool.ir.source import BatchNorm, Gate, L2Normalize, LayerNorm, Reciprocal
+from cimtool.loading.onnx_activations import ACTIVATIONS
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.onnx_translation import Norms, Rows, Translated, Translation
 
@@ -135,12 +134,6 @@ def layer_normalization(t: Translation) -> Translated:
     return t.add(LayerNorm(gamma, t.channels(beta, width), eps), x)
 
 
-def leaky_relu(t: Translation) -> Translated:
-    """`x` above 0, `alpha x` below."""
-    alpha = t.number("alpha", 0.01, least=0.0)
-    return t.add(LeakyRelu(alpha) if alpha else RELU, t.rows())
-
-
 def clip(t: Translation) -> Translated:
     """Limits, as inputs or (before operator set 11) attributes."""
     lo, hi = _limit(t, 1, "min", -np.inf), _limit(t, 2, "max", np.inf)
@@ -176,14 +169,27 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
 
 
 def multiply(t: Translation) -> Translated:
-    """A value times a constant."""
+    """A value times a constant, or the product of two values, as gates have it."""
+    if t.is_rows(0) and t.is_rows(1):
+        return _product(t, t.rows(0), t.rows(1))
     index = 0 if t.is_rows(0) else 1
     return _affine(t, index, t.weights(1 - index), scalar(0.0))
 
 
+def _product(t: Translation, a: str, b: str) -> Rows:
+    if t.width(a) != t.width(b):
+        t.fail(f"multiplies rows of {t.width(a)} and of {t.width(b)} numbers")
+    return t.add(Gate(), a, b)
+
+
 def divide(t: Translation) -> Translated:
-    """A value by a constant, or by its own row norms (how torch exports `normalize`)."""
+    """A value by a constant, by another value, or by its own row norms (torch's `normalize`)."""
     divisor = t.value(1)
+    if isinstance(divisor, Rows):
+        inverse = t.part("inverse", Reciprocal(), divisor.name)
+        if t.is_rows(0):
+            return _product(t, t.rows(), inverse)
+        return _scaled(t, inverse, t.weights(0), scalar(0.0))
     if isinstance(divisor, Norms):
         if divisor.of != t.rows():
             t.fail("divides by the row norms of another value; expected its own")
@@ -198,7 +204,11 @@ def divide(t: Translation) -> Translated:
 
 
 def _affine(t: Translation, index: int, factor: FloatArray, offset: FloatArray) -> Rows:
-    x = t.rows(index)
+    return _scaled(t, t.rows(index), factor, offset)
+
+
+def _scaled(t: Translation, x: str, factor: FloatArray, offset: FloatArray) -> Rows:
+    """A value times a factor, plus an offset, one a channel each or one for all."""
     for array in (factor, offset):
         t.channels(array, t.width(x))
     factor, offset = (a.reshape(()) if a.size == 1 else a.reshape(-1) for a in (factor, offset))
@@ -271,12 +281,7 @@ def reshape(t: Translation) -> Translated:
     return Rows(x)
 
 
-def _elementwise(op: Op) -> TranslationRule:
-    """The rule of an operator that is one operation, the same for all values."""
-    return lambda t: t.add(op, t.rows())
-
-
-RULES: dict[str, TranslationRule] = {
+RULES: dict[str, TranslationRule] = ACTIVATIONS | {
     "Add": add,
     "BatchNormalization": batch_normalization,
     "Cast": cast,
@@ -288,16 +293,12 @@ RULES: dict[str, TranslationRule] = {
     "Gemm": gemm,
     "Identity": lambda t: t.value(0),
     "LayerNormalization": layer_normalization,
-    "LeakyRelu": leaky_relu,
     "LpNormalization": lp_normalization,
     "MatMul": matmul,
     "Mul": multiply,
     "ReduceL2": reduce_l2,
-    "Relu": _elementwise(RELU),
     "Reshape": reshape,
-    "Sigmoid": _elementwise(Sigmoid()),
     "Sub": partial(add, sign=-1.0),
-    "Tanh": _elementwise(Tanh()),
     "Transpose": transpose,
 }
 """The supported operators (beside Constant), and the rule of each."""

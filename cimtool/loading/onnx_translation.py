@@ -30,8 +30,19 @@ class Norms:
     of: str
 
 
-Translated = Rows | Norms | Array
+@dataclass(frozen=True)
+class Compared:
+    """A value of the program above a limit, or not: what a choice is made by."""
+
+    of: str
+    limit: float
+
+
+Translated = Rows | Norms | Compared | Array
 """The form of an ONNX value in a program; an array is a constant."""
+
+KINDS = {Norms: "row norms", Compared: "a comparison"}
+"""Words for a value that is neither rows nor a constant."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,7 @@ class Translation:
         """The program's name of an input that depends on the graph's input."""
         value = self.value(index)
         if not isinstance(value, Rows):
-            kind = "row norms" if isinstance(value, Norms) else "a constant"
+            kind = KINDS.get(type(value), "a constant")
             self.fail(f"its input {self.input(index)} is {kind}; expected rows of numbers")
         return value.name
 
@@ -80,7 +91,7 @@ class Translation:
         if not name:
             return None
         value = self.value(index)
-        if isinstance(value, Rows | Norms) or value.dtype.kind in "OSUc":
+        if not isinstance(value, np.ndarray) or value.dtype.kind in "OSUc":
             self.fail(f"its input {name} is computed; expected a constant of numbers")
         return value.astype(np.float64)
 
@@ -123,12 +134,18 @@ class Translation:
 
     def add(self, op: Op, *inputs: str, name: str = "") -> Rows:
         """Append an operation, named after the node's output, `name`, or the node."""
+        return Rows(self.builder.add(self._plain(name), op, *inputs))
+
+    def part(self, name: str, op: Op, *inputs: str) -> str:
+        """Append an operation of several that the node becomes; returns its value's name."""
+        return self.builder.add(f"{self._plain()}_{name}", op, *inputs)
+
+    def _plain(self, name: str = "") -> str:
+        """A name without a dot: those that passes derive from them hold one."""
         outputs = self.graph.outputs
         roles = [role for role, value in outputs.items() if value == self.node.outputs[0]]
         own = roles[0] if roles else name or self._label()
-        # Names without a dot: those that passes derive from them hold one.
-        plain = re.sub(r"[^A-Za-z0-9]+", "_", own).strip("_")
-        return Rows(self.builder.add(plain or self.node.kind.lower(), op, *inputs))
+        return re.sub(r"[^A-Za-z0-9]+", "_", own).strip("_") or self.node.kind.lower()
 
     def _label(self) -> str:
         """The last part of the node's name that says more than its kind; else its output's name.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.polynomial import chebyshev, polynomial
@@ -24,11 +24,25 @@ Beyond them exp and least squares differ between CPUs.
 ROUNDING = 2.0**-COEFFICIENT_BITS
 """Relative error that rounding exp's maximum adds, and more."""
 
-TANH_LIMIT = 5.5
-"""From here on tanh is taken as constant: it is within 2^-14.8 of 1."""
+NEGLIGIBLE = 2.0**-40
+"""Share of a function's largest value below which a coefficient is rounding alone."""
+
+LEAST_TOLERANCE = 2.0**-40
+"""Error of a curve, from above that of float64 in functions whose parts cancel, such as sigmoid."""
+
+TAIL_SHARES = tuple(0.9**k for k in range(60, 1, -1))
+"""Shares of a range's end from which a function is tried for being a line."""
+
+TAIL_POINTS = 2_001
+
+LINE = 2.0**-6
+"""Share of a tolerance within which a function is a line of any slope."""
+
+BUDGETS = (0.9, 0.5, 0.25)
+"""Shares of a tolerance that polynomials are fitted to, the rest for what else adds to it."""
 
 MAX_MULTIPLY_ADDS = 24
-"""The highest degree of a polynomial for exp or tanh: one multiply-add each."""
+"""The highest degree of a polynomial: one multiply-add each."""
 
 MAX_NEWTON_STEPS = 8
 
@@ -77,38 +91,169 @@ def fit_exp(lo: float, hi: float, tolerance: float) -> ExpPolynomial:
 
 
 @dataclass(frozen=True)
-class TanhPolynomial:
-    """`tanh(x)` as `u * sum c_i (2 |u| - 1)^i` with `u = clip(x / limit, -1, 1)`."""
+class CurvePolynomial:
+    """A function of single numbers by polynomials of `u = clip((x - centre) / half, -1, 1)`.
 
-    limit: float
-    coefficients: tuple[float, ...]
-    error: float
-
-
-def fit_tanh(top: float, tolerance: float) -> TanhPolynomial:
-    """Interpolate `tanh(x) / x` at Chebyshev nodes of [0, top], with the lowest degree.
-
-    Only half the curve is fitted, as it is odd: about the middle of [0, top] its polynomial has
-    no large coefficients that cancel, as one over [-top, top] has. From TANH_LIMIT on it is
-    constant. `error` is measured at 20,001 points of [0, top], and there beyond that limit too;
-    `tolerance` is at least 2^-14.
+    `even(u)` where `odd` is None, else `even(v) + u odd(v)` with `v = 2 |u| - 1`. From either end
+    of the domain on a line of slope `below` or `above` is added. `lo` and `hi` bound the function
+    between the ends; `error` is the largest that was measured.
     """
-    limit = min(max(top, 2.0**-20), TANH_LIMIT)
+
+    centre: float
+    half: float
+    even: tuple[float, ...]
+    odd: tuple[float, ...] | None
+    lo: float
+    hi: float
+    below: float = 0.0
+    above: float = 0.0
+    error: float = 0.0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The domain of the polynomials."""
+        return self.centre - self.half, self.centre + self.half
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """The degrees of the polynomials that are not constant."""
+        degrees = [len(self.even) - 1]
+        if self.odd is not None and any(self.odd):
+            degrees.append(len(self.odd))
+        return tuple(degree for degree in degrees if degree) or (0,)
+
+    @property
+    def multiply_adds(self) -> int:
+        """The cost of evaluating it, without its ends."""
+        folding = 0 if self.odd is None else 3
+        return folding + sum(self.degrees)
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Its values, in real numbers."""
+        u = np.clip((x - self.centre) / self.half, -1.0, 1.0)
+        left, right = self.ends
+        tails = self.below * np.minimum(x - left, 0.0) + self.above * np.maximum(x - right, 0.0)
+        if self.odd is None:
+            return np.asarray(polynomial.polyval(u, self.even) + tails)
+        v = 2 * np.abs(u) - 1
+        odd = u * polynomial.polyval(v, self.odd)
+        return np.asarray(polynomial.polyval(v, self.even) + odd + tails)
+
+
+Function = Callable[[FloatArray], FloatArray]
+
+
+def fit_curve(function: Function, lo: float, hi: float, share: float) -> CurvePolynomial | None:
+    """Fit polynomials to a function on [lo, hi], to a share of its largest magnitude there.
+
+    Of two forms the one with the fewest multiply-adds: one polynomial on the whole domain, or,
+    where 0 is inside, one each of the even and the odd part over |x|. The latter has no large
+    coefficients that cancel, and a bend at 0 costs nothing. Where the function is a line up to an
+    end of [lo, hi], as tanh, GELU and softplus are far from 0, the domain ends earlier. The error
+    is measured at 20,001 points and includes that of narrowing sums in the digital unit. None where
+    no form is close enough, or the function is not finite.
+    """
+    x = np.linspace(lo, hi, DENSE_POINTS)
+    exact = function(x)
+    if not np.isfinite(exact).all():
+        return None
+    tolerance = max(share * float(np.abs(exact).max()), LEAST_TOLERANCE)
+    left, below = _tail(function, lo, hi, tolerance / 2)
+    right, above = _tail(function, hi, lo, tolerance / 2)
+    found = []
+    for form in (_plain, _folded):
+        for budget in BUDGETS:
+            fit = form(function, left, right, budget * tolerance)
+            if fit is None:
+                break
+            fit = replace(fit, below=below, above=above)
+            error = float(np.abs(fit(x) - exact).max()) + _narrowing(fit)
+            if error <= tolerance:
+                found.append(replace(fit, error=error))
+                break
+    return min(found, key=lambda fit: fit.multiply_adds, default=None)
+
+
+def _tail(function: Function, end: float, other: float, tolerance: float) -> tuple[float, float]:
+    """The start of the line that a function is towards `end`, and its slope; the end if it is none.
+
+    A slope beside 0 and 1 is taken only of what is a line all but exactly.
+    """
+    for allowed, within in ((0.0, tolerance), (1.0, tolerance), (None, LINE * tolerance)):
+        for share in TAIL_SHARES:
+            start = end * share
+            if (end - start) * (start - other) <= 0:
+                continue
+            x = np.linspace(start, end, TAIL_POINTS)
+            y = function(x)
+            slope = (y[-1] - y[0]) / (end - start) if allowed is None else allowed
+            slope = float(significant(slope, np.rint, COEFFICIENT_BITS))
+            if np.abs(y - y[0] - slope * (x - start)).max() <= within:
+                return start, slope
+    return end, 0.0
+
+
+def _narrowing(fit: CurvePolynomial) -> float:
+    """A bound of what narrowing products to FACTOR_BITS adds to the error of Horner's scheme."""
+    parts = (fit.even, fit.odd or ())
+    return sum(len(one) * float(np.abs(one).sum()) for one in parts if len(one) > 1) * 2.0**-24
+
+
+def _plain(function: Function, lo: float, hi: float, tolerance: float) -> CurvePolynomial | None:
+    """One polynomial on [lo, hi]."""
+    centre, half = (lo + hi) / 2, (hi - lo) / 2
+    powers = _lowest(lambda u: function(centre + half * u), None, tolerance, least=1)
+    if powers is None:
+        return None
+    return CurvePolynomial(centre, half, powers, None, *_bounds(function, lo, hi))
+
+
+def _folded(function: Function, lo: float, hi: float, tolerance: float) -> CurvePolynomial | None:
+    """Polynomials of the even and the odd part on either side of 0, in `v = 2 |x| / limit - 1`."""
+    limit = max(-lo, hi)
+    if not lo < 0 < hi or not np.isfinite(function(np.linspace(-limit, limit, DENSE_POINTS))).all():
+        return None
+
+    def part(sign: float) -> Function:
+        def of(v: FloatArray) -> FloatArray:
+            x = limit * (v + 1) / 2
+            return (function(x) + sign * function(-x)) / 2
+
+        return of
+
+    even = _lowest(part(1.0), None, tolerance / 2)
+    odd = _lowest(part(-1.0), lambda v: (v + 1) / 2, tolerance / 2)
+    if even is None or odd is None:
+        return None
+    return CurvePolynomial(0.0, limit, even, odd, *_bounds(function, -limit, limit))
+
+
+def _bounds(function: Function, lo: float, hi: float) -> tuple[float, float]:
+    """Bounds of a function on [lo, hi], a little outside of what it reaches."""
+    values = function(np.linspace(lo, hi, DENSE_POINTS))
+    ends = significant(values.min(), np.floor), significant(values.max(), np.ceil)
+    return float(ends[0]), float(ends[1])
+
+
+def _lowest(
+    function: Function, factor: Function | None, tolerance: float, least: int = 0
+) -> tuple[float, ...] | None:
+    """The interpolation of `function / factor` on [-1, 1], of the lowest degree, for `function`.
+
+    None where none of the degrees that are allowed is within the tolerance.
+    """
     v = np.linspace(-1.0, 1.0, DENSE_POINTS)
-    u = (v + 1) / 2
-    exact = np.tanh(limit * u)
-    if limit == TANH_LIMIT:
-        u, v, exact = np.append(u, 1.0), np.append(v, 1.0), np.append(exact, 1.0)
-
-    def slope(nodes: FloatArray) -> FloatArray:
-        shares = (nodes + 1) / 2
-        return np.tanh(limit * shares) / shares
-
-    for powers in _interpolations(slope):
-        error = float(np.abs(u * polynomial.polyval(v, powers) - exact).max())
-        if error <= tolerance:
-            return TanhPolynomial(limit, tuple(float(c) for c in powers), error)
-    raise ValueError(f"tanh up to {limit} is not within {tolerance} at degree {MAX_MULTIPLY_ADDS}")
+    exact = function(v)
+    weight = np.ones_like(v) if factor is None else factor(v)
+    for degree in range(least, MAX_MULTIPLY_ADDS + 1):
+        nodes = chebyshev.chebpts1(degree + 1)
+        values = function(nodes) if factor is None else function(nodes) / factor(nodes)
+        fitted = chebyshev.cheb2poly(chebyshev.chebfit(nodes, values, degree))
+        powers = significant(fitted, np.rint, COEFFICIENT_BITS)
+        powers = np.where(np.abs(powers) < NEGLIGIBLE * np.abs(exact).max(), 0.0, powers)
+        if np.abs(weight * polynomial.polyval(v, powers) - exact).max() <= tolerance:
+            return tuple(float(c) for c in powers)
+    return None
 
 
 @dataclass(frozen=True)

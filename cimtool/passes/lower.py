@@ -18,26 +18,30 @@ from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
 from cimtool.ir.source import (
+    Abs,
     CosineScore,
     DistanceScore,
+    Elu,
+    Erf,
     Exp,
+    Gate,
     L2Normalize,
     LayerNorm,
     LeakyRelu,
+    Log,
     PolynomialScore,
+    Reciprocal,
     Sigmoid,
+    Softplus,
     Tanh,
 )
-from cimtool.ir.types import Type
-from cimtool.passes.approximate import fit_exp, fit_inverse_root, fit_tanh
+from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse_root
 from cimtool.passes.base import Job, Pass
+from cimtool.passes.curves import FittedCurve, fuse, widened_range
 from cimtool.reference.surrogate import shifted
 
 EXP_TOLERANCE = 2.0**-17
 """Error of exp relative to its largest value: half a step of a 16-bit variance."""
-
-TANH_TOLERANCE = 2.0**-14
-"""Error of tanh and sigmoid: a 64th of half a step of a signed 8-bit activation."""
 
 ROOT_TOLERANCE = 2.0**-18
 """Relative error of the reciprocal norm, below a step of a 16-bit mean."""
@@ -54,9 +58,6 @@ LOGIT_BITS = 24
 NORMAL_BITS = 21
 """Bits of a normalised variable: [-1, 1] in steps of 2^-20."""
 
-DOMAIN_MARGIN = 0.25
-"""Share of a calibrated range by which ed, vd and row norms may leave it on each side."""
-
 
 @dataclass(frozen=True)
 class LowerPass(Pass):
@@ -70,7 +71,7 @@ class LowerPass(Pass):
 
     def apply(self, program: Program, job: Job) -> Program:
         def lowered(graph: Graph) -> Graph:
-            return rewrite(graph, lambda op: _on_stored_input, Lowering(graph, job))
+            return rewrite(fuse(graph), lambda op: _on_stored_input, Lowering(graph, job))
 
         text, video = lowered(program.text), lowered(program.video)
         score = replace(program.score, inputs=score_inputs(text, video))
@@ -127,36 +128,70 @@ def exp(builder: Lowering, op: Exp, node: Node, inputs: tuple[str, ...]) -> str:
     return builder.add(node.name, Clip(scalar(0.0), scalar(np.inf)), last)
 
 
-@LOWER.rule(Tanh)
-def tanh(builder: Lowering, op: Tanh, node: Node, inputs: tuple[str, ...]) -> str:
-    """Horner of a near-minimax polynomial of |x| on the widened calibrated range, times x."""
-    return _curve(builder, node, inputs[0], 1.0)
-
-
-@LOWER.rule(Sigmoid)
-def sigmoid(builder: Lowering, op: Sigmoid, node: Node, inputs: tuple[str, ...]) -> str:
-    """`(1 + tanh(x / 2)) / 2`."""
-    return _curve(builder, node, inputs[0], 0.5)
-
-
-def _curve(builder: Lowering, node: Node, x: str, gain: float) -> str:
-    """`gain tanh(gain x) + 1 - gain`: tanh at gain 1, sigmoid at a half."""
-    name = node.name
-    top = max(abs(end) for end in widened_range(builder.types[x]))
-    fit = fit_tanh(gain * top, TANH_TOLERANCE / gain)
-    limit = fit.limit / gain
+@LOWER.rule(FittedCurve)
+def curve(builder: Lowering, op: FittedCurve, node: Node, inputs: tuple[str, ...]) -> str:
+    """Horner of its polynomials, within the ends of its domain, and lines beyond them."""
+    fit, name, (x,) = op.fit, node.name, inputs
+    left, right = fit.ends
+    degrees = " and ".join(map(str, fit.degrees))
     builder.note(
-        f"{builder.name}.{name}: {node.op.name} on [{-limit:.4g}, {limit:.4g}] as a polynomial "
-        f"of degree {len(fit.coefficients)}, worst error {gain * fit.error:.1e}"
+        f"{builder.name}.{name}: {', '.join(dict.fromkeys(op.parts))} on [{left:.4g}, "
+        f"{right:.4g}] as {'polynomials' if len(fit.degrees) > 1 else 'a polynomial'} of degree "
+        f"{degrees}, worst error {fit.error:.1e}"
     )
-    u = normalised(builder, f"{name}.u", x, 0.0, limit)
-    above = builder.add(f"{name}.above", Clip(scalar(0.0), scalar(1.0)), u)
-    size = builder.add(f"{name}.size", plus(4, -2, offset=-1), above, u)
+    u = normalised(builder, f"{name}.u", x, fit.centre, fit.half)
+    value = _polynomials(builder, name, u, fit)
+    inside = Clip(scalar(fit.lo), scalar(fit.hi))
+    if not (fit.below or fit.above):
+        return builder.add(name, inside, value)
+    terms = [builder.add(f"{name}.inside", inside, value)]
+    for side, end, slope in (("below", left, fit.below), ("above", right, fit.above)):
+        if slope:
+            past = builder.add(f"{name}.{side}_end", plus(1, offset=-end), x)
+            lo, hi = (-np.inf, 0.0) if side == "below" else (0.0, np.inf)
+            terms.append(builder.add(f"{name}.{side}", Clip(scalar(lo), scalar(hi)), past))
+    slopes = (slope for slope in (fit.below, fit.above) if slope)
+    return builder.add(name, plus(1, *slopes), *terms)
+
+
+def _polynomials(builder: Lowering, name: str, u: str, fit: CurvePolynomial) -> str:
+    """The even part, and `u` times the odd one, both of `v = 2 |u| - 1`; or one of `u`."""
+    if fit.odd is None:
+        return horner(builder, name, u, fit.even)
+    upper = builder.add(f"{name}.upper", Clip(scalar(0.0), scalar(1.0)), u)
+    size = builder.add(f"{name}.size", plus(4, -2, offset=-1), upper, u)
     v = builder.add(f"{name}.v", Clip(scalar(-1.0), scalar(1.0)), size)
-    slope = horner(builder, name, v, tuple(gain * c for c in fit.coefficients))
-    odd = builder.add(f"{name}.odd", Mul(), u, slope)
-    moved = builder.add(f"{name}.moved", plus(1, offset=1 - gain), odd)
-    return builder.add(name, Clip(scalar(1 - 2 * gain), scalar(1.0)), moved)
+    if not any(fit.odd):
+        return horner(builder, f"{name}.even", v, fit.even)
+    if len(fit.odd) == 1:
+        odd = builder.add(f"{name}.odd", plus(fit.odd[0]), u)
+    else:
+        odd = builder.add(f"{name}.odd", Mul(), u, horner(builder, name, v, fit.odd))
+    if len(fit.even) == 1:
+        return builder.add(f"{name}.moved", plus(1, offset=fit.even[0]), odd)
+    even = horner(builder, f"{name}.even", v, fit.even)
+    return builder.add(f"{name}.sum", plus(1, 1), odd, even)
+
+
+def _fused_away(builder: Lowering, op: Op, node: Node, inputs: tuple[str, ...]) -> str:
+    raise TypeError(f"fuse left {op.name} in {builder.name}.{node.name}")
+
+
+LOWER.rule(Elu, Erf, Log, Reciprocal, Sigmoid, Softplus, Tanh)(_fused_away)
+
+
+@LOWER.rule(Abs)
+def absolute(builder: Lowering, op: Abs, node: Node, inputs: tuple[str, ...]) -> str:
+    """Twice the part above 0, less the value."""
+    above = builder.add(f"{node.name}.above", Clip(scalar(0.0), scalar(np.inf)), *inputs)
+    return builder.add(node.name, plus(2, -1), above, *inputs)
+
+
+@LOWER.rule(Gate)
+def gate(builder: Lowering, op: Gate, node: Node, inputs: tuple[str, ...]) -> str:
+    """The product of both values as they are stored: one multiplication in the digital unit."""
+    stored = (builder.store(value, "residual", 16) for value in inputs)
+    return builder.add(node.name, Mul(), *stored)
 
 
 @LOWER.rule(LeakyRelu)
@@ -332,13 +367,6 @@ def horner(builder: Builder, name: str, u: str, coefficients: tuple[float, ...])
         product = builder.add(f"{name}.p{i}u", Mul(), value, u)
         value = builder.add(f"{name}.p{i}", plus(1, offset=c), product)
     return value
-
-
-def widened_range(seen: Range | Type) -> tuple[float, float]:
-    """A calibrated range with a quarter of its span added on each side."""
-    lo, hi = float(seen.lo.min()), float(seen.hi.max())
-    margin = DOMAIN_MARGIN * (hi - lo) or 2.0**-10 * max(abs(hi), 1.0)
-    return lo - margin, hi + margin
 
 
 @dataclass(frozen=True)

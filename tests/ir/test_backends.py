@@ -69,17 +69,17 @@ def test_a_rule_that_a_plug_in_lacks_is_a_mistake_of_the_plug_in(
 
 
 def test_an_operation_has_the_levels_and_the_rule_of_its_base(table: Rules[Any]) -> None:
-    class Product(MatMul, name="product"):
+    class Paired(MatMul, name="paired"):
         pass
 
-    class Last(Product, name="last", levels={Level.DIE}):
+    class Last(Paired, name="last", levels={Level.DIE}):
         pass
 
     table.rule(MatMul)(lambda: "of MatMul")
-    assert Product in operations_at(Level.MAC)
-    assert table.of(Product())() == "of MatMul"
-    table.rule(Product)(lambda: "its own")
-    assert table.of(Last())() == table.of(Product())() == "its own"
+    assert Paired in operations_at(Level.MAC)
+    assert table.of(Paired())() == "of MatMul"
+    table.rule(Paired)(lambda: "its own")
+    assert table.of(Last())() == table.of(Paired())() == "its own"
     assert table.of(MatMul())() == "of MatMul"
     assert Last not in operations_at(Level.MAC)
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial import polynomial
+from scipy.special import erf
 
+from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
-from cimtool.passes.approximate import TANH_LIMIT, fit_exp, fit_inverse_root, fit_tanh
+from cimtool.ir.source import Abs, Elu, Erf, Sigmoid, Softplus, Tanh
+from cimtool.passes.approximate import (
+    DENSE_POINTS,
+    LEAST_TOLERANCE,
+    fit_curve,
+    fit_exp,
+    fit_inverse_root,
+)
 
 SLACK = 1.02  # between two of the points measured
 
@@ -49,23 +60,64 @@ def test_a_variance_too_wide_is_refused() -> None:
         fit_exp(-60, 60, 2.0**-17)
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.floats(0, 12), st.sampled_from([2.0**-8, 2.0**-14]))
-def test_tanh_is_within_its_tolerance_everywhere(top: float, tolerance: float) -> None:
-    fit = fit_tanh(top, tolerance)
-    assert fit.error <= tolerance
-    reach = 20.0 if fit.limit == TANH_LIMIT else fit.limit
-    x = np.random.default_rng(0).uniform(-reach, reach, 7919)
-    u = np.clip(x / fit.limit, -1, 1)
-    found = u * polynomial.polyval(2 * np.abs(u) - 1, fit.coefficients)
-    assert np.abs(found - np.tanh(x)).max() <= SLACK * fit.error + 1e-13
-    assert fit.limit >= min(top, TANH_LIMIT)
+CURVES = {op.name: op.run for op in (Tanh(), Sigmoid(), Erf(), Softplus(), Elu(1.67), Abs())}
+CURVES["gelu"] = lambda x: x * (1 + erf(x / np.sqrt(2))) / 2
+CURVES["silu"] = lambda x: x * Sigmoid().run(x)
+CURVES["mish"] = lambda x: x * np.tanh(np.logaddexp(0, x))
 
 
-def test_tanh_is_fitted_without_coefficients_that_cancel() -> None:
-    fit = fit_tanh(100.0, 2.0**-14)
-    assert len(fit.coefficients) <= 14
-    assert np.abs(fit.coefficients).max() < 4
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(list(CURVES)), st.floats(-40, 20), st.floats(1e-3, 40))
+def test_a_curve_is_within_its_tolerance_everywhere(name: str, lo: float, span: float) -> None:
+    function, hi = CURVES[name], lo + span
+    fit = fit_curve(function, lo, hi, 2.0**-14)
+    assert fit is not None
+    dense = function(np.linspace(lo, hi, DENSE_POINTS))
+    assert fit.error <= max(2.0**-14 * np.abs(dense).max(), LEAST_TOLERANCE)
+    x = np.random.default_rng(0).uniform(lo, hi, 7919)
+    exact = function(x)
+    assert np.abs(fit(x) - exact).max() <= SLACK * fit.error + 1e-13
+
+
+def test_a_curve_far_from_0_is_a_line() -> None:
+    slopes = {
+        name: (fit.below, fit.above)
+        for name, function in CURVES.items()
+        if (fit := fit_curve(function, -40, 40, 2.0**-14)) is not None
+    }
+    assert slopes == {
+        "tanh": (0, 0), "sigmoid": (0, 0), "erf": (0, 0), "softplus": (0, 1), "elu": (0, 1),
+        "abs": (-1, 1), "gelu": (0, 1), "silu": (0, 1), "mish": (0, 1),
+    }  # fmt: skip
+    scaled = fit_curve(lambda x: 1.05 * Elu(1.67).run(x), -40, 40, 2.0**-14)
+    assert scaled is not None
+    assert scaled.above == pytest.approx(1.05, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_curve_is_fitted_without_coefficients_that_cancel(name: str) -> None:
+    fit = fit_curve(CURVES[name], -5, 4, 2.0**-14)
+    assert fit is not None
+    assert fit.multiply_adds <= 21
+    assert np.abs((*fit.even, *(fit.odd or ()))).max() < 5
+
+
+def test_a_curve_of_one_side_is_one_polynomial() -> None:
+    fit = fit_curve(np.log, 0.5, 3.0, 2.0**-14)
+    assert fit is not None
+    assert fit.odd is None
+    assert fit.ends == (0.5, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "lo", "hi"),
+    [(np.reciprocal, -1.0, 1.0), (np.log, -1.0, 2.0), (lambda x: np.sin(40 * x), -3.0, 3.0)],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_no_polynomial_comes_close_to_has_none(
+    function: Callable[[FloatArray], FloatArray], lo: float, hi: float
+) -> None:
+    assert fit_curve(function, lo, hi, 2.0**-14) is None
 
 
 @settings(deadline=None, max_examples=40)
