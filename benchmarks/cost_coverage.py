@@ -89,7 +89,7 @@ def query(found: Estimate, items: int) -> Cost:
     )  # fmt: skip
     total = found.text + many
     if found.program.shortlist is not None:
-        total += found.walk(found.program.score, SHORTLIST)
+        total += found.with_gallery(items).walk(found.program.score, SHORTLIST)
     return total
 
 

@@ -157,12 +157,13 @@ class Estimate:
         return total + done + self._loading(graph)
 
     def _gallery_reads(self, graph: Graph, extents: Mapping[str, int]) -> Operations:
-        """Reads of the items' stored values, once each, from buffer or DRAM."""
+        """Reads of the items' stored values, once each, from what holds the whole gallery."""
         used = {name for node in graph.nodes for name in node.inputs}
         read = [
             known for name, known in graph.inputs.items() if name in used and "m" in known.shape
         ]
-        bits = sum(elements(known, extents) * width(known) for known in read)
+        whole = {**extents, "m": self.gallery or 0}
+        bits = sum(elements(known, whole) * width(known) for known in read)
         kind = "sram" if bits <= self.rates.prices.buffer_bits else "dram"
         found = Operations()
         for known in read:

@@ -1,7 +1,8 @@
 """Ways to score one query against a gallery, side by side: what each takes of the target.
 
-A gallery in the arrays is programmed with calibration items of two numbers; energy, latency and
-conversions of a query grow by the same amount with every item, so that two tell those of any.
+A gallery in the arrays is programmed with calibration items, once and twice over: in the same bits,
+so that energy, latency and conversions of a query grow by the same amount with every item, and two
+galleries tell those of any.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import QUERIES, Bundle
@@ -108,10 +111,11 @@ def _in_arrays(
     length: int | None,
 ) -> GalleryWay:
     """A way whose products are in arrays, by what calibration items take of them."""
-    many = min(len(job.right["mu"]), MOST_ITEMS)
-    few = many // 2
+    once = {name: value[:MOST_ITEMS] for name, value in job.right.items()}
+    twice = {name: np.concatenate([value, value]) for name, value in once.items()}
+    few, many = len(once["mu"]), len(twice["mu"])
     try:
-        graphs = [make({k: v[:count] for k, v in job.right.items()}) for count in (few, many)]
+        graphs = [make(held) for held in (once, twice)]
     except CimError as error:
         return GalleryWay(way, refused=str(error))
     items = found.gallery or 0
@@ -132,9 +136,7 @@ def _in_arrays(
 
 
 def _score(job: GalleryJob, found: Estimate, graph: Graph, length: int | None) -> Cost:
-    (output,) = graph.outputs.values()
-    items = int(graph.types[output].shape[1])
-    score = replace(found, program=job.program_with(graph), gallery=items, shortlist=length).score
+    score = replace(found, program=job.program_with(graph), shortlist=length).score
     assert score is not None
     return score
 

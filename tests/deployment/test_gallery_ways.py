@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,38 @@ def test_a_way_takes_what_a_programmed_gallery_takes(
         assert one.value is not None
         assert one.value == pytest.approx(other.value, rel=0.05)
     assert not gallery_ways(programmed.bundle.folder, cost)
+
+
+def test_conversions_of_the_score_grow_by_the_item(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    # The largest values lie in the second half of these items, and take further bits.
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.train,
+        output=tmp_path / "b", target="isaac-rram-128", score_mapping="hybrid",
+    )  # fmt: skip
+    counts = []
+    for items in (1, 3):
+        ways = gallery_ways(tmp_path / "b", api.cost(tmp_path / "b", gallery=items))
+        counts += [one.conversions for one in ways if one.way == "score in the memory"]
+    assert counts[1] == 3 * counts[0] > 0
+
+
+def test_exact_scores_of_a_shortlist_read_what_holds_the_whole_gallery(
+    small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=tmp_path / "b", target="isaac-rram-128", score_mapping="hybrid",
+    )  # fmt: skip
+    made = api.program(tmp_path / "b", small_trunk.eval, shortlist=10)
+    small = api.cost(made.bundle.folder)
+    large = replace(small, gallery=1_000_000)
+    for found, memory in ((small, "sram"), (large, "dram")):
+        assert found.score is not None
+        assert found.gallery_bytes is not None
+        read = 10 * 8 * found.gallery_bytes // (found.gallery or 1)
+        assert found.score.digital.tallies[memory].size >= read
+    assert small.score is not None
+    assert "dram" not in small.score.digital.tallies
 
 
 def test_few_bits_take_least(bundle: Path) -> None:
