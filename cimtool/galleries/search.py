@@ -149,4 +149,5 @@ def _answers(wanted: ShardSearch, held: GalleryShards, dask: str | None) -> Iter
         return
     with connected(dask) as client:
         calls = [(shard,) for shard in held.shards]
-        yield from on_cluster(client, dask, ShardSearch.best_of, wanted, calls, "a shard")
+        again = "run the command again"
+        yield from on_cluster(client, dask, ShardSearch.best_of, wanted, calls, "a shard", again)

@@ -22,6 +22,9 @@ from cimtool.sweeps.grid import Point
 if TYPE_CHECKING:
     from distributed import Client
 
+AGAIN = "run the command again to go on"
+"""Advice where workers end: points that are done are kept."""
+
 Outcomes = Iterator[tuple[str, Outcome]]
 
 
@@ -55,8 +58,9 @@ def in_processes(
             except TerminatedWorkerError as error:
                 raise ArgumentError(
                     "{jobs} {}: a worker process ended on its own, for lack of memory as a rule; "
-                    "run the command again to go on, with fewer jobs",
+                    "{}, with fewer jobs",
                     jobs,
+                    AGAIN,
                 ) from error
 
 
@@ -82,9 +86,10 @@ def by_cluster(
 ) -> Outcomes:
     """Points on the workers of a Dask cluster, which get the evaluator over the network once each.
 
-    Raises CimError where the workers cannot run cimtool.
+    Raises CimError where the workers cannot run cimtool, or the cluster ends or falls silent.
     """
-    yield from on_cluster(client, address, _outcome, evaluator, points.items(), "a point")
+    work = points.items()
+    yield from on_cluster(client, address, _outcome, evaluator, work, "a point", AGAIN)
 
 
 Compute = Callable[[PointEvaluator, Mapping[str, Point]], Outcomes]
