@@ -32,6 +32,7 @@ from cimtool.ir.source import (
     Log,
     PolynomialScore,
     Reciprocal,
+    RmsNorm,
     Sigmoid,
     Softplus,
     Tanh,
@@ -188,6 +189,14 @@ def _l2_normalize(writer: GraphWriter, op: L2Normalize, types: Types, x: str) ->
 def _layer_norm(writer: GraphWriter, op: LayerNorm, types: Types, x: str) -> str:
     gain, offset = writer.constant(op.gamma), writer.constant(op.beta)
     return writer.node("LayerNormalization", x, gain, offset, axis=-1, epsilon=op.eps)
+
+
+@ONNX.rule(RmsNorm)
+def _rms_norm(writer: GraphWriter, op: RmsNorm, types: Types, x: str) -> str:
+    squares = writer.node("Mul", x, x)
+    mean = writer.node("ReduceMean", squares, writer.constant(np.array([-1])), keepdims=1)
+    root = writer.node("Sqrt", writer.node("Add", mean, writer.constant(np.float64(op.eps))))
+    return writer.node("Mul", writer.node("Div", x, root), writer.constant(op.gamma))
 
 
 @ONNX.rule(DistanceScore)

@@ -212,6 +212,31 @@ class LayerNorm(Op, name="layer_norm", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
+class RmsNorm(Op, name="rms_norm", levels=Level.TRAINED.to(Level.FLOAT)):
+    """Each row to mean square 1, then a gain a channel: `x / sqrt(mean x^2 + eps) * gamma`."""
+
+    gamma: Array
+    eps: float
+
+    @property
+    def factor(self) -> Array:
+        """`gamma sqrt(d)`, per channel."""
+        return np.asarray(self.gamma * np.sqrt(self.gamma.size))
+
+    def squared_norms(self, x: Array) -> Array:
+        """The squares [n] of what rows `x` [n, d] are divided by, as norms."""
+        return np.asarray(np.square(x).sum(axis=-1) + x.shape[-1] * self.eps)
+
+    def infer(self, *inputs: Type) -> Type:
+        reach = np.abs(self.factor)
+        return real(inputs[0].shape, -reach, reach)
+
+    def run(self, *inputs: Array) -> Array:
+        (x,) = inputs
+        return x / np.sqrt(self.squared_norms(x))[..., None] * self.factor
+
+
+@dataclass(frozen=True, eq=False)
 class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLOAT)):
     """`factor * ed + offset` of a squared distance [n, m]."""
 

@@ -15,20 +15,28 @@ from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add, Clip, Mvm, plus, scalar
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
-from cimtool.ir.source import BatchNorm, Gate, L2Normalize, LayerNorm, Reciprocal
+from cimtool.ir.source import BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx_activations import ACTIVATIONS
+from cimtool.loading.onnx_constants import FOLDS, fold
 from cimtool.loading.onnx_graph import OnnxGraph
-from cimtool.loading.onnx_translation import Norms, Rows, Translated, Translation
+from cimtool.loading.onnx_norms import NORM_RULES, divided, limited, raised, scaled, shifted
+from cimtool.loading.onnx_shapes import SHAPES
+from cimtool.loading.onnx_translation import (
+    CentredRows,
+    Norms,
+    RowMeans,
+    Rows,
+    Squares,
+    Translated,
+    Translation,
+)
 
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE, as `Cast` names them (TensorProto.DataType)."""
 
-LARGEST_EPSILON = 1e-6
-"""A lower limit of row norms up to here only guards against a division by zero."""
-
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
 
-TranslationRule = Callable[[Translation], Translated]
+TranslationRule = Callable[[Translation], Translated | tuple[Translated, ...]]
 
 
 def translate(graph: OnnxGraph) -> Graph:
@@ -41,15 +49,26 @@ def translate(graph: OnnxGraph) -> Graph:
     values: dict[str, Translated] = {**graph.constants, graph.x: Rows("x")}
     for node in graph.nodes:
         t = Translation(graph, node, values, builder)
+        given = [values[name] for name in node.inputs if name in values]
+        constants = [value for value in given if isinstance(value, np.ndarray)]
+        if not node.domain and node.kind in FOLDS and given and len(constants) == len(given):
+            values[node.outputs[0]] = fold(
+                node, constants, f"{graph.file}: {node.label} ({node.kind})"
+            )
+            continue
         if node.domain or node.kind not in RULES:
             domain = f" (domain {node.domain})" if node.domain else ""
             t.fail(f"is not supported{domain}; expected {', '.join(sorted(RULES))}")
-        values[node.outputs[0]] = RULES[node.kind](t)
+        made = RULES[node.kind](t)
+        values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
     outputs = []
     for name in graph.outputs.values():
         value = values.get(name)
         if not isinstance(value, Rows):
             raise CimError(f"{graph.file}: {name} does not depend on the input; expected rows")
+        if value.shape and value.shape != (builder.types[value.name].shape[1],):
+            extents = ", ".join(map(str, value.shape))
+            raise CimError(f"{graph.file}: {name} has axes [n, {extents}]; expected [n, d]")
         outputs.append(value.name)
     widths = [int(builder.types[name].shape[1]) for name in outputs]
     if len(set(widths)) > 1:
@@ -79,6 +98,8 @@ def matmul(t: Translation) -> Translated:
 def _layer(t: Translation, weight: FloatArray, bias: FloatArray) -> Rows:
     x = t.rows()
     width = t.width(x)
+    if t.node.kind != "Conv":
+        t.flat_rows()
     if weight.ndim != 2 or weight.shape[0] != width or not weight.size:
         t.fail(f"its weights have shape {list(weight.shape)}; expected [{width}, any] (in, out)")
     _require_storable(t, "one of its weights", weight)
@@ -86,7 +107,9 @@ def _layer(t: Translation, weight: FloatArray, bias: FloatArray) -> Rows:
     named = t.input(1)
     name = named.removesuffix(".weight") if named.endswith(".weight") else ""
     op = Mvm(np.ascontiguousarray(weight), t.channels(bias, weight.shape[1]))
-    return t.add(op, x, name=name)
+    lead = t.shape()[:-1]
+    made = t.add(op, x, name=name)
+    return Rows(made.name, (*lead, weight.shape[1]) if lead else ())
 
 
 def _require_storable(t: Translation, what: str, array: FloatArray) -> None:
@@ -124,27 +147,26 @@ def batch_normalization(t: Translation) -> Translated:
     return t.add(op, x)
 
 
-def layer_normalization(t: Translation) -> Translated:
-    """Rows to mean 0 and variance 1, then a gain and an offset a channel."""
-    x = t.rows()
-    width, eps = t.width(x), t.number("epsilon", 1e-5, least=0.0)
-    t.require("axis", (-1, 1), "the last one")
-    gamma = t.channels(t.weights(1), width)
-    beta = t.weights(2) if t.input(2) else scalar(0.0)
-    return t.add(LayerNorm(gamma, t.channels(beta, width), eps), x)
-
-
 def clip(t: Translation) -> Translated:
     """Limits, as inputs or (before operator set 11) attributes."""
     lo, hi = _limit(t, 1, "min", -np.inf), _limit(t, 2, "max", np.inf)
     value = t.value(0)
     if isinstance(value, Norms):
-        if not (lo <= LARGEST_EPSILON and hi == np.inf):
-            t.fail(f"limits row norms to [{lo:g}, {hi:g}]; expected an epsilon only")
-        return value
+        return limited(t, value, lo, hi)
     if not lo <= hi:
         t.fail(f"its limits are {lo:g} and {hi:g}; expected min below max")
     return t.add(Clip(scalar(lo), scalar(hi)), t.rows())
+
+
+def limit(t: Translation, lower: bool) -> Translated:
+    """The larger, or the smaller, of a value and a constant."""
+    index = 0 if not isinstance(t.value(0), np.ndarray) else 1
+    value, bound, none = t.value(index), t.weights(1 - index), scalar(np.inf)
+    if isinstance(value, Norms):
+        return limited(t, value, bound.max() if lower else -np.inf, np.inf)
+    x = t.rows(index)
+    bound = _constant(t, bound, x, index)
+    return t.add(Clip(bound, none) if lower else Clip(-none, bound), x)
 
 
 def _limit(t: Translation, index: int, name: str, absent: float) -> float:
@@ -159,84 +181,126 @@ def _limit(t: Translation, index: int, name: str, absent: float) -> float:
 def add(t: Translation, sign: float = 1.0) -> Translated:
     """`a + sign b` of two values (a residual), or of a value and a constant, in either order."""
     signs = (1.0, sign)
+    a, b = t.value(0), t.value(1)
+    if isinstance(b, RowMeans) and sign < 0:
+        if not isinstance(a, Rows) or a.name != b.of:
+            t.fail("takes off the means of another value; expected its own")
+        return CentredRows(b.of)
     if t.is_rows(0) and t.is_rows(1):
-        a, b = t.rows(0), t.rows(1)
-        if t.width(a) != t.width(b):
-            t.fail(f"adds rows of {t.width(a)} and of {t.width(b)} numbers")
-        return t.add(plus(*signs), a, b)
-    index = 0 if t.is_rows(0) else 1
-    return _affine(t, index, scalar(signs[index]), t.weights(1 - index) * signs[1 - index])
+        return t.add(plus(*signs), *_of_one_shape(t, "adds"))
+    index = 1 if isinstance(a, np.ndarray) else 0
+    value, constant = t.value(index), t.weights(1 - index) * signs[1 - index]
+    if isinstance(value, Norms) and constant.size == 1 and signs[index] > 0:
+        return shifted(t, value, float(constant.item()))
+    return _affine(t, index, scalar(signs[index]), constant)
+
+
+def _of_one_shape(t: Translation, doing: str) -> tuple[str, str]:
+    """Both inputs, which have the same axes."""
+    a, b = t.rows(0), t.rows(1)
+    if t.width(a) != t.width(b):
+        t.fail(f"{doing} rows of {t.width(a)} and of {t.width(b)} numbers")
+    if t.shape(0) != t.shape(1):
+        shapes = [f"[n, {', '.join(map(str, t.shape(i)))}]" for i in (0, 1)]
+        t.fail(f"{doing} {shapes[0]} and {shapes[1]}; expected the same axes")
+    return a, b
 
 
 def multiply(t: Translation) -> Translated:
-    """A value times a constant, or the product of two values, as gates have it."""
+    """A value times a constant, the product of two values, as gates have it, or a norm's."""
     if t.is_rows(0) and t.is_rows(1):
-        return _product(t, t.rows(0), t.rows(1))
-    index = 0 if t.is_rows(0) else 1
-    return _affine(t, index, t.weights(1 - index), scalar(0.0))
-
-
-def _product(t: Translation, a: str, b: str) -> Rows:
-    if t.width(a) != t.width(b):
-        t.fail(f"multiplies rows of {t.width(a)} and of {t.width(b)} numbers")
-    return t.add(Gate(), a, b)
+        return t.add(Gate(), *_of_one_shape(t, "multiplies"))
+    a, b = t.value(0), t.value(1)
+    if isinstance(a, CentredRows) and a == b:
+        return Squares(a.of)
+    for value, other in ((a, b), (b, a)):
+        if isinstance(other, Norms) and isinstance(value, Rows | CentredRows):
+            if other.power != -0.5:
+                t.fail("multiplies rows by their norms; expected reciprocals of these")
+            return divided(t, value, other)
+    index = 1 if isinstance(a, np.ndarray) else 0
+    value, constant = t.value(index), t.weights(1 - index)
+    if isinstance(value, Norms) and constant.size == 1 and constant.item() > 0:
+        return scaled(value, float(constant.item()))
+    return _affine(t, index, constant, scalar(0.0))
 
 
 def divide(t: Translation) -> Translated:
     """A value by a constant, by another value, or by its own row norms (torch's `normalize`)."""
-    divisor = t.value(1)
+    dividend, divisor = t.value(0), t.value(1)
     if isinstance(divisor, Rows):
         inverse = t.part("inverse", Reciprocal(), divisor.name)
         if t.is_rows(0):
-            return _product(t, t.rows(), inverse)
-        return _scaled(t, inverse, t.weights(0), scalar(0.0))
+            return t.add(Gate(), _of_one_shape(t, "divides")[0], inverse)
+        return _scaled(t, inverse, t.weights(0), scalar(0.0), 1)
     if isinstance(divisor, Norms):
-        if divisor.of != t.rows():
-            t.fail("divides by the row norms of another value; expected its own")
-        return t.add(L2Normalize(), divisor.of)
+        if isinstance(dividend, np.ndarray) and dividend.size == 1 and dividend.item() > 0:
+            return scaled(raised(t, divisor, -1.0), float(dividend.item()))
+        if divisor.power < 0:
+            t.fail("divides by reciprocals of row norms; expected the norms")
+        return divided(t, dividend, divisor)
     constant = t.weights(1)
     if not constant.all():
         t.fail(f"{t.input(1)} holds 0; expected what can be divided by")
     with np.errstate(over="ignore"):
         factor = 1 / constant
     _require_storable(t, f"1 / {t.input(1)}", factor)
+    if isinstance(dividend, Norms) and factor.size == 1 and factor.item() > 0:
+        return scaled(dividend, float(factor.item()))
     return _affine(t, 0, factor, scalar(0.0))
 
 
+def power(t: Translation) -> Translated:
+    """Squares, cubes, and roots of sums of squares."""
+    value, exponent = t.value(0), t.weights(1)
+    if isinstance(value, CentredRows) and (exponent == 2.0).all():
+        return Squares(value.of)
+    if isinstance(value, Norms) and exponent.size == 1:
+        return raised(t, value, float(exponent.item()))
+    return ACTIVATIONS["Pow"](t)
+
+
+def reciprocal(t: Translation) -> Translated:
+    """One over a value, or over row norms."""
+    value = t.value(0)
+    return raised(t, value, -1.0) if isinstance(value, Norms) else ACTIVATIONS["Reciprocal"](t)
+
+
+def convolution(t: Translation) -> Translated:
+    """A layer, of a convolution of width 1 over one place."""
+    shape, weight = t.shape(), t.weights(1)
+    attributes = t.node.attributes
+    if (
+        weight.shape[2:] != shape[1:]
+        or set(weight.shape[2:]) != {1}
+        or attributes.get("group", 1) != 1
+    ):
+        t.fail(
+            f"has weights {list(weight.shape)} for inputs [n, {', '.join(map(str, shape))}]; "
+            "expected width 1 over one place, without groups"
+        )
+    if any(attributes.get("pads", ())):
+        t.fail("pads its inputs; expected width 1 without")
+    made = _layer(
+        t, weight.reshape(weight.shape[:2]).T, t.weights(2) if t.input(2) else scalar(0.0)
+    )
+    return Rows(made.name, (weight.shape[0], *shape[1:]))
+
+
 def _affine(t: Translation, index: int, factor: FloatArray, offset: FloatArray) -> Rows:
-    return _scaled(t, t.rows(index), factor, offset)
+    return _scaled(t, t.rows(index), factor, offset, index)
 
 
-def _scaled(t: Translation, x: str, factor: FloatArray, offset: FloatArray) -> Rows:
-    """A value times a factor, plus an offset, one a channel each or one for all."""
-    for array in (factor, offset):
-        t.channels(array, t.width(x))
-    factor, offset = (a.reshape(()) if a.size == 1 else a.reshape(-1) for a in (factor, offset))
+def _scaled(t: Translation, x: str, factor: FloatArray, offset: FloatArray, index: int) -> Rows:
+    """A value of the axes of an input times a factor, plus an offset, a channel or one for all."""
+    factor, offset = (_constant(t, array, x, index) for array in (factor, offset))
     return t.add(Add((factor,), offset), x)
 
 
-def lp_normalization(t: Translation) -> Translated:
-    """Rows divided by their Euclidean norm."""
-    t.require("p", (2,), "2")
-    t.require("axis", (-1, 1), "the last one")
-    return t.add(L2Normalize(), t.rows())
-
-
-def reduce_l2(t: Translation) -> Translated:
-    """Norms of rows; axes as input or (before operator set 18) attribute."""
-    given = t.constant(1)
-    axes = t.node.attributes.get("axes", ()) if given is None else given.reshape(-1).tolist()
-    if list(axes) not in ([-1], [1]) or not t.node.attributes.get("keepdims", 1):
-        t.fail("does not reduce rows to [n, 1]; expected axes = [-1], keepdims = 1")
-    return Norms(t.rows())
-
-
-def expand(t: Translation) -> Translated:
-    """Row norms spread over the rows that they divide."""
-    value = t.value(0)
-    if not isinstance(value, Norms):
-        t.fail("is supported for row norms alone")
-    return value
+def _constant(t: Translation, array: FloatArray, x: str, index: int) -> FloatArray:
+    """A constant as one number for all, or one a channel of a value of the axes of an input."""
+    spread = t.channels(array, t.width(x), t.shape(index))
+    return array.reshape(()) if array.size == 1 else spread
 
 
 def dropout(t: Translation) -> Translated:
@@ -254,51 +318,27 @@ def cast(t: Translation) -> Translated:
     return t.value(0)
 
 
-def transpose(t: Translation) -> Translated:
-    """A constant matrix transposed."""
-    matrix = t.weights(0)
-    if matrix.ndim != 2 or list(t.node.attributes.get("perm", (1, 0))) != [1, 0]:
-        t.fail("is supported for matrices alone")
-    return matrix.T
-
-
-def flatten(t: Translation) -> Translated:
-    """The same value: rows are flat."""
-    t.require("axis", (1, -1), "1")
-    return Rows(t.rows())
-
-
-def reshape(t: Translation) -> Translated:
-    """The same value, where the shape is the one that it has."""
-    x = t.rows()
-    shape = t.weights(1).reshape(-1).tolist()
-    width, kept = t.width(x), t.node.attributes.get("allowzero", 0) == 0
-    rows = {-1.0, float(t.graph.rows or -1)} | ({0.0} if kept else set())
-    columns = {float(width)} | ({0.0} if kept else set())
-    known = len(shape) == 2 and (shape[0] in rows and shape[1] in columns | {-1.0})
-    if not known or shape == [-1, -1]:
-        t.fail(f"to {[int(s) for s in shape]} changes the shape; expected [-1, {width}]")
-    return Rows(x)
-
-
-RULES: dict[str, TranslationRule] = ACTIVATIONS | {
-    "Add": add,
-    "BatchNormalization": batch_normalization,
-    "Cast": cast,
-    "Clip": clip,
-    "Div": divide,
-    "Dropout": dropout,
-    "Expand": expand,
-    "Flatten": flatten,
-    "Gemm": gemm,
-    "Identity": lambda t: t.value(0),
-    "LayerNormalization": layer_normalization,
-    "LpNormalization": lp_normalization,
-    "MatMul": matmul,
-    "Mul": multiply,
-    "ReduceL2": reduce_l2,
-    "Reshape": reshape,
-    "Sub": partial(add, sign=-1.0),
-    "Transpose": transpose,
-}
+RULES: dict[str, TranslationRule] = (
+    ACTIVATIONS
+    | NORM_RULES
+    | SHAPES
+    | {
+        "Add": add,
+        "BatchNormalization": batch_normalization,
+        "Cast": cast,
+        "Clip": clip,
+        "Conv": convolution,
+        "Div": divide,
+        "Dropout": dropout,
+        "Gemm": gemm,
+        "Identity": lambda t: t.value(0),
+        "MatMul": matmul,
+        "Max": partial(limit, lower=True),
+        "Min": partial(limit, lower=False),
+        "Mul": multiply,
+        "Pow": power,
+        "Reciprocal": reciprocal,
+        "Sub": partial(add, sign=-1.0),
+    }
+)
 """The supported operators (beside Constant), and the rule of each."""

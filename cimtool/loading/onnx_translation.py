@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,16 +19,50 @@ from cimtool.loading.onnx_graph import OnnxGraph, OnnxNode
 
 @dataclass(frozen=True)
 class Rows:
-    """Numbers that depend on the input, [n, width]: the name of a value in the program."""
+    """Numbers that depend on the input, [n, width]: the name of a value in the program.
+
+    `shape` are the axes of the file's value behind the rows, empty where there is one.
+    """
 
     name: str
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowMeans:
+    """RowMeans [n, 1] of the rows of a value of the program."""
+
+    of: str
+
+
+@dataclass(frozen=True)
+class CentredRows:
+    """The rows of a value of the program less their means."""
+
+    of: str
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Squares of the rows of a value of the program less their means."""
+
+    of: str
 
 
 @dataclass(frozen=True)
 class Norms:
-    """Euclidean norms [n, 1] of the rows of a value of the program: good to divide it by."""
+    """`(factor * sum of squares + added) ** power` [n, 1] of the rows of a value of the program.
+
+    Of the rows less their means where they are `centred`. Norms where power is 0.5: good to divide
+    the value by, once they are a `column`.
+    """
 
     of: str
+    centred: bool = False
+    factor: float = 1.0
+    added: float = 0.0
+    power: float = 1.0
+    column: bool = True
 
 
 @dataclass(frozen=True)
@@ -38,10 +73,16 @@ class Compared:
     limit: float
 
 
-Translated = Rows | Norms | Compared | Array
+Translated = Rows | RowMeans | CentredRows | Squares | Norms | Compared | Array
 """The form of an ONNX value in a program; an array is a constant."""
 
-KINDS = {Norms: "row norms", Compared: "a comparison"}
+KINDS = {
+    RowMeans: "row means",
+    CentredRows: "rows less their means",
+    Squares: "squares of rows less their means",
+    Norms: "row norms",
+    Compared: "a comparison",
+}
 """Words for a value that is neither rows nor a constant."""
 
 
@@ -60,7 +101,12 @@ class Translation:
 
     def fail(self, complaint: str) -> NoReturn:
         """Raise CimError naming the file, the node and its kind."""
-        raise CimError(f"{self.graph.file}: {self.node.label} ({self.node.kind}): {complaint}")
+        raise CimError(f"{self.where}: {complaint}")
+
+    @property
+    def where(self) -> str:
+        """The file, the node and its kind."""
+        return f"{self.graph.file}: {self.node.label} ({self.node.kind})"
 
     def input(self, index: int) -> str:
         """The name of an input; empty where it is left out."""
@@ -85,6 +131,19 @@ class Translation:
             self.fail(f"its input {self.input(index)} is {kind}; expected rows of numbers")
         return value.name
 
+    def shape(self, index: int = 0) -> tuple[int, ...]:
+        """The axes of an input that depends on the graph's input, behind the rows."""
+        name, value = self.rows(index), self.value(index)
+        own = value.shape if isinstance(value, Rows) else ()
+        return own or (self.width(name),)
+
+    def flat_rows(self, index: int = 0) -> str:
+        """The name of an input whose last axis is the whole row."""
+        name, shape = self.rows(index), self.shape(index)
+        if shape[-1] != self.width(name):
+            self.fail(f"is over the last axis of [n, {', '.join(map(str, shape))}]; expected rows")
+        return name
+
     def constant(self, index: int) -> FloatArray | None:
         """A constant input in float64, None where it is left out."""
         name = self.input(index)
@@ -105,14 +164,20 @@ class Translation:
             self.fail(f"{self.input(index)} holds {bad}; expected finite weights")
         return array
 
-    def channels(self, array: FloatArray, width: int) -> FloatArray:
-        """One number a channel, from any shape that spreads over rows [n, width] and no further."""
-        if array.ndim > 2 or (array.ndim == 2 and len(array) != 1) or array.size not in (1, width):
+    def channels(self, array: FloatArray, width: int, shape: tuple[int, ...] = ()) -> FloatArray:
+        """One number a channel, from any shape that spreads over rows [n, width] and no further.
+
+        Over rows [n, *shape] where their axes are given.
+        """
+        known = (1, *(shape or (width,)))
+        try:
+            spread = np.broadcast_to(array, known)
+        except ValueError:
             self.fail(
                 f"a constant has shape {list(array.shape)}; expected [{width}] or one number, of "
                 "at most two axes"
             )
-        return np.array(np.broadcast_to(array.reshape(-1), (width,)))
+        return np.array(spread.reshape(-1))
 
     def number(self, name: str, absent: float, least: float = -np.inf) -> float:
         """A number among the attributes; CimError where it is not finite or below `least`."""
@@ -133,8 +198,15 @@ class Translation:
         return int(self.builder.types[value].shape[1])
 
     def add(self, op: Op, *inputs: str, name: str = "") -> Rows:
-        """Append an operation, named after the node's output, `name`, or the node."""
-        return Rows(self.builder.add(self._plain(name), op, *inputs))
+        """Append an operation, named after the node's output, `name`, or the node.
+
+        The value has the axes of the first of the node's inputs that is as wide.
+        """
+        made = self.builder.add(self._plain(name), op, *inputs)
+        given = (self.values.get(one) for one in self.node.inputs)
+        shapes = (one.shape for one in given if isinstance(one, Rows) and one.shape)
+        width = self.width(made)
+        return Rows(made, next((own for own in shapes if math.prod(own) == width), ()))
 
     def part(self, name: str, op: Op, *inputs: str) -> str:
         """Append an operation of several that the node becomes; returns its value's name."""

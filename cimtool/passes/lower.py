@@ -31,6 +31,7 @@ from cimtool.ir.source import (
     Log,
     PolynomialScore,
     Reciprocal,
+    RmsNorm,
     Sigmoid,
     Softplus,
     Tanh,
@@ -221,6 +222,15 @@ def layer_norm(builder: Lowering, op: LayerNorm, node: Node, inputs: tuple[str, 
     root = _reciprocal_norm(builder, name, centred, "norm of centred rows", width * op.eps)
     unit = builder.add(f"{name}.unit", Mul(), centred, root)
     return builder.add(name, Add((op.factor,), op.beta), unit)
+
+
+@LOWER.rule(RmsNorm)
+def rms_norm(builder: Lowering, op: RmsNorm, node: Node, inputs: tuple[str, ...]) -> str:
+    """The rows times the reciprocal of that norm, then the gain."""
+    rows = builder.store(inputs[0], "residual", 16)
+    root = _reciprocal_norm(builder, node.name, rows, "norm", op.gamma.size * op.eps)
+    unit = builder.add(f"{node.name}.unit", Mul(), rows, root)
+    return builder.add(node.name, Add((op.factor,), scalar(0.0)), unit)
 
 
 def _reciprocal_norm(builder: Lowering, name: str, rows: str, what: str, added: float = 0.0) -> str:
