@@ -13,7 +13,7 @@ from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layouts import Layout, recognise
-from cimtool.loading.onnx_graph import read_onnx_graph
+from cimtool.loading.onnx_graph import OnnxGraph, read_onnx_graph
 from cimtool.loading.onnx_rules import translate
 from cimtool.loading.provenance import Provenance, provenance_of
 from cimtool.loading.score import ScoreOptions, read_score
@@ -148,10 +148,16 @@ def build_onnx_model(text: Path, video: Path, wanted: ScoreOptions) -> Model:
     Raises CimError where a file is no projector, the two do not meet in one space, or the score
     lacks something.
     """
-    towers = translate(read_onnx_graph(text)), translate(read_onnx_graph(video))
-    _require_one_space(towers, (str(text), str(video)))
-    source = Checkpoint(f"{text}, {video}", {})
-    return _model(f"{text.stem}-{video.stem}", towers, source, wanted, (1.0, 1.0))
+    graphs = read_onnx_graph(text), read_onnx_graph(video)
+    return model_of_graphs(f"{text.stem}-{video.stem}", graphs, wanted)
+
+
+def model_of_graphs(name: str, graphs: tuple[OnnxGraph, OnnxGraph], wanted: ScoreOptions) -> Model:
+    """The model of two ONNX graphs, the text's first, under a name; CimError as of files."""
+    text, video = graphs
+    towers = translate(text), translate(video)
+    _require_one_space(towers, (text.file, video.file))
+    return _model(name, towers, Checkpoint(f"{text.file}, {video.file}", {}), wanted, (1.0, 1.0))
 
 
 def _model(

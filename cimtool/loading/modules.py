@@ -16,7 +16,8 @@ from cimtool.loading.checkpoint import Checkpoint, tensor_array
 from cimtool.loading.embeddings import unit_rows
 from cimtool.loading.layer_map import NO_MAP, LayerMap
 from cimtool.loading.layout import Layout
-from cimtool.loading.model import Model, build_model, read_towers
+from cimtool.loading.model import Model, build_model, model_of_graphs, read_towers
+from cimtool.loading.onnx_export import export_module
 from cimtool.loading.score import ScoreOptions
 from cimtool.simulation.simulator import run_graph
 
@@ -35,19 +36,60 @@ def model_from_modules(
     layer_map: LayerMap = NO_MAP,
     name: str = "model",
 ) -> Model:
-    """The model of two torch modules that return (mu, logvar), or mu alone where that is all.
+    """The model of two torch modules that return (mu, logvar), or mu alone.
 
-    Activations do not show in weights, so each module is run on a few rows and compared with what
-    was read. Raises CimError as `build_model` does, and where the module computes something else.
+    Their weights are read by a layout where one fits and gives the same mu on a few rows, as
+    activations do not show in weights; other modules are exported to ONNX in memory. Raises
+    CimError as `build_model` and `export_module` do, and where what was read computes something
+    else.
     """
     modules = dict(zip(MODALITIES, (text, video), strict=True))
     state = {f"{key}_proj": _state(module, f"{name}: {key}") for key, module in modules.items()}
     checkpoint = Checkpoint(name, state)
-    layout, towers = read_towers(checkpoint, layer_map)
+    places = {modality: f"{name}: the {modality} module" for modality in MODALITIES}
+    try:
+        layout, towers = read_towers(checkpoint, layer_map)
+        fits = all(
+            _computes_mu(layout, tower, module)
+            for tower, module in zip(towers, modules.values(), strict=True)
+        )
+    except CimError:
+        if layer_map is not NO_MAP:
+            raise
+        fits = False
+    if not fits and layer_map is NO_MAP:
+        return _exported_model(name, modules, places, score)
     for (modality, module), tower in zip(modules.items(), towers, strict=True):
-        _compare(layout, tower, module, f"{name}: the {modality} module")
+        _compare(layout.name, layout.unit_rows, tower, module, places[modality])
     # Nothing is left to assume of a module that was run.
     return replace(build_model(checkpoint, score, layer_map), warnings=layout.warnings(state))
+
+
+def _exported_model(
+    name: str, modules: Mapping[str, nn.Module], places: Mapping[str, str], score: ScoreOptions
+) -> Model:
+    """The model of modules of any architecture, by ONNX in memory."""
+    text, video = (export_module(modules[key], places[key]) for key in MODALITIES)
+    model = model_of_graphs(name, (text, video), score)
+    for modality, tower in zip(MODALITIES, model.towers, strict=True):
+        _compare(model.layout, model.unit_rows, tower, modules[modality], places[modality])
+    return model
+
+
+def _computes_mu(layout: type[Layout], tower: Graph, module: nn.Module) -> bool:
+    """True where a module runs on rows of the tower's width and gives its mu."""
+    rows = _probe(tower, layout.unit_rows)
+    wanted = run_graph(tower, {"x": rows.astype(np.float64)})["mu"]
+    try:
+        found = _called(module, rows)
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return False
+    if isinstance(found, Mapping):
+        found = found.get("mu")
+    first = found[0] if isinstance(found, tuple | list) and found else found
+    if not hasattr(first, "shape") or tuple(first.shape) != wanted.shape:
+        return False
+    return _error(tensor_array(first, "", "mu"), wanted) <= PROBE_TOLERANCE
 
 
 def _state(module: nn.Module, where: str) -> dict[str, Array]:
@@ -62,33 +104,52 @@ def _state(module: nn.Module, where: str) -> dict[str, Array]:
     return state
 
 
-def _compare(layout: type[Layout], tower: Graph, module: nn.Module, where: str) -> None:
-    """Raise CimError where a module computes something else than its tower."""
+def _probe(tower: Graph, unit: bool) -> Array:
+    """A few rows [n, in] that a tower takes."""
     shape = PROBE_ROWS, tower.extent("x")
     rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    if layout.unit_rows:
-        rows = unit_rows(rows)
+    return unit_rows(rows) if unit else rows
+
+
+def _error(found: Array, wanted: Array) -> float:
+    """The largest error, as a share of the largest value."""
+    if found.shape != wanted.shape:
+        return np.inf
+    error = np.abs(found.astype(np.float64) - wanted).max()
+    return float(error / max(float(np.abs(wanted).max()), 1e-6))
+
+
+def _compare(layout: str, unit: bool, tower: Graph, module: nn.Module, where: str) -> None:
+    """Raise CimError where a module computes something else than its tower."""
+    rows = _probe(tower, unit)
     wanted = run_graph(tower, {"x": rows.astype(np.float64)})
     outputs = _forward(module, rows, "s" in wanted, where)
     for key, found in outputs.items():
-        error = np.abs(found - wanted[key]).max() if found.shape == wanted[key].shape else np.inf
-        if not error <= PROBE_TOLERANCE * max(float(np.abs(wanted[key]).max()), 1e-6):
+        error = _error(found, wanted[key])
+        if not error <= PROBE_TOLERANCE:
             raise CimError(
-                f'{where} has the weights of layout "{layout.name}" but computes another '
-                f"{'mu' if key == 'mu' else 'logvar'} from them (on a probe of {PROBE_ROWS} rows "
-                f"it is off by {error:.3g})"
+                f'{where} was read by layout "{layout}" but computes another '
+                f"{'mu' if key == 'mu' else 'logvar'} (on a probe of {PROBE_ROWS} rows it is off "
+                f"by {error:.3g} of the largest value)"
             )
+
+
+def _called(module: nn.Module, rows: Array) -> Any:
+    """The value of a module in evaluation mode, wherever its weights are."""
+    import torch
+
+    first = next(module.parameters())
+    with _evaluating(module), torch.no_grad():
+        return module(torch.from_numpy(rows).to(first.device, first.dtype))
 
 
 def _forward(
     module: nn.Module, rows: Array, has_variance: bool, where: str
 ) -> dict[str, FloatArray]:
-    """Run a module in evaluation mode, wherever its weights are; mu and s in float64."""
+    """Run a module; mu and s in float64."""
     import torch
 
-    first = next(module.parameters())
-    with _evaluating(module), torch.no_grad():
-        value: Any = module(torch.from_numpy(rows).to(first.device, first.dtype))
+    value = _called(module, rows)
     kind, names = type(value).__name__, ("mu", "logvar")
     if not has_variance:
         if not isinstance(value, torch.Tensor):

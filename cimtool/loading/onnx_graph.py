@@ -71,10 +71,14 @@ def read_onnx_graph(path: Path) -> OnnxGraph:
     if path.suffix in SUFFIXES:
         raise CimError(f"{path}: is a checkpoint, which holds both projectors; expected it alone")
     require_suffix(path, "an ONNX file", (ONNX_SUFFIX,))
-    model = _load(path)
+    return graph_of(_load(path), str(path))
+
+
+def graph_of(model: ModelProto, where: str) -> OnnxGraph:
+    """The projector of an ONNX model in memory; CimError, which says `where` it is from."""
     graph = model.graph
     nodes = []
-    with naming(path):
+    with naming(where):
         _check(model)
         x, rows, width = _input(graph)
         outputs = _outputs(graph)
@@ -86,7 +90,7 @@ def read_onnx_graph(path: Path) -> OnnxGraph:
                 nodes.append(_node(node, number))
     wanted = tuple(outputs.values())
     needed = _with_biases(_needed(nodes, wanted), constants, wanted)
-    return OnnxGraph(str(path), x, width, rows, needed, constants, outputs)
+    return OnnxGraph(where, x, width, rows, needed, constants, outputs)
 
 
 def _load(path: Path) -> ModelProto:

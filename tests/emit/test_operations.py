@@ -7,6 +7,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from cimtool.base.arrays import FloatArray
+from cimtool.emit import operations  # noqa: F401  (importing rules registers them)
 from cimtool.emit.writer import GraphWriter
 from cimtool.ir.backends import ONNX
 from cimtool.ir.op import Op

@@ -20,6 +20,7 @@ from cimtool.emit.runtime import Session
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
+from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator, run_graph
 
 WIDTH, HIDDEN, D, ROWS = 8, 12, 12, 64
@@ -201,6 +202,13 @@ def output_names(module: nn.Module) -> list[str]:
         return ["mu"] if isinstance(module(torch.zeros(2, WIDTH) + 1), Tensor) else ["mu", "logvar"]
 
 
+def score_of(module: nn.Module) -> dict[str, Any]:
+    """The options of a score for a module: of distances where it has a variance, else a cosine."""
+    if len(output_names(module)) == 1:
+        return {"head": "cosine"}
+    return {"head": "csd", "a": 0.3, "b": 1.0}
+
+
 def exported(module: nn.Module, file: Path, exporter: str) -> Path:
     """The ONNX file of a module by one of torch's exporters."""
     dynamo = exporter == "newer"
@@ -258,6 +266,14 @@ def test_the_float_program_is_torchs(
     require_same(found, outputs(module, rows["text"]))
 
 
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_modules_come_in_without_a_file(rows: dict[str, np.ndarray], name: str) -> None:
+    modules = built(name, 1), built(name, 2)
+    model = ModelSource(modules, **score_of(modules[0])).load()
+    for module, tower, x in zip(modules, model.towers, rows.values(), strict=True):
+        require_same(run_graph(tower, {"x": x.astype(np.float64)}), outputs(module, x))
+
+
 COMPILED = [(name, target) for name in ARCHITECTURES for target in TARGETS]
 COMPILED += [(name, TARGETS[0]) for name in ACTIVATIONS]
 
@@ -271,10 +287,8 @@ def test_what_is_compiled_is_the_same_to_the_last_bit(
         exported(module, tmp_path / f"{modality}.onnx", "legacy")
         for modality, module in zip(MODALITIES, modules, strict=True)
     ]
-    options: dict[str, Any] = {"head": "cosine"}
-    if len(output_names(modules[0])) > 1:
-        options = {"head": "csd", "a": 0.3, "b": 1.0}
-    compiled = api.prepare((files[0], files[1]), calibration=rows, target=target, **options)
+    score = score_of(modules[0])
+    compiled = api.prepare((files[0], files[1]), calibration=rows, target=target, **score)
     stages = {stage.name: stage.program for stage in compiled.stages}
     final = compiled.stages[-1].program
     written = onnx_files(final, stages["calibrated"])

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -59,17 +62,89 @@ class MeanOnly(TrunkProjector):
         return super().forward(x)[0]
 
 
-def test_what_weights_do_not_show_is_found_by_running(
+def test_another_activation_than_the_layouts_comes_in_by_onnx(
     trunks: TwoTower, polynomial: Polynomial
 ) -> None:
     trunks.text_proj.trunk[2] = nn.GELU()
-    with pytest.raises(CimError, match=r"text module .* computes another mu"):
-        model_from_modules(trunks.text_proj, trunks.video_proj, ScoreOptions(polynomial=polynomial))
+    before = {key: value.clone() for key, value in trunks.state_dict().items()}
+    trunks.train()
+    score = ScoreOptions(polynomial=polynomial)
+    model = model_from_modules(trunks.text_proj, trunks.video_proj, score)
+    assert (model.name, model.layout, model.files, model.warnings) == ("model", "onnx", (), ())
+    assert trunks.text_proj.training
+    assert all(torch.equal(before[key], value) for key, value in trunks.state_dict().items())
+
+
+def test_what_weights_do_not_show_is_found_by_running(
+    trunks: TwoTower, polynomial: Polynomial
+) -> None:
+    score = ScoreOptions(polynomial=polynomial)
     with pytest.raises(CimError, match=r"text module .* computes another logvar"):
-        model_from_modules(
-            Sigma(4, 6, 5).eval(), trunks.video_proj, ScoreOptions(polynomial=polynomial)
-        )
+        model_from_modules(Sigma(4, 6, 5).eval(), trunks.video_proj, score)
     with pytest.raises(CimError, match=r"text module returns a Tensor; expected \(mu, logvar\)"):
-        model_from_modules(
-            MeanOnly(4, 6, 5).eval(), trunks.video_proj, ScoreOptions(polynomial=polynomial)
-        )
+        model_from_modules(MeanOnly(4, 6, 5).eval(), trunks.video_proj, score)
+
+
+class Held(nn.Module):
+    """A body whose value is returned by a function of it."""
+
+    def __init__(self, body: nn.Module, held: Callable[[Tensor], object]):
+        super().__init__()
+        self.body, self.held = body, held
+
+    def forward(self, x: Tensor) -> object:
+        return self.held(self.body(x))
+
+
+def body(*inner: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 5), *inner, nn.Linear(5, 5)).eval()
+
+
+COSINE = ScoreOptions("cosine")
+
+
+def test_outputs_may_be_in_a_dictionary(polynomial: Polynomial) -> None:
+    module = Held(body(nn.SiLU()), lambda h: {"logvar": 0.1 * h, "mu": h, "raw": 2 * h})
+    model = model_from_modules(module, module, ScoreOptions(polynomial=polynomial))
+    assert list(model.towers[0].outputs) == ["mu", "s"]
+
+
+@pytest.mark.parametrize(
+    ("module", "sentence"),
+    [
+        (
+            body(nn.Softmax(-1)),
+            r"model: the text module: /module/module\.1/Softmax \(Softmax\): is not supported; exp",
+        ),
+        (
+            Held(body(nn.SiLU()), lambda h: (h, h, h)),
+            r"model: the text module returns a tuple of 3; expected mu alone, a tensor, \(mu, ",
+        ),
+        (
+            nn.Sequential(nn.Unflatten(0, (7, 3)), nn.Linear(6, 5)),
+            r"model: the text module runs on no rows \[n, in\] of floats \(.+\); expected one that",
+        ),
+        (
+            Held(body(nn.SiLU()), torch.linalg.svdvals),
+            r"model: the text module cannot be exported to ONNX \(.+\); expected operators ",
+        ),
+    ],
+)
+def test_a_module_that_cannot_come_in_is_refused_in_a_sentence(
+    module: nn.Module, sentence: str
+) -> None:
+    with pytest.raises(CimError, match=sentence):
+        model_from_modules(module, body(nn.SiLU()), COSINE)
+
+
+def test_an_operator_of_the_newer_exporter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = body(nn.RMSNorm(5))
+    found = importlib.util.find_spec("onnxscript")
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(CimError, match=r"rms_norm.* or the package onnxscript, with which it"):
+            model_from_modules(module, module, COSINE)
+    if found is None:
+        pytest.skip("there is no onnxscript")
+    model = model_from_modules(module, module, COSINE)
+    assert "rms_norm" in {node.op.name for node in model.towers[0].nodes}

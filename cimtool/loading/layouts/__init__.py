@@ -49,7 +49,9 @@ def _recognised(weights: Weights) -> type[Layout]:
     known = "; ".join(f"{name}: {Layout.family[name].description}" for name in Layout.family)
     raise CimError(
         f"{weights.file}: {weights.prefix} is of no known layout (its layers: "
-        f"{', '.join(weights.layers[:8])}); expected {known}"
+        f"{', '.join(weights.layers[:8])}); expected {known}; any other architecture comes in by "
+        "torch.onnx.export of both projectors and `cimtool compile --projectors text.onnx "
+        "--projectors video.onnx ...`, or as torch modules in Python"
     )
 
 

@@ -176,7 +176,7 @@ def test_modules_in_memory_are_compared_with_what_was_said() -> None:
         *modules, ScoreOptions(head="euclidean"), layer_map=said(activation="tanh")
     )
     assert model.layout == "perceptron"
-    with pytest.raises(CimError, match='weights of layout "perceptron" but computes another mu'):
+    with pytest.raises(CimError, match='read by layout "perceptron" but computes another mu'):
         model_from_modules(
             *modules, ScoreOptions(head="euclidean"), layer_map=said(activation="relu")
         )

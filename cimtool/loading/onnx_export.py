@@ -1,0 +1,162 @@
+"""Torch modules in memory as ONNX graphs: the way in of any architecture, without a file."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.util
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from cimtool.base.errors import CimError
+from cimtool.loading.onnx_graph import OUTPUTS, OnnxGraph, graph_of
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from torch import nn
+
+TRACED_ROWS = 2
+"""Rows that a module is exported with; 1 might be taken for an extent that is always 1."""
+
+
+def export_module(module: nn.Module, where: str) -> OnnxGraph:
+    """The graph of a module that takes rows [n, in] and returns (mu, logvar), or mu alone.
+
+    The module is copied, to float32 on the CPU and in evaluation mode. Raises CimError, which says
+    `where` it stands, for a module that takes no rows, returns something else, or has operators
+    that torch cannot export.
+    """
+    own = copy.deepcopy(module).float().cpu().eval()
+    width = _width(own, where)
+    names = _output_names(own, width, where)
+    try:
+        with _quiet():
+            model = _exported(_ordered(own, names), width, names, dynamo=False)
+    except Exception as first:
+        model = _by_newer_exporter(own, width, names, where, first)
+    return graph_of(model, where)
+
+
+def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
+    """The module with its outputs in order, also those that it returns in a dictionary."""
+    from torch import nn
+
+    class Ordered(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, x: Any) -> Any:
+            value = self.module(x)
+            return tuple(value[name] for name in names) if isinstance(value, Mapping) else value
+
+    return Ordered().eval()
+
+
+def _width(module: nn.Module, where: str) -> int:
+    """Numbers in a row that a module takes: the first of its extents with which it runs."""
+    import torch
+
+    extents = [
+        extent
+        for part in module.modules()
+        for name in ("in_features", "in_channels", "num_features", "num_channels")
+        if isinstance(extent := getattr(part, name, None), int)
+    ]
+    extents += [extent for array in module.parameters() for extent in array.shape]
+    failure = "it has no weights"
+    for extent in dict.fromkeys(extents):
+        try:
+            with torch.no_grad(), _quiet():
+                module(torch.ones(TRACED_ROWS, extent))
+        except Exception as error:
+            failure = _first_line(error)
+        else:
+            return extent
+    raise CimError(f"{where} runs on no rows [n, in] of floats ({failure}); expected one that does")
+
+
+def _output_names(module: nn.Module, width: int, where: str) -> list[str]:
+    import torch
+
+    with torch.no_grad():
+        value = module(torch.ones(TRACED_ROWS, width))
+    if isinstance(value, torch.Tensor):
+        return [OUTPUTS[0]]
+    if isinstance(value, Mapping) and set(OUTPUTS) <= set(value):
+        return list(OUTPUTS)
+    if isinstance(value, tuple | list) and len(value) == len(OUTPUTS):
+        return list(OUTPUTS)
+    count = f" of {len(value)}" if hasattr(value, "__len__") else ""
+    raise CimError(
+        f"{where} returns a {type(value).__name__}{count}; expected mu alone, a tensor, (mu, "
+        "logvar), or a dictionary of these"
+    )
+
+
+def _exported(module: nn.Module, width: int, names: list[str], dynamo: bool) -> ModelProto:
+    import onnx
+    import torch
+
+    export: Any = torch.onnx.export  # declared for paths alone, and takes buffers
+    given = (torch.ones(TRACED_ROWS, width),)
+    if dynamo:
+        rows = {0: torch.export.Dim("n")}
+        program = export(
+            module, given, dynamo=True, input_names=["x"], output_names=names,
+            dynamic_shapes={"x": rows}, verbose=False,
+        )  # fmt: skip
+        return cast("ModelProto", program.model_proto)
+    file = io.BytesIO()
+    export(
+        module, given, file, dynamo=False, input_names=["x"], output_names=names,
+        dynamic_axes={"x": {0: "n"}},
+    )  # fmt: skip
+    return onnx.load_from_string(file.getvalue())
+
+
+def _by_newer_exporter(
+    module: nn.Module, width: int, names: list[str], where: str, first: Exception
+) -> ModelProto:
+    """The model by torch's newer exporter, which knows more operators and needs onnxscript."""
+    if importlib.util.find_spec("onnxscript") is None:
+        raise CimError(
+            f"{where} cannot be exported to ONNX ({_first_line(first)}); expected operators that "
+            "torch.onnx.export has, or the package onnxscript, with which it has more"
+        ) from None
+    try:
+        with _quiet():
+            return _exported(_ordered(module, names), width, names, dynamo=True)
+    except Exception as error:
+        raise CimError(
+            f"{where} cannot be exported to ONNX ({_first_line(first)}; {_first_line(error)}); "
+            "expected operators that torch.onnx.export has"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of an exception, without the colours of terminals."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Exporters print graphs and advice; what matters of it is in their exceptions."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    sink = io.StringIO()
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(sink),
+            contextlib.redirect_stderr(sink),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
