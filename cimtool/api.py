@@ -25,6 +25,7 @@ from cimtool.deployment.programming import program as program
 from cimtool.galleries.encoding import encode as encode
 from cimtool.galleries.search import search as search
 from cimtool.hardware.configuration import Configuration
+from cimtool.loading.calibration_rows import seen_rows
 from cimtool.loading.embeddings import read_data as read_data
 from cimtool.loading.qrels import judged_data, judged_rows
 from cimtool.loading.source import ModelOptions
@@ -65,6 +66,7 @@ def verify(
     chip: File | None = None,
     qrels: File | None = None,
     allow_calibration_rows: bool = False,
+    drop_calibration_rows: bool = False,
     say: Say = silent,
 ) -> Report:
     """Measure what each stage of a bundle cost on `data`, and check it bit for bit.
@@ -73,8 +75,9 @@ def verify(
     `reference="mc"` against Monte Carlo of `samples` a side (default: 10). With `noise` the report
     has rows of the median die and of the worst in twenty, at the earliest time and at the one asked
     for; with `chip`, the folder of a measured one, a row of that. Rows that the bundle was
-    calibrated on are refused unless `allow_calibration_rows`. Writes `report.html`, `report.json`
-    and `report.md` into `report` (default: the bundle's folder).
+    calibrated on are refused, or with `allow_calibration_rows` measured too, or with
+    `drop_calibration_rows` left out. Writes `report.html`, `report.json` and `report.md` into
+    `report` (default: the bundle's folder).
     Raises CheckFailed where a bit differs or a metric is over its limit in `max_drift`.
     """
     from cimtool.verification.references import References
@@ -90,7 +93,7 @@ def verify(
         Path(report or bundle),
         say,
         noise,
-        allow_calibration_rows,
+        seen_rows(allow_calibration_rows, drop_calibration_rows),
         None if chip is None else Path(chip),
     )
 
@@ -104,6 +107,7 @@ def compare(
     seed: int = 0,
     qrels: File | None = None,
     allow_calibration_rows: bool = False,
+    drop_calibration_rows: bool = False,
     say: Say = silent,
 ) -> BundleComparison:
     """Verify several bundles on the same data, to put them side by side; nothing is written.
@@ -116,7 +120,8 @@ def compare(
     references = References(reference, samples, seed)
     opened = [open_bundle(bundle) for bundle in bundles]
     rows = [read_data(judged_data(data, qrels, one.model.modalities), one.model) for one in opened]
-    return compare_bundles(opened, rows, references, say, allow_calibration_rows)
+    seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
+    return compare_bundles(opened, rows, references, say, seen)
 
 
 def cost(

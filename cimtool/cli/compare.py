@@ -11,10 +11,10 @@ from cimtool import api
 from cimtool.cli.group import Command
 from cimtool.cli.options import (
     FILE,
-    calibration_rows_option,
     embeddings_option,
     qrels_option,
     reference_options,
+    seen_rows_options,
 )
 from cimtool.cli.output import Output
 from cimtool.cli.verify import failures_shown
@@ -26,7 +26,7 @@ from cimtool.verification.compare import comparison_text
 @embeddings_option("--data", "Embeddings to measure on")
 @qrels_option
 @reference_options
-@calibration_rows_option
+@seen_rows_options
 @click.pass_obj
 def command(out: Output, /, bundles: tuple[Path, ...], **options: Any) -> None:
     """Put the drift of several bundles side by side."""

@@ -143,6 +143,13 @@ calibration_rows_option = click.option(
     help="Also take rows that the bundle was calibrated on.",
 )
 
+seen_rows_options = together(
+    calibration_rows_option,
+    click.option(
+        "--drop-calibration-rows", is_flag=True, help="Leave such rows out, with their pairs."
+    ),
+)
+
 OF_DIES = ("trials", "time", "corner", "compensation", "noise_model")
 """Arguments that only go with `noise`."""
 

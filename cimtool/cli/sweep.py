@@ -8,7 +8,14 @@ import click
 
 from cimtool import api
 from cimtool.cli.group import AtLeast, Command, OneOf
-from cimtool.cli.options import DIR, FILE, embeddings_option, model_options, qrels_option
+from cimtool.cli.options import (
+    DIR,
+    FILE,
+    embeddings_option,
+    model_options,
+    qrels_option,
+    seen_rows_options,
+)
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_grid, parse_limits
 from cimtool.sweeps.render import sweep_text
@@ -47,7 +54,7 @@ from cimtool.sweeps.run import PointsFailed
     default="csv",
     help="Format of the table of points.",
 )
-@click.option("--allow-calibration-rows", is_flag=True, help="Measure on calibration rows too.")
+@seen_rows_options
 @click.option("-o", "--output", type=DIR, help="Folder of results and points.")
 @click.pass_obj
 def command(

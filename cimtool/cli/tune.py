@@ -14,6 +14,7 @@ from cimtool.cli.options import (
     embeddings_option,
     model_options,
     qrels_option,
+    seen_rows_options,
     settings_options,
 )
 from cimtool.cli.output import Output
@@ -50,7 +51,7 @@ from cimtool.tuning.widths import ORDER
 )
 @click.option("--settings", type=FILE, help="Settings to start from (TOML).")
 @settings_options
-@click.option("--allow-calibration-rows", is_flag=True, help="Choose on calibration rows too.")
+@seen_rows_options
 @click.option("-o", "--output", type=TOML, help="File of the settings.")
 @click.pass_obj
 def command(out: Output, /, budget: tuple[str, ...], grid: tuple[str, ...], **options: Any) -> None:

@@ -14,12 +14,12 @@ from cimtool.cli.group import Command
 from cimtool.cli.options import (
     DIR,
     FILE,
-    calibration_rows_option,
     chip_option,
     embeddings_option,
     noise_options,
     qrels_option,
     reference_options,
+    seen_rows_options,
     take_noise,
 )
 from cimtool.cli.output import Output
@@ -35,7 +35,7 @@ from cimtool.verification.report import Report, VerificationFailed
 @reference_options
 @click.option("--max-drift", metavar="METRIC=VALUE", multiple=True, help="Fail above this value.")
 @click.option("--report", type=DIR, help="Folder of the report [default: the bundle].")
-@calibration_rows_option
+@seen_rows_options
 @noise_options
 @chip_option
 @click.pass_obj

@@ -43,6 +43,12 @@ from cimtool.simulation.simulator import Simulator
 CALIBRATION_ROWS = 4096
 """Most rows of a modality that are used for calibration: the first ones."""
 
+FEW_ROWS = 32
+"""Rows of a modality below which a warning says how little ranges mean.
+
+A new value is beyond the smallest or largest of n others in 2 of n + 1 cases, whatever its law.
+"""
+
 MOST_QUERIES = 512
 """Calibration pairs that a bundle for a hybrid score keeps, to choose a shortlist by."""
 
@@ -199,7 +205,8 @@ def fit_rows(data: Embeddings, count: int = FIT_ROWS) -> dict[str, Array]:
 def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
     """The rows of both modalities that calibrate; `notes` get a line where some are left out.
 
-    Raises CimError where all rows of a modality are zeros; some are a warning.
+    Raises CimError where a modality has one row, or all rows are zeros; few, and zeros, are a
+    warning.
     """
     for modality, rows in (("text", data.text), ("video", data.video)):
         if len(rows) > CALIBRATION_ROWS:
@@ -207,6 +214,18 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
                 f"calibration: the first {CALIBRATION_ROWS} of {len(rows)} {modality} rows are used"
             )
         used = rows[:CALIBRATION_ROWS]
+        if len(used) < 2:
+            raise CimError(
+                f"{data.file}: {modality} has 1 row, from which no range can be drawn; expected at "
+                f"least {FEW_ROWS} rows that calibrate"
+            )
+        if len(used) < FEW_ROWS:
+            _warn(
+                notes,
+                f"{data.file}: only {len(used)} {modality} rows calibrate, so that 2 in "
+                f"{len(used) + 1} new rows lie outside the range of a value; expected at least "
+                f"{FEW_ROWS} rows",
+            )
         zeros, of = int((~used.any(axis=1)).sum()), f"{len(used):,} {modality} rows"
         if zeros == len(used):
             raise CimError(
@@ -214,13 +233,18 @@ def calibration_rows(data: Embeddings, notes: list[str]) -> tuple[Array, Array]:
                 "drawn; expected embeddings"
             )
         if zeros:
-            warning = (
-                f"warning: {data.file}: {zeros:,} of the {of} that calibrate are all zeros, so "
-                f"that the ranges are drawn from {len(used) - zeros:,}"
+            _warn(
+                notes,
+                f"{data.file}: {zeros:,} of the {of} that calibrate are all zeros, so that the "
+                f"ranges are drawn from {len(used) - zeros:,}",
             )
-            notes.append(warning)
-            note_data(warning)  # to commands that keep no notes of a compilation
     return data.text[:CALIBRATION_ROWS], data.video[:CALIBRATION_ROWS]
+
+
+def _warn(notes: list[str], sentence: str) -> None:
+    warning = f"warning: {sentence}"
+    notes.append(warning)
+    note_data(warning)  # to commands that keep no notes of a compilation
 
 
 def _score_notes(model: Model, stages: tuple[Stage, ...]) -> list[str]:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 Reader = Callable[[Modalities | None], Embeddings]
 """Reads the evaluated data as those of two modalities."""
 
+ALLOW = ArgumentError("or {allow_calibration_rows}")
+"""The argument that evaluates on calibration rows, as a clause."""
+
 RAW = "embeddings"
 """The name of embeddings that nothing projects."""
 
@@ -230,7 +233,7 @@ def bundle_subject(folder: Path, read: Reader, seen_rows: bool) -> Subject:
     rows = read_data(read(card.modalities), card)
     require_rivals(rows)
     if not seen_rows:
-        require_unseen(bundle.calibration, rows, bundle.name)
+        require_unseen(bundle.calibration, rows, bundle.name, ALLOW)
     check_gallery(bundle, rows)
     trained = bundle.stages[0].program
     warnings = (*trained_on(bundle.training, bundle.name, rows.text, rows.video), *card.warnings)

@@ -1,30 +1,93 @@
-"""Digests of the rows that a bundle was calibrated on: none is evaluated unless asked for."""
+"""Rows that a bundle was calibrated on, known by their digests: none is evaluated unasked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from cimtool.base.errors import ArgumentError
+import numpy as np
+
+from cimtool.base.arrays import BoolArray
+from cimtool.base.errors import ArgumentError, CimError
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.data_notes import note_data
 from cimtool.loading.digests import Digests, known_rows
 from cimtool.loading.embeddings import Embeddings
 
+SeenRows = Literal["refuse", "allow", "drop"]
+"""Treatment of rows that a model was calibrated on."""
 
-def require_unseen(known: Mapping[str, Digests], data: Embeddings, name: str) -> None:
+DROP_OR_ALLOW = ArgumentError("{drop_calibration_rows} or {allow_calibration_rows}")
+"""The arguments that measure all the same, as a clause."""
+
+NAMED_ROWS = 5
+"""Rows that a sentence names, of however many."""
+
+
+def seen_rows(allow: bool, drop: bool) -> SeenRows:
+    """The treatment that two arguments ask for; CimError for both."""
+    if allow and drop:
+        raise ArgumentError(
+            "{allow_calibration_rows} and {drop_calibration_rows} are both given; expected one"
+        )
+    return "allow" if allow else "drop" if drop else "refuse"
+
+
+def require_unseen(
+    known: Mapping[str, Digests],
+    data: Embeddings,
+    name: str,
+    otherwise: CimError = DROP_OR_ALLOW,
+) -> None:
     """Raise CimError where digests of rows of `data` are `known`, those of the model `name`.
 
     Videos count as texts do, those of a gallery in the arrays as well: ranges that were drawn from
-    a row fit it better than one that the model meets for the first time.
+    a row fit it better than one that the model meets for the first time. `otherwise` names the
+    arguments that help.
     """
-    seen = known_rows(known, data.text, data.video)
-    found = [
-        f"{mask.sum():,} of its {len(mask):,} {modality} rows"
-        for modality, mask in seen.items()
-        if mask.any()
-    ]
-    if found:
+    if found := _counted(known_rows(known, data.text, data.video)):
         raise ArgumentError(
-            "{}: {} was calibrated on {}; expected unseen rows, or {allow_calibration_rows}",
+            "{}: {} was calibrated on {}; expected unseen rows, {}",
             data.file,
             name,
-            " and ".join(found),
+            found,
+            otherwise,
         )
+
+
+def without_seen(
+    known: Sequence[Mapping[str, Digests]], data: Sequence[Embeddings], *names: str
+) -> list[Embeddings]:
+    """Rows less those that calibrated a model; a note says which are left out.
+
+    `known` are the digests of each model, `data` the same rows as each of them takes them. A pair
+    is left out as a whole. Raises CimError where fewer than two of a modality remain.
+    """
+    each = [known_rows(own, d.text, d.video) for own, d in zip(known, data, strict=True)]
+    seen = {name: np.logical_or.reduce([masks[name] for masks in each]) for name in MODALITIES}
+    found = _counted(seen)
+    if not found:
+        return list(data)
+    left = [one.without(seen["text"], seen["video"]) for one in data]
+    whose = " or ".join(dict.fromkeys(names))
+    file, texts, videos = data[0].file, len(left[0].text), len(left[0].video)
+    remain = f"{file}: {found} calibrated {whose}; without them and their pairs"
+    if min(texts, videos) < 2:
+        raise CimError(f"{remain} {texts} texts and {videos} videos remain; expected at least 2")
+    note_data(f"{remain} {texts:,} texts and {videos:,} videos remain, which are measured")
+    return left
+
+
+def _counted(seen: Mapping[str, BoolArray]) -> str:
+    """The numbers of the rows that masks [n] by modality name, the first few; nothing for none."""
+    return " and ".join(
+        f"{mask.sum():,} of its {len(mask):,} {modality} rows ({_rows(mask)})"
+        for modality, mask in seen.items()
+        if mask.any()
+    )
+
+
+def _rows(mask: BoolArray) -> str:
+    rows = np.flatnonzero(mask).tolist()
+    more = ", ..." if len(rows) > NAMED_ROWS else ""
+    return ", ".join(map(str, rows[:NAMED_ROWS])) + more

@@ -109,6 +109,39 @@ class Embeddings:
             compared=compared,
         )  # fmt: skip
 
+    def without(self, text: BoolArray, video: BoolArray) -> Embeddings:
+        """The same less the rows that masks [N] and [M] name, and less the other rows of pairs.
+
+        A text goes with its right video, a video with the last of its texts. Where judgements say
+        what is right, rows go alone.
+        """
+        kept_text, kept_video, right = ~text, ~video, self.text_to_video
+        if self.alone:
+            kept_text = kept_video = kept_text & kept_video
+        elif right is not None and self.judged is None:
+            kept_text &= kept_video[right]
+            texts, left = (np.bincount(x, minlength=len(video)) for x in (right, right[kept_text]))
+            kept_video &= (left > 0) | (texts == 0)
+        if right is not None:
+            known = kept_video[right[kept_text]].all()
+            right = (np.cumsum(kept_video) - 1)[right[kept_text]] if known else None
+        parts = {"text": np.flatnonzero(kept_text), "video": np.flatnonzero(kept_video)}
+        judged, compared = self.judged, self.compared
+        if judged is not None:
+            judged = judged.between(kept_text, kept_video)
+        if compared is not None:
+            compared = compared.among(parts["video"], len(video))
+        return replace(
+            self,
+            text=self.text[kept_text],
+            video=self.video[kept_video],
+            text_to_video=right,
+            labels=None if self.labels is None else self.labels[kept_text],
+            known_ids={m: (key, one[parts[m]]) for m, (key, one) in self.known_ids.items()},
+            judged=judged,
+            compared=compared,
+        )
+
     @property
     def groups(self) -> IntArray:
         """Numbers [N] of texts that are drawn together: those of a video, or joined by pairs."""

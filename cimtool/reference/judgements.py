@@ -64,6 +64,12 @@ class Judgements:
         inside = (text >= 0) & (video >= 0)
         return Judgements(text[inside], video[inside], self.grade[inside], self.file)
 
+    def between(self, texts: BoolArray, videos: BoolArray) -> Judgements:
+        """Those of the texts and videos that masks keep, by their new rows."""
+        inside = texts[self.text] & videos[self.video]
+        text, video = (np.cumsum(texts) - 1)[self.text], (np.cumsum(videos) - 1)[self.video]
+        return Judgements(text[inside], video[inside], self.grade[inside], self.file)
+
     def among_others(self) -> Judgements:
         """The same without those of an item with itself."""
         kept = self.text != self.video

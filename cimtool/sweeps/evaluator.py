@@ -27,7 +27,7 @@ from cimtool.hardware.noise.times import time_text
 from cimtool.hardware.settings import Settings, check_layer_bits, check_patterns
 from cimtool.ir.heads import Head, assemble
 from cimtool.ir.program import Graph, Program
-from cimtool.loading.calibration_rows import require_unseen
+from cimtool.loading.calibration_rows import SeenRows, require_unseen, without_seen
 from cimtool.loading.digests import digests_of
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, read_data, require_rivals
 from cimtool.loading.model import Model, ModelCard
@@ -330,20 +330,24 @@ def read_evaluation(
     model: Model,
     calibration: EmbeddingsLike,
     data: EmbeddingsLike,
-    seen_rows: bool,
+    seen_rows: SeenRows,
     qrels: File | None = None,
 ) -> tuple[Embeddings, Embeddings]:
     """Read the calibration rows of a model and the rows that it is evaluated on.
 
     With a file `qrels` right is what it grades above 0. Raises CimError for data that rank nothing
-    or (unless `seen_rows`) hold calibration rows.
+    or hold calibration rows that `seen_rows` refuses.
     """
     calibrating = read_data(calibration, model)
     evaluated = read_data(judged_data(data, qrels, model.modalities), model)
     require_rivals(evaluated)
-    if not seen_rows:
-        known = digests_of(*calibration_rows(calibrating, []))
-        require_unseen(known, evaluated, model.name)
+    if seen_rows == "allow":
+        return calibrating, evaluated
+    known = digests_of(*calibration_rows(calibrating, []))
+    if seen_rows == "drop":
+        (evaluated,) = without_seen([known], [evaluated], model.name)
+        return calibrating, evaluated
+    require_unseen(known, evaluated, model.name)
     return calibrating, evaluated
 
 

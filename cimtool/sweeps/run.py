@@ -19,6 +19,7 @@ from cimtool.hardware.keys import ScoreMapping
 from cimtool.hardware.noise.spec import Noise, load_noise
 from cimtool.hardware.noise.times import parse_time
 from cimtool.hardware.target import Target
+from cimtool.loading.calibration_rows import seen_rows
 from cimtool.loading.embeddings import EmbeddingsLike, File, files_of
 from cimtool.loading.model import Model
 from cimtool.loading.source import ModelOptions, ModelSource, Projectors
@@ -68,6 +69,7 @@ def sweep(
     table: TableFormat = "csv",
     qrels: File | None = None,
     allow_calibration_rows: bool = False,
+    drop_calibration_rows: bool = False,
     output: File | None = None,
     say: Say = silent,
     **options: Unpack[ModelOptions],
@@ -83,9 +85,9 @@ def sweep(
     is kept as soon as it is done. A `budget` with `trials` gives each point its yield, the share of
     dies within it, of which the choice asks at least `min_yield` (None: that the median die is
     within). With a file `qrels` right is what it grades above 0. Raises CimError where rows of
-    `data` calibrated (unless `allow_calibration_rows`), the folder holds another sweep or no worker
-    answers, PointsFailed (a CheckFailed) at the end where points failed or none is within the
-    `budget`.
+    `data` calibrated (unless they are allowed or dropped), the folder holds another sweep or no
+    worker answers, PointsFailed (a CheckFailed) at the end where points failed or none is within
+    the `budget`.
     """
     dies = die_request(trials, times, seed, corners)
     check_min_yield(min_yield, trials, budget or {})
@@ -100,7 +102,8 @@ def sweep(
     source = ModelSource(projectors, poly, **options)
     check_scores(keys, source.head, source.poly, teacher)
     known = scored_models(source, made, teacher, say)
-    rows, evaluated = read_evaluation(known.first, calibration, data, allow_calibration_rows, qrels)
+    seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
+    rows, evaluated = read_evaluation(known.first, calibration, data, seen, qrels)
     check_measurable("budget", budget or {}, evaluated.truth, evaluated.file)
     _check_layers(known.models.values(), keys)
     name = reference_name(known.first)

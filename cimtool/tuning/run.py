@@ -26,6 +26,7 @@ from cimtool.base.progress import Say, silent
 from cimtool.base.toml_files import read_toml
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.target import Target
+from cimtool.loading.calibration_rows import seen_rows
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.reference.limits import check_measurable, check_metrics, within
@@ -139,6 +140,7 @@ def tune(
     settings: File | None = None,
     qrels: File | None = None,
     allow_calibration_rows: bool = False,
+    drop_calibration_rows: bool = False,
     output: File | None = None,
     say: Say = silent,
     **options: Any,
@@ -152,7 +154,7 @@ def tune(
     or on all, are taken back. The file goes to `output` (default
     `exports/<model>@<target>.settings.toml`). With a file `qrels` right is what it grades above 0.
     Raises CimError where the highest bits miss the budget, where the budget is of a broken float
-    score for want of a and b, or rows of `data` calibrated (unless `allow_calibration_rows`).
+    score for want of a and b, or rows of `data` calibrated (unless they are allowed or dropped).
     """
     source, by_name = ModelSource.of(projectors, poly, options)
     builds = _builds(target, settings, by_name, grid or {})
@@ -163,7 +165,8 @@ def tune(
     if settings is not None:
         given = read_toml(Path(settings)) | given
     model = source.load(say)
-    rows, evaluated = read_evaluation(model, calibration, data, allow_calibration_rows, qrels)
+    seen = seen_rows(allow_calibration_rows, drop_calibration_rows)
+    rows, evaluated = read_evaluation(model, calibration, data, seen, qrels)
     check_measurable("budget", budget, evaluated.truth, evaluated.file)
     on = builds[0][1].target.name
     name = f"{model.name}@{on}.settings.toml"

@@ -11,6 +11,7 @@ from cimtool.base.errors import CimError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import Bundle
 from cimtool.ir.heads import Head
+from cimtool.loading.calibration_rows import SeenRows, without_seen
 from cimtool.loading.embeddings import Embeddings
 from cimtool.reference.metrics import RAW
 from cimtool.reference.queries import WAY_NAMES, led
@@ -62,7 +63,7 @@ def compare_bundles(
     data: Sequence[Embeddings] | Embeddings,
     references: References | None = None,
     say: Say = silent,
-    seen_rows: bool = False,
+    seen_rows: SeenRows = "refuse",
 ) -> BundleComparison:
     """Verify each bundle on the same data; references are computed once for equal trained models.
 
@@ -73,6 +74,8 @@ def compare_bundles(
         raise CimError(f"compare: {len(bundles)} bundle is given; expected at least two")
     references = references or References()
     each = [data] * len(bundles) if isinstance(data, Embeddings) else data
+    if seen_rows == "drop":
+        each = without_seen([one.calibration for one in bundles], each, *(b.name for b in bundles))
     reports = tuple(
         verify_bundle(
             bundle, rows, references, say=_prefixed(say, bundle.name), seen_rows=seen_rows

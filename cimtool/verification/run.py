@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from cimtool.base.errors import ArgumentError
 from cimtool.base.progress import Say, silent
 from cimtool.bundle.bundle import FLOAT_FILE, Bundle
 from cimtool.bundle.chip import check_one_source
 from cimtool.bundle.dies import NoiseOptions, conditions_of
 from cimtool.bundle.matcher import check_gallery
-from cimtool.loading.calibration_rows import require_unseen
+from cimtool.loading.calibration_rows import SeenRows, require_unseen, without_seen
 from cimtool.loading.embeddings import Embeddings, require_rivals
 from cimtool.passes.lower import LowerPass
 from cimtool.passes.pipeline import stage_of
@@ -40,7 +41,7 @@ def verify_bundle(
     folder: Path | None = None,
     say: Say = silent,
     noise: NoiseOptions | None = None,
-    seen_rows: bool = False,
+    seen_rows: SeenRows = "refuse",
     chip: Path | None = None,
 ) -> Report:
     """Measure what each stage cost on `data` and compare the implementations bit for bit.
@@ -49,8 +50,8 @@ def verify_bundle(
     against the exact score. The report goes into `folder` where one is given, also where a check
     fails: then VerificationFailed (a CheckFailed) is raised, for a bit that differs or a metric
     over its limit in `limits`. Raises CimError for an unknown metric, fewer than two rows of a
-    modality and, unless `seen_rows`, rows that the bundle was calibrated on. With `chip`, the
-    folder of a measured one, it has a row of the drift table.
+    modality and, where `seen_rows` says so, rows that the bundle was calibrated on. With `chip`,
+    the folder of a measured one, it has a row of the drift table.
     """
     limits, references = limits or {}, references or References()
     check_metrics("max_drift", limits)
@@ -58,9 +59,17 @@ def verify_bundle(
     times = () if noise is None else times_of(bundle, noise)
     trials = 0 if noise is None else noise.trials
     require_rivals(data)
-    check_measurable("max_drift", limits, data.truth, data.file)
-    if not seen_rows:
+    if seen_rows == "refuse":
         require_unseen(bundle.calibration, data, bundle.name)
+    if seen_rows == "drop":
+        if bundle.gallery is not None:
+            raise ArgumentError(
+                "{drop_calibration_rows} is not for {}, whose items are in its arrays; expected a "
+                "bundle without a gallery, or {allow_calibration_rows}",
+                bundle.name,
+            )
+        (data,) = without_seen([bundle.calibration], [data], bundle.name)
+    check_measurable("max_drift", limits, data.truth, data.file)
     check_gallery(bundle, data)
 
     head, seed = bundle.model.head, references.seed

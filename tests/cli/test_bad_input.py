@@ -150,6 +150,10 @@ BAD_ROWS: dict[str, tuple[Change, list[str]]] = {
         lambda rows: rows.update(text=rows["text"][:0], video=rows["video"][:0]),
         ["text has no rows"],
     ),
+    "one row": (
+        lambda rows: rows.update(video=rows["video"][:1], text_to_video=[0] * len(rows["text"])),
+        ["video has 1 row, from which no range can be drawn; expected at least 32 rows"],
+    ),
     "a missing modality": (lambda rows: rows.pop("video"), ["video", "is missing"]),
 }
 
@@ -164,6 +168,23 @@ def test_bad_calibration_data(
     assert sentence.startswith(f"{files.calibration}: ")
     for part in expected:
         assert part in sentence
+
+
+def test_few_calibration_rows_are_a_warning(
+    cimtool: Callable[..., Any],
+    compiling: Callable[..., list[object]],
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+) -> None:
+    def cut(rows: dict[str, Any]) -> None:
+        rows.update(text=rows["text"][:9], video=rows["video"][:9])
+
+    files = changed_rows(small_trunk, tmp_path, cut)
+    notes = cimtool(*compiling(files, tmp_path / "b"), "--json").json["notes"]
+    assert (
+        f"warning: {files.calibration}: only 9 text rows calibrate, so that 2 in 10 new rows lie "
+        "outside the range of a value; expected at least 32 rows"
+    ) in notes
 
 
 def scaled(key: str, factor: float) -> Change:

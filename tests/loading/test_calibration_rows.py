@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.bundle.bundle import CALIBRATION, read_bundle
-from cimtool.loading.calibration_rows import require_unseen
+from cimtool.loading.calibration_rows import require_unseen, without_seen
+from cimtool.loading.data_notes import data_noted
 from cimtool.loading.digests import digests_of, row_digests
 from cimtool.loading.embeddings import Embeddings, embeddings_of, read_embeddings
+from cimtool.reference.judgements import Judgements
 from cimtool.training.demo_data import DemoFiles
 
 
@@ -39,11 +42,87 @@ def test_seen_rows_are_counted_by_modality() -> None:
     with pytest.raises(CimError) as caught:
         require_unseen(known, data(mixed, mixed), "model")
     assert str(caught.value) == (
-        "rows.npz: model was calibrated on 3 of its 9 text rows and 3 of its 9 video rows; "
-        "expected unseen rows, or allow_calibration_rows"
+        "rows.npz: model was calibrated on 3 of its 9 text rows (6, 7, 8) and 3 of its 9 video "
+        "rows (6, 7, 8); expected unseen rows, drop_calibration_rows or allow_calibration_rows"
     )
-    with pytest.raises(CimError, match=r"calibrated on 4 of its 4 video rows; expected"):
+    with pytest.raises(CimError, match=r"on 4 of its 4 video rows \(0, 1, 2, 3\); expected"):
         require_unseen(known, data(fresh[:4], seen), "model")
+
+
+def test_the_first_of_many_are_named() -> None:
+    rows = drawn(9, 0)
+    with pytest.raises(CimError, match=r"on 9 of its 9 text rows \(0, 1, 2, 3, 4, \.\.\.\) and"):
+        require_unseen(digests_of(rows, rows), data(rows, rows), "model")
+
+
+def test_seen_rows_are_left_out_with_their_pairs() -> None:
+    """Video 0 has texts 0 and 1, video 1 text 2, video 2 text 3, and video 3 none."""
+    text, video = drawn(4, 1), drawn(4, 2)
+    right = np.array([0, 0, 1, 2])
+    arrays = {"text": text, "video": video, "text_to_video": right, "labels": np.arange(4)}
+    rows = embeddings_of({**arrays, "text_ids": np.array(list("abcd"))}, "rows.npz")
+
+    def left(texts: slice, videos: slice) -> Embeddings:
+        with data_noted() as notes:
+            (found,) = without_seen([digests_of(text[texts], video[videos])], [rows], "model")
+        remain = f"{len(found.text)} texts and {len(found.video)} videos remain"
+        assert remain in " ".join(notes.sentences)
+        return found
+
+    none = slice(0)
+    one_of_two = left(slice(1), none)
+    np.testing.assert_array_equal(one_of_two.text, text[1:])
+    np.testing.assert_array_equal(one_of_two.video, video)
+    np.testing.assert_array_equal(one_of_two.right, [0, 1, 2])
+    np.testing.assert_array_equal(one_of_two.labels, [1, 2, 3])
+    assert one_of_two.ids("text").tolist() == ["b", "c", "d"]
+    both = left(slice(2), none)
+    np.testing.assert_array_equal(both.video, video[1:])
+    np.testing.assert_array_equal(both.right, [0, 1])
+    of_video = left(none, slice(1))
+    np.testing.assert_array_equal(of_video.text, text[2:])
+    np.testing.assert_array_equal(of_video.video, video[1:])
+    with pytest.raises(
+        CimError, match=r"^rows.npz: 3 of its 4 text rows \(0, 1, 2\) calibrated m; "
+    ):
+        without_seen([digests_of(text[:3], video[:0])], [rows], "m")
+
+
+def test_judgements_keep_the_pairs_that_are_left() -> None:
+    rows = data(drawn(4, 1), drawn(4, 2))
+    pairs = np.array([0, 1, 2, 2]), np.array([0, 1, 2, 0]), np.array([1, 2, 3, 4])
+    judged = replace(rows, judged=Judgements(*pairs))
+    found = judged.without(np.arange(4) == 1, np.arange(4) == 0)
+    assert found.judged is not None
+    assert (found.judged.text.tolist(), found.judged.video.tolist()) == ([1], [1])
+    assert found.judged.grade.tolist() == [3]
+    assert found.text_to_video is None
+
+
+def test_reports_are_those_of_the_rows_that_are_left(
+    small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    with np.load(small_trunk.eval) as unseen, np.load(small_trunk.calibration) as seen:
+        fresh = {name: unseen[name] for name in ("text", "video")}
+        mixed = {name: np.concatenate([rows, seen[name][:3]]) for name, rows in fresh.items()}
+    wanted = api.verify(small_bundle, fresh, report=tmp_path / "fresh")
+    options = {"drop_calibration_rows": True}
+    found = api.verify(small_bundle, mixed, report=tmp_path / "mixed", **options)
+    assert found.to_json() == wanted.to_json()
+    both = api.compare([small_bundle, small_bundle], mixed, **options).reports
+    assert {report.subject.data.texts for report in both} == {len(fresh["text"])}
+    with pytest.raises(CimError, match="drop_calibration_rows are both given; expected one"):
+        api.verify(small_bundle, mixed, allow_calibration_rows=True, **options)
+
+
+def test_items_in_the_arrays_are_not_left_out(small_trunk: DemoFiles, tmp_path: Path) -> None:
+    made = api.compile(
+        small_trunk.projectors, small_trunk.poly, calibration=small_trunk.calibration,
+        output=tmp_path / "b", score_mapping="in-memory",
+    )  # fmt: skip
+    held = api.program(made.folder, small_trunk.eval, output=tmp_path / "p").bundle.folder
+    with pytest.raises(CimError, match=r"is not for p, whose items are in its arrays; expected a"):
+        api.verify(held, small_trunk.eval, drop_calibration_rows=True)
 
 
 def test_a_row_of_the_other_modality_is_unseen() -> None:
@@ -75,7 +154,7 @@ def test_rows_are_compared_as_the_model_takes_them(
     twice, eightfold = ({name: factor * value for name, value in rows.items()} for factor in (2, 8))
     bundle = api.compile(small_two_branch.projectors, calibration=twice, output=tmp_path / "b")
     seen = api.read_data(eightfold, bundle.model)
-    with pytest.raises(CimError, match=r"on 96 of its 96 text rows and 96 of its 96 video rows"):
+    with pytest.raises(CimError, match=r"on 96 of its 96 text rows .* and 96 of its 96 video rows"):
         require_unseen(bundle.calibration, seen, bundle.name)
 
 
