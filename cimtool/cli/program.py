@@ -61,9 +61,7 @@ CHANGES = ("add", "remove", "replace")
 @click.option(
     "--minimise",
     type=click.Choice(get_args(Minimised)),
-    default="cells",
-    show_default=True,
-    help="What such a choice makes least.",
+    help="What such a choice makes least, cells where nothing is said.",
 )
 @click.option(
     "--cam",
@@ -124,7 +122,7 @@ def _changed(
     """The bundle after a change; ArgumentError for an option that only goes with --gallery."""
     kept = {name: options[name] for name in ("output", "shortlist", "chips")}
     for name, value in options.items():
-        if name not in kept and name != "minimise" and value is not None:
+        if name not in kept and value is not None:
             raise ArgumentError(
                 "{} is {}; expected it with {gallery}: a change keeps the bits that the gallery "
                 "was programmed with",
@@ -142,7 +140,7 @@ def _into_cam(
         raise ArgumentError("{cam} is {}; expected {gallery} with it", cam)
     kept = {name: options[name] for name in ("output", "shortlist", "shortlist_bits")}
     for name, value in options.items():
-        if name not in kept and name != "minimise" and value is not None:
+        if name not in kept and value is not None:
             raise ArgumentError(
                 "{} is {}; expected it without {cam}, whose queries have the bits of its cells",
                 Argument(name),

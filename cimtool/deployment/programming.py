@@ -127,7 +127,7 @@ def program(
     query_bits: int | None = None,
     shortlist_dimensions: int | None = None,
     recall: float | None = None,
-    minimise: Minimised = "cells",
+    minimise: Minimised | None = None,
     chips: int | None = None,
     say: Say = silent,
 ) -> ProgrammedBundle:
@@ -138,7 +138,8 @@ def program(
     fit on. With `shortlist_bits` an item stores so many bits of each value of `mu`, and a query is
     driven with `query_bits`; with `shortlist_dimensions` the values are so many components of `mu`.
     With `recall` bits and dimensions that are not given, and a length of at most
-    `shortlist`, are those that hold this share of best items at least cost by `minimise`. Raises
+    `shortlist`, are those that hold this share of best items at least cost by `minimise`, else by
+    cells. Raises
     CimError for a bundle compiled with a digital score or programmed already, a
     shortlist that the gallery does not have, a recall that none reaches, and a gallery that does
     not fit the chips, an accumulator or ONNX.

@@ -52,7 +52,7 @@ class ShortlistAsked:
         query_bits: int | None,
         dimensions: int | None,
         recall: float | None,
-        minimise: Minimised,
+        minimise: Minimised | None,
     ) -> ShortlistAsked:
         """Check what is asked of a bundle; ArgumentError where it cannot be."""
         given = {
@@ -86,6 +86,8 @@ class ShortlistAsked:
                     Argument(name),
                     given[name],
                 )
+        if minimise is not None and recall is None:
+            raise ArgumentError("{minimise} is {}; expected {recall} with it", minimise)
         if recall is not None and not 0 < recall < 1:
             raise ArgumentError("{recall} is {}; expected a share between 0 and 1", recall)
         if recall is not None and len(bundle.queries["text.mu"]) // 2 < least_queries(recall):
@@ -97,7 +99,7 @@ class ShortlistAsked:
                 bundle.name,
                 2 * least_queries(recall),
             )
-        return cls(item_bits, query_bits, dimensions, recall, minimise, features)
+        return cls(item_bits, query_bits, dimensions, recall, minimise or "cells", features)
 
     @property
     def given(self) -> ShortlistBits | None:
@@ -109,14 +111,14 @@ class ShortlistAsked:
 
     def dimensions_among(self, whole: int, most: int) -> list[int | None]:
         """Those that are open, all of `mu` first: halves of the whole, at most `most`."""
-        if self.dimensions:
+        if self.dimensions is not None:
             return [self.dimensions]
         halves = (whole >> halved for halved in range(1, HALVINGS + 1))
         return [None, *(one for one in halves if LEAST_DIMENSIONS <= one <= most)]
 
     def item_candidates(self, cells: Callable[[int], int]) -> list[int]:
         """The bits of items that are open, most first; of those in as many cells only the most."""
-        if self.item_bits:
+        if self.item_bits is not None:
             return [self.item_bits]
         most = {cells(bits): bits for bits in range(1, MOST_BITS + 1)}
         return list(most.values())[::-1]
@@ -124,7 +126,7 @@ class ShortlistAsked:
     @property
     def query_candidates(self) -> list[int]:
         """The bits of queries that are open, most first."""
-        if self.query_bits:
+        if self.query_bits is not None:
             return [self.query_bits]
         return [self.feature_bits, *(b for b in QUERY_BITS if b < self.feature_bits)]
 
@@ -314,8 +316,16 @@ def length_for(places: IntArray, recall: float) -> int | None:
     By the rule of succession: of n queries m may miss where (m + 1) / (n + 2) <= 1 - recall. None
     where n is too small for any.
     """
-    misses = int((1 - recall) * (len(places) + 2) + 1e-9) - 1
-    return None if misses < 0 else int(np.sort(places)[len(places) - 1 - misses]) + 1
+    held = least_held(len(places), recall)
+    return None if held > len(places) else int(np.sort(places)[held - 1]) + 1
+
+
+def least_held(queries: int, recall: float) -> int:
+    """The number of queries, of so many, whose best item has to be held; more where none will do.
+
+    By the rule that `length_for` has.
+    """
+    return queries + 1 - int((1 - recall) * (queries + 2) + 1e-9)
 
 
 def least_queries(recall: float) -> int:
@@ -332,10 +342,12 @@ def searched(
     """
     options = [one for trial in trials for one in _option(trial, recall, most)]
     if not options:
-        best = max((Recall.of(t.places[0], most) for t in trials), key=lambda r: r.best.value)
+        held = max(int((t.places[0].best[:, 0] < most).sum()) for t in trials)
+        count = len(trials[0].places[0].best)
         raise CimError(
             f"recall: no setting reaches {recall:g} with shortlists of {most} items; the best one "
-            f"holds the best item of {best.best.value:.1%} of the calibration queries"
+            f"holds the best item of {held / count:.1%} of the calibration queries that choose, "
+            f"{held} of {count}, and {least_held(count, recall)} are needed"
         )
     chosen = min(options, key=lambda one: one.costs(minimise))
     first, other = trials[0].places

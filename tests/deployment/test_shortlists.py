@@ -177,9 +177,14 @@ def test_what_is_given_is_not_searched(hybrid: SimpleNamespace, tmp_path: Path) 
         ({"shortlist_dimensions": 4}, "dimensions is 4; expected shortlist_bits or recall with it"),
         ({"shortlist_bits": 2, "shortlist_dimensions": 0}, "dimensions is 0; expected 1 to 15, in"),
         ({"recall": 0.5, "shortlist_dimensions": 16}, "dimensions is 16; expected 1 to 15, in whi"),
+        ({"recall": 0.5, "shortlist_dimensions": 0}, "dimensions is 0; expected 1 to 15, in which"),
+        ({"minimise": "energy"}, "minimise is energy; expected recall with it"),
         ({"recall": 1.0}, "recall is 1.0; expected a share between 0 and 1"),
         ({"recall": 0.9999}, r"recall is 0\.9999; the \d+ calibration queries of hybrid are "),
-        ({"recall": 0.95, "shortlist": 1, "shortlist_bits": 1}, "recall: no setting reaches 0.95 "),
+        (
+            {"recall": 0.95, "shortlist": 1, "shortlist_bits": 1},
+            r"recall: no setting reaches 0\.95 .* that choose, \d+ of 48, and 47 are needed",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_sentence(
