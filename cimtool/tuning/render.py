@@ -109,9 +109,10 @@ def _verdict(step: Attempt) -> str:
 
 
 def bit_table(found: Tuned) -> Table:
-    """The bits of each layer."""
+    """The bits of each layer; of a product that is left out no query has any."""
     columns = (Column("layer"), Column("weight bits", str), Column("activation bits", str))
     rows = [
-        (layer, bits["weight_bits"], bits["activation_bits"]) for layer, bits in found.bits.items()
+        (layer, bits["weight_bits"] or "left out", bits.get("activation_bits"))
+        for layer, bits in found.bits.items()
     ]
     return make_table("Bits", columns, rows)

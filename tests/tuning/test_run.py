@@ -110,6 +110,7 @@ def test_products_of_a_score_in_the_memory_are_tuned_and_left_out(
     found = tune(files, tmp_path / "bits.toml", cost="arrays", score_mapping="in-memory", **low)
     products = {name: one for name, one in found.bits.items() if name.startswith("score.")}
     assert {"weight_bits": 0} in products.values()
+    assert "left out                -\n" in tuned_text(found)
     assert max(found.on_all["logit_rmse"], found.chosen["logit_rmse"]) <= BUDGET
     built = api.compile(
         files.projectors,
