@@ -28,6 +28,9 @@ from cimtool.report.terminal import table_text
 @click.option("--target", metavar="NAME|FILE", required=True, help="The hardware.")
 @click.option("-o", "--output", type=DIR, help="Folder of the bundle.")
 @click.option("--dry-run", is_flag=True, help="Say what would be built, and write nothing.")
+@click.option(
+    "--check", type=FILE, help="Rows, and the mu and logvar that the model should give (.npz)."
+)
 @click.option("--settings", type=FILE, help="Settings, also of single layers (TOML).")
 @settings_options
 @click.pass_obj

@@ -30,6 +30,7 @@ from cimtool.loading.data_notes import note_data
 from cimtool.loading.digests import digests_of
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File, files_of, read_data
 from cimtool.loading.model import Model
+from cimtool.loading.outputs_check import check_outputs
 from cimtool.loading.score import statistics_note
 from cimtool.loading.source import ModelSource, Projectors
 from cimtool.passes.base import Job
@@ -110,6 +111,7 @@ def compile(
     target: str | Target = "ideal",
     output: File | None = None,
     settings: File | None = None,
+    check: File | Mapping[str, Array] | None = None,
     say: Say = silent,
     **options: Any,
 ) -> Bundle:
@@ -118,7 +120,8 @@ def compile(
     `projectors` is a checkpoint, two ONNX files or two torch modules, text first. `options` are
     those of the model (`a`, `b`, `layer_map`, `head`) and settings by name (`weight_bits=6`), which
     override the `settings` file, which overrides the target. The bundle goes to `output`, by
-    default `exports/<model>@<target>`. Raises CimError for any mistake.
+    default `exports/<model>@<target>`. `check` are rows with the outputs that the projectors should
+    give (`check_outputs`). Raises CimError for any mistake.
     """
     compiled = prepare(
         projectors,
@@ -126,6 +129,7 @@ def compile(
         calibration=calibration,
         target=target,
         settings=settings,
+        check=check,
         say=say,
         **options,
     )
@@ -139,6 +143,7 @@ def prepare(
     calibration: EmbeddingsLike,
     target: str | Target = "ideal",
     settings: File | None = None,
+    check: File | Mapping[str, Array] | None = None,
     say: Say = silent,
     **options: Any,
 ) -> Compilation:
@@ -147,12 +152,14 @@ def prepare(
     configuration = Configuration.of(target, settings, flags)
     decided = configuration.settings
     model = source.load(say)
+    agreed = [] if check is None else check_outputs(model, check)
     layers = layer_names(model.program)
     of_score = score_layers(model.head, decided.score_mapping)
     check_patterns(decided, [*layers, *of_score])
     check_layer_bits(decided, layers, of_score)
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
+    notes += agreed
     notes += data.notes
     rows = calibration_rows(data, notes)
     job = Job(decided, rows[0], rows[1], notes.append)

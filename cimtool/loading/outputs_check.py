@@ -1,0 +1,94 @@
+"""A loaded model against its user's own outputs, before anything is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.errors import CimError, naming
+from cimtool.base.named import nearest
+from cimtool.ir.program import MODALITIES
+from cimtool.loading.embeddings import require_width, unit_rows
+from cimtool.loading.item_arrays import finite_rows
+from cimtool.loading.model import Model
+from cimtool.loading.npy import read_npz
+from cimtool.simulation.simulator import run_graph
+
+OUTPUT_TOLERANCE = 1e-4
+"""Allowed difference, as a share of the largest expected value: single precision is within it, and
+no other weight or activation is."""
+
+OUTPUT_NAMES = ("mu", "logvar")
+
+
+def check_outputs(model: Model, given: Path | str | Mapping[str, Array]) -> list[str]:
+    """Compare a model in float64 with expected outputs for rows; a note for each array compared.
+
+    The arrays, of a file (.npz) or a mapping, are `text` and `video` rows [n, in], either or both,
+    with `text_mu`, `text_logvar`, `video_mu`, `video_logvar` [n, d], as many as are known. Raises
+    CimError for the first that differs, or where there is nothing to compare.
+    """
+    where = "check" if isinstance(given, Mapping) else str(given)
+    arrays: Mapping[str, Any] = given if isinstance(given, Mapping) else read_npz(Path(given))
+    keys = {m: {output: f"{m}_{output}" for output in OUTPUT_NAMES} for m in MODALITIES}
+    expected = [key for own in keys.values() for key in own.values()]
+    for name in arrays:
+        if name not in (*MODALITIES, *expected):
+            hint = nearest(name, [*MODALITIES, *expected])
+            raise CimError(
+                f"{where}: holds {name}; expected text, video and {', '.join(expected)}{hint}"
+            )
+    if not set(expected) & set(arrays):
+        raise CimError(f"{where}: holds no outputs; expected one of {', '.join(expected)}")
+    notes = []
+    with naming(where):
+        for modality, tower in zip(MODALITIES, model.towers, strict=True):
+            wanted = {out: key for out, key in keys[modality].items() if key in arrays}
+            if not wanted:
+                continue
+            rows = _rows(arrays, modality, model)
+            found = _outputs(run_graph(tower, {"x": rows.astype(np.float64)}))
+            for output, key in wanted.items():
+                if output not in found:
+                    raise CimError(f"{key}: the {modality} projector gives mu alone")
+                off = _difference(key, found[output], finite_rows(arrays[key], key, np.float64))
+                notes.append(f"{key} of {where}: {len(rows)} rows within {off:.1e} of the largest")
+    return notes
+
+
+def _rows(arrays: Mapping[str, Any], modality: str, model: Model) -> Array:
+    """The rows of a modality as the model takes them."""
+    if modality not in arrays:
+        raise CimError(f"has no rows {modality}; expected them beside their outputs")
+    rows = finite_rows(arrays[modality], modality)
+    require_width(rows, modality, model, modality)
+    return unit_rows(rows, modality) if model.unit_rows else rows
+
+
+def _outputs(found: Mapping[str, Array]) -> dict[str, FloatArray]:
+    """Mu and, where there is a variance, its logarithm."""
+    outputs = {"mu": np.asarray(found["mu"])}
+    if "s" in found:
+        outputs["logvar"] = np.log(found["s"])
+    return outputs
+
+
+def _difference(key: str, own: FloatArray, expected: FloatArray) -> float:
+    """The largest difference, as a share of the largest value; CimError where that is too large."""
+    if own.shape != expected.shape:
+        raise CimError(f"{key} has shape {list(expected.shape)}; expected {list(own.shape)}")
+    off = np.abs(own - expected)
+    share = float(off.max() / (np.abs(expected).max() or 1.0))
+    if share > OUTPUT_TOLERANCE:
+        row, column = np.unravel_index(int(off.argmax()), off.shape)
+        raise CimError(
+            f"{key} holds {expected[row, column]:.6g} in row {row}, dimension {column}, and the "
+            f"model that was read gives {own[row, column]:.6g}; expected differences of at most "
+            f"{OUTPUT_TOLERANCE:g} of the largest value (other weights, another activation, or "
+            "rows of another form?)"
+        )
+    return share
