@@ -5,6 +5,7 @@ Written all or nothing: beside its place, then renamed. A file whose bytes chang
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -22,10 +23,13 @@ from safetensors.numpy import load_file, save
 from cimtool import __version__
 from cimtool.base.arrays import Array, IntArray
 from cimtool.base.errors import Argument, ArgumentError, CimError, naming
-from cimtool.base.files import sha256, unwritable
+from cimtool.base.files import PARTIAL, sha256, unwritable
 from cimtool.base.folders import exchange
+from cimtool.base.json_files import LARGEST, read_table
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import validated
+from cimtool.base.typed_fields import require_types
+from cimtool.base.untrusted import read_bounded
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger, read_ledger
 from cimtool.bundle.serial import (
     Constants,
@@ -49,7 +53,7 @@ from cimtool.loading.provenance import Provenance
 from cimtool.passes.pipeline import Stage, passes_for
 from cimtool.passes.shortlist import ShortlistBits
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 MANIFEST = "manifest.json"
 PROGRAM = "program.json"
 CONSTANTS = "constants.safetensors"
@@ -72,6 +76,12 @@ FLOAT_FILE = "float.onnx"
 ONNX_FILES = ("text.onnx", "video.onnx", "score.onnx", FLOAT_FILE)
 WHOLE = (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, CALIBRATION, *ONNX_FILES)
 """The files that every bundle has."""
+
+REPORT_FILES = ("report.json", "report.md", "report.html")
+"""The files of a report on a bundle."""
+
+BESIDE = (MANIFEST, *REPORT_FILES)
+"""The files of a bundle's folder that its manifest does not list."""
 
 IN_MEMORY = "score in memory"
 """The stage of a program that holds a gallery; it follows those of the passes."""
@@ -124,7 +134,20 @@ class Bundle:
     def program(self) -> Program:
         """The compiled program: the bit-accurate model of the hardware."""
         file = self.folder / PROGRAM
-        return read_program(file.read_text("utf-8"), self._constants, str(file))
+        program = read_program(read_bounded(file, LARGEST), self._constants, str(file))
+        card = self.model
+        extents = {
+            "text_width": program.text.extent("x"),
+            "video_width": program.video.extent("x"),
+            "dimension": program.text.extent(program.text.outputs["mu"]),
+        }
+        for name, extent in extents.items():
+            if getattr(card, name) != extent:
+                raise CimError(
+                    f"{self.folder / MANIFEST}: model.{name} is {getattr(card, name)}; expected "
+                    f"{extent}, as in {PROGRAM}; compile again"
+                )
+        return program
 
     @cached_property
     def _constants(self) -> Constants:
@@ -138,9 +161,9 @@ class Bundle:
         """
         file = self.folder / STAGES
         constants = self._constants.joined(_constants(self.folder / STAGE_CONSTANTS))
-        texts = json.loads(file.read_text("utf-8"))
+        texts = read_table(file, "compile")
         stages = [
-            Stage(name, read_program(json.dumps(text), constants, str(file)))
+            Stage(name, read_program(json.dumps(text), constants, f"{file}: {name}"))
             for name, text in texts.items()
         ]
         last = passes_for(self.settings)[-1].name
@@ -245,16 +268,19 @@ def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
     if values is None:
         return None
     bits, cam = values.get("bits"), values.get("cam")
+    if bits is not None:
+        require_types(ShortlistBits, bits)
     parts = {
         "bits": None if bits is None else ShortlistBits(**bits),
         "cam": None if cam is None else validated(Cam, cam, f"{MANIFEST}: gallery.cam"),
     }
+    require_types(Gallery, values | parts)
     return Gallery(**values | parts)
 
 
 def held_gallery(folder: Path) -> Gallery | None:
     """The gallery of a bundle that was opened before, by its manifest alone."""
-    return gallery_of(json.loads((folder / MANIFEST).read_text("utf-8")))
+    return gallery_of(read_table(folder / MANIFEST, "compile"))
 
 
 def features_bytes(features: Mapping[str, Array]) -> bytes:
@@ -311,8 +337,15 @@ def write_bundle(
             manifest["plugins"] = plugins
         if gallery is not None:
             manifest["gallery"] = gallery.to_json()
+        manifest["sha256"] = manifest_digest(manifest)
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
     return Bundle(folder, manifest, model, target, settings, gallery)
+
+
+def manifest_digest(manifest: Mapping[str, Any]) -> str:
+    """The SHA-256 of all that a manifest says, beside this digest itself."""
+    said = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _kinds(
@@ -436,8 +469,8 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(
             f"{folder}: is no bundle (it has no {MANIFEST}); make one with `cimtool compile`"
         )
+    manifest = read_table(file, "compile")
     try:
-        manifest = json.loads(file.read_text("utf-8"))
         version, files = manifest["format_version"], dict(manifest["files"])
     except (ValueError, KeyError, TypeError) as error:
         raise CimError(f"{file}: is no manifest of a bundle; compile again") from error
@@ -445,19 +478,32 @@ def read_bundle(folder: Path) -> Bundle:
         raise CimError(
             f"{file}: format_version = {version}; expected {FORMAT_VERSION}, compile again"
         )
+    if manifest.get("sha256") != manifest_digest(manifest):
+        raise CimError(
+            f"{file}: changed since it was compiled (its SHA-256 is not the one in it), so the "
+            "bundle is not run; compile again"
+        )
     with naming(file):
         check_plugins(manifest.get("plugins", ()))
     try:
         model, gallery = ModelCard.from_json(manifest["model"]), gallery_of(manifest)
         target, settings = manifest["target"], manifest["settings"]
-    except (KeyError, TypeError) as error:
+    except KeyError as error:
         raise CimError(f"{file}: lacks {error}; the bundle is not whole, compile again") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise CimError(f"{file}: is no manifest of a bundle ({error}); compile again") from error
     hybrid = (SHORTLIST, GALLERY) if gallery is not None and gallery.mapping == "hybrid" else ()
     for name in (*WHOLE, *hybrid):
         if name not in files:
             raise CimError(f"{file}: names no {name}; the bundle is not whole, compile again")
     for name, digest in files.items():
         _check_file(folder, name, digest)
+    for found in sorted(folder.iterdir()):
+        if found.name not in (*files, *BESIDE) and PARTIAL not in found.name:
+            raise CimError(
+                f"{found}: is not listed in {MANIFEST}; expected the bundle's files and reports "
+                "alone, so remove it"
+            )
     return Bundle(
         folder,
         manifest,

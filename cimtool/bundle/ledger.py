@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import CimError
+from cimtool.base.json_files import LARGEST, parse_json
+from cimtool.base.typed_fields import require_types
+from cimtool.base.untrusted import read_bounded
 
 LEDGER = "ledger.json"
 LEDGER_ARRAYS = "ledger.safetensors"
@@ -75,11 +78,16 @@ class Ledger:
 def read_ledger(file: Path) -> Ledger:
     """Read a ledger's file; CimError where it is missing or none."""
     try:
-        values = json.loads(file.read_text("utf-8"))
+        values = parse_json(read_bounded(file, LARGEST))
         matrices = {
-            name: tuple(ArrayWrites(**one) for one in arrays)
+            name: tuple(_writes(one) for one in arrays)
             for name, arrays in values["matrices"].items()
         }
         return Ledger(int(values["next_item"]), matrices)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CimError(f"{file}: is no ledger of a gallery; program the gallery again") from error
+
+
+def _writes(values: Mapping[str, Any]) -> ArrayWrites:
+    require_types(ArrayWrites, values)
+    return ArrayWrites(**values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 
 from cimtool.base.arrays import Array, narrow
 from cimtool.base.errors import CimError
+from cimtool.base.json_files import parse_json
+from cimtool.base.typed_fields import require_types
 from cimtool.hardware import cell_distance, mvm  # noqa: F401  (importing operations registers them)
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
@@ -20,7 +22,7 @@ from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
 from cimtool.ir import arithmetic, integer, source  # noqa: F401
 from cimtool.ir.op import UNSTORED, Op
-from cimtool.ir.program import Graph, Node, Program
+from cimtool.ir.program import Graph, Node, Program, score_inputs
 from cimtool.ir.types import Type
 
 STORED_INTEGERS = (np.int8, np.uint8, np.int16, np.int32, np.int64)
@@ -108,23 +110,82 @@ def program_text(program: Program, constants: ConstantTable, prefix: str = "") -
     return "{\n" + ",\n".join(graphs) + "\n}\n"
 
 
-def read_program(text: str, constants: Constants, file: str) -> Program:
-    """The program of a JSON text; CimError where it is not one that this version writes."""
+def read_program(text: str | bytes, constants: Constants, file: str) -> Program:
+    """The program of a JSON text, its types inferred and compared with those in the text.
+
+    Raises CimError where it is not one that this version writes: a field of another type, a node
+    before its inputs, constants whose extents are not the layer's, a type that does not follow.
+    """
     try:
-        values = json.loads(text)
-        names = ("text", "video", "score", *(key for key in values if key == "shortlist"))
-        graphs = [_graph(name, values[name], constants) for name in names]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        values = parse_json(text)
+        graphs = [_graph(name, values[name], constants) for name in (*ENTRIES, *_further(values))]
+        _require_meeting(graphs)
+    except (CimError, *MALFORMED) as error:
         raise CimError(
             f"{file}: is no program that this version of cimtool can read ({error}); compile again"
         ) from error
     return Program(*graphs)
 
 
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
+"""Errors that values of other forms raise where a program is made of them."""
+
+ENTRIES = ("text", "video", "score")
+"""The graphs of every program; a hybrid one has a shortlist's beside."""
+
+
+def _further(values: Mapping[str, Any]) -> list[str]:
+    further = [name for name in values if name not in ENTRIES]
+    if further not in ([], ["shortlist"]):
+        raise ValueError(f"it has graphs {', '.join(further)}")
+    return further
+
+
 def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
-    inputs = {key: Type(**_fields(known, constants)) for key, known in values["inputs"].items()}
+    """One graph; ValueError where it is not in order or has other types than its lines say."""
+    inputs = {key: _type(known, constants) for key, known in values["inputs"].items()}
+    outputs = dict(values["outputs"])
     nodes = tuple(_node(line, constants) for line in values["nodes"])
-    return Graph(name, inputs, nodes, dict(values["outputs"]))
+    known = set(inputs)
+    for node in nodes:
+        if node.name in known or not known.issuperset(node.inputs):
+            raise ValueError(f"{name}.{node.name} is twice, or before its inputs")
+        known.add(node.name)
+    if not known.issuperset(outputs.values()):
+        raise ValueError(f"an output of {name} is no value of it")
+    graph = Graph(name, inputs, nodes, outputs)
+    for node, line in zip(nodes, values["nodes"], strict=True):
+        _require_type(graph, node, line["type"])
+    return graph
+
+
+def _require_type(graph: Graph, node: Node, said: str) -> None:
+    """Raise ValueError unless a node's type is sound, and the one that its line says."""
+    known = graph.types[node.name]
+    width = known.shape[-1] if known.shape else 1
+    parts = (known.lo, known.hi, *(() if known.scale is None else (known.scale,)))
+    if isinstance(width, int):
+        for part in parts:
+            if np.broadcast_shapes(np.shape(part), (width,)) != (width,):
+                raise ValueError(f"{graph.layer(node)} has constants of other extents")
+    if type_text(known) != said:
+        raise ValueError(f"{graph.layer(node)} is {type_text(known)}, where its line says {said}")
+
+
+def _require_meeting(graphs: Sequence[Graph]) -> None:
+    """Raise ValueError unless score and shortlist take what the projectors return."""
+    text, video, *scores = graphs
+    returned = score_inputs(text, video)
+    for score in scores:
+        for name, known in score.inputs.items():
+            if name not in returned or type_text(returned[name]) != type_text(known):
+                raise ValueError(f"{score.name} takes {name}, {type_text(known)}, of no projector")
+
+
+def _type(values: Mapping[str, Any], constants: Constants) -> Type:
+    fields_read = _fields(values, constants)
+    require_types(Type, fields_read)
+    return Type(**fields_read)
 
 
 def _json(value: Any) -> str:
@@ -155,7 +216,11 @@ def type_text(known: Type) -> str:
 
 def _node(line: Mapping[str, Any], constants: Constants) -> Node:
     kind = Op.named(line["op"], "operation")
-    return Node(line["name"], kind(**_fields(line["fields"], constants)), tuple(line["inputs"]))
+    values = _fields(line["fields"], constants)
+    require_types(kind, values)
+    made = {"name": line["name"], "op": kind(**values), "inputs": tuple(line["inputs"])}
+    require_types(Node, made)
+    return Node(**made)
 
 
 def _fields_json(value: Any, constants: ConstantTable, name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from cimtool import api
+from cimtool.bundle.bundle import REPORT_FILES
 from cimtool.cli.group import Command
 from cimtool.cli.options import (
     DIR,
@@ -24,7 +25,7 @@ from cimtool.cli.options import (
 )
 from cimtool.cli.output import Output
 from cimtool.cli.values import parse_limits
-from cimtool.verification.render import REPORT_FILES, terminal_text
+from cimtool.verification.render import terminal_text
 from cimtool.verification.report import Report, VerificationFailed
 
 

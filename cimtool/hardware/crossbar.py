@@ -25,6 +25,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import kind_of
 from cimtool.base.named import Named
 from cimtool.base.plugins import fault_of
+from cimtool.base.typed_fields import require_types
 from cimtool.hardware.converters import LOSSLESS, Converter, Law, law_of
 from cimtool.hardware.input_codes import Cycle, InputCode, check_cycles
 from cimtool.hardware.references import (
@@ -261,7 +262,12 @@ class Crossbar:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Crossbar:
-        """Read what `to_json` returned; CimError for a name that is no code's or converter's."""
+        """Read what `to_json` returned.
+
+        Raises CimError for a name that is no code's or converter's, TypeError or ValueError for a
+        field that no crossbar has.
+        """
+        _require_small(values)
         fields = {name: value for name, value in values.items() if name not in FAMILIES}
         for name, family in FAMILIES.items():
             kind = family.named(values[name]["name"], name)
@@ -270,13 +276,32 @@ class Crossbar:
                 for key, value in values[name].items()
                 if key != "name"
             }
+            require_types(kind, own)
             fields[name] = kind(**own)
-        return cls(**fields | {"tiling": RowTiling(**values["tiling"])})
+        require_types(RowTiling, values["tiling"])
+        fields["tiling"] = RowTiling(**values["tiling"])
+        require_types(cls, fields)
+        return cls(**fields)
 
     @cached_property
     def zero_digits(self) -> IntArray:
         """The digit [cycles] with which a row is driven whose input is zero."""
         return self.digits(np.zeros((1, 1), np.int64))[:, 0, 0]
+
+
+WIDTHS = ("bits", "cell_bits", "dac_bits", "accumulator_bits")
+MOST_BITS, LARGEST = 64, 1 << 20
+"""Largest of these numbers of a crossbar, and of all others: what is computed of it stays small."""
+
+
+def _require_small(values: Mapping[str, Any]) -> None:
+    """Raise ValueError for a number that no array has, before tables are made of it."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            _require_small(value)
+        most = MOST_BITS if name in WIDTHS else LARGEST
+        if isinstance(value, int) and not -1 <= value <= most:
+            raise ValueError(f"{name} = {value:.6g}; expected at most {most}")
 
 
 @dataclass(frozen=True, eq=False)

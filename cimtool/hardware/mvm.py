@@ -49,6 +49,9 @@ class CrossbarMvm(Op, name="crossbar_mvm", levels={Level.CROSSBAR}):
 
     def __post_init__(self) -> None:
         crossbar = self.crossbar
+        wanted = len(crossbar.no_references)
+        if len(self.references) != wanted:
+            raise ValueError(f"it has {len(self.references)} references; expected {wanted}")
         for one in self.references:
             if one is not None and crossbar.law is not None:
                 one.check(crossbar.law, crossbar.scope)

@@ -197,6 +197,8 @@ class Axis(Op, name="axis", levels=Level.TRAINED.to(Level.DIE)):
 
     def infer(self, *inputs: Type) -> Type:
         (x,) = inputs
+        if not 0 <= self.axis <= len(x.shape):
+            raise ValueError(f"axis is {self.axis} of {len(x.shape)}")
         shape = (*x.shape[: self.axis], 1, *x.shape[self.axis :])
         return replace(x, shape=shape)
 

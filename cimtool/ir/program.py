@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
+import numpy as np
+
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import fault_of
 from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
@@ -104,8 +106,10 @@ class Program:
         return three if self.shortlist is None else (*three, self.shortlist)
 
     def with_projectors(self, change: Callable[[Graph], Graph]) -> Program:
-        """The program with both projectors as `change` makes them."""
-        return replace(self, text=change(self.text), video=change(self.video))
+        """The program with both projectors as `change` makes them; its score takes theirs."""
+        text, video = change(self.text), change(self.video)
+        score = replace(self.score, inputs=score_inputs(text, video))
+        return replace(self, text=text, video=video, score=score)
 
     @property
     def gallery_items(self) -> int | None:
@@ -272,3 +276,8 @@ def check_program(program: Program, stage: str, level: Level) -> None:
         inputs = as_inputs("text", features_of(program.text, inputs))
     if list(inputs) != list(program.score.inputs):
         raise RuntimeError(f"{stage}: score does not take what text and video return")
+    for name, own in program.score.inputs.items():
+        theirs = inputs[name]
+        ends = (own.lo, theirs.lo), (own.hi, theirs.hi)
+        if own.shape != theirs.shape or not all(np.array_equal(*pair) for pair in ends):
+            raise RuntimeError(f"{stage}: score takes {name} in other bounds than it comes")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import ArgumentError, CimError
+from cimtool.base.typed_fields import require_types
 from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
@@ -82,10 +83,12 @@ class ModelCard:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ModelCard:
-        """Read what `to_json` returned."""
+        """Read what `to_json` returned; TypeError or ValueError for anything else."""
         head = Head.from_json(values["head"], "head")
         tuples = {k: tuple(values[k]) for k in ("warnings", "modalities") if k in values}
-        return ModelCard(**{**values, "head": head, **tuples})
+        found = {**values, "head": head, **tuples}
+        require_types(ModelCard, found)
+        return ModelCard(**found)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cimtool.base.files import replace_texts
+from cimtool.bundle.bundle import REPORT_FILES
 from cimtool.costs import render as costs
 from cimtool.costs.picture import placement_svg
 from cimtool.report import formats
@@ -21,8 +22,6 @@ WIDTH = 100
 
 SMALLEST = 64
 """Columns that the essential ones need."""
-
-REPORT_FILES = ("report.json", "report.md", "report.html")
 
 
 def terminal_text(report: Report, width: int = WIDTH) -> str:

@@ -22,6 +22,7 @@ from cimtool.bundle.bundle import (
     PROGRAM,
     WHOLE,
     Bundle,
+    manifest_digest,
     read_bundle,
     replaced_folder,
     sha256,
@@ -134,7 +135,10 @@ def test_a_missing_file_is_refused(copied: Path, name: str) -> None:
 def change_manifest(folder: Path, change: Callable[[dict], object]) -> None:  # type: ignore[type-arg]
     manifest = json.loads((folder / MANIFEST).read_text())
     changed = change(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest if changed is None else changed))
+    found = manifest if changed is None else changed
+    if isinstance(found, dict):
+        found["sha256"] = manifest_digest(found)
+    (folder / MANIFEST).write_text(json.dumps(found))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +150,7 @@ def change_manifest(folder: Path, change: Callable[[dict], object]) -> None:  # 
         (lambda m: m["files"].update({"/etc/hostname": "0"}), "is missing from the bundle"),
         (lambda m: m.update(files=3), "is no manifest"),
         (lambda m: m.update(files=["program.json"]), "is no manifest"),
-        (lambda m: [m], "is no manifest"),
+        (lambda m: [m], "holds no table; compile again"),
         (lambda m: m.pop("files") and None, "is no manifest"),
     ],
     ids=["version", "unlisted", "above", "absolute", "number", "list", "array", "without"],
@@ -163,7 +167,9 @@ def test_a_manifest_of_something_else_is_refused(copied: Path, change, says: str
 @pytest.mark.parametrize("text", ["", "{", "null", "\x00", "[1]"])
 def test_a_broken_manifest_is_refused(copied: Path, text: str) -> None:
     (copied / MANIFEST).write_text(text)
-    with pytest.raises(CimError, match=r"manifest\.json: is no manifest of a bundle"):
+    with pytest.raises(
+        CimError, match=r"manifest\.json: (is no JSON|holds no table); compile again"
+    ):
         read_bundle(copied)
 
 
@@ -347,8 +353,9 @@ def test_a_bundle_whose_plug_in_is_missing_or_broken_names_it(
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     assert "plugins" not in manifest
     manifest["target"]["noise"] = {"shot": 1}
-    text = json.dumps(manifest | {"plugins": ["zed-arrays 0.3"]})
-    (folder / "manifest.json").write_text(text, "utf-8")
+    manifest |= {"plugins": ["zed-arrays 0.3"]}
+    manifest["sha256"] = manifest_digest(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
     sentence = r"^.*manifest\.json: needs the plug-in zed-arrays 0\.3, which is "
     monkeypatch.setattr(plugins, "_loaded", [])
     with pytest.raises(CimError, match=f"{sentence}not installed; expected it$"):

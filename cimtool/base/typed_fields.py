@@ -1,0 +1,73 @@
+"""Values of a file against the annotations of the dataclass that they are to become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+KINDS = {np.float64: "f", np.int64: "i", np.bool_: "b"}
+"""The kinds of arrays that an annotation names; any other takes numbers and truths."""
+
+
+def require_types(kind: type[Any], values: Mapping[str, Any]) -> None:
+    """Raise TypeError for a value that is none of its field's type, and for a name that is none.
+
+    `kind` is a dataclass; a field that is left out has its default, or is told by the class.
+    """
+    if not is_dataclass(kind):
+        raise TypeError(f"{kind.__name__} is no dataclass")
+    hints = _hints(kind)
+    for name, value in values.items():
+        if name not in hints:
+            raise TypeError(f"{kind.__name__} has no {name}; it has {', '.join(hints)}")
+        if not fits(value, hints[name]):
+            raise TypeError(f"{kind.__name__}.{name} cannot be a {type(value).__name__}")
+
+
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    known = get_type_hints(kind)
+    return {one.name: known[one.name] for one in fields(kind) if one.init}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """True where a value is of an annotated type; whole numbers are real numbers, truths neither.
+
+    A whole number has at most 64 bits.
+    Of an annotation that is none of those that this project's classes use, TypeError.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if hint in (None, NoneType):
+        return value is None
+    if origin in (Union, UnionType):
+        return any(fits(value, one) for one in inner)
+    if origin is Literal:
+        return any(type(value) is type(one) and value == one for one in inner)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        each = (inner[0],) * len(value) if inner[1:] == (...,) else inner
+        return len(each) == len(value) and all(map(fits, value, each))
+    if origin is np.ndarray:
+        number = get_args(inner[1])[0]
+        return isinstance(value, np.ndarray) and value.dtype.kind in KINDS.get(number, "fib")
+    if origin is not None and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(
+            fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items()
+        )
+    if isinstance(value, int) and value.bit_length() > 63:
+        return False
+    if hint in (int, float):
+        return isinstance(value, int if hint is int else int | float) and not isinstance(
+            value, bool
+        )
+    if isinstance(hint, type):
+        return isinstance(value, hint)
+    raise TypeError(f"{hint} is an annotation that no value is checked against")

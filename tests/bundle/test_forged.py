@@ -1,0 +1,228 @@
+"""Changed bundles: refused in one sentence, also where every checksum was made anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save
+
+from cimtool import api
+from cimtool.base.errors import CimError
+from cimtool.base.files import sha256
+from cimtool.bundle.bundle import (
+    CONSTANTS,
+    MANIFEST,
+    PROGRAM,
+    STAGES,
+    manifest_digest,
+    read_bundle,
+)
+from cimtool.training.demo_data import DemoFiles
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def written(small_trunk: DemoFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    files = small_trunk
+    found = api.prepare(
+        files.projectors, files.poly, calibration=files.calibration, target="isaac-rram-128"
+    )
+    return found.write(tmp_path_factory.mktemp("bundles") / "model@isaac").folder
+
+
+@pytest.fixture
+def copied(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "copy"))
+
+
+def changed(folder: Path, file: str, change: Change, signed: bool) -> None:
+    """Change a JSON file of a bundle; where `signed`, make all checksums anew."""
+    values = json.loads((folder / file).read_text("utf-8"))
+    change(values)
+    (folder / file).write_text(json.dumps(values), "utf-8")
+    if signed:
+        sign(folder, file)
+
+
+def sign(folder: Path, file: str) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+    if file != MANIFEST:
+        manifest["files"][file] = sha256(folder / file)
+    manifest["sha256"] = manifest_digest(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")
+
+
+MANIFEST_CHANGES: dict[str, Change] = {
+    "unit rows": lambda m: m["model"].update(unit_rows=True),
+    "the teacher's a": lambda m: m["model"].update(a=2.5),
+    "the teacher's b": lambda m: m["model"].update(b=-1.0),
+    "a coefficient": lambda m: m["model"]["head"]["polynomial"]["coeff"].reverse(),
+    "the bias": lambda m: m["model"]["head"]["polynomial"].update(bias=100.0),
+    "the dimension": lambda m: m["model"].update(dimension=4),
+    "a width": lambda m: m["model"].update(text_width=4),
+    "the name": lambda m: m["model"].update(name="another"),
+    "a warning": lambda m: m["model"].update(warnings=["well trained"]),
+    "samples": lambda m: m["model"].update(samples=1),
+    "the layout": lambda m: m["model"].update(layout="onnx"),
+    "a setting": lambda m: m["settings"].update(weight_bits=4),
+    "the calibrator": lambda m: m["settings"].update(calibrator="percentile"),
+    "a figure of the target": lambda m: m["target"]["figures"].pop(),
+    "rows of the target's arrays": lambda m: m["target"]["array"].update(rows=64),
+    "a note": lambda m: m["notes"].append("nothing to see"),
+    "an input": lambda m: m["inputs"].pop(),
+    "a file that is listed": lambda m: m["files"].pop(STAGES),
+    "a digest": lambda m: m["files"].update({PROGRAM: "0" * 64}),
+    "a gallery": lambda m: m.update(gallery={"items": 3}),
+    "a plug-in": lambda m: m.update(plugins=[]),
+    "its own digest": lambda m: m.update(sha256="0" * 64),
+    "no digest": lambda m: m.pop("sha256"),
+    "the version of cimtool": lambda m: m.update(cimtool_version="9.9"),
+    "another key": lambda m: m.update(trusted=True),
+}
+
+
+@pytest.mark.parametrize("name", MANIFEST_CHANGES)
+def test_whatever_changes_in_a_manifest_is_refused(name: str, copied: Path) -> None:
+    changed(copied, MANIFEST, MANIFEST_CHANGES[name], signed=False)
+    with pytest.raises(CimError, match=r"manifest\.json: changed since it was compiled"):
+        read_bundle(copied)
+
+
+def node(values: dict[str, Any], name: str, graph: str = "text") -> dict[str, Any]:
+    found: dict[str, Any] = next(n for n in values[graph]["nodes"] if n["name"] == name)
+    return found
+
+
+def crossbar(values: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = node(values, "mu")["fields"]["stored"]["crossbar"]
+    return found
+
+
+PROGRAM_CHANGES: dict[str, Change] = {
+    "an unknown operation": lambda p: node(p, "mu").update(op="jump"),
+    "another operation": lambda p: node(p, "mu_squared").update(op="matmul"),
+    "an unknown input": lambda p: node(p, "mu_stored").update(inputs=["nothing"]),
+    "a later input": lambda p: node(p, "mu").update(inputs=["mu_stored"]),
+    "one input too few": lambda p: node(p, "mu_squared")["inputs"].pop(),
+    "one input too many": lambda p: node(p, "mu_sum_squares")["inputs"].append("mu_stored"),
+    "inputs that are no names": lambda p: node(p, "mu").update(inputs=[3]),
+    "a node twice": lambda p: p["text"]["nodes"].append(node(p, "mu")),
+    "a node left out": lambda p: p["text"]["nodes"].remove(node(p, "mu_stored")),
+    "no nodes": lambda p: p["text"].pop("nodes"),
+    "nodes that are a number": lambda p: p["text"].update(nodes=3),
+    "a name that is no text": lambda p: node(p, "mu").update(name=None),
+    "a field too many": lambda p: node(p, "mu")["fields"].update(gain=1),
+    "a field left out": lambda p: node(p, "mu_stored")["fields"].pop("shift"),
+    "a field of another type": lambda p: node(p, "mu_stored")["fields"].update(hi="255"),
+    "a truth for a number": lambda p: node(p, "mu_stored")["fields"].update(hi=True),
+    "a number of 100 bits": lambda p: node(p, "mu_stored")["fields"].update(hi=1 << 100),
+    "a wider limit": lambda p: node(p, "mu_stored")["fields"].update(hi=1 << 12),
+    "another constant": lambda p: node(p, "mu_stored")["fields"].update(
+        multiplier=node(p, "mu_stored")["fields"]["shift"]
+    ),
+    "an unknown constant": lambda p: node(p, "mu")["fields"].update(bias={"constant": "none"}),
+    "another type": lambda p: node(p, "mu").update(type="int [n, 16] 9 bits 0..1 unit 1"),
+    "an output of nothing": lambda p: p["text"]["outputs"].update(mu="nothing"),
+    "an output that is another": lambda p: p["text"]["outputs"].update(mu="ed_self"),
+    "a narrower input": lambda p: p["text"]["inputs"]["x"].update(shape=["n", 3]),
+    "a score of other features": lambda p: p["score"]["inputs"].update(
+        {"text.mu": p["score"]["inputs"]["text.ed_self"]}
+    ),
+    "bits of an input": lambda p: crossbar(p)["inputs"].update(bits=1 << 40),
+    "bits of a cell": lambda p: crossbar(p)["weights"].update(cell_bits=0),
+    "an unknown weight code": lambda p: crossbar(p)["weights"].update(name="magic"),
+    "an unknown converter": lambda p: crossbar(p)["converter"].update(name="magic"),
+    "a height of none": lambda p: crossbar(p)["tiling"].update(height=0),
+    "references left out": lambda p: node(p, "mu")["fields"].update(references=[]),
+    "a number that is a list": lambda p: node(p, "mu")["fields"].update(scale=[1, 2]),
+    "an axis that is none": lambda p: node(p, "text.ed_self.rows", "score")["fields"].update(
+        axis=8
+    ),
+    "a graph too many": lambda p: p.update(audio=p["text"]),
+    "a graph left out": lambda p: p.pop("score"),
+    "a graph of another": lambda p: p.update(video=p["score"]),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAM_CHANGES)
+@pytest.mark.parametrize("signed", [False, True])
+def test_whatever_changes_in_a_program_is_refused(name: str, signed: bool, copied: Path) -> None:
+    changed(copied, PROGRAM, PROGRAM_CHANGES[name], signed)
+    with pytest.raises(CimError) as caught:
+        _ = read_bundle(copied).program
+    said = str(caught.value)
+    assert "is no program that this version" in said if signed else "changed since it was" in said
+    assert "\n" not in said
+
+
+def test_what_is_written_is_read(copied: Path) -> None:
+    for file in (MANIFEST, PROGRAM, STAGES):
+        changed(copied, file, lambda values: None, signed=True)
+    assert read_bundle(copied).stages
+
+
+@pytest.mark.parametrize("name", ["a node left out", "a wider limit", "no nodes"])
+def test_a_forged_stage_is_refused(name: str, copied: Path) -> None:
+    changed(copied, STAGES, lambda stages: PROGRAM_CHANGES[name](stages["quantized"]), signed=True)
+    with pytest.raises(CimError, match=r"stages\.json: quantized: is no program"):
+        _ = read_bundle(copied).stages
+
+
+CARD_CHANGES: dict[str, Change] = {
+    "a width": lambda m: m["model"].update(text_width=4),
+    "a dimension": lambda m: m["model"].update(dimension=4),
+    "a width that is a text": lambda m: m["model"].update(text_width="24"),
+    "unit rows that are a number": lambda m: m["model"].update(unit_rows=1),
+    "a head that is a text": lambda m: m["model"].update(head="cosine"),
+    "an unknown head": lambda m: m["model"]["head"].update(name="magic"),
+    "coefficients that are texts": lambda m: m["model"]["head"]["polynomial"].update(coeff="abc"),
+    "a key too many": lambda m: m["model"].update(trusted=True),
+    "a model that is a list": lambda m: m.update(model=[]),
+    "a gallery that is a number": lambda m: m.update(gallery=3),
+    "a gallery that lacks all": lambda m: m.update(gallery={}),
+    "files that are a list": lambda m: m.update(files=[1]),
+    "settings that are a number": lambda m: m.update(settings=3),
+    "a target that is a text": lambda m: m.update(target="isaac"),
+}
+
+
+@pytest.mark.parametrize("name", CARD_CHANGES)
+def test_a_signed_manifest_of_other_types_is_refused(name: str, copied: Path) -> None:
+    changed(copied, MANIFEST, CARD_CHANGES[name], signed=True)
+    with pytest.raises(CimError) as caught:
+        _ = read_bundle(copied).program
+    assert "\n" not in str(caught.value)
+
+
+ARRAY_CHANGES: dict[str, Callable[[Any], Any]] = {
+    "flat": lambda a: a.reshape(-1),
+    "one row less": lambda a: a[:-1],
+    "transposed": lambda a: np.ascontiguousarray(a.T),
+    "empty": lambda a: a[:0],
+    "real": lambda a: a.astype(np.float32),
+    "wider": lambda a: np.concatenate([a, a], axis=1),
+}
+
+
+@pytest.mark.parametrize("name", ARRAY_CHANGES)
+def test_signed_weights_of_another_form_are_refused(name: str, copied: Path) -> None:
+    arrays = load_file(copied / CONSTANTS)
+    key = next(key for key, array in arrays.items() if array.ndim == 2)
+    arrays[key] = ARRAY_CHANGES[name](arrays[key])
+    (copied / CONSTANTS).write_bytes(save(arrays))
+    sign(copied, CONSTANTS)
+    with pytest.raises(CimError, match="is no program that this version"):
+        _ = read_bundle(copied).program
+
+
+def test_an_unlisted_file_is_refused(copied: Path) -> None:
+    (copied / "weights.bin").write_bytes(b"more")
+    with pytest.raises(CimError, match=r"weights\.bin: is not listed in manifest\.json"):
+        read_bundle(copied)
