@@ -1,8 +1,8 @@
 """Nodes that depend on constants alone, computed while a file is read.
 
 Exporters leave `exp` of a logit scale, transposes of weights and computations of shapes in a graph.
-Operators are numpy's; a result has no more numbers than LARGEST_CONSTANT, so that no small file
-asks for all of memory.
+Operators are numpy's; all results of a file have LARGEST_RESULTS bytes together, counted before
+they are computed, so that no small file asks for all of memory.
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.loading.onnx_graph import OnnxNode
 
-LARGEST_CONSTANT = 1 << 28
-"""Numbers of a computed constant."""
+LARGEST_RESULTS = 1 << 30
+"""Bytes that the computed constants of a file may have together."""
+
+VIEWS = ("Identity", "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators whose results take no memory of their own."""
+
+BROADCAST = ("Add", "Div", "Mod", "Mul", "Pow", "Sub")
 
 Fold = Callable[[Mapping[str, Any], list[Array]], Array]
 
@@ -111,24 +116,41 @@ FOLDS: dict[str, Fold] = {
 """The operators of constants, by name; their inputs are those that a node gives."""
 
 
-@np.errstate(all="ignore")
-def fold(node: OnnxNode, inputs: list[Array], where: str) -> Array:
-    """The constant that a node of constants alone makes.
+class ConstantFolder:
+    """Computes the constants of one file, within a budget of bytes for all of them."""
 
-    Raises CimError, which says `where` the node stands, for inputs that do not fit or a result that
-    is too large.
-    """
-    sizes = [array.size for array in inputs]
-    try:
-        if len(inputs) > 1 and node.kind in ("Add", "Div", "Mod", "Mul", "Pow", "Sub"):
-            sizes.append(math.prod(np.broadcast_shapes(*(array.shape for array in inputs))))
-        if node.kind == "Gather":
-            sizes.append(inputs[0].size * inputs[1].size)
-        if max(sizes) > LARGEST_CONSTANT:
-            raise CimError(
-                f"{where}: computes a constant of {max(sizes):,} numbers; expected at most "
-                f"{LARGEST_CONSTANT:,}"
-            )
-        return FOLDS[node.kind](node.attributes, inputs)
-    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
-        raise CimError(f"{where}: its constants do not fit: {error}") from None
+    def __init__(self) -> None:
+        self._left = LARGEST_RESULTS
+
+    @np.errstate(all="ignore")
+    def fold(self, node: OnnxNode, inputs: list[Array], where: str) -> Array:
+        """The constant that a node of constants alone makes.
+
+        Raises CimError, which says `where` the node stands, for inputs that do not fit and for a
+        result beyond the budget.
+        """
+        try:
+            size = _size(node, inputs) * 8
+            if size > self._left:
+                raise CimError(
+                    f"{where}: computes a constant of {size:,} bytes; expected at most "
+                    f"{LARGEST_RESULTS:,} in all of a file"
+                )
+            self._left -= size
+            return FOLDS[node.kind](node.attributes, inputs)
+        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
+            raise CimError(f"{where}: its constants do not fit: {error}") from None
+
+
+def _size(node: OnnxNode, inputs: list[Array]) -> int:
+    """Numbers that a result takes memory for."""
+    if node.kind in VIEWS:
+        return 0
+    if node.kind in BROADCAST:
+        return math.prod(np.broadcast_shapes(*(array.shape for array in inputs)))
+    if node.kind == "Gather":
+        extent: int = inputs[0].shape[node.attributes.get("axis", 0)]
+        return inputs[0].size // max(extent, 1) * inputs[1].size
+    if node.kind == "Concat":
+        return sum(array.size for array in inputs)
+    return inputs[0].size

@@ -17,7 +17,7 @@ from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx_activations import ACTIVATIONS
-from cimtool.loading.onnx_constants import FOLDS, fold
+from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.onnx_norms import NORM_RULES, divided, limited, raised, scaled, shifted
 from cimtool.loading.onnx_shapes import SHAPES
@@ -45,16 +45,14 @@ def translate(graph: OnnxGraph) -> Graph:
     Raises CimError naming the first node that is not supported, and where mu and logvar differ in
     extent.
     """
-    builder = TowerBuilder(graph.width)
+    builder, folder = TowerBuilder(graph.width), ConstantFolder()
     values: dict[str, Translated] = {**graph.constants, graph.x: Rows("x")}
     for node in graph.nodes:
         t = Translation(graph, node, values, builder)
         given = [values[name] for name in node.inputs if name in values]
         constants = [value for value in given if isinstance(value, np.ndarray)]
         if not node.domain and node.kind in FOLDS and given and len(constants) == len(given):
-            values[node.outputs[0]] = fold(
-                node, constants, f"{graph.file}: {node.label} ({node.kind})"
-            )
+            values[node.outputs[0]] = folder.fold(node, constants, t.where)
             continue
         if node.domain or node.kind not in RULES:
             domain = f" (domain {node.domain})" if node.domain else ""

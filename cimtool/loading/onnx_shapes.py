@@ -7,7 +7,7 @@ is kept beside its name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -175,24 +175,32 @@ def _require_last(t: Translation, axis: int) -> None:
 
 
 def selected(t: Translation, value: str, keep: IntArray) -> str:
-    """Some channels of a value: those of the layer that makes it, and of what is between.
+    """Some channels of a value: those of the layers that make it, and of what is between.
 
     Columns of a layer's weights are stored once, wherever its outputs go.
     """
-    node = t.builder.by_name.get(value)
-    name = f"{value}_{keep[0]}"
-    if node is not None and isinstance(node.op, Mvm):
-        op = Mvm(np.ascontiguousarray(node.op.weight[:, keep]), node.op.bias[keep])
-        return t.builder.add(name, op, *node.inputs)
-    if node is None or not isinstance(node.op, BY_CHANNEL):
-        made = "the input" if node is None else node.op.name
-        t.fail(f"takes channels of {made}; expected those of a layer")
-    inputs = [selected(t, one, keep) for one in node.inputs]
-    return t.builder.add(name, _of_channels(node.op, keep), *inputs)
+    builder, needed, left = t.builder, set[str](), [value]
+    while left:
+        name = left.pop()
+        node = builder.by_name.get(name)
+        if node is None or not isinstance(node.op, (Mvm, *BY_CHANNEL)):
+            made = "the input" if node is None else node.op.name
+            t.fail(f"takes channels of {made}; expected those of a layer")
+        if name not in needed and not isinstance(node.op, Mvm):
+            left.extend(node.inputs)
+        needed.add(name)
+    parts: dict[str, str] = {}
+    for name, node in list(builder.by_name.items()):
+        if name in needed:
+            inputs = (parts.get(one, one) for one in node.inputs)
+            parts[name] = builder.add(f"{name}_{keep[0]}", _of_channels(node.op, keep), *inputs)
+    return parts[value]
 
 
-def _of_channels(op: Op, keep: Sequence[int] | IntArray) -> Op:
+def _of_channels(op: Op, keep: IntArray) -> Op:
     """An operation with the constants of some channels."""
+    if isinstance(op, Mvm):
+        return Mvm(np.ascontiguousarray(op.weight[:, keep]), op.bias[keep])
 
     def kept(value: object) -> object:
         if isinstance(value, tuple):

@@ -240,6 +240,14 @@ def test_a_matmul_and_its_bias_are_one_layer(write_onnx: WriteOnnx) -> None:
     np.testing.assert_array_equal(graph.nodes[0].op.bias, rng_weights()["b"])  # type: ignore[attr-defined]
 
 
+def test_channels_of_many_squares_are_taken_in_one_walk(write_onnx: WriteOnnx) -> None:
+    squares = [node("Mul", [f"s{i}"] * 2, [f"s{i + 1}"]) for i in range(60)]
+    first = node("Gemm", ["x", "double", "twice"], ["s0"])
+    halves = node("Split", ["s60"], ["h", "rest"], axis=1)
+    graph = program(write_onnx([first, *squares, halves, *HEADS], rng_weights()))
+    assert len(graph.nodes) == 64
+
+
 def test_layers_have_the_names_of_their_weights(write_onnx: WriteOnnx) -> None:
     weights = rng_weights()
     weights |= {"net.0.weight": weights.pop("W"), "net.0.bias": weights.pop("b")}
@@ -512,7 +520,14 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
             node("Mul", ["u", "v"], ["k"], "k"),
             node("MatMul", ["x", "k"], ["h"]),
         ],
-        r"k \(Mul\): computes a constant of 400,000,000 numbers; expected at most 268,435,456",
+        r"k \(Mul\): computes a constant of 3,200,000,000 bytes; expected at most 1,073,741,",
+    ),
+    "constants that grow step by step": (
+        [
+            *(node("Concat", [f"g{i}"] * 2, [f"g{i + 1}"], f"k{i}", axis=0) for i in range(40)),
+            node("MatMul", ["x", "g40"], ["h"]),
+        ],
+        r"k26 \(Concat\): computes a constant of 1,073,741,824 bytes; expected at most",
     ),
     "reshape": (
         [linear(), node("Reshape", ["h0", "column"], ["h"], "r")],
@@ -530,6 +545,7 @@ def test_what_is_not_supported_is_refused_by_name(write_onnx: WriteOnnx, what: s
            "long": np.ones(20_000), "six": np.ones(6), "broad": np.ones((5, 6, 3)),
            "small": np.full(HIDDEN, 1e-4), "ones": np.ones(HIDDEN)}  # fmt: skip
     weights = rng_weights() | {name: array.astype(np.float32) for name, array in odd.items()}
+    weights |= {"g0": np.ones(1, np.float32)}
     weights |= {"yes": np.array(True), "column": np.array([-1, 1])}
     file = write_onnx([*nodes, *HEADS], weights)
     with pytest.raises(CimError, match=r"text\.onnx: " + sentence):
