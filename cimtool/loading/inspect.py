@@ -25,7 +25,7 @@ from cimtool.loading.embeddings import (
 from cimtool.loading.handoff import HANDOFF, describe_handoff
 from cimtool.loading.item_arrays import ALONE, LABELS, OF_ALONE, TEXT, VIDEO
 from cimtool.loading.layer_map import read_layer_map
-from cimtool.loading.layouts import recognise
+from cimtool.loading.layouts import recognise, require_known_keys
 from cimtool.loading.npy import read_npy, read_npz
 from cimtool.loading.onnx_graph import describe_onnx
 from cimtool.loading.polynomial import (
@@ -185,7 +185,7 @@ def _toml(path: Path) -> Facts:
     if "name" in values or "base" in values:
         return {"kind": "target", **load_target(path.absolute()).to_json()}
     if values and set(values) <= {"text", "video"}:
-        read_layer_map(path)
+        require_known_keys(read_layer_map(path))
         return {"kind": "layer map", **values}
     return {"kind": "settings", **values}
 

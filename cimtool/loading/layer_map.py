@@ -36,6 +36,9 @@ from cimtool.ir.program import MODALITIES
 EPS = 1e-5
 """Epsilon of BatchNorm and LayerNorm unless said otherwise: torch's default."""
 
+OWN_KEYS = ("prefix", "eps")
+"""Keys of a map that any layout has."""
+
 VALUES = ("activation", "output_activation", "negative_slope")
 """Keys of a map that name no layer: values that no weight shows."""
 

@@ -13,6 +13,7 @@ from cimtool.base.files import sha256
 from cimtool.base.progress import Say, silent
 from cimtool.loading.checkpoint import read_checkpoint
 from cimtool.loading.layer_map import NO_MAP, read_layer_map
+from cimtool.loading.layouts import require_known_keys
 from cimtool.loading.model import Model, build_model, build_onnx_model
 from cimtool.loading.modules import model_from_modules
 from cimtool.loading.polynomial import fitted_to, read_polynomial
@@ -119,6 +120,7 @@ class ModelSource:
 
     def _read(self, score: ScoreOptions, say: Say) -> Model:
         layer_map = NO_MAP if self.layer_map is None else read_layer_map(Path(self.layer_map))
+        require_known_keys(layer_map)
         if self.files:
             say(f"loading {self}")
         match self.projectors:

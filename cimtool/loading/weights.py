@@ -194,11 +194,12 @@ def _keys_of(
     wanted = named.prefix or f"{modality}_proj"
     raise ArgumentError(
         '{}: holds no weights under "{}."; its keys start with {}; name them with {layer_map} '
-        '([{}] prefix = "...")',
+        '([{}] prefix = "..."){}',
         checkpoint.file,
         wanted,
         ", ".join(tops[:8]) or "nothing (no tensors)",
         modality,
+        nearest(wanted, tops) if named.prefix else "",
     )
 
 

@@ -128,6 +128,10 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            '[text]\nprefix = "txt_proj"\n',
+            r'under "txt_proj."; its keys .*; did you mean "text_proj"',
+        ),
         ("[txt]\n", r'map\.toml: unknown key "txt"; .*; did you mean "text"'),
         ('activation = "tanh"\n', 'unknown key "activation"; expected the tables text and video$'),
         ("text = 3\n", r"map\.toml: text = 3: must be a table"),
@@ -135,7 +139,19 @@ def test_eps_comes_from_the_map(tmp_path: Path, trunks: TwoTower, poly_file: Pat
         ("[text]\nfc1 = 3\n", r"text\.fc1 = 3: must be the name of a layer"),
         ("[text\n", r"map\.toml: not valid TOML"),
         ('[text]\nfc1 = "trunk.O"\n', r'text\.fc1 = "trunk\.O" is not a layer under text_proj of'),
-        ('[text]\nfc3 = "trunk.0"\n', r'text\.fc3 is no layer of layout "trunk": .*fc1'),
+        ('[text]\nfc3 = "trunk.0"\n', r'unknown key "fc3" in \[text\]; .*; did you mean "fc2"'),
+        ('[text]\nprefx = "left"\n', r'unknown key "prefx" in \[text\]; .*; did you mean "prefix"'),
+        (
+            '[video]\nln = "trunk.1"\n',
+            r'video\.ln is no layer of layout "trunk", which .*net\.pth is '
+            r"of; expected fc1, bn1, fc2, bn2, mu, logvar",
+        ),
+        (
+            '[text]\nactivaton = "tanh"\n',
+            r"; expected prefix, eps, activation, output_activation, "
+            r"negative_slope, or a layer of the checkpoint's layout \(.*trunk: fc1, bn1.*\); "
+            r'did you mean "activation"',
+        ),
     ],
 )
 def test_mistakes_in_a_map(

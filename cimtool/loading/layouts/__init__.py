@@ -5,12 +5,37 @@ from __future__ import annotations
 from cimtool.base.errors import CimError
 from cimtool.base.named import nearest, register_modules
 from cimtool.base.plugins import load_plugins, origin_of_module, unless_broken
+from cimtool.loading.layer_map import OWN_KEYS, VALUES, LayerMap
 from cimtool.loading.layout import Layout
 from cimtool.loading.weights import Weights
 
-__all__ = ["Layout", "recognise"]
+__all__ = ["Layout", "recognise", "require_known_keys"]
 
 register_modules(__name__, __path__)
+
+
+def require_known_keys(layer_map: LayerMap) -> None:
+    """Raise CimError for a key of a map that is neither its own nor a layer of any layout."""
+    for modality, named in layer_map.items():
+        for key in named.layers:
+            if not _is_layer(key):
+                known = [
+                    *OWN_KEYS,
+                    *VALUES,
+                    *(one for f in Layout.family.values() for one in f.layers),
+                ]
+                layers = "; ".join(f"{n}: {', '.join(f.layers)}" for n, f in Layout.family.items())
+                raise CimError(
+                    f'{named.file}: unknown key "{key}" in [{modality}]; expected '
+                    f"{', '.join((*OWN_KEYS, *VALUES))}, or a layer of the checkpoint's layout "
+                    f"({layers}){nearest(key, known)}"
+                )
+
+
+def _is_layer(key: str) -> bool:
+    if not any(key in layout.layers for layout in Layout.family.values()):
+        load_plugins()
+    return any(key in layout.layers for layout in Layout.family.values())
 
 
 def recognise(text: Weights, video: Weights) -> type[Layout]:
@@ -31,7 +56,8 @@ def recognise(text: Weights, video: Weights) -> type[Layout]:
             if role not in layout.layers:
                 raise CimError(
                     f"{weights.named.file}: {modality}.{role} is no layer of layout "
-                    f'"{layout.name}": {", ".join(layout.layers)}{nearest(role, layout.layers)}'
+                    f'"{layout.name}", which {weights.file} is of; expected '
+                    f"{', '.join(layout.layers)}{nearest(role, layout.layers)}"
                 )
     return layout
 
