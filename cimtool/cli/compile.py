@@ -21,6 +21,9 @@ from cimtool.report.page import render_text
 from cimtool.report.table import Column, Content, Table, item_table
 from cimtool.report.terminal import table_text
 
+FEW_NOTES = 5
+"""Notes that are printed without --verbose, beside warnings."""
+
 
 @click.command(cls=Command)
 @model_options()
@@ -33,8 +36,11 @@ from cimtool.report.terminal import table_text
 )
 @click.option("--settings", type=FILE, help="Settings, also of single layers (TOML).")
 @settings_options
+@click.option("-v", "--verbose", is_flag=True, help="Print all notes, not the first few.")
 @click.pass_obj
-def command(out: Output, /, output: Path | None, dry_run: bool, **options: Any) -> None:
+def command(
+    out: Output, /, output: Path | None, dry_run: bool, verbose: bool, **options: Any
+) -> None:
     """Compile trained projectors and their polynomial for a target.
 
     The bundle goes to exports/<model>@<target> unless -o says otherwise; an earlier bundle there
@@ -67,6 +73,7 @@ def command(out: Output, /, output: Path | None, dry_run: bool, **options: Any) 
             "cimtool.cli",
             "compile.txt",
             compiled=compiled,
+            notes=compiled.notes if verbose else first_notes(compiled.notes),
             table=table_text(tiling_table(layers)),
             placed=floorplan_text(plan),
             bundle=bundle,
@@ -74,6 +81,15 @@ def command(out: Output, /, output: Path | None, dry_run: bool, **options: Any) 
             moved=moved,
         ),
     )
+
+
+def first_notes(notes: Sequence[str]) -> list[str]:
+    """All warnings, the first few other notes, and how many more there are."""
+    warnings = [note for note in notes if note.startswith("warning: ")]
+    others = [note for note in notes if note not in warnings]
+    more = len(others) - FEW_NOTES
+    told = [f"{more} more with --verbose"] if more > 0 else []
+    return [*warnings, *others[:FEW_NOTES], *told]
 
 
 def tiling_table(layers: Sequence[Placement]) -> Table:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -17,7 +19,7 @@ from cimtool.base.named import Named, nearest, unknown
 from cimtool.base.plugins import load_plugins
 from cimtool.base.untrusted import memory_limited, memory_size
 from cimtool.cli.output import Output
-from cimtool.loading.data_notes import data_noted
+from cimtool.loading.data_notes import DataNotes, data_noted
 
 
 class Group(click.Group):
@@ -113,7 +115,7 @@ class Command(click.Command):
         limit = ctx.params.pop("max_memory")
         try:
             self._check_output(ctx)
-            with data_noted() as notes, memory_limited(limit):
+            with data_noted() as notes, memory_limited(limit), _warnings_in(notes, debug):
                 ctx.obj = Output(ctx.params.pop("as_json"), notes)
                 return super().invoke(ctx)
         except Exception as error:
@@ -142,6 +144,28 @@ class Command(click.Command):
         """The option that gives an argument of the library, of this command or by its name."""
         named = [max(one.opts, key=len) for one in self.params if one.name == argument]
         return named[0] if named else f"--{argument.replace('_', '-')}"
+
+
+@contextmanager
+def _warnings_in(notes: DataNotes, raw: bool) -> Iterator[None]:
+    """Turn what libraries warn of into notes, each once, or leave it as it is, `raw`."""
+
+    def note(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        told = " ".join(str(message).split())
+        sentence = f"warning: a library says: {told}; --debug shows where ({category.__name__})"
+        notes.said.append(sentence)
+
+    with warnings.catch_warnings():
+        if not raw:
+            warnings.showwarning = note
+        yield
 
 
 def _texts(value: Any) -> Iterator[str]:

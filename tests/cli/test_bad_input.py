@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from cimtool.cli.compile import first_notes
 from cimtool.training.demo_data import DemoFiles
 
 Change = Callable[[dict[str, Any]], None]
@@ -168,6 +169,13 @@ def test_bad_calibration_data(
     assert sentence.startswith(f"{files.calibration}: ")
     for part in expected:
         assert part in sentence
+
+
+def test_warnings_and_the_first_notes_are_printed_without_verbose() -> None:
+    notes = [f"note {i}" for i in range(7)]
+    few = [*notes[:3], "warning: w", *notes[3:]]
+    assert first_notes(few) == ["warning: w", *notes[:5], "2 more with --verbose"]
+    assert first_notes(few[:6]) == ["warning: w", *notes[:5]]
 
 
 def test_few_calibration_rows_are_a_warning(

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -61,6 +62,33 @@ def command_raising(error: BaseException) -> Group:
         raise error
 
     return group
+
+
+def warning_twice() -> Group:
+    @click.group(cls=Group)
+    def group() -> None:
+        pass
+
+    @group.command(cls=Command)
+    @click.pass_obj
+    def work(out: output.Output) -> None:
+        for _ in range(2):
+            warnings.warn("overflow met in\n  exp", RuntimeWarning, stacklevel=1)
+        out.result({"found": 1}, "found 1")
+
+    return group
+
+
+def test_warnings_of_libraries_are_notes_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "cli", warning_twice())
+    said = "warning: a library says: overflow met in exp; --debug shows where (RuntimeWarning)"
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        text, values, raw = (cimtool_run("work", *more) for more in ((), ("--json",), ("--debug",)))
+    assert (text.returncode, text.stdout, text.stderr) == (0, f"found 1\n\n{said}\n", "")
+    assert json.loads(values.stdout) == {"found": 1, "notes": [said]}
+    assert values.stderr == ""
+    assert raw.stdout == "found 1\n"
 
 
 def test_help_names_every_command_and_answers_in_under_400_ms() -> None:

@@ -140,7 +140,7 @@ def test_metrics_have_intervals_and_losses(bundle: Bundle, data: Embeddings) -> 
 
 def test_rows_that_calibrated_are_refused_unless_asked(bundle: Bundle) -> None:
     seen = embeddings_of(pairs(64), "calibration")
-    with pytest.raises(CimError, match=r"expected unseen rows, or allow_calibration_rows"):
+    with pytest.raises(CimError, match=r"expected unseen rows, drop_calibration_rows or allow"):
         verify_bundle(bundle, seen, say=pytest.fail)
     assert verify_bundle(bundle, seen, seen_rows="allow").subject.data.texts == 64
 
