@@ -54,7 +54,10 @@ RECALL, MOST = 0.95, 50
 """Asked of a shortlist of few bits, and the longest that it may be."""
 
 LENGTHS = (1, 10, 50)
-OWN, PQ = "cimtool", "faiss PQ"
+OWN = "cimtool"
+PQ = {4: "faiss PQ, 4 bits", 8: "faiss PQ, 8 bits"}
+"""Kinds of coded items: ours, and faiss's product quantizers by the bits of a piece."""
+
 DIES = 10
 STORED = tuple((share, bits) for share in (16, 8, 4, 1) for bits in (1, 2, 4))
 """Shares of the dimensions, and bits of each, that are compared with faiss."""
@@ -249,10 +252,12 @@ def _cost(bundle: Bundle, items: int, shortlist: int | None) -> Cost:
 class CodedItems:
     """Items in so many bytes each, by some method, and the `near` [n, L] that they tell.
 
-    `shared` are bytes that all items share: a map to fewer dimensions, or codebooks.
+    `shared` are bytes that all items share: a map to fewer dimensions, or codebooks. `kind` is the
+    line of the picture that it stands on, None for what is not drawn.
     """
 
     method: str
+    kind: str | None
     bytes: float
     shared: float
     near: IntArray
@@ -275,8 +280,8 @@ class CodedItems:
 def against_faiss(case: RetrievalCase, found: Sequence[CodedItems], best: IntArray) -> list[Row]:
     """Each of ours beside faiss's best product quantizer of the nearest size, same queries."""
     rows: list[Row] = []
-    quantizers = [one for one in found if one.method.startswith(PQ)]
-    for own in (one for one in found if one.method.startswith(OWN)):
+    quantizers = [one for one in found if one.kind in PQ.values()]
+    for own in (one for one in found if one.kind == OWN):
         sizes = [one.bytes for one in quantizers]
         size = sizes[nearest_size(sizes, own.bytes)]
         other = max(
@@ -356,7 +361,7 @@ def _own(job: GalleryJob, text: Mapping[str, Array], query_bits: int) -> Iterato
         size = ((dimensions or width) * bits + beside) / 8
         name = f"{OWN}: {bits} bit{'s' * (bits > 1)} of {dimensions or 'all'}"
         shared = (dimensions or 0) * width
-        yield CodedItems(name, size, shared, np.concatenate(near))
+        yield CodedItems(name, OWN, size, shared, np.concatenate(near))
 
 
 def _faiss(
@@ -371,29 +376,32 @@ def _faiss(
     faiss.omp_set_num_threads(1)
     width = video.shape[1]
     metric = faiss.METRIC_INNER_PRODUCT if product else faiss.METRIC_L2
-    names = ["Flat", "SQ8", "SQ4", "RaBitQ"]
+    names: dict[str, str | None] = {"Flat": None, "SQ8": "faiss SQ", "SQ4": "faiss SQ"}
+    names["RaBitQ"] = "faiss RaBitQ"
+    books = {}
     for bits, most in ((4, width), (8, LARGEST_PQ)):
         counts = [m for m in range(1, most + 1) if width % m == 0]
         wanted = {counts[nearest_size([m * bits / 8 for m in counts], size)] for size in sizes}
         # Faiss asks for 39 rows a centroid; with less than 4 most are copies of a row.
-        names += [f"PQ{m}x{bits}" for m in sorted(wanted) if len(training) >= 4 << bits]
-    for name in names:
+        for m in sorted(wanted) if len(training) >= 4 << bits else ():
+            names[f"PQ{m}x{bits}"] = PQ[bits]
+            # A codebook of a piece has a float a dimension and code.
+            books[f"PQ{m}x{bits}"] = 4 * width << bits
+    for name, kind in names.items():
         index = faiss.index_factory(width, name, metric)
         index.train(training)
         index.add(video)
         _, near = index.search(text, max(LENGTHS))
         size = 4 * width if name == "Flat" else index.sa_code_size()
-        # A codebook of a piece has a float a dimension and code.
-        books = 4 * width << int(name.rpartition("x")[2]) if name.startswith("PQ") else 0
-        yield CodedItems(f"faiss {name}", size, books, near)
+        yield CodedItems(f"faiss {name}", kind, size, books.get(name, 0), near)
 
 
 def picture(case: RetrievalCase, found: Sequence[CodedItems], best: IntArray) -> str:
     """The share of best items among the first ten by the bytes that an item takes."""
     length = LENGTHS[1]
     lines = []
-    for name in (OWN, PQ, "faiss SQ", "faiss RaBitQ"):
-        kind = [one for one in found if one.method.startswith(name)]
+    for name in dict.fromkeys(one.kind for one in found if one.kind):
+        kind = [one for one in found if one.kind == name]
         own = sorted((one.bytes, float(one.held(best, length).mean())) for one in kind)
         lines.append(Points(name, own))
     label = f"best item among the first {length}"
