@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -148,6 +148,7 @@ def _answers(wanted: ShardSearch, held: GalleryShards, dask: str | None) -> Iter
         yield from map(wanted.best_of, held.shards)
         return
     with connected(dask) as client:
-        calls = [(shard,) for shard in held.shards]
+        # Workers start in folders of their own.
+        calls = [(replace(shard, file=shard.file.absolute()),) for shard in held.shards]
         again = "run the command again"
         yield from on_cluster(client, dask, ShardSearch.best_of, wanted, calls, "a shard", again)

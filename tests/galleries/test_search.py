@@ -90,7 +90,11 @@ def slow_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("slow_cluster")
 def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
-    gallery: Made, small_bundle: Path, small_trunk: DemoFiles, tmp_path: Path
+    gallery: Made,
+    small_bundle: Path,
+    small_trunk: DemoFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = gallery(2)
     here = api.search(small_bundle, folder, small_trunk.eval, top=5, output=tmp_path / "a.npz")
@@ -99,6 +103,7 @@ def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
     both = [worker(port, tmp_path / name) for name in ("one", "two")]
     with processes(scheduler(port), *both) as (_, victim, survivor):
         wait_for_two(address)
+        monkeypatch.chdir(folder.parent)  # the workers are in another folder
 
         def say(text: str) -> None:
             said.append(text)
@@ -106,7 +111,7 @@ def test_a_cluster_of_which_a_worker_is_killed_answers_the_same(
                 victim.kill()
 
         there = api.search(
-            small_bundle, folder, small_trunk.eval, top=5, output=tmp_path / "b.npz",
+            small_bundle, folder.name, small_trunk.eval, top=5, output=tmp_path / "b.npz",
             dask=address, say=say,
         )  # fmt: skip
         assert (victim.wait(30), survivor.poll()) == (-9, None)
