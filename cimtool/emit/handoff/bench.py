@@ -5,13 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-import numpy as np
-
+from cimtool.emit.handoff.fault_facts import layer_facts
 from cimtool.emit.handoff.faults import COLUMN, FAULTS, MACRO, OUTPUT, Fault, faulty
 from cimtool.emit.handoff.kinds import MacroKind, macro_kinds
-from cimtool.emit.handoff.layers import DrivenLayer
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
-from cimtool.emit.handoff.requantiser import low_bits_show, ties_show
 
 COCOTB = "column_cocotb.py"
 DEVICE = (COLUMN, MACRO, OUTPUT)
@@ -23,48 +20,12 @@ FLAGS = (
 )
 
 
-def _reaches_top(layer: DrivenLayer) -> bool:
-    """The largest column sum, which a vector reaches, has the highest code or would lie beyond."""
-    op, law = layer.op, layer.op.crossbar.law
-    tops = [int(bounds[1].max()) for bounds in op.stored.bounds]
-    k = tops.index(max(tops))
-    one = op.references[op.crossbar.reference_of(k, 0)] or op.crossbar.finest_references
-    if law is None:
-        return False
-    top = np.array(tops[k] << op.crossbar.reference_bits) - int(one.offset.max())
-    return int(one.law(law).codes(top - one.step, one.step)) >= law.hi
-
-
-def _largest_group_sum(layer: DrivenLayer) -> int:
-    """The largest size of what a row group adds for the vectors, but for roundings."""
-    op = layer.op
-    x = layer.x + op.crossbar.inputs.lift
-    sums = (np.abs(x[:, group] @ op.weight[group]).max() for group in op.stored.groups)
-    return int(max(sums)) << op.crossbar.places
-
-
 def faults_that_show(kind: MacroKind, source: HandoffSource) -> list[Fault]:
     """The faults that change a number of a kind's layers on its macro."""
-    layers, found = kind.layers, kind.parameters(source.lanes)
-    crossbars = [one.op.crossbar for one in layers]
-    digit = 1 << found["REFERENCE_BITS"]
-    references = [r for one in layers for r in one.op.references if r is not None]
-    directed = [
-        (after, source.directed[place])
-        for layer in layers
-        for place, after in layer.requantisations.items()
-    ]
-    facts = found | {
-        "COARSE": int(found["CONVERTER"] == 1 and any(r.step > digit for r in references)),
-        "NEGATIVE": int(any(cycle.sign < 0 for one in crossbars for cycle in one.cycles)),
-        "FLIPS": int(any(s.flipped.any() for one in layers for s in one.op.stored.slices)),
-        "APART": max(s.shift for one in layers for s in one.op.stored.slices),
-        "OFFSET": max(one.weights.offset for one in crossbars),
-        "TIES": int(any(ties_show(*one).any() for one in directed)),
-        "LOW_BITS": int(any(low_bits_show(*one, 6).any() for one in directed)),
-        "TOP": int(any(map(_reaches_top, layers))),
-        "REACH": max(map(_largest_group_sum, layers)),
-    }
+    facts = dict(kind.parameters(source.lanes))
+    for layer in kind.layers:
+        for name, value in layer_facts(layer, source.directed).items():
+            facts[name] = max(facts.get(name, 0), value)
     return [one for one in FAULTS if one.shows(facts)]
 
 

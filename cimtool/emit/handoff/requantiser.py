@@ -108,13 +108,28 @@ def low_bits_show(after: Requantisation, x: IntArray, bits: int) -> BoolArray:
     """The channels [N] of which any of `x` [.., N] tells a multiplier whose low bits are lost."""
     fewer = after.with_multiplier(after.multiplier >> bits << bits)
     differ = after.rounded(x) != fewer.rounded(x)
-    told: BoolArray = differ.reshape(-1, differ.shape[-1]).any(axis=0)
-    return told
+    return _told(differ)
 
 
 def ties_show(after: Requantisation, x: IntArray) -> BoolArray:
     """The channels [N] of which any of `x` [.., N] tells half to even from half up."""
     even = (_rest(after, x) == 0) & (_whole(after, x) % 2 == 1)
-    differ = even & (after.rounded(x) > after.lo)
-    told: BoolArray = differ.reshape(-1, differ.shape[-1]).any(axis=0)
+    return _told(even & (after.rounded(x) > after.lo))
+
+
+def floor_shows(after: Requantisation, x: IntArray) -> BoolArray:
+    """The channels [N] of which any of `x` [.., N] tells rounding down from half up."""
+    down: IntArray = np.clip(x * after.multiplier >> after.shift, after.lo, after.hi)
+    differ: BoolArray = np.not_equal(down, after.rounded(x))
+    return _told(differ)
+
+
+def clipped_show(after: Requantisation, x: IntArray) -> BoolArray:
+    """The channels [N] of which any of `x` [.., N] exceeds the highest value."""
+    return _told(_whole(after, x) > after.hi)
+
+
+def _told(differ: BoolArray) -> BoolArray:
+    """The channels [N] of which any differs, of [.., N]."""
+    told: BoolArray = np.logical_or.reduce(differ.reshape(-1, differ.shape[-1]))
     return told

@@ -136,15 +136,27 @@ def test_one_changed_line_fails(handoff: Path, tmp_path: Path, file: str, tap: s
 
 def test_the_sources_are_clean(handoff: Path) -> None:
     sources = [f"{name}.sv" for name in ("tb_macro", "cim_macro", "cim_column", "cim_output")]
+    lint = [c_compiler("verilator"), "--lint-only", "-Wall"]
+    bench = [*lint, "--timing", "-Ikind1", "waivers.vlt", "--top-module", "tb_macro", *sources]
     for command in (
-        [c_compiler("verilator"), "--lint-only", "--timing", "-Wall", "-Ikind1", "waivers.vlt"],
-        [c_compiler("iverilog"), "-g2012", "-Wall", "-Ikind1", "-t", "null"],
+        bench,
+        [*bench, "-I../random", "-DRANDOM=1"],
+        *([*lint, "--top-module", name[:-3], *sources[1:]] for name in sources[1:]),
+        [
+            c_compiler("iverilog"),
+            "-g2012",
+            "-Wall",
+            "-Ikind1",
+            "-t",
+            "null",
+            "-s",
+            "tb_macro",
+            *sources,
+        ],
     ):
-        top = ["--top-module" if "--timing" in command else "-s", "tb_macro"]
         done = subprocess.run(
-            [*command, *top, *sources], cwd=handoff / "sv", capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+            command, cwd=handoff / "sv", capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 

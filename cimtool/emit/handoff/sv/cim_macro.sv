@@ -121,7 +121,7 @@ module cim_macro #(
     for (genvar r = 0; r < ROWS; r++) begin : g_row
         logic signed [DIGIT_BITS:0] digit;
         logic [DIGIT_BITS-1:0] size;
-        assign digit = digit_of(held[r*INPUT_BITS +: INPUT_BITS], lift, sign_magnitude, shift, bits);
+        assign digit = digit_of(held[r*INPUT_BITS +: INPUT_BITS], lift, sign_magnitude, 5'(shift), bits);
         assign driving[r] = row_enable[r];
         assign size = DIGIT_BITS'((digit < 0) ? -digit : digit);
         assign negative[r] = digit < 0;

@@ -6,7 +6,7 @@
 module cim_output #(
     parameter int ACC_BITS = 32,
     parameter int PLACES = 0,          // binary places of a digit in which row groups count
-    parameter int SUM_BITS = 40,       // two's complement, holds every sum
+    parameter int SUM_BITS = 32,       // two's complement, holds every sum
     parameter int OUT_BITS = 24
 ) (
     input  logic                       clk,

@@ -39,17 +39,17 @@
     task automatic draw_vector(input int n, input int weights);
         int index, driven;
         random_vector();
-        for (int c = 0; c < 32'(cycles); c++) begin
-            index = n * 32'(cycles) + c;
+        for (int t = 0; t < 32'(cycles); t++) begin
+            index = n * 32'(cycles) + t;
             driven = 0;
             for (int r = 0; r < ROWS; r++) begin
-                want_digits[index][r*DIGIT_LANE +: DIGIT_LANE] = row_enable[r] ? DIGIT_LANE'(random_digit(driven, c)) : '0;
+                want_digits[index][r*DIGIT_LANE +: DIGIT_LANE] = row_enable[r] ? DIGIT_LANE'(random_digit(driven, t)) : '0;
                 if (row_enable[r]) driven = driven + 1;
             end
             for (int l = 0; l < CONVERTED; l++)
                 if (used[l]) begin
-                    want_sums[index][l*SUM_BITS +: SUM_BITS] = SUM_BITS'(random_sum(l, c));
-                    want_codes[index][l*CODE_BITS +: CODE_BITS] = CODE_BITS'(random_code(l, c));
+                    want_sums[index][l*SUM_BITS +: SUM_BITS] = SUM_BITS'(random_sum(l, t));
+                    want_codes[index][l*CODE_BITS +: CODE_BITS] = CODE_BITS'(random_code(l, t));
                 end
         end
         driven = 0;

@@ -1,0 +1,46 @@
+"""Faults are said to show in a kind of macro where they do: each is then found at its tap."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from c_tools import c_compiler
+from handoff_runs import KINDS, handoff_of, shown_faults
+
+from cimtool.training.demo_data import DemoFiles
+
+CASES = {
+    "one cycle": (
+        KINDS["analog shift-and-add"],
+        {"cycles most significant first", "a cycle drives all bits above"},
+    ),
+    "a reference of each cycle": (KINDS["a reference of each cycle"], set()),
+    "bits in cells of their own": (
+        {
+            "encoding": "twos-complement", "adc_bits": "lossless", "cell_bits": 1,
+            "array": "12x64",
+        },
+        {"slices lie a bit apart", "bits of a cell weigh alike", "half-even in place of half-up"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_fault_that_is_said_to_show_is_found_at_its_tap(
+    case: str, small_trunk: DemoFiles, tmp_path: Path
+) -> None:
+    choices, hidden = CASES[case]
+    handoff = handoff_of(small_trunk, tmp_path, choices)
+    shown = shown_faults(handoff)
+    assert len(shown) >= 8
+    assert not hidden & {name for *_, name in shown}
+    sources = [*sorted((handoff / "sv" / "faulty").glob("*.sv")), handoff / "sv" / "tb_macro.sv"]
+    include = [f"-I{handoff}/sv", f"-I{handoff}/sv/kind1"]
+    command = [c_compiler("iverilog"), "-g2012", *include, "-s", "tb_macro", "-o", "bench"]
+    subprocess.run([*command, *sources], cwd=tmp_path, check=True)
+    for number, tap, _ in shown:
+        run = ["vvp", "-n", "bench", f"+HANDOFF={handoff}", f"+FAULT={number}"]
+        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert f"fault {number}: found at {tap}\n" in done.stdout
