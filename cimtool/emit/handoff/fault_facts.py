@@ -24,7 +24,7 @@ NARROW_BITS = 18
 
 
 CODE_FACTS = ("CODES_DOWN", "CODES_EVEN", "CODES_TOP", "CODES_BEYOND")
-"""What the faults of a converter need: codes that round, that a tie has, the highest, beyond it."""
+"""Facts of converters: codes that are rounded up, those of ties, the highest, those clipped to it."""
 
 
 def layer_facts(layer: DrivenLayer, directed: Mapping[str, IntArray]) -> dict[str, int]:
