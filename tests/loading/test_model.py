@@ -247,7 +247,7 @@ def test_both_modalities_are_wanted_in_one_layout_and_one_space(
     with pytest.raises(
         CimError,
         match=r"is of no known layout .* expected .*trunk: .*two-branch:.*; any other architecture "
-        r"comes in by torch\.onnx\.export of both projectors and `cimtool compile --projectors text",
+        r"comes in by torch\.onnx\.export of both projectors and `cimtool compile --projectors",
     ):
         ModelSource(path, poly_file).load()
 
