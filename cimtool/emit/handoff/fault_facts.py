@@ -24,7 +24,7 @@ NARROW_BITS = 18
 
 
 CODE_FACTS = ("CODES_DOWN", "CODES_EVEN", "CODES_TOP", "CODES_BEYOND")
-"""Facts of converters: codes that are rounded up, those of ties, the highest, those clipped to it."""
+"""Facts of converters: codes rounded up, those of ties, the highest, those clipped to it."""
 
 
 def layer_facts(layer: DrivenLayer, directed: Mapping[str, IntArray]) -> dict[str, int]:
