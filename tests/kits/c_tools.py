@@ -15,16 +15,20 @@ def c_compiler(name: str) -> str:
     return installed(name, "CIMTOOL_REQUIRE_COMPILERS")
 
 
-def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the goal `check` of a hand-off."""
+def make(folder: Path, *arguments: str, quick: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the goal `check` of a hand-off; `quick` compiles in a tenth of a second, not in four.
+
+    Its own flags optimise the model.
+    """
     c_compiler("gcc")
-    command = ["make", "-C", folder, "check", *arguments]
+    flags = [f"CFLAGS={' '.join(STRICT)} -O0"] if quick else []
+    command = ["make", "-C", folder, "check", *flags, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def differing(folder: Path, *arguments: str) -> tuple[int, int]:
+def differing(folder: Path, *arguments: str, quick: bool = True) -> tuple[int, int]:
     """Count the values that a hand-off's model compares, and those that differ."""
-    done = make(folder, *arguments)
+    done = make(folder, *arguments, quick=quick)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     total = next(line for line in done.stdout.splitlines() if line.split()[0] == "all")
     compared, _, wrong, _ = total.split()[1:]

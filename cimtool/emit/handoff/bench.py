@@ -13,6 +13,7 @@ from cimtool.emit.handoff.part import HandoffPart, HandoffSource
 COCOTB = "column_cocotb.py"
 DEVICE = (COLUMN, MACRO, OUTPUT)
 SOURCES = (*DEVICE, "tb_macro.sv", "tb_converter.svh", "waivers.vlt", "bench.sh")
+VERILATOR_SETTINGS = "OPTIMIZE='$(OPTIMIZE)' VERILATED='$(VERILATED)'"
 FAULTY, NOWHERE = "faulty", "none"
 FLAGS = (
     *("SLICE_MAJOR", "NEGATIVE_FIRST", "UNIT_COLUMN", "REFERENCE_COLUMN", "SET_REFERENCES"),
@@ -90,9 +91,14 @@ BENCH_PART = HandoffPart(
     ),
     goals={
         "icarus": ("@sh sv/bench.sh icarus '$(COLUMN)'",),
-        "verilator": ("@OPTIMIZE='$(OPTIMIZE)' sh sv/bench.sh verilator '$(COLUMN)'",),
+        "verilator": (f"@{VERILATOR_SETTINGS} sh sv/bench.sh verilator '$(COLUMN)'",),
         "cocotb": ("@PYTHON='$(PYTHON)' sh sv/bench.sh cocotb '$(COLUMN)'",),
-        "mutants": ("@OPTIMIZE='$(OPTIMIZE)' sh sv/bench.sh mutants",),
+        "mutants": (f"@{VERILATOR_SETTINGS} sh sv/bench.sh mutants",),
     },
-    settings={"COLUMN": f"sv/{COLUMN}", "PYTHON": "python3", "OPTIMIZE": "-O1"},
+    settings={
+        "COLUMN": f"sv/{COLUMN}",
+        "PYTHON": "python3",
+        "OPTIMIZE": "-O1",
+        "VERILATED": "build/verilated",
+    },
 )

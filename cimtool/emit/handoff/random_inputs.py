@@ -11,6 +11,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.emit.c.layer import layer_definition
 from cimtool.emit.c.writer import ConstantTables, identifier
+from cimtool.emit.handoff.bench import VERILATOR_SETTINGS
 from cimtool.emit.handoff.kinds import MacroKind, macro_kinds
 from cimtool.emit.handoff.layers import DrivenLayer
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
@@ -140,7 +141,7 @@ RANDOM_PART = HandoffPart(
     uncovered=("`make random` needs Verilator and a C compiler",),
     goals={
         "random": (
-            "@CC='$(CC)' OPTIMIZE='$(OPTIMIZE)' sh sv/bench.sh random '$(COLUMN)' $(VECTORS) "
+            f"@CC='$(CC)' {VERILATOR_SETTINGS} sh sv/bench.sh random '$(COLUMN)' $(VECTORS) "
             "$(SEED) $(FAULT)",
         )
     },

@@ -28,13 +28,20 @@ build() {
     case $simulator in
     iverilog) iverilog -g2012 -Wall $include -s tb_macro -o "$output" sv/tb_macro.sv "$@" ;;
     verilator)
-        # Most of a compilation goes into headers: one source in place of many, and Verilator's own ones once a hand-off.
-        mkdir -p build/runtime "$output.obj"
-        for object in build/runtime/*.o; do [ ! -f "$object" ] || cp -p "$object" "$output.obj"; done
+        # Most of a compilation goes into headers: one source in place of many, and Verilator's own ones once.
+        mkdir -p "${VERILATED:=build/verilated}" "$output.obj"
+        kept=
+        for object in "$VERILATED"/*.o; do
+            [ -f "$object" ] || continue
+            cp "$object" "$output.obj"
+            kept="$kept -o ${object##*/}"
+        done
         verilator --binary --timing -O3 -Wall -Wno-fatal $include --top-module tb_macro --Mdir "$output.obj" \
-            -CFLAGS "${OPTIMIZE:=-O1}" -MAKEFLAGS VM_PARALLEL_BUILDS=0 -o ../"${output##*/}" \
+            -CFLAGS "${OPTIMIZE:=-O1}" -MAKEFLAGS "VM_PARALLEL_BUILDS=0$kept" -o ../"${output##*/}" \
             sv/waivers.vlt sv/tb_macro.sv "$@" > "$output.log" 2>&1 || { cat "$output.log" >&2; exit 1; }
-        cp -p "$output.obj"/verilated*.o build/runtime
+        for object in "$output.obj"/verilated*.o; do
+            [ -f "$VERILATED/${object##*/}" ] || cp "$object" "$VERILATED"
+        done
         ;;
     esac
 }

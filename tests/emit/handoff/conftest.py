@@ -1,0 +1,15 @@
+"""Fixtures of hand-offs: the folder of what their builds share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def verilated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Verilator's own sources are compiled once for all hand-offs."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("VERILATED", str(tmp_path_factory.mktemp("verilated")))
+        yield
