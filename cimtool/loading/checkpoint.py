@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import re
 import struct
@@ -10,7 +11,7 @@ import zipfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.files import reading
 from cimtool.base.untrusted import Budget, require_file
+from cimtool.loading.pickles import require_flat_tuples
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +46,9 @@ LARGEST_STRUCTURE = 1 << 24
 
 MOST_VALUES, DEEPEST = 200_000, 64
 """Values of a checkpoint, each place of a shared one counted, and containers in one another."""
+
+OLD_PICKLES = 4
+"""Pickles at the beginning of a file that is no archive: number, version, system, content."""
 
 LONGEST_INTEGER = 1024
 """Bits of an integer in a checkpoint; a longer one can take a minute to write out."""
@@ -113,11 +118,15 @@ def read_torch(path: Path) -> Any:
     return _Plain(str(path), budget, torch.Tensor).of(value, "")
 
 
-def _check_archive(path: Path, stream: IO[bytes]) -> None:
+def _check_archive(path: Path, stream: io.BufferedReader) -> None:
     """Raise CimError for an archive that torch.save does not write: one that could unfold."""
     begin = stream.read(4)
     stream.seek(0)
     if begin != b"PK\x03\x04":
+        for _ in range(OLD_PICKLES):
+            if stream.peek(1):
+                require_flat_tuples(stream, path)
+        stream.seek(0)
         return
     with zipfile.ZipFile(stream) as archive:
         members = archive.infolist()
@@ -134,6 +143,10 @@ def _check_archive(path: Path, stream: IO[bytes]) -> None:
                 f"{path}: {member.filename} has {member.file_size:,} bytes; expected at most "
                 f"{LARGEST_STRUCTURE:,} beside the tensors"
             )
+    with zipfile.ZipFile(stream) as archive:
+        for member in members:
+            if member.filename.endswith("/data.pkl"):
+                require_flat_tuples(io.BytesIO(archive.read(member)), path)
     stored, size = sum(member.file_size for member in members), path.stat().st_size
     if stored > size:
         raise CimError(

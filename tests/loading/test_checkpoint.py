@@ -172,3 +172,30 @@ def test_old_files_are_read_without_a_warning(tmp_path: Path) -> None:
     with warnings.catch_warnings(action="error"):
         found = read_checkpoint(file).content
     np.testing.assert_array_equal(found["a"], [0, 1, 2])
+
+
+def nested_key(depth: int) -> bytes:
+    """A pickle of a dictionary whose key is a tuple of itself twice, so many deep."""
+    made = pickle.PROTO + b"\x02" + pickle.EMPTY_DICT + pickle.EMPTY_TUPLE + pickle.BINPUT + b"\0"
+    for place in range(depth):
+        twice = pickle.BINGET + bytes([place]) + pickle.TUPLE2
+        made += twice + pickle.BINPUT + bytes([place + 1])
+    return made + pickle.BININT1 + b"\1" + pickle.SETITEM + pickle.STOP
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_key_whose_hash_would_never_end_is_refused(zipped: bool, tmp_path: Path) -> None:
+    file = tmp_path / "x.pth"
+    file.write_bytes(nested_key(40))
+    if zipped:
+        torch.save({"a": torch.zeros(1)}, tmp_path / "plain.pth")
+        with (
+            zipfile.ZipFile(tmp_path / "plain.pth") as plain,
+            zipfile.ZipFile(file, "w") as archive,
+        ):
+            for member in plain.infolist():
+                is_content = member.filename.endswith("data.pkl")
+                content = nested_key(40) if is_content else plain.read(member)
+                archive.writestr(member.filename, content)
+    with pytest.raises(CimError, match="nests tuples more than 8 deep; expected tensors"):
+        read_checkpoint(file)
