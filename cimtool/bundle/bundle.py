@@ -80,7 +80,10 @@ WHOLE = (PROGRAM, CONSTANTS, STAGES, STAGE_CONSTANTS, CALIBRATION, *ONNX_FILES)
 REPORT_FILES = ("report.json", "report.md", "report.html")
 """The files of a report on a bundle."""
 
-BESIDE = (MANIFEST, *REPORT_FILES)
+COST_FILES = ("cost.json", "placement.svg", "roofline.svg")
+"""The files of an estimate of a bundle's cost; the last of a gallery's."""
+
+BESIDE = (MANIFEST, *REPORT_FILES, *COST_FILES)
 """The files of a bundle's folder that its manifest does not list."""
 
 IN_MEMORY = "score in memory"

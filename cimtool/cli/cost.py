@@ -10,6 +10,7 @@ import click
 
 from cimtool import api
 from cimtool.base.files import replace_texts
+from cimtool.bundle.bundle import COST_FILES
 from cimtool.cli.group import AtLeast, Command
 from cimtool.cli.options import DIR, FILE
 from cimtool.cli.output import Output, json_text
@@ -50,10 +51,9 @@ def command(out: Output, /, bundle: Path, output: Path | None, **options: Any) -
     picture = placement_svg(
         found.placements, found.floorplan, f"{bundle.name} on {found.target.name}"
     )
-    texts = {"cost.json": json_text(values) + "\n", "placement.svg": picture}
-    pictures = roofline_svg(found, bundle.name)
-    if pictures is not None:
-        texts["roofline.svg"] = pictures
+    roofline = roofline_svg(found, bundle.name)
+    contents = (json_text(values) + "\n", picture, roofline)
+    texts = {n: one for n, one in zip(COST_FILES, contents, strict=True) if one is not None}
     written = replace_texts(output or bundle, texts, "the cost")
     text = estimate_text(found, bundle.name)
     if ways:

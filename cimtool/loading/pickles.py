@@ -53,7 +53,7 @@ def require_flat_tuples(stream: IO[bytes], file: Path) -> None:
 
 
 def _taken(code: pickletools.OpcodeInfo, stack: list[int | None]) -> list[int | None]:
-    """What an operation takes off the stack, the mark included; IndexError where it is short."""
+    """Take an operation's operands off the stack, with their mark; IndexError where it is short."""
     before = code.stack_before
     if pickletools.markobject in before or (code.name == "POP" and stack and stack[-1] is None):
         place = len(stack) - 1 - stack[::-1].index(None)
