@@ -78,6 +78,39 @@ def test_a_changed_number_is_found(handoff: Path, tmp_path: Path, place: int) ->
     assert "expected" in done.stderr
 
 
+ENDS = ("text/codes", "text/mu", "video/s", "video/vd_self", "score/ed", "score/vd")
+
+
+@pytest.mark.parametrize("name", [*ENDS, "score/polynomial", "score/logit"])
+@pytest.mark.parametrize("line", [0, -1])
+def test_a_changed_tap_from_end_to_end_is_found(
+    handoff: Path, tmp_path: Path, name: str, line: int
+) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    file = folder / "taps" / f"{name}.hex"
+    lines = file.read_text("ascii").splitlines()
+    lines[line] = f"{int(lines[line], 16) ^ 1:016x}"
+    file.write_text("\n".join(lines) + "\n", "ascii")
+    done = make(folder)
+    assert done.returncode == 2
+    number = 1 if line == 0 else len(lines)
+    assert f"check: taps/{name}.hex: line {number} is not what the model shows" in done.stderr
+
+
+@pytest.mark.parametrize("change", ["shorter", "longer", "missing"])
+def test_taps_of_another_length_are_found(handoff: Path, tmp_path: Path, change: str) -> None:
+    folder = shutil.copytree(handoff, tmp_path / "copy")
+    file = folder / "taps" / "score" / "ed.hex"
+    text = file.read_text("ascii")
+    if change == "missing":
+        file.unlink()
+    else:
+        file.write_text(text + text[:17] if change == "longer" else text[:-17], "ascii")
+    done = make(folder)
+    assert done.returncode == 2
+    assert "check: taps/score/ed.hex: " in done.stderr
+
+
 @pytest.mark.parametrize("change", [-8, 8])
 def test_a_number_that_is_missing_or_left_over_is_found(
     handoff: Path, tmp_path: Path, change: int

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
 from cimtool.emit.c.expected import Expected, expected_of
 from cimtool.emit.c.model import CModel, c_model
 from cimtool.emit.handoff.part import HandoffPart, HandoffSource
+from cimtool.emit.handoff.taps import end_values
 from cimtool.ir.program import MODALITIES
 
 LARGEST_HEADER = 1_000_000
@@ -31,7 +33,8 @@ def write_c(source: HandoffSource, folder: Path) -> None:
     (folder / "weights.bin").write_bytes(model.weights)
     if model.tables.size < LARGEST_HEADER:
         (folder / "weights.h").write_text(model.weights_header, "utf-8")
-    (folder / "check.h").write_text(check_header(model, expected), "utf-8")
+    header = check_header(model, expected, end_values(program))
+    (folder / "check.h").write_text(header, "utf-8")
     (folder / "expected.bin").write_bytes(expected.content)
 
 
@@ -40,17 +43,25 @@ def c_source(name: str) -> str:
     return (files("cimtool.emit.c") / "sources" / name).read_text("utf-8")
 
 
-def check_header(model: CModel, expected: Expected) -> str:
-    """The counts that check.c must find: the items, and how many numbers of each value."""
-    values, sizes = [], dict(expected.widths)
+def check_header(model: CModel, expected: Expected, ends: Mapping[str, str]) -> str:
+    """The items and counts that check.c must find, and the values of files in taps/ (`ends`)."""
+    values, sizes = [], {**expected.widths, PAIR: 0}
+    rows = {**expected.rows, PAIR: expected.rows["text"] * expected.rows["video"]}
+    files = {value: file for file, value in ends.items()}
+    taps = [f'    {{"{m}/codes.hex", {m.upper()}, 0, {expected.widths[m]}}}' for m in MODALITIES]
     for one, count in zip(model.seen, expected.counts, strict=True):
         place = sizes.get(one.phase, -1)
         if one.phase in sizes:
-            sizes[one.phase] += count // expected.rows[one.phase]
+            numbers = count // rows[one.phase]
+            sizes[one.phase] += numbers
+            if one.name in files:
+                taps.append(f'    {{"{files[one.name]}", {one.phase.upper()}, {place}, {numbers}}}')
+        place = -1 if one.phase == PAIR else place
         values.append(f'    {{"{one.name}", {count}, {place}, {int(one.phase == MODALITIES[1])}}}')
-    facts = {f"{m.upper()}_ROWS": count for m, count in expected.rows.items()}
+    facts = {f"{m.upper()}_ROWS": count for m, count in rows.items()}
     facts |= {f"{m.upper()}_RECORD": size for m, size in sizes.items()}
     facts |= {"CHECK_VALUES": len(values), "CHECK_NUMBERS": len(expected.content) // 8}
+    facts |= {"CHECK_TAPS": len(taps)}
     given = ", ".join(f"{name} = {value}" for name, value in facts.items())
     return (
         "/* The values of the model, how many numbers of each are compared, and the place of an\n"
@@ -58,7 +69,16 @@ def check_header(model: CModel, expected: Expected) -> str:
         f"enum {{ {given} }};\n"
         "static const struct {\n    const char *name;\n    long count, place;\n"
         "    int of_video;\n} check_values[] = {\n" + ",\n".join(values) + "};\n"
+        "/* The files of taps/ from end to end: of which items or of pairs, the place of a value\n"
+        " * in its record of expected.bin, and how many numbers it has. */\n"
+        "enum { TEXT, VIDEO, PAIR };\n"
+        "static const struct {\n    const char *file;\n    int of;\n    long place, numbers;\n"
+        "} check_taps[] = {\n" + ",\n".join(taps) + "};\n"
     )
+
+
+PAIR = "pair"
+"""The phase of a model whose values are those of pairs."""
 
 
 C_PART = HandoffPart(
@@ -79,6 +99,6 @@ C_PART = HandoffPart(
         "floating point, as the functions take codes of embeddings; model.h says how to make them.",
         "noise, as the model is that of perfect arrays.",
     ),
-    checks=("$(CC) $(CFLAGS) c/check.c -obuild/check", "build/check c"),
+    checks=("$(CC) $(CFLAGS) c/check.c -obuild/check", "build/check c taps"),
     settings={"CC": "gcc", "CFLAGS": FLAGS},
 )

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from cimtool.base.arrays import IntArray
+from cimtool.emit.c.expected import REAL_ROWS, embedding_codes
 from cimtool.emit.handoff.layers import DrivenLayer, Lanes, write_bus, write_numbers
 from cimtool.emit.hex_lines import NUMBER_BITS, bus_digits
-from cimtool.emit.stimuli import REAL_ROWS, embedding_codes
 from cimtool.emit.taps import Taps, layer_sum, taps
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import MODALITIES, Graph, Program
@@ -107,6 +107,19 @@ def _ends(
         for name, value in seen.items():
             found = np.concatenate([values[value] for _, values in blocks])
             yield f"score/{name}.hex", found, ("text_vector", "video_vector")
+
+
+def end_values(program: Program) -> dict[str, str]:
+    """The values of a program, as `text.mu_stored`, by the names of their files."""
+    found = {
+        f"{graph.name}/{name}.hex": f"{graph.name}.{value}"
+        for graph in (program.text, program.video)
+        for name, value in graph.outputs.items()
+    }
+    if program.gallery_items is None:
+        scores = _score_values(program.score).items()
+        found |= {f"score/{name}.hex": f"score.{value}" for name, value in scores}
+    return found
 
 
 def _score_values(score: Graph) -> dict[str, str]:

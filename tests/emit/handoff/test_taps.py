@@ -11,6 +11,7 @@ from handoff_bench import Bench, numbers
 
 from cimtool import api
 from cimtool.bundle.bundle import Bundle, read_bundle
+from cimtool.emit.c.expected import REAL_ROWS
 from cimtool.emit.handoff.constants import write_constants
 from cimtool.emit.handoff.images import write_images
 from cimtool.emit.handoff.layers import Lanes, driven_layers
@@ -169,7 +170,7 @@ def test_the_ends_are_those_of_the_simulator(
     inputs = read_embeddings(small_trunk.eval)
     write_ends(bundle.program, driven_layers(bundle, "*", inputs), inputs, tmp_path)
     simulator = Simulator(bundle.program, fast=False)
-    rows = {m: getattr(inputs, m)[:2] for m in ("text", "video")}
+    rows = {m: getattr(inputs, m)[:REAL_ROWS] for m in ("text", "video")}
     features = {m: simulator.encode(m, x) for m, x in rows.items()}
     for modality, found in features.items():
         for name, values in found.items():
@@ -180,7 +181,7 @@ def test_the_ends_are_those_of_the_simulator(
     count = len(numbers(tmp_path / "text/ed_self.hex"))
     for name, values in seen.items():
         shown = numbers(tmp_path / "score" / f"{name}.hex").reshape(count, count)
-        np.testing.assert_array_equal(shown[-2:, -2:], values)
+        np.testing.assert_array_equal(shown[-REAL_ROWS:, -REAL_ROWS:], values)
     (logit,) = score.by_name[score.outputs["logit"]].inputs
     polynomial = numbers(tmp_path / "score/polynomial.hex")
     np.testing.assert_array_equal(

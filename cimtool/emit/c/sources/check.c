@@ -2,8 +2,9 @@
  *
  * expected.bin holds 64-bit integers, the lowest byte first: for each text, then each video, its
  * inputs and its values; then, in the order in which the model makes them, those of each pair, or of
- * each text against a gallery that the arrays hold. Fails where nothing was compared, where a count
- * is not the one that was exported, and where a value differs. */
+ * each text against a gallery that the arrays hold. With the folder of taps as second argument, the
+ * taps from end to end are compared too. Fails where nothing was compared, where a count is not the
+ * one that was exported, and where a value differs. */
 #include "check.h"
 #include <stdint.h>
 #include <stdio.h>
@@ -95,6 +96,38 @@ static void check_items(const void *weights) {
 #endif
 }
 
+/* Compares a file of taps, a number of 16 digits a line, with those that the model has shown. */
+static long check_tap(const char *folder, int tap, long *wrong) {
+    static const long base[] = {0, (long)TEXT_ROWS * TEXT_RECORD,
+                                (long)TEXT_ROWS * TEXT_RECORD + (long)VIDEO_ROWS * VIDEO_RECORD};
+    static const long of_one[] = {TEXT_RECORD, VIDEO_RECORD, PAIR_RECORD};
+    static const long rows[] = {TEXT_ROWS, VIDEO_ROWS, PAIR_ROWS};
+    const int of = check_taps[tap].of;
+    const long numbers = check_taps[tap].numbers, lines = rows[of] * numbers;
+    char name[4096], line[32], *end;
+    long k;
+    FILE *file;
+    snprintf(name, sizeof name, "%s/%s", folder, check_taps[tap].file);
+    file = fopen(name, "r");
+    for (k = 0; file && fgets(line, sizeof line, file); k++) {
+        const long where = base[of] + k / numbers * of_one[of] + check_taps[tap].place + k % numbers;
+        const int64_t found = cim_signed((uint64_t)strtoull(line, &end, 16));
+        if (k >= lines || end != line + 16 || *end != '\n' || found != expected_at(where)) {
+            fprintf(stderr, "check: %s: line %ld is not what the model shows\n", name, k + 1);
+            ++*wrong;
+            break;
+        }
+    }
+    if (!file || k < lines) {
+        fprintf(stderr, "check: %s: expected %ld lines that the model shows\n", name, lines);
+        ++*wrong;
+    }
+    if (file)
+        fclose(file);
+    printf("taps/%-35s %10ld compared %10d differ\n", check_taps[tap].file, k, k < lines);
+    return k;
+}
+
 int main(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : ".";
     char name[4096];
@@ -121,6 +154,8 @@ int main(int argc, char **argv) {
         total += compared[i];
         wrong += differing[i];
     }
+    for (int i = 0; argc > 2 && i < CHECK_TAPS; i++)
+        total += check_tap(argv[2], i, &wrong);
     printf("%-40s %10ld compared %10ld differ\n", "all", total, wrong);
     free(numbers);
     free(weights);
