@@ -4,16 +4,20 @@ PYTHON ?= python3
 DEMO_ARGS ?=
 TEST_ARGS ?=
 
+MINUTES ?= 5
+
 BIN := .venv/bin
 READY := .venv/.ready
+FUZZ_BUNDLE := exports/reference-small@isaac-rram-128
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help demo test check clean
+.PHONY: help demo test check fuzz clean
 
 help:
 	@echo 'make demo    train, compile, simulate and verify a model (DEMO_ARGS="--epochs 2 --target NAME")'
 	@echo 'make test    run the tests (TEST_ARGS="tests/ir -k mvm")'
 	@echo 'make check   run ruff and mypy'
+	@echo 'make fuzz    read changed files at every door of the tool (MINUTES=5)'
 	@echo 'make clean   remove the virtual environment, caches and build products'
 
 demo: $(READY)
@@ -28,6 +32,9 @@ check: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+fuzz: $(READY)
+	$(ONE_THREAD) $(BIN)/python tests/fuzz/doors.py --minutes $(MINUTES) --bundle $(FUZZ_BUNDLE)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-cache

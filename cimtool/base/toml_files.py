@@ -92,12 +92,17 @@ def known_file(name: str, what: str, folder: str = "") -> tuple[Path, str]:
     CimError for an unknown name, which says `what` it is of and gives the nearest.
     """
     own = targets_folder() / folder / f"{name}.toml"
-    if own.is_file():
+    if is_file_name(name) and own.is_file():
         return own, OWN
     files = known_files(folder)
     if name not in files:
         raise unknown(what, name, files)
     return files[name]
+
+
+def is_file_name(name: str) -> bool:
+    """True for a name that a file can have: one that is too long is no name, and no fault."""
+    return re.fullmatch(r"[\w.+-]{1,100}", name) is not None
 
 
 def is_path(name_or_path: str) -> bool:

@@ -13,7 +13,14 @@ from pydantic import Field, model_validator
 from cimtool.base.errors import CimError, invalid_at, naming
 from cimtool.base.named import nearest
 from cimtool.base.plugins import known_files, targets_folder
-from cimtool.base.toml_files import TomlTable, is_path, known_file, read_toml, validated
+from cimtool.base.toml_files import (
+    TomlTable,
+    is_file_name,
+    is_path,
+    known_file,
+    read_toml,
+    validated,
+)
 from cimtool.hardware.converters import Converter, StaircaseLaw, check_given, law_of
 from cimtool.hardware.figures import (
     Figure,
@@ -226,7 +233,7 @@ CAM_FOLDER = "cam"
 def names_cam(name: str) -> bool:
     """True for the name of a content-addressable memory; plug-ins are asked last."""
     own = targets_folder()
-    if (own / f"{name}.toml").is_file():
+    if not is_file_name(name) or (own / f"{name}.toml").is_file():
         return False
     return (own / CAM_FOLDER / f"{name}.toml").is_file() or name in known_files(CAM_FOLDER)
 

@@ -70,7 +70,7 @@ def test_headers_of_other_writers(header: str, tmp_path: Path) -> None:
 FIELDS = "{'descr': %s, 'fortran_order': False, 'shape': %s, }"
 
 HOSTILE = {
-    "brackets": (raw("(" * 9000), "is no array of numbers or texts; its header is (((("),
+    "brackets": (raw("(" * 9000), "is no array of numbers or texts; its header is '(((("),
     "a long header": (
         b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
         "its header has 4,294,967,295 bytes; expected 10,000",
