@@ -141,6 +141,9 @@ class Add(Op, name="add", levels=Level.TRAINED.to(Level.DIE)):
         shape = max((x.shape for x in inputs), key=lambda s: (len(s), s[-1] != 1, s[0] != 1))
         if len(inputs) > 1 and all(len(x.shape) == 2 for x in inputs):
             shape = tuple(_wider([x.shape[axis] for x in inputs]) for axis in (0, 1))
+        constants = [one.shape[-1] for one in (*self.factors, self.offset) if np.ndim(one)]
+        if shape and shape[-1] == 1:  # constants of all columns, where each value is a row's
+            shape = (*shape[:-1], max(constants, default=1))
         return number_type(shape, lo, hi, self.scale)
 
     def run(self, *inputs: Array) -> Array:

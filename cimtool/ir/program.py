@@ -279,5 +279,7 @@ def check_program(program: Program, stage: str, level: Level) -> None:
     for name, own in program.score.inputs.items():
         theirs = inputs[name]
         ends = (own.lo, theirs.lo), (own.hi, theirs.hi)
-        if own.shape != theirs.shape or not all(np.array_equal(*pair) for pair in ends):
+        if own.shape != theirs.shape or not all(
+            np.array_equal(*pair, equal_nan=True) for pair in ends
+        ):
             raise RuntimeError(f"{stage}: score takes {name} in other bounds than it comes")

@@ -185,7 +185,7 @@ def _input(graph: GraphProto) -> tuple[str, int | None, int]:
         raise CimError(f"has {len(inputs)} inputs ({names}); expected one, rows [n, in]")
     kind = inputs[0].type.tensor_type
     if kind.elem_type not in (TensorProto.FLOAT, TensorProto.DOUBLE):
-        name = TensorProto.DataType.Name(kind.elem_type).lower()
+        name = _type_name(kind.elem_type)
         raise CimError(f"{inputs[0].name} is of type {name}; expected float or double")
     extents = kind.shape.dim
     if len(extents) != 2 or extents[1].dim_value < 1:
@@ -261,10 +261,15 @@ def describe_onnx(path: Path) -> dict[str, Any]:
     }
 
 
-def _value_text(value: Any) -> str:
-    import onnx
+def _type_name(number: int) -> str:
+    """The name of a type of elements, or its number where it has none."""
+    from onnx import TensorProto
 
+    named: dict[int, str] = {n: name.lower() for name, n in TensorProto.DataType.items()}
+    return named.get(number, f"number {number}")
+
+
+def _value_text(value: Any) -> str:
     kind = value.type.tensor_type
     extents = [extent.dim_param or str(extent.dim_value or "?") for extent in kind.shape.dim]
-    name = onnx.TensorProto.DataType.Name(kind.elem_type).lower()
-    return f"{value.name}: {name} [{', '.join(extents)}]"
+    return f"{value.name}: {_type_name(kind.elem_type)} [{', '.join(extents)}]"

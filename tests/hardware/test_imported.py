@@ -159,8 +159,8 @@ def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("[", "is no JSON"), ("[1]", "is no object; expected"), ("{}", "has no parameters that are"),
-     ("[" * 100_000, "is no JSON"), (" " * 2**20 + "{}", "is larger than 1,048,576 bytes")],
+    [("[", "not valid JSON"), ("[1]", "is no object; expected"), ("{}", "has no parameters that"),
+     ("[" * 100_000, "not valid JSON"), (" " * 2**20 + "{}", "has 1,048,578 bytes; expected")],
 )  # fmt: skip
 def test_what_holds_no_parameters_is_one_sentence(content: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "params.json").write_text(content)

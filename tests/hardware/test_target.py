@@ -358,7 +358,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(CimError, match=r"latin\.toml: not a text file in UTF-8: byte 8"):
         load_target(tmp_path / "latin.toml")
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(CimError, match=r"folder\.toml: cannot be read"):
+    with pytest.raises(CimError, match=r"folder\.toml: is a folder; expected a file"):
         load_target(tmp_path / "folder.toml")
 
 
