@@ -16,6 +16,7 @@ from typing import Any
 
 from cimtool.base.errors import CimError
 from cimtool.base.files import PARTIAL, reading, replace_texts, unwritable
+from cimtool.base.json_files import parse_json
 
 LOCK = ".lock"
 SHARED = ".shared-"
@@ -158,7 +159,7 @@ def _clear(path: Path) -> None:
 def read_object(file: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None where there is no file or no object in it."""
     try:
-        values = json.loads(file.read_text("utf-8"))
+        values = parse_json(file.read_bytes())
     except (OSError, ValueError):
         return None
     return values if isinstance(values, dict) else None

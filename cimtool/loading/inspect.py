@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,10 @@ import numpy as np
 
 from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
-from cimtool.base.files import reading, sha256
+from cimtool.base.files import sha256
+from cimtool.base.json_files import LARGEST, parse_json
 from cimtool.base.toml_files import read_toml
+from cimtool.base.untrusted import read_bounded
 from cimtool.hardware.target import load_target, target_names
 from cimtool.ir.heads import dimension
 from cimtool.loading.checkpoint import TORCH_SUFFIXES, Checkpoint, read_checkpoint, read_torch
@@ -195,8 +196,7 @@ def _bundle(folder: Path) -> Facts:
     if not manifest.is_file():
         raise CimError(f"{folder}: is not a bundle: there is no {MANIFEST}")
     try:
-        with reading(manifest):
-            values = json.loads(manifest.read_text(encoding="utf-8"))
+        values = parse_json(read_bounded(manifest, LARGEST))
         facts = {key: values[key] for key in MANIFEST_KEYS}
         facts |= {"plugins": values["plugins"]} if "plugins" in values else {}
         if "gallery" in values:
@@ -216,8 +216,7 @@ def _ledger(file: Path) -> Facts:
     """The writes of a gallery's cells, in all and by stored matrix."""
     written, most = "cells_written", "most_written"
     try:
-        with reading(file):
-            values = json.loads(file.read_text(encoding="utf-8"))
+        values = parse_json(read_bounded(file, LARGEST))
         matrices = {
             name: {
                 "arrays": len(arrays),

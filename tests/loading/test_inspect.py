@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import targets_folder
 from cimtool.hardware.target import target_names
-from cimtool.loading.inspect import Facts, format_facts, inspect
+from cimtool.loading.inspect import MANIFEST_KEYS, Facts, format_facts, inspect
 from cimtool.training.towers import TwoTower
 
 
@@ -155,3 +155,12 @@ def test_json_that_is_no_polynomial_and_the_name_of_a_target(tmp_path: Path) -> 
         inspect(tmp_path / "program.json")
     with pytest.raises(CimError, match="`cimtool targets show isaac-rram-128` tells"):
         inspect(Path("isaac-rram-128"))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "ledger.json"])
+def test_deep_nesting_in_a_bundle_is_one_sentence(name: str, tmp_path: Path) -> None:
+    manifest = dict.fromkeys(MANIFEST_KEYS, 1) | {"files": {"ledger.json": ""}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / name).write_text("[" * 100_000)
+    with pytest.raises(CimError, match=r"is not a bundle's manifest|is no ledger of a gallery"):
+        inspect(tmp_path)
