@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import graphlib
 import os
 import re
@@ -62,8 +63,18 @@ class Import:
 
 @cache
 def tree(file: Path) -> ast.Module:
-    """The parsed text of a file, for all tests: to parse the package takes seconds."""
-    return ast.parse(file.read_text())
+    """The parsed text of a file, for all tests: to parse the package takes seconds.
+
+    Without garbage collection: a finalizer that parses in turn ends the outer parsing in a
+    SystemError with Python 3.11 (python/cpython#106905).
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(file.read_text())
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @cache
