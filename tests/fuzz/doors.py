@@ -161,7 +161,7 @@ def checkpoint_value(rng: random.Random, data: bytes) -> bytes:
     for one in above:
         target = target[one]
     if isinstance(target, dict | list):
-        target[key] = rng.choice((*tensors, *(v for v in VALUES if v != VALUES[17])))
+        target[key] = rng.choice((*tensors, *VALUES))
     stream = io.BytesIO()
     torch.save(content, stream, _use_new_zipfile_serialization=rng.random() < 0.7)
     return stream.getvalue()
@@ -413,13 +413,12 @@ def main() -> int:
             how, complaint = tried(every[door_name], file)
             faulthandler.cancel_dump_traceback_later()
             ends[door_name, how if complaint is None else "found"] += 1
-            kind = f"{door_name}: {complaint}"
-            if complaint is not None and kind.split(": ")[1] not in finds:
+            if complaint is not None and complaint not in finds:
                 kept = given.finds / f"{len(finds)}-{file.name}"
                 given.finds.mkdir(parents=True, exist_ok=True)
                 shutil.copy(file, kept)
-                finds[kind.split(": ")[1]] = kept
-                print(f"{kind}\n  kept as {kept}", flush=True)
+                finds[complaint] = kept
+                print(f"{door_name}: {complaint}\n  kept as {kept}", flush=True)
     for door_name in every:
         counts = {how: ends[door_name, how] for how in ("read", "refused", "found")}
         print(f"{door_name:24}", *(f"{count:8,} {how}" for how, count in counts.items()))
