@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -14,10 +14,14 @@ KINDS = {np.float64: "f", np.int64: "i", np.bool_: "b"}
 """The kinds of arrays that an annotation names; any other takes numbers and truths."""
 
 
-def require_types(kind: type[Any], values: Mapping[str, Any]) -> None:
-    """Raise TypeError for a value that is none of its field's type, and for a name that is none.
+Made = TypeVar("Made")
 
-    `kind` is a dataclass; a field that is left out has its default, or is told by the class.
+
+def made_of(kind: type[Made], values: Mapping[str, Any]) -> Made:
+    """The dataclass `kind` of values by the names of its fields.
+
+    Raises TypeError for a value that is none of its field's type, for a name that is none, and for
+    a field that is left out and has no default.
     """
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} is no dataclass")
@@ -27,6 +31,7 @@ def require_types(kind: type[Any], values: Mapping[str, Any]) -> None:
             raise TypeError(f"{kind.__name__} has no {name}; it has {', '.join(hints)}")
         if not fits(value, hints[name]):
             raise TypeError(f"{kind.__name__}.{name} cannot be a {type(value).__name__}")
+    return kind(**values)
 
 
 @cache
@@ -38,8 +43,8 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 def fits(value: Any, hint: Any) -> bool:
     """True where a value is of an annotated type; whole numbers are real numbers, truths neither.
 
-    A whole number has at most 64 bits.
-    Of an annotation that is none of those that this project's classes use, TypeError.
+    A whole number has at most 64 bits. TypeError for an annotation that is none of those which this
+    project's classes use.
     """
     origin, inner = get_origin(hint), get_args(hint)
     if hint is Any:
@@ -65,9 +70,8 @@ def fits(value: Any, hint: Any) -> bool:
     if isinstance(value, int) and value.bit_length() > 63:
         return False
     if hint in (int, float):
-        return isinstance(value, int if hint is int else int | float) and not isinstance(
-            value, bool
-        )
+        numbers = (int,) if hint is int else (int, float)
+        return isinstance(value, numbers) and not isinstance(value, bool)
     if isinstance(hint, type):
         return isinstance(value, hint)
     raise TypeError(f"{hint} is an annotation that no value is checked against")

@@ -28,7 +28,7 @@ from cimtool.base.folders import exchange
 from cimtool.base.json_files import LARGEST, read_table
 from cimtool.base.plugins import check_plugins, origins_of
 from cimtool.base.toml_files import validated
-from cimtool.base.typed_fields import require_types
+from cimtool.base.typed_fields import made_of
 from cimtool.base.untrusted import read_bounded
 from cimtool.bundle.ledger import ITEMS, LEDGER, LEDGER_ARRAYS, Ledger, read_ledger
 from cimtool.bundle.serial import (
@@ -36,6 +36,7 @@ from cimtool.bundle.serial import (
     ConstantTable,
     as_computed,
     narrowed,
+    program_of,
     program_text,
     read_program,
 )
@@ -164,10 +165,10 @@ class Bundle:
         """
         file = self.folder / STAGES
         constants = self._constants.joined(_constants(self.folder / STAGE_CONSTANTS))
-        texts = read_table(file, "compile")
+        programs = read_table(file, "compile")
         stages = [
-            Stage(name, read_program(json.dumps(text), constants, f"{file}: {name}"))
-            for name, text in texts.items()
+            Stage(name, program_of(values, constants, f"{file}: {name}"))
+            for name, values in programs.items()
         ]
         last = passes_for(self.settings)[-1].name
         held = self.program.gallery_items is not None
@@ -271,14 +272,11 @@ def gallery_of(manifest: Mapping[str, Any]) -> Gallery | None:
     if values is None:
         return None
     bits, cam = values.get("bits"), values.get("cam")
-    if bits is not None:
-        require_types(ShortlistBits, bits)
     parts = {
-        "bits": None if bits is None else ShortlistBits(**bits),
+        "bits": None if bits is None else made_of(ShortlistBits, bits),
         "cam": None if cam is None else validated(Cam, cam, f"{MANIFEST}: gallery.cam"),
     }
-    require_types(Gallery, values | parts)
-    return Gallery(**values | parts)
+    return made_of(Gallery, values | parts)
 
 
 def held_gallery(folder: Path) -> Gallery | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import LARGEST, parse_json
-from cimtool.base.typed_fields import require_types
+from cimtool.base.typed_fields import made_of
 from cimtool.base.untrusted import read_bounded
 
 LEDGER = "ledger.json"
@@ -80,14 +80,9 @@ def read_ledger(file: Path) -> Ledger:
     try:
         values = parse_json(read_bounded(file, LARGEST))
         matrices = {
-            name: tuple(_writes(one) for one in arrays)
+            name: tuple(made_of(ArrayWrites, one) for one in arrays)
             for name, arrays in values["matrices"].items()
         }
         return Ledger(int(values["next_item"]), matrices)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CimError(f"{file}: is no ledger of a gallery; program the gallery again") from error
-
-
-def _writes(values: Mapping[str, Any]) -> ArrayWrites:
-    require_types(ArrayWrites, values)
-    return ArrayWrites(**values)

@@ -14,7 +14,7 @@ import numpy as np
 from cimtool.base.arrays import Array, narrow
 from cimtool.base.errors import CimError
 from cimtool.base.json_files import parse_json
-from cimtool.base.typed_fields import require_types
+from cimtool.base.typed_fields import made_of
 from cimtool.hardware import cell_distance, mvm  # noqa: F401  (importing operations registers them)
 from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
@@ -111,20 +111,32 @@ def program_text(program: Program, constants: ConstantTable, prefix: str = "") -
 
 
 def read_program(text: str | bytes, constants: Constants, file: str) -> Program:
-    """The program of a JSON text, its types inferred and compared with those in the text.
+    """The program of a JSON text; CimError as `program_of` raises."""
+    try:
+        values = parse_json(text)
+    except ValueError as error:
+        raise _unreadable(file, error) from error
+    return program_of(values, constants, file)
+
+
+def program_of(values: Mapping[str, Any], constants: Constants, file: str) -> Program:
+    """The program of plain values, its types inferred and compared with those that they say.
 
     Raises CimError where it is not one that this version writes: a field of another type, a node
     before its inputs, constants whose extents are not the layer's, a type that does not follow.
     """
     try:
-        values = parse_json(text)
         graphs = [_graph(name, values[name], constants) for name in (*ENTRIES, *_further(values))]
         _require_meeting(graphs)
     except (CimError, *MALFORMED) as error:
-        raise CimError(
-            f"{file}: is no program that this version of cimtool can read ({error}); compile again"
-        ) from error
+        raise _unreadable(file, error) from error
     return Program(*graphs)
+
+
+def _unreadable(file: str, error: Exception) -> CimError:
+    return CimError(
+        f"{file}: is no program that this version of cimtool can read ({error}); compile again"
+    )
 
 
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
@@ -143,7 +155,9 @@ def _further(values: Mapping[str, Any]) -> list[str]:
 
 def _graph(name: str, values: Mapping[str, Any], constants: Constants) -> Graph:
     """One graph; ValueError where it is not in order or has other types than its lines say."""
-    inputs = {key: _type(known, constants) for key, known in values["inputs"].items()}
+    inputs = {
+        key: made_of(Type, _fields(known, constants)) for key, known in values["inputs"].items()
+    }
     outputs = dict(values["outputs"])
     nodes = tuple(_node(line, constants) for line in values["nodes"])
     known = set(inputs)
@@ -182,12 +196,6 @@ def _require_meeting(graphs: Sequence[Graph]) -> None:
                 raise ValueError(f"{score.name} takes {name}, {type_text(known)}, of no projector")
 
 
-def _type(values: Mapping[str, Any], constants: Constants) -> Type:
-    fields_read = _fields(values, constants)
-    require_types(Type, fields_read)
-    return Type(**fields_read)
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
@@ -216,11 +224,8 @@ def type_text(known: Type) -> str:
 
 def _node(line: Mapping[str, Any], constants: Constants) -> Node:
     kind = Op.named(line["op"], "operation")
-    values = _fields(line["fields"], constants)
-    require_types(kind, values)
-    made = {"name": line["name"], "op": kind(**values), "inputs": tuple(line["inputs"])}
-    require_types(Node, made)
-    return Node(**made)
+    op = made_of(kind, _fields(line["fields"], constants))
+    return made_of(Node, {"name": line["name"], "op": op, "inputs": tuple(line["inputs"])})
 
 
 def _fields_json(value: Any, constants: ConstantTable, name: str) -> dict[str, Any]:

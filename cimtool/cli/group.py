@@ -102,7 +102,7 @@ class Command(click.Command):
         counts = Counter(one for one in given if isinstance(one, click.Option))
         for one, count in counts.items():
             if count > 1 and not (one.multiple or one.is_flag or one.count):
-                name = max(one.opts, key=len)
+                name = _long_name(one)
                 raise click.UsageError(f"{name} is given {count} times; expected one", ctx)
         return super().parse_args(ctx, args)
 
@@ -133,7 +133,7 @@ class Command(click.Command):
         for one in self.params:
             given = () if one.name == "output" else _texts(ctx.params.get(one.name or ""))
             if any(os.path.isfile(text) and os.path.samefile(text, output) for text in given):
-                name = max(one.opts, key=len) if isinstance(one, click.Option) else one.metavar
+                name = _long_name(one) if isinstance(one, click.Option) else one.metavar
                 raise ArgumentError(
                     "{output} {}: is the file of {}, which would be lost; expected another one",
                     output,
@@ -142,8 +142,13 @@ class Command(click.Command):
 
     def option(self, argument: str) -> str:
         """The option that gives an argument of the library, of this command or by its name."""
-        named = [max(one.opts, key=len) for one in self.params if one.name == argument]
+        named = [_long_name(one) for one in self.params if one.name == argument]
         return named[0] if named else f"--{argument.replace('_', '-')}"
+
+
+def _long_name(one: click.Parameter) -> str:
+    """The longest of an option's names: `--output`, not `-o`."""
+    return max(one.opts, key=len)
 
 
 @contextmanager

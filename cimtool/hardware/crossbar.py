@@ -25,7 +25,7 @@ from cimtool.base.arrays import IntArray
 from cimtool.base.errors import kind_of
 from cimtool.base.named import Named
 from cimtool.base.plugins import fault_of
-from cimtool.base.typed_fields import require_types
+from cimtool.base.typed_fields import made_of
 from cimtool.hardware.converters import LOSSLESS, Converter, Law, law_of
 from cimtool.hardware.input_codes import Cycle, InputCode, check_cycles
 from cimtool.hardware.references import (
@@ -276,12 +276,8 @@ class Crossbar:
                 for key, value in values[name].items()
                 if key != "name"
             }
-            require_types(kind, own)
-            fields[name] = kind(**own)
-        require_types(RowTiling, values["tiling"])
-        fields["tiling"] = RowTiling(**values["tiling"])
-        require_types(cls, fields)
-        return cls(**fields)
+            fields[name] = made_of(kind, own)
+        return made_of(cls, fields | {"tiling": made_of(RowTiling, values["tiling"])})
 
     @cached_property
     def zero_digits(self) -> IntArray:

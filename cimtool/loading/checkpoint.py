@@ -129,25 +129,23 @@ def _check_archive(path: Path, stream: io.BufferedReader) -> None:
         stream.seek(0)
         return
     with zipfile.ZipFile(stream) as archive:
-        members = archive.infolist()
         if archive.comment:
             raise CimError(f"{path}: is an archive with a comment; expected what torch.save wrote")
-    for member in members:
-        if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
-            raise CimError(
-                f"{path}: {member.filename} is compressed; expected members as torch.save stores "
-                "them"
-            )
-        if member.filename.endswith("/data.pkl") and member.file_size > LARGEST_STRUCTURE:
-            raise CimError(
-                f"{path}: {member.filename} has {member.file_size:,} bytes; expected at most "
-                f"{LARGEST_STRUCTURE:,} beside the tensors"
-            )
-    with zipfile.ZipFile(stream) as archive:
-        for member in members:
-            if member.filename.endswith("/data.pkl"):
-                require_flat_tuples(io.BytesIO(archive.read(member)), path)
-    stored, size = sum(member.file_size for member in members), path.stat().st_size
+        members = archive.infolist()
+        for one in members:
+            if one.compress_type != zipfile.ZIP_STORED or one.compress_size != one.file_size:
+                raise CimError(
+                    f"{path}: {one.filename} is compressed; expected members as torch.save stores "
+                    "them"
+                )
+            if one.filename.endswith("/data.pkl"):
+                if one.file_size > LARGEST_STRUCTURE:
+                    raise CimError(
+                        f"{path}: {one.filename} has {one.file_size:,} bytes; expected at most "
+                        f"{LARGEST_STRUCTURE:,} beside the tensors"
+                    )
+                require_flat_tuples(io.BytesIO(archive.read(one)), path)
+    stored, size = sum(one.file_size for one in members), path.stat().st_size
     if stored > size:
         raise CimError(
             f"{path}: its {len(members)} members come to {stored:,} bytes, the file has {size:,}; "
@@ -203,10 +201,14 @@ class _Plain:
     def of(self, value: Any, key: str, depth: int = 0) -> Any:
         """The plain form of the value at `key`; CimError where there are too many, or too deep."""
         self.left -= 1
-        if self.left < 0 or depth > DEEPEST:
-            many = f"unfolds to more than {MOST_VALUES:,} values"
-            deep = f"nests containers more than {DEEPEST} deep"
-            raise CimError(f"{self.file}: {deep if depth > DEEPEST else many}; expected tensors")
+        if depth > DEEPEST:
+            raise CimError(
+                f"{self.file}: nests containers more than {DEEPEST} deep; expected tensors"
+            )
+        if self.left < 0:
+            raise CimError(
+                f"{self.file}: unfolds to more than {MOST_VALUES:,} values; expected tensors"
+            )
         if isinstance(value, self.tensor):
             self.budget.take(value.numel(), value.element_size(), f"{self.file}: {key or 'it'}")
             return tensor_array(value, self.file, key)

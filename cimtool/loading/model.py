@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cimtool.base.errors import ArgumentError, CimError
-from cimtool.base.typed_fields import require_types
+from cimtool.base.typed_fields import made_of
 from cimtool.ir.heads import Head, assemble, dimension
 from cimtool.ir.program import Graph, Program
 from cimtool.loading.checkpoint import Checkpoint
@@ -86,9 +86,7 @@ class ModelCard:
         """Read what `to_json` returned; TypeError or ValueError for anything else."""
         head = Head.from_json(values["head"], "head")
         tuples = {k: tuple(values[k]) for k in ("warnings", "modalities") if k in values}
-        found = {**values, "head": head, **tuples}
-        require_types(ModelCard, found)
-        return ModelCard(**found)
+        return made_of(ModelCard, {**values, "head": head, **tuples})
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,7 @@ def lp_normalization(t: Translation) -> Translated:
 
 def _reduced(t: Translation) -> bool:
     """True where the node keeps the axis that it reduces; CimError unless that is the last one."""
-    given = t.constant(1)
-    axes = t.node.attributes.get("axes", ()) if given is None else given.reshape(-1).tolist()
-    if list(axes) not in ([-1], [1]):
+    if t.axes() not in ([-1], [1]):
         t.fail("does not reduce rows to [n, 1]; expected axes = [-1], keepdims = 1")
     return bool(t.node.attributes.get("keepdims", 1))
 

@@ -62,7 +62,7 @@ def reshape(t: Translation) -> Translated:
 
 def unsqueeze(t: Translation) -> Translated:
     """An axis of extent 1 more."""
-    value, axes = t.value(0), _axes(t)
+    value, axes = t.value(0), t.axes()
     if isinstance(value, Norms):
         return replace(value, column=True)
     shape = list(t.shape(0))
@@ -77,21 +77,13 @@ def unsqueeze(t: Translation) -> Translated:
 
 def squeeze(t: Translation) -> Translated:
     """An axis of extent 1 less."""
-    shape, axes = t.shape(0), _axes(t)
+    shape, axes = t.shape(0), t.axes()
     rank = len(shape) + 1
     places = {axis % rank for axis in axes} or {i + 1 for i, size in enumerate(shape) if size == 1}
     if 0 in places or any(shape[place - 1] != 1 for place in places):
         extents = f"[n, {', '.join(map(str, shape))}]"
         t.fail(f"takes out axes {sorted(places)} of {extents}; expected extents of 1")
     return Rows(t.rows(), tuple(size for i, size in enumerate(shape) if i + 1 not in places))
-
-
-def _axes(t: Translation) -> list[int]:
-    """Axes as an input or (before operator set 13) an attribute."""
-    given = t.constant(1)
-    if given is None:
-        return [int(axis) for axis in t.node.attributes.get("axes", ())]
-    return [int(axis) for axis in given.reshape(-1)]
 
 
 def transpose(t: Translation) -> Translated:

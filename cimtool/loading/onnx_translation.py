@@ -187,6 +187,12 @@ class Translation:
             self.fail(f"{name} is {value}; expected a {expected}")
         return value
 
+    def axes(self) -> list[int]:
+        """Axes as the second input or (before operator set 13 or 18) an attribute."""
+        given = self.constant(1)
+        found = self.node.attributes.get("axes", ()) if given is None else given.reshape(-1)
+        return [int(axis) for axis in found]
+
     def require(self, name: str, accepted: tuple[int, ...], expected: str) -> None:
         """Raise CimError unless an attribute is one of `accepted`, the first where it is absent."""
         value = self.node.attributes.get(name, accepted[0])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
 from cimtool.base.named import Named
-from cimtool.base.typed_fields import require_types
+from cimtool.base.typed_fields import made_of
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
 from cimtool.ir.program import MODALITIES, Builder, Graph, Program, keep, score_inputs
 from cimtool.ir.source import Exp
@@ -145,8 +145,7 @@ class Head(Named):
     @classmethod
     def parsed(cls, values: Mapping[str, Any]) -> Self:
         """The head of its own fields' plain values; TypeError for those of other types."""
-        require_types(cls, values)
-        return cls(**values)
+        return made_of(cls, values)
 
 
 def distance_features(builder: Builder, mu: str, s: str) -> dict[str, str]:

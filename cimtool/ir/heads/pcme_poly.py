@@ -24,7 +24,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import ArgumentError
-from cimtool.base.typed_fields import require_types
+from cimtool.base.typed_fields import made_of
 from cimtool.ir.arithmetic import Axis, MatMul, Mul, Store, Sum, plus
 from cimtool.ir.heads.base import Head, ScoreConstants, Span, distance, distance_features
 from cimtool.ir.program import MODALITIES, Builder, Graph
@@ -133,6 +133,4 @@ class PcmePoly(Head, name="pcme-poly"):
     @classmethod
     def parsed(cls, values: Mapping[str, Any]) -> Self:
         own = values["polynomial"]
-        plain = {**own, "coeff": tuple(own["coeff"])}
-        require_types(Polynomial, plain)
-        return cls(Polynomial(**plain))
+        return cls(made_of(Polynomial, {**own, "coeff": tuple(own["coeff"])}))
