@@ -54,6 +54,11 @@ def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     return cast(Callable[..., Any], compiled)
 
 
+def jit_inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile as a part of each caller: what it returns may stay in registers."""
+    return jit(function, forceinline=True)
+
+
 def jit_sums(function: Kernel) -> Kernel:
     """Compile for sums in any order, in vectors; a quotient by 0 is infinite."""
     return cast(Kernel, jit(function, error_model="numpy", fastmath={"contract", "reassoc", "nsz"}))

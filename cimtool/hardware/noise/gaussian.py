@@ -22,6 +22,20 @@ F = np.float32
 TAIL = F(5.0)
 """From this logarithm on the inverse is computed by its form for the tails."""
 
+MIDDLE = tuple(
+    map(F, (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+            -0.00125372503, -0.00417768164, 0.246640727, 1.50140941))
+)  # fmt: skip
+TAILS = tuple(
+    map(F, (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+            -0.0076224613, 0.00943887047, 1.00167406, 2.83297682))
+)  # fmt: skip
+LOGARITHM = tuple(
+    map(F, (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+            -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1))
+)  # fmt: skip
+"""Coefficients of both forms of the inverse and of the logarithm, the highest power first."""
+
 
 @numba.njit(inline="always")
 def mix(z):  # type: ignore[no-untyped-def]
@@ -37,28 +51,18 @@ def normal(key):  # type: ignore[no-untyped-def]
     bits = np.uint32(mix(key) >> S32)
     p = (F(np.int32(bits & np.uint32(0x7FFFFFFF))) + F(0.5)) * F(2.0**-31)
     w = -_log(p * (F(2.0) - p))  # of (1 - x)(1 + x) with x = 1 - p
-    a = w - F(2.5)
-    middle = F(2.81022636e-08)
-    middle = middle * a + F(3.43273939e-07)
-    middle = middle * a + F(-3.5233877e-06)
-    middle = middle * a + F(-4.39150654e-06)
-    middle = middle * a + F(0.00021858087)
-    middle = middle * a + F(-0.00125372503)
-    middle = middle * a + F(-0.00417768164)
-    middle = middle * a + F(0.246640727)
-    middle = middle * a + F(1.50140941)
-    s = np.sqrt(max(w, TAIL)) - F(3.0)
-    tail = F(-0.000200214257)
-    tail = tail * s + F(0.000100950558)
-    tail = tail * s + F(0.00134934322)
-    tail = tail * s + F(-0.00367342844)
-    tail = tail * s + F(0.00573950773)
-    tail = tail * s + F(-0.0076224613)
-    tail = tail * s + F(0.00943887047)
-    tail = tail * s + F(1.00167406)
-    tail = tail * s + F(2.83297682)
+    middle = _polynomial(w - F(2.5), MIDDLE)
+    tail = _polynomial(np.sqrt(max(w, TAIL)) - F(3.0), TAILS)
     z = (middle if w < TAIL else tail) * (F(1.0) - p) * F(1.4142135623730951)
     return -z if bits >> np.uint32(31) else z
+
+
+@numba.njit(inline="always")
+def _polynomial(x, coefficients):  # type: ignore[no-untyped-def]
+    value = coefficients[0]
+    for i in range(1, len(coefficients)):
+        value = value * x + coefficients[i]
+    return value
 
 
 @numba.njit(inline="always")
@@ -66,15 +70,7 @@ def _log(t):  # type: ignore[no-untyped-def]
     bits = np.float32(t).view(np.int32)
     exponent = (bits - np.int32(0x3F3504F3)) >> np.int32(23)
     m = np.int32(bits - (exponent << np.int32(23))).view(np.float32) - F(1.0)
-    y = F(7.0376836292e-2)
-    y = y * m + F(-1.1514610310e-1)
-    y = y * m + F(1.1676998740e-1)
-    y = y * m + F(-1.2420140846e-1)
-    y = y * m + F(1.4249322787e-1)
-    y = y * m + F(-1.6668057665e-1)
-    y = y * m + F(2.0000714765e-1)
-    y = y * m + F(-2.4999993993e-1)
-    y = y * m + F(3.3333331174e-1)
+    y = _polynomial(m, LOGARITHM)
     squared = m * m
     return y * m * squared - F(0.5) * squared + m + F(exponent) * F(0.69314718056)
 

@@ -7,15 +7,17 @@ Digits are lifted to unsigned bytes, cells moved to signed ones:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.compiled import aligned, jit
+from cimtool.base.compiled import aligned, jit, jit_inlined
 from cimtool.simulation.kernels.fused import (
     BYTE,
     Layer,
+    converters,
     cut,
     finish,
     modulo_int32,
@@ -32,9 +34,7 @@ from cimtool.simulation.kernels.tiles import (
     add_scaled,
     byte_tile,
     convert,
-    convert_from,
     dot_step,
-    look_up,
 )
 
 DEPTH = 4
@@ -64,18 +64,25 @@ def fits(layer: Layer) -> bool:
 
 def pack(layer: Layer) -> Bytes:
     """Cut the cells into signed bytes and lay four rows of a column side by side."""
-    middle, count = byte_parts(layer.cells)
+    return pack_cells([s.digits for s in layer.slices], layer.bounds, layer.cells, layer.digits[0])
+
+
+def pack_cells(
+    slices: Sequence[Array], bounds: Array, limits: tuple[int, int], lowest: int
+) -> Bytes:
+    """Cells [K, N] of each slice, within limits, in row groups, for digits of at least `lowest`."""
+    middle, count = byte_parts(limits)
     sums: list[IntArray] = []
 
     def words(cells: Array) -> Array:
         group = cells.astype(np.int64) - middle
-        sums.append(layer.digits[0] * group.sum(axis=1))
+        sums.append(lowest * group.sum(axis=1))
         parts = [group] if count == 1 else [(group + 128 & 255) - 128, group + 128 >> 8]
         return _words(np.stack(parts, axis=1).astype(np.int8))
 
-    packed, starts = packed_groups(layer, words)
+    packed, starts = packed_groups(slices, bounds, words)
     columns = padded(modulo_int32(np.stack(sums))).reshape(-1)
-    return Bytes(packed, starts, count, layer.digits[0], middle, columns)
+    return Bytes(packed, starts, count, lowest, middle, columns)
 
 
 def byte_parts(limits: tuple[int, int]) -> tuple[int, int]:
@@ -146,46 +153,54 @@ def run(x, bounds, drive, epilogue, cells, out):  # type: ignore[no-untyped-def]
                 sums[i, g] += row_sums[at] * drive.factors[c]
                 for k in range(last - first):
                     digits[k] -= lowest
-                tile = packed[at // BYTE_ROWS]
-                for k in range(words):
-                    low = digits[DEPTH * k] | (digits[DEPTH * k + 1] << 8)
-                    high = digits[DEPTH * k + 2] | (digits[DEPTH * k + 3] << 8)
-                    tile[k, at % BYTE_ROWS] = low | (high << 16)
+                pack_read(digits, packed, at)
         _group(packed.reshape(-1), words, cells, g, row_sums, reads, epilogue, total)
     finish(total, sums, epilogue, out)
+
+
+@jit
+def pack_read(digits, packed, at):  # type: ignore[no-untyped-def]
+    """Write digits of bytes as read `at` of `packed` [tiles, words, 12], four to a word."""
+    tile, lane = packed[at // BYTE_ROWS], at % BYTE_ROWS
+    for k in range(len(tile)):
+        low = digits[DEPTH * k] | (digits[DEPTH * k + 1] << 8)
+        high = digits[DEPTH * k + 2] | (digits[DEPTH * k + 3] << 8)
+        tile[k, lane] = low | (high << 16)
 
 
 @jit
 def _group(driven, words, cells, g, row_sums, reads, epilogue, total):  # type: ignore[no-untyped-def]
     blocks, stride = len(total), reads.stride
     slices, references = epilogue.adc.shape[:2]
-    flat, middle = total.reshape(-1), np.int32(cells.middle)
+    flat = total.reshape(-1)
     for s in range(slices):
         for b in range(blocks):
             of = cells.starts[g] + (s * blocks + b) * cells.parts * words * WIDTH
             column = ((g * slices + s) * blocks + b) * WIDTH
             for c in range(references):
-                one, two, three, four, five = epilogue.adc[s, c]
+                one, two, three, four, five, table = converters(epilogue, s, c)
                 addend = (((g * slices + s) * references + c) * blocks + b) * WIDTH
                 for i in range(c * stride, (c + 1) * stride, BYTE_ROWS):
-                    p = _products(driven, i * words, words, cells.words, of)
-                    for q in range(1, cells.parts):
-                        more = of + q * words * WIDTH
-                        part = _products(driven, i * words, words, cells.words, more)
-                        p = add_scaled(p, part, np.int32(1 << 8 * q))
-                    p = add_outer(p, row_sums, i, middle, cells.columns, column)
-                    if len(epilogue.addends):
-                        p = convert_from(p, one, two, three, four, five, epilogue.addends, addend)
-                        if len(epilogue.tables) and epilogue.tables[s, c] >= 0:
-                            p = look_up(p, epilogue.entries, epilogue.tables[s, c])
-                    else:
-                        p = convert(p, one, two, three, four, five)
+                    p = column_sums(driven, i, words, cells, of, row_sums, column)
+                    p = convert(p, one, two, three, four, five,
+                                epilogue.addends, addend, epilogue.entries, table)  # fmt: skip
                     at, to = s * reads.size + i, b * total.shape[1] * WIDTH
                     accumulate(p, reads.values, at, reads.owners, i,
                                epilogue.signs, column, flat, to)  # fmt: skip
 
 
-@jit
+@jit_inlined
+def column_sums(driven, i, words, cells, of, row_sums, column):  # type: ignore[no-untyped-def]
+    """The sums of 12 reads from read `i` on, of the 32 columns whose words begin at `of`."""
+    p = _products(driven, i * words, words, cells.words, of)
+    for q in range(1, cells.parts):
+        more = of + q * words * WIDTH
+        part = _products(driven, i * words, words, cells.words, more)
+        p = add_scaled(p, part, np.int32(1 << 8 * q))
+    return add_outer(p, row_sums, i, np.int32(cells.middle), cells.columns, column)
+
+
+@jit_inlined
 def _products(driven, at, words, cells, of):  # type: ignore[no-untyped-def]
     p = byte_tile()
     for k in range(words):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.compiled import aligned, jit
+from cimtool.base.compiled import aligned, jit, jit_inlined
 from cimtool.hardware.converters import StaircaseLaw, UniformLaw
 from cimtool.hardware.crossbar import Cells, Crossbar
 from cimtool.hardware.references import AdcReferences
@@ -41,11 +41,11 @@ class RowDrive(NamedTuple):
 class Epilogue(NamedTuple):
     """The steps behind a column sum, in int32.
 
-    `adc` [slices, cycles or 1, 5] are the arguments of `tiles.convert`, where converters count from
-    zero by powers of two; else those of `tiles.convert_from`, with the `addends`
-    [groups * slices * cycles or 1 * N] of sums. Where converters have levels these give places in
-    the `entries` of a slice, which begin at `tables` [slices, cycles or 1], -1 where a code counts
-    itself; both are empty where none has. A code counts `values` [slices, cycles] times `signs`
+    `adc` [slices, cycles or 1, 5] are the first numbers of `tiles.convert`, of converters that
+    count from zero by powers of two, or of those with `addends`
+    [groups * slices * cycles or 1 * N]. Where these have levels they give places in the `entries`
+    of a slice, which begin at `tables` [slices, cycles or 1], -1 where a code counts itself; both
+    are empty where none has. A code counts `values` [slices, cycles] times `signs`
     [groups * slices * N]; `row_factors` [groups, N] is how often a group's row sum is added;
     `start` [N]. Values have `places` binary places, rounded half up.
     """
@@ -93,9 +93,11 @@ def padded(values: Array, columns: int | None = None) -> Array:
     return room
 
 
-def packed_groups(layer: Layer, words: Callable[[Array], Array]) -> tuple[Array, Array]:
+def packed_groups(
+    slices: Sequence[Array], bounds: Array, words: Callable[[Array], Array]
+) -> tuple[Array, Array]:
     """The words of every row group's cells [slices, rows, N], and where each group starts."""
-    cells = (np.stack([s.digits[a:b] for s in layer.slices]) for a, b in layer.bounds)
+    cells = (np.stack([digits[a:b] for digits in slices]) for a, b in bounds)
     parts = [words(group).reshape(-1) for group in cells]
     starts = np.cumsum([0, *(part.size for part in parts[:-1])], dtype=np.int64)
     return aligned(np.concatenate(parts)), starts
@@ -106,10 +108,12 @@ def converted_layer(
     references: Sequence[AdcReferences | None],
     offset: IntArray,
     bounds: tuple[IntArray, IntArray] | None,
+    noise: int = 0,
 ) -> Layer | None:
     """`cells_mvm` plus `offset` [N] as fused kernels take it; None where they cannot.
 
-    `bounds` are those proved of the outputs [N]; where None they are found from the codes.
+    `bounds` are those proved of the outputs [N]; where None they are found from the codes. `noise`
+    is what is added to a sum before it is converted, at most.
     """
     crossbar, fraction, law = cells.crossbar, cells.fraction_bits, cells.crossbar.law
     if crossbar.fraction_bits or cells.leak or isinstance(law, StaircaseLaw):
@@ -128,7 +132,7 @@ def converted_layer(
     if min(bounds[0].min(), -bounds[1].max()) <= INT32.min >> crossbar.reference_bits:
         return None
     form = _from_offsets if crossbar.scope.set else _from_zero
-    epilogue = form(cells, references, offset)
+    epilogue = form(cells, references, offset, _farthest(cells) + noise)
     if epilogue is None:
         return None
     edges = [(int(s.digits.min()), int(s.digits.max())) for s in cells.slices]
@@ -151,15 +155,15 @@ def _values(cells: Cells, steps: Sequence[int]) -> Array:
 
 
 def _from_zero(
-    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
+    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray, reach: int
 ) -> Epilogue | None:
-    """Conversions at steps of powers of two, from zero."""
+    """Conversions at steps of powers of two, from zero, of sums up to `reach`."""
     law, fraction = cells.crossbar.law, cells.fraction_bits
     assert not isinstance(law, StaircaseLaw)
     steps = [1 if one is None else one.step for one in references]
     if any(step & step - 1 for step in steps):
         return None
-    if _farthest(cells) + (max(steps) << fraction) > INT32.max:
+    if reach + (max(steps) << fraction) > INT32.max:
         return None
     exponents = [None if one is None else one.step.bit_length() - 1 for one in references]
     adc = np.array([_adc(law, step, fraction) for step in exponents], np.int32)
@@ -175,9 +179,9 @@ def _from_zero(
 
 
 def _from_offsets(
-    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray
+    cells: Cells, references: Sequence[AdcReferences | None], offset: IntArray, reach: int
 ) -> Epilogue | None:
-    """Conversions at any step from any offset: with R the references' binary places of a digit,
+    """Conversions of sums up to `reach` at any step from any offset: with R the references' places,
 
         code - lo = clip((p << R) - O - lo S + half, 0, codes S - 1) // S
 
@@ -188,7 +192,7 @@ def _from_offsets(
     rise, finer = crossbar.reference_bits, cells.finer
     if law is None or isinstance(law, StaircaseLaw) or law.to_even:
         return None
-    reach, groups = _farthest(cells), len(cells.groups)
+    groups = len(cells.groups)
     arguments, addends, lowest = [], [], []
     begins, entries = [], [np.zeros(0, np.int64)]
     for one in references:
@@ -240,7 +244,7 @@ def _from_offsets(
 def _of_levels(
     one: AdcReferences, law: StaircaseLaw, rise: int, finer: int, reach: int
 ) -> tuple[tuple[int, ...], IntArray] | None:
-    """The arguments and addends [groups, N] of `tiles.convert_from` that give a table's places:
+    """The arguments and addends [groups, N] of `tiles.convert` that give a table's places:
 
         place = clip((p << R << F) - (O << F) - first S, 0, entries S - 1) // S
 
@@ -349,7 +353,7 @@ _LOSSLESS = (0, 0, 0, INT32.min, INT32.max)
 
 
 def _adc(law: UniformLaw | None, step: int | None, fraction: int) -> tuple[int, ...]:
-    """The arguments of `tiles.convert`; half to even adds one less below an even code."""
+    """The numbers of `tiles.convert`; half to even adds one less below an even code."""
     if step is None or law is None:
         return _LOSSLESS
     step += fraction
@@ -420,6 +424,14 @@ def ordered_reads(rows, epilogue, height):  # type: ignore[no-untyped-def]
             for k in range(slices):
                 values[k * size + at] = epilogue.values[k, c]
     return Reads(by_row, by_cycle, stride, size, owners, values)
+
+
+@jit_inlined
+def converters(epilogue, s, c):  # type: ignore[no-untyped-def]
+    """The numbers that `tiles.convert` takes for slice s and cycle c, its table's start last."""
+    one, two, three, four, five = epilogue.adc[s, c]
+    table = epilogue.tables[s, c] if len(epilogue.tables) else np.int64(-1)
+    return one, two, three, four, five, table
 
 
 @jit

@@ -24,6 +24,7 @@ from cimtool.ir.types import INT_LIMIT, Type, Types
 from cimtool.simulation.kernels.choice import Kernel, Kind, fused_cells
 from cimtool.simulation.kernels.conversions import ConversionKernel
 from cimtool.simulation.kernels.fused import INT32
+from cimtool.simulation.kernels.noisy import noisy_cells
 from cimtool.simulation.kernels.products import Factor, PairProduct, weight_product
 from cimtool.simulation.kernels.search import WordSearch
 
@@ -95,10 +96,10 @@ def _cell_distance(op: CellDistance, types: Types, known: Type | None) -> Kernel
 
 @KERNELS.rule(NoisyMvm)
 def _noisy_mvm(op: NoisyMvm, types: Types, known: Type | None) -> Kernel:
-    """Frozen cells are integers like any others: the fused kernels take them."""
+    """Frozen cells are integers like any others; a kernel of its own draws fresh noise."""
     if op.measured is not None:
         return _readable(op, types, known)
-    sums = fused_cells(op.cells, op.references, op.offset) if op.frozen else None
+    sums = fused_cells(op.cells, op.references, op.offset) if op.frozen else noisy_cells(op)
     kernel = ConversionKernel(op) if sums is None else _clipped(sums, op.lo, op.hi)
     return kernel if known is None else in_int64(kernel)
 

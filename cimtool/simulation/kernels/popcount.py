@@ -15,6 +15,7 @@ from cimtool.base.arrays import Array, IntArray
 from cimtool.base.compiled import jit
 from cimtool.simulation.kernels.fused import (
     Layer,
+    converters,
     cut,
     finish,
     ordered_reads,
@@ -29,8 +30,6 @@ from cimtool.simulation.kernels.tiles import (
     bit_tile,
     bits,
     convert,
-    convert_from,
-    look_up,
     popcount_step,
 )
 
@@ -81,7 +80,8 @@ def pack(layer: Layer) -> Planes:
         return padded(packed).reshape(*packed.shape[:3], -1, WIDTH).transpose(0, 3, 1, 2, 4)
 
     factors = np.outer(plane_factors(layer.digits), cell_factors).astype(np.int32)
-    return Planes(*packed_groups(layer, words), factors)
+    slices = [s.digits for s in layer.slices]
+    return Planes(*packed_groups(slices, layer.bounds, words), factors)
 
 
 def _words(planes: Array) -> Array:
@@ -130,7 +130,7 @@ def _group(packed, planes, g, reads, epilogue, total):  # type: ignore[no-untype
             cells = planes.starts[g] + (s * blocks + b) * cell_planes * words * WIDTH
             column = ((g * slices + s) * blocks + b) * WIDTH
             for c in range(references):
-                one, two, three, four, five = epilogue.adc[s, c]
+                one, two, three, four, five, table = converters(epilogue, s, c)
                 addend = (((g * slices + s) * references + c) * blocks + b) * WIDTH
                 for i in range(c * stride, (c + 1) * stride, BIT_ROWS):
                     p = bit_tile()
@@ -143,12 +143,8 @@ def _group(packed, planes, g, reads, epilogue, total):  # type: ignore[no-untype
                                     ones, driven, at + k, across, planes.words, of + k * WIDTH
                                 )
                             p = add_scaled(p, ones, planes.factors[a, q])
-                    if len(epilogue.addends):
-                        p = convert_from(p, one, two, three, four, five, epilogue.addends, addend)
-                        if len(epilogue.tables) and epilogue.tables[s, c] >= 0:
-                            p = look_up(p, epilogue.entries, epilogue.tables[s, c])
-                    else:
-                        p = convert(p, one, two, three, four, five)
+                    p = convert(p, one, two, three, four, five,
+                                epilogue.addends, addend, epilogue.entries, table)  # fmt: skip
                     at, to = s * reads.size + i, b * total.shape[1] * WIDTH
                     accumulate(p, reads.values, at, reads.owners, i,
                                epilogue.signs, column, flat, to)  # fmt: skip

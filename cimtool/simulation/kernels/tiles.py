@@ -55,19 +55,21 @@ class _TileModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, kind, ir.ArrayType(_LANES, kind.rows * VECTORS))
 
 
-def _splat(builder: Any, value: Any) -> Any:
-    undefined = ir.Constant(_LANES, ir.Undefined)
+def splat(builder: Any, value: Any, lanes: int = LANES) -> Any:
+    """A number in every lane of a vector."""
+    undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
-    zeros = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
+    zeros = ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes)
     return builder.shuffle_vector(first, undefined, zeros)
 
 
-def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """Call LLVM's function of this name."""
     kind = ir.FunctionType(result, [a.type for a in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
-class _Arrays:
+class VectorPlaces:
     """The arrays among an operation's arguments: loads and stores at an element's index."""
 
     def __init__(self, context: Any, builder: Any, kinds: Sequence[Any]):
@@ -81,7 +83,7 @@ class _Arrays:
 
     def scalar(self, args: Sequence[Any], i: int, index: Any) -> Any:
         """Element `index` of the int32 array that is argument `i`, in every lane."""
-        return _splat(self.builder, self.builder.load(self.pointer(args, i, index, _I32)))
+        return splat(self.builder, self.builder.load(self.pointer(args, i, index, _I32)))
 
     def vectors(self, args: Sequence[Any], i: int, index: Any) -> list[Any]:
         """The vectors of a tile's row from element `index` of the array that is argument `i`."""
@@ -90,6 +92,11 @@ class _Arrays:
             builder.load(self.pointer(args, i, self.after(index, v * LANES), _LANES), align=4)
             for v in range(VECTORS)
         ]
+
+    def empty(self, args: Sequence[Any], i: int) -> Any:
+        """True where the array that is argument `i` has no elements."""
+        size = self.context.make_array(self.kinds[i])(self.context, self.builder, args[i]).nitems
+        return self.builder.icmp_signed("==", size, ir.Constant(size.type, 0))
 
     def after(self, index: Any, count: int) -> Any:
         """The index so many elements on."""
@@ -124,6 +131,31 @@ bit_tile = _zeros(BIT_ROWS)
 byte_tile = _zeros(BYTE_ROWS)
 
 
+@intrinsic
+def store_tile(typing, sums, out, at):  # type: ignore[no-untyped-def]
+    """Write a tile to out[at + 32 r + j], int32."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = VectorPlaces(context, builder, signature.args)
+        for i, part in enumerate(_parts(builder, args[0])):
+            place = arrays.pointer(args, 1, arrays.after(args[2], i * LANES), _LANES)
+            builder.store(part, place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(sums, out, types.int64), emit
+
+
+@intrinsic
+def load_line(typing, values, at):  # type: ignore[no-untyped-def]
+    """The tile of one row that holds the int32 elements at..at+31 of `values`."""
+
+    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        arrays = VectorPlaces(context, builder, signature.args)
+        return _tile(builder, arrays.vectors(args, 0, args[1]))
+
+    return Tile(1)(values, types.int64), emit
+
+
 def _step(product: Callable[[Any, Any, Any, Any], Any]) -> Any:
     """An operation that adds one product to each sum: `x` is spread along rows, `w` along columns.
 
@@ -133,7 +165,7 @@ def _step(product: Callable[[Any, Any, Any, Any], Any]) -> Any:
     @intrinsic
     def step(typing, sums, x, at, stride, w, of):  # type: ignore[no-untyped-def]
         def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            arrays = _Arrays(context, builder, signature.args)
+            arrays = VectorPlaces(context, builder, signature.args)
             parts = _parts(builder, args[0])
             columns = arrays.vectors(args, 4, args[5])
             for r in range(sums.rows):
@@ -150,18 +182,18 @@ def _step(product: Callable[[Any, Any, Any, Any], Any]) -> Any:
 
 
 def _popcount(builder: Any, total: Any, x: Any, w: Any) -> Any:
-    return builder.add(total, _call(builder, "llvm.ctpop.v16i32", _LANES, builder.and_(x, w)))
+    return builder.add(total, call(builder, "llvm.ctpop.v16i32", _LANES, builder.and_(x, w)))
 
 
 def _dot(builder: Any, total: Any, x: Any, w: Any) -> Any:
     if DOT_BITS == 512:
-        return _call(builder, "llvm.x86.avx512.vpdpbusd.512", _LANES, total, x, w)
+        return call(builder, "llvm.x86.avx512.vpdpbusd.512", _LANES, total, x, w)
     halves = []
     for start in (0, LANES // 2):
         half = ir.Constant(ir.VectorType(_I32, LANES // 2), list(range(start, start + LANES // 2)))
         operands = [builder.shuffle_vector(a, a, half) for a in (total, x, w)]
         kind = operands[0].type
-        halves.append(_call(builder, "llvm.x86.avx512.vpdpbusd.256", kind, *operands))
+        halves.append(call(builder, "llvm.x86.avx512.vpdpbusd.256", kind, *operands))
     both = ir.Constant(ir.VectorType(_I32, LANES), list(range(LANES)))
     return builder.shuffle_vector(*halves, both)
 
@@ -178,7 +210,7 @@ def add_scaled(typing, sums, other, factor):  # type: ignore[no-untyped-def]
     """sums + other * factor, one int32 for all lanes."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        factor = _splat(builder, args[2])
+        factor = splat(builder, args[2])
         pairs = zip(_parts(builder, args[0]), _parts(builder, args[1]), strict=True)
         return _tile(builder, [builder.add(a, builder.mul(b, factor)) for a, b in pairs])
 
@@ -190,8 +222,8 @@ def add_outer(typing, sums, rows, at, factor, columns, of):  # type: ignore[no-u
     """sums + rows[at + r] * factor + columns[of + j]."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature.args)
-        parts, factor = _parts(builder, args[0]), _splat(builder, args[3])
+        arrays = VectorPlaces(context, builder, signature.args)
+        parts, factor = _parts(builder, args[0]), splat(builder, args[3])
         added = arrays.vectors(args, 4, args[5])
         for r in range(sums.rows):
             row = builder.mul(arrays.scalar(args, 1, arrays.after(args[2], r)), factor)
@@ -204,54 +236,68 @@ def add_outer(typing, sums, rows, at, factor, columns, of):  # type: ignore[no-u
 
 
 @intrinsic
-def convert(typing, sums, addend, step, even, lo, hi):  # type: ignore[no-untyped-def]
-    """clip((p + addend + ((p >> step) & even)) >> step, lo, hi) of every sum p: an ADC's code."""
+def convert(typing, sums, one, two, three, four, five, addends, of, entries, table):  # type: ignore[no-untyped-def]
+    """The conversions of every sum p. Where there are no addends, an ADC's code from zero:
 
-    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        addend, step, even, lo, hi = (_splat(builder, a) for a in args[1:])
-        codes = []
-        for p in _parts(builder, args[0]):
-            tie = builder.and_(builder.ashr(p, step), even)
-            code = builder.ashr(builder.add(builder.add(p, addend), tie), step)
-            code = _call(builder, "llvm.smax.v16i32", _LANES, code, lo)
-            codes.append(_call(builder, "llvm.smin.v16i32", _LANES, code, hi))
-        return _tile(builder, codes)
+        clip((p + one + ((p >> two) & three)) >> two, four, five)
 
-    i32 = types.int32
-    return sums(sums, i32, i32, i32, i32, i32), emit
-
-
-@intrinsic
-def convert_from(typing, sums, rise, top, down, factor, shift, addends, of):  # type: ignore[no-untyped-def]
-    """((clip((p << rise) + addends[of + j], 0, top) >> down) * factor) >> shift of every sum p.
-
-    The product is unsigned: a quotient by the reciprocal that `fused.reciprocal` gives.
+    Else ((clip((p << one) + addends[of + j], 0, two) >> three) * four) >> five, the product
+    unsigned, a quotient by the reciprocal that `fused.reciprocal` gives; where `table` is at least
+    0 that is a place i, and entries[table + i] is the result.
     """
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature.args)
-        rise, top, down, factor, shift = (_splat(builder, a) for a in args[1:6])
-        added, zero = arrays.vectors(args, 6, args[7]), ir.Constant(_LANES, [0] * LANES)
-        codes = []
-        for i, p in enumerate(_parts(builder, args[0])):
-            x = builder.add(builder.shl(p, rise), added[i % VECTORS])
-            x = _call(builder, "llvm.smax.v16i32", _LANES, x, zero)
-            x = _call(builder, "llvm.smin.v16i32", _LANES, x, top)
-            x = builder.mul(builder.lshr(x, down), factor)
-            codes.append(builder.lshr(x, shift))
-        return _tile(builder, codes)
+        arrays = VectorPlaces(context, builder, signature.args)
+        parts, numbers = _parts(builder, args[0]), args[1:6]
+        # A choice for each vector: one of whole tiles would go through memory.
+        with builder.if_else(arrays.empty(args, 6)) as (from_zero, from_offsets):
+            with from_zero:
+                codes, before = _from_zero(builder, parts, numbers), builder.block
+            with from_offsets:
+                added = arrays.vectors(args, 6, args[7])
+                places = _from_offsets(builder, parts, numbers, added)
+                levels, behind = _levels(arrays, args, places), builder.block
+        return _tile(builder, _either(builder, codes, before, levels, behind))
 
-    i32 = types.int32
-    return sums(sums, i32, i32, i32, i32, i32, addends, types.int64), emit
+    i32, i64 = types.int32, types.int64
+    return sums(sums, i32, i32, i32, i32, i32, addends, i64, entries, i64), emit
 
 
-@intrinsic
-def look_up(typing, places, entries, start):  # type: ignore[no-untyped-def]
-    """entries[start + i] of every place i, which is at least 0."""
+def _from_zero(builder: Any, parts: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+    addend, step, even, lo, hi = (splat(builder, a) for a in numbers)
+    codes = []
+    for p in parts:
+        tie = builder.and_(builder.ashr(p, step), even)
+        code = builder.ashr(builder.add(builder.add(p, addend), tie), step)
+        codes.append(_limited(builder, code, lo, hi))
+    return codes
 
-    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature.args)
-        pointer = arrays.pointer(args, 1, args[2], _I32)
+
+def _from_offsets(
+    builder: Any, parts: Sequence[Any], numbers: Sequence[Any], added: Sequence[Any]
+) -> list[Any]:
+    rise, top, down, factor, shift = (splat(builder, a) for a in numbers)
+    zero, codes = ir.Constant(_LANES, [0] * LANES), []
+    for i, p in enumerate(parts):
+        x = builder.add(builder.shl(p, rise), added[i % VECTORS])
+        x = _limited(builder, x, zero, top)
+        x = builder.mul(builder.lshr(x, down), factor)
+        codes.append(builder.lshr(x, shift))
+    return codes
+
+
+def _limited(builder: Any, value: Any, lo: Any, hi: Any) -> Any:
+    above = call(builder, "llvm.smax.v16i32", _LANES, value, lo)
+    return call(builder, "llvm.smin.v16i32", _LANES, above, hi)
+
+
+def _levels(arrays: VectorPlaces, args: Sequence[Any], places: Sequence[Any]) -> list[Any]:
+    """The entries of `convert` at places; the places themselves where there is no table."""
+    builder, table = arrays.builder, args[9]
+    before = builder.block
+    there = builder.icmp_signed(">=", table, ir.Constant(table.type, 0))
+    with builder.if_then(there):
+        pointer = arrays.pointer(args, 8, table, _I32)
         pointers = ir.VectorType(ir.PointerType(), LANES)
         undefined = ir.Constant(pointers, ir.Undefined)
         none = ir.Constant(_LANES, [0] * LANES)
@@ -259,14 +305,26 @@ def look_up(typing, places, entries, start):  # type: ignore[no-untyped-def]
         # One base for all lanes: the gather's indices are then of 32 bits.
         base = builder.shuffle_vector(one, undefined, none)
         every = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [1] * LANES)
-        align, found = ir.Constant(_I32, 4), []
-        for place in _parts(builder, args[0]):
-            at = builder.gep(base, [place], source_etype=_I32)
-            name = "llvm.masked.gather.v16i32.v16p0"
-            found.append(_call(builder, name, _LANES, at, align, every, none))
-        return _tile(builder, found)
+        align, name = ir.Constant(_I32, 4), "llvm.masked.gather.v16i32.v16p0"
+        found = [
+            call(
+                builder, name, _LANES, builder.gep(base, [i], source_etype=_I32), align, every, none
+            )
+            for i in places
+        ]
+        behind = builder.block
+    return _either(builder, places, before, found, behind)
 
-    return places(places, entries, types.int64), emit
+
+def _either(
+    builder: Any, some: Sequence[Any], before: Any, others: Sequence[Any], behind: Any
+) -> list[Any]:
+    """Those vectors by whose block this place was reached."""
+    chosen = [builder.phi(_LANES) for _ in some]
+    for phi, one, other in zip(chosen, some, others, strict=True):
+        phi.add_incoming(one, before)
+        phi.add_incoming(other, behind)
+    return chosen
 
 
 @intrinsic
@@ -274,7 +332,7 @@ def accumulate(typing, codes, rows, at, owners, first, columns, of, total, to): 
     """Add codes * rows[at + r] * columns[of + j] to total[to + owners[first + r] * 32 + j]."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature.args)
+        arrays = VectorPlaces(context, builder, signature.args)
         parts, scales = _parts(builder, args[0]), arrays.vectors(args, 5, args[6])
         for r in range(codes.rows):
             factor = arrays.scalar(args, 1, arrays.after(args[2], r))
@@ -296,9 +354,9 @@ def bits(typing, values, at, plane):  # type: ignore[no-untyped-def]
     """Bit `plane` of the int32 elements at..at+31 of `values`, as one word, the first lowest."""
 
     def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        arrays = _Arrays(context, builder, signature.args)
+        arrays = VectorPlaces(context, builder, signature.args)
         one, zero = (ir.Constant(_LANES, [n] * LANES) for n in (1, 0))
-        plane = builder.shl(one, _splat(builder, args[2]))
+        plane = builder.shl(one, splat(builder, args[2]))
         word = ir.Constant(_I32, 0)
         for v in range(2):
             place = arrays.pointer(args, 0, arrays.after(args[1], v * LANES), _LANES)

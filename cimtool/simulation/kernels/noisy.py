@@ -1,0 +1,329 @@
+"""Layers with fresh read noise by the CPU's dot product of bytes: `NoisyMvm.run` in one pass.
+
+Column sums, and the variances and covariances of their noise, are products of the same cells' rows:
+
+    covariance of cycles a and b = sum of x_a x_b v
+
+with v the variance of a cell. Both are made for a few rows of inputs and 32 columns, which stay in
+the first cache while noise is drawn, sums are converted and added up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cimtool.base.arrays import Array, IntArray
+from cimtool.base.compiled import jit
+from cimtool.hardware.noise.fresh import Fresh
+from cimtool.hardware.noise.gaussian import MIX_1, mix, row_keys
+from cimtool.hardware.noise.mvm import NoisyMvm
+from cimtool.hardware.references import AdcReferences
+from cimtool.hardware.stored import StoredWeights
+from cimtool.ir.types import INT_LIMIT
+from cimtool.simulation.kernels import dot
+from cimtool.simulation.kernels.choice import (
+    CHECKED_COLUMNS,
+    Kernel,
+    extreme_rows,
+    in_blocks,
+    warn_of,
+)
+from cimtool.simulation.kernels.fused import (
+    BYTE,
+    INT32,
+    Layer,
+    converted_layer,
+    converters,
+    cut,
+    finish,
+    modulo_int32,
+    padded,
+)
+from cimtool.simulation.kernels.normals import (
+    add_rounded,
+    as_reals,
+    less_product,
+    load_reals,
+    normal_line,
+    plus_product,
+    root,
+    share,
+    store_reals,
+    times,
+)
+from cimtool.simulation.kernels.tiles import (
+    BYTE_ROWS,
+    WIDTH,
+    accumulate,
+    add_scaled,
+    convert,
+    load_line,
+    store_tile,
+)
+
+LONGEST_NORMAL = 6.5
+"""Above the largest normal number that a key gives."""
+
+
+class DrivenBytes(NamedTuple):
+    """Reads of a row group, in bytes [tiles * words * 12], the sum of each, and what they drive."""
+
+    bytes: Array
+    sums: Array
+    cells: dot.Bytes
+
+
+class DrawnNoise(NamedTuple):
+    """The noise of a layer, for compiled code.
+
+    `cells` are the variances. Of the pairs of cycles (`first`, `second`) whose products drive them,
+    `lowest` is the least product, and `planes` are the bytes of one above it. `lifts`
+    [groups * slices * N] are what `lowest` makes of a column, `scale` is the unit of noise.
+    Rows of inputs are taken `chunk` at a time.
+    """
+
+    cells: dot.Bytes
+    first: Array
+    second: Array
+    planes: int
+    lowest: int
+    lifts: Array
+    scale: np.float32
+    chunk: int
+
+
+def noisy_cells(op: NoisyMvm) -> Kernel | None:
+    """`op.run` without its limits, where the fused kernel takes it; else None."""
+    made = _made(op)
+    if made is None:
+        return None
+    few, code = _part(op), op.crossbar.inputs
+    small = _made(few)
+    x = extreme_rows(code.limits(code.bits), len(few.perfect.weight))
+    if small is not None and np.array_equal(few.run(x), small(x)):
+        return made
+    warn_of("noisy dot product")
+    return None
+
+
+def _part(op: NoisyMvm) -> NoisyMvm:
+    """The first row group and columns of a layer without limits; its noise is the layer's own."""
+    rows, columns = op.cells.groups[0], slice(0, CHECKED_COLUMNS)
+
+    def few(references: Sequence[AdcReferences | None]) -> tuple[AdcReferences | None, ...]:
+        return tuple(None if one is None else one.among(columns) for one in references)
+
+    slices = (
+        replace(s, digits=s.digits[rows, columns], flipped=s.flipped[:1, columns])
+        for s in op.cells.slices
+    )
+    perfect, fresh = op.perfect, op.fresh
+    assert fresh is not None
+    return replace(
+        op,
+        perfect=replace(
+            perfect,
+            stored=StoredWeights(perfect.weight[rows, columns], perfect.crossbar),
+            bias=perfect.bias[columns],
+            scale=np.ones(len(perfect.bias[columns])),
+            references=few(perfect.references),
+        ),
+        cells=replace(op.cells, slices=tuple(slices)),
+        references=few(op.references),
+        fresh=replace(fresh, variance=tuple(v[rows, columns] for v in fresh.variance)),
+        lo=np.array(-INT_LIMIT),
+        hi=np.array(INT_LIMIT),
+    )
+
+
+def _made(op: NoisyMvm) -> Kernel | None:
+    """The kernel of a layer, not checked; None where it does not take it."""
+    fresh = op.fresh
+    beside = (op.errors, op.factors, op.measured)
+    if fresh is None or any(one is not None for one in beside) or None in op.references:
+        return None
+    sums = _variances(op, fresh)
+    layer = converted_layer(op.cells, op.references, op.offset, None, _longest(fresh, sums, op))
+    if layer is None or not dot.fits(layer) or layer.epilogue.adc.shape[1] > 1:
+        return None
+    drawn = _drawn(op, fresh, layer, sums)
+    if drawn is None:
+        return None
+    bounds, drive, epilogue, columns = layer.bounds, layer.drive, layer.epilogue, layer.columns
+    cells = dot.pack(layer)
+
+    def run(x: Array) -> Array:
+        out = np.empty((len(x), columns), np.int64)
+        _run(x, row_keys(x, fresh.key), bounds, drive, epilogue, cells, drawn, out)
+        return out
+
+    return in_blocks(run)
+
+
+def _variances(op: NoisyMvm, fresh: Fresh) -> IntArray:
+    """The sums [groups, slices, N] of the variances of cells."""
+    of_groups = [
+        [v[g].sum(axis=0, dtype=np.int64) for v in fresh.variance] for g in op.cells.groups
+    ]
+    return np.array(of_groups)
+
+
+def _longest(fresh: Fresh, sums: IntArray, op: NoisyMvm) -> int:
+    """A bound of the noise of every sum."""
+    size = max(map(abs, op.crossbar.digit_limits))
+    shares = len(op.crossbar.cycles) if fresh.shared else 1
+    spread = math.sqrt(float(sums.max()) * shares) * size * float(fresh.scale)
+    return math.ceil(LONGEST_NORMAL * spread) + 1
+
+
+def _drawn(op: NoisyMvm, fresh: Fresh, layer: Layer, sums: IntArray) -> DrawnNoise | None:
+    """The noise of a layer; None where its variances are not two bytes, or leave 32 bits."""
+    lo, hi = layer.digits
+    lowest = min(0, lo * hi) if fresh.shared else 0
+    reach = max(lo * lo, hi * hi) - lowest
+    most = max(int(v.max()) for v in fresh.variance)
+    if most >= BYTE * (BYTE - 1) or int(sums.max()) * (reach - lowest) > INT32.max:
+        return None
+    first, second = np.array(fresh.pairs(op.crossbar), np.int64).T.copy()
+    planes = max(1, -(-reach.bit_length() // 8))
+    chunk = BYTE_ROWS // math.gcd(BYTE_ROWS, len(layer.drive.factors), first.size * planes)
+    cells = dot.pack_cells(fresh.variance, layer.bounds, (0, most), 0)
+    lifts = padded(modulo_int32(lowest * sums)).reshape(-1)
+    return DrawnNoise(cells, first, second, planes, lowest, lifts, fresh.scale, chunk)
+
+
+@jit
+def _run(x, keys, bounds, drive, epilogue, cells, drawn, out):  # type: ignore[no-untyped-def]
+    """The layer's outputs [rows, N] of inputs `x` [rows, K] with these keys, into `out`."""
+    rows, cycles, reads = len(x), len(drive.factors), len(drawn.first) * drawn.planes
+    total = np.zeros((len(epilogue.start) // WIDTH, max(rows, 1), WIDTH), np.int32)
+    whole = -(-rows // drawn.chunk) * drawn.chunk
+    sums = np.zeros((rows, len(bounds)), np.int32)
+    for g in range(len(bounds)):
+        first, last = bounds[g]
+        words = -(-(last - first) // dot.DEPTH)
+        digits = np.zeros((cycles, words * dot.DEPTH), np.int32)
+        driven = np.zeros((whole * cycles // BYTE_ROWS, words, BYTE_ROWS), np.int32)
+        squares = np.zeros((whole * reads // BYTE_ROWS, words, BYTE_ROWS), np.int32)
+        row_sums, square_sums = (
+            np.zeros(whole * cycles, np.int32),
+            np.zeros(whole * reads, np.int32),
+        )
+        for i in range(rows):
+            for c in range(cycles):
+                at = i * cycles + c
+                row_sums[at] = cut(x[i], first, last, drive, c, digits[c])
+                sums[i, g] += row_sums[at] * drive.factors[c]
+            _pack_squares(digits, last - first, drawn, i * reads, square_sums, squares)
+            for c in range(cycles):
+                for k in range(last - first):
+                    digits[c, k] -= np.int32(cells.lowest)
+                dot.pack_read(digits[c], driven, i * cycles + c)
+        own = DrivenBytes(driven.reshape(-1), row_sums, cells)
+        noisy = DrivenBytes(squares.reshape(-1), square_sums, drawn.cells)
+        _group(own, noisy, keys, words, drawn, g, cycles, epilogue, total)
+    finish(total, sums, epilogue, out)
+
+
+@jit
+def _pack_squares(digits, height, drawn, at, sums, packed):  # type: ignore[no-untyped-def]
+    """Write the products of pairs of digits [cycles, rows], a read for each byte, from `at` on."""
+    line = np.zeros(digits.shape[1], np.int32)
+    for n in range(len(drawn.first)):
+        one, other = digits[drawn.first[n]], digits[drawn.second[n]]
+        for q in range(drawn.planes):
+            for k in range(height):
+                product = one[k] * other[k] - np.int32(drawn.lowest)
+                line[k] = (product >> np.int32(8 * q)) & np.int32(255)
+            sums[at] = line.sum()
+            dot.pack_read(line, packed, at)
+            at += 1
+
+
+@jit
+def _group(own, noisy, keys, words, drawn, g, cycles, epilogue, total):  # type: ignore[no-untyped-def]
+    """Add to `total` [blocks, rows, 32] what a row group makes of the reads of its sums."""
+    blocks, rows, slices = len(total), len(keys), epilogue.adc.shape[0]
+    pairs, planes, chunk, lifts = len(drawn.first), drawn.planes, drawn.chunk, drawn.lifts
+    flat, owners = total.reshape(-1), np.arange(max(rows, 1)).astype(np.int32)
+    values, reads = epilogue.values.reshape(-1), pairs * planes
+    p, v = np.zeros(chunk * cycles * WIDTH, np.int32), np.zeros(chunk * reads * WIDTH, np.int32)
+    factor, z = np.zeros((2, pairs * WIDTH), np.float32)
+    for s in range(slices):
+        one, two, three, four, five, table = converters(epilogue, s, 0)
+        for b in range(blocks):
+            column, conversion = ((g * slices + s) * blocks + b) * WIDTH, (g * slices + s) * cycles
+            for start in range(0, rows, chunk):
+                _sums(own, start * cycles, chunk * cycles, words, g, s * blocks + b, column, p)
+                _sums(noisy, start * reads, chunk * reads, words, g, s * blocks + b, column, v)
+                for i in range(start, min(start + chunk, rows)):
+                    of_row = (i - start) * reads * WIDTH
+                    if pairs > cycles:
+                        _factor(v, of_row, cycles, planes, lifts, column, factor)
+                    for c in range(cycles):
+                        key = mix(keys[i] + np.uint64(conversion + c + 1) * MIX_1)
+                        noise = normal_line(key, b * WIDTH)
+                        if pairs > cycles:
+                            store_reals(noise, z, c * WIDTH)
+                            noise = _correlated(factor, z, c)
+                        else:
+                            at = of_row + c * planes * WIDTH
+                            noise = times(root(_covariance(v, at, planes, lifts, column)), noise)
+                        line = load_line(p, ((i - start) * cycles + c) * WIDTH)
+                        line = add_rounded(line, noise, drawn.scale)
+                        line = convert(line, one, two, three, four, five,
+                                       epilogue.addends, column,
+                                       epilogue.entries, table)  # fmt: skip
+                        accumulate(line, values, s * cycles + c, owners, i,
+                                   epilogue.signs, column, flat, b * rows * WIDTH)  # fmt: skip
+
+
+@jit
+def _sums(driven, first, count, words, g, block, column, out):  # type: ignore[no-untyped-def]
+    """Write the sums [count * 32] that reads from `first` on make of a block of 32 columns."""
+    cells = driven.cells
+    of = cells.starts[g] + block * cells.parts * words * WIDTH
+    for i in range(0, count, BYTE_ROWS):
+        tile = dot.column_sums(driven.bytes, first + i, words, cells, of, driven.sums, column)
+        store_tile(tile, out, i * WIDTH)
+
+
+@jit
+def _covariance(v, at, planes, lifts, column):  # type: ignore[no-untyped-def]
+    """The covariances of 32 columns, of the sums of the bytes of products from v[at] on."""
+    total = add_scaled(load_line(lifts, column), load_line(v, at), np.int32(1))
+    for q in range(1, planes):
+        total = add_scaled(total, load_line(v, at + q * WIDTH), np.int32(1 << 8 * q))
+    return as_reals(total)
+
+
+@jit
+def _factor(v, at, cycles, planes, lifts, column, factor):  # type: ignore[no-untyped-def]
+    """The Cholesky factors [pairs * 32] of 32 columns, those of cycle a from pair a(a+1)/2 on."""
+    for a in range(cycles):
+        of_a = a * (a + 1) // 2
+        for b in range(a + 1):
+            of_b = b * (b + 1) // 2
+            rest = _covariance(v, at + (of_a + b) * planes * WIDTH, planes, lifts, column)
+            for n in range(b):
+                left = load_reals(factor, (of_a + n) * WIDTH)
+                rest = less_product(rest, left, load_reals(factor, (of_b + n) * WIDTH))
+            found = share(rest, load_reals(factor, (of_b + b) * WIDTH)) if b < a else root(rest)
+            store_reals(found, factor, (of_a + b) * WIDTH)
+
+
+@jit
+def _correlated(factor, z, cycle):  # type: ignore[no-untyped-def]
+    """The noise of a cycle: its row of the factor times the normal numbers up to it."""
+    of_cycle = cycle * (cycle + 1) // 2
+    noise = times(load_reals(factor, of_cycle * WIDTH), load_reals(z, 0))
+    for b in range(1, cycle + 1):
+        noise = plus_product(
+            noise, load_reals(factor, (of_cycle + b) * WIDTH), load_reals(z, b * WIDTH)
+        )
+    return noise
