@@ -24,6 +24,7 @@ from cimtool.hardware.placement import Floorplan, Placement, floorplan, placemen
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
+from cimtool.ir.types import rows_of_item
 
 OF_ANY_GALLERY = ("placements", "floorplan", "layers", "text")
 """Properties of an estimate that are the same for galleries of all sizes."""
@@ -149,7 +150,8 @@ class Estimate:
         for node in graph.nodes:
             work += [digital(graph, node, extents), traffic(graph, node, extents)]
             if (layer := graph.layer(node)) in self.layers:
-                total += self.layers[layer]
+                rows, _ = rows_of_item(graph.types[node.name].shape[0])
+                total += self.layers[layer].times(rows)
             if self.cam is not None and isinstance(node.op, CellDistance):
                 total += search_cost(CamUse.of(node.op, self.cam))
         work.append(self._gallery_reads(graph, extents))

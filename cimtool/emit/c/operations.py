@@ -11,7 +11,7 @@ from cimtool.emit.c.layer import emit_mvm
 from cimtool.emit.c.writer import CValue, FunctionWriter, products_fit
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
+from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import C_MODEL
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
@@ -34,6 +34,14 @@ def _cell_distance(writer: FunctionWriter, op: CellDistance, types: Types, x: CV
     raise CimError(
         "shortlist.search: the C model has no content-addressable memory; expected a gallery in "
         "the arrays of the target"
+    )
+
+
+@C_MODEL.rule(Arrange, BatchMatMul)
+def _several_rows(writer: FunctionWriter, op: Op, types: Types, *inputs: CValue) -> CValue:
+    raise CimError(
+        f"{writer.layer}: the C model has one row for each item; expected a model without tokens "
+        "(attention) and without groups of channels (group norms, channels taken apart)"
     )
 
 
