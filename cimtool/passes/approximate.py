@@ -44,7 +44,8 @@ BUDGETS = (0.9, 0.5, 0.25)
 MAX_MULTIPLY_ADDS = 24
 """The highest degree of a polynomial: one multiply-add each."""
 
-MAX_NEWTON_STEPS = 8
+MAX_NEWTON_STEPS = 12
+"""Steps from a line to 1/sqrt(x) where the largest x is 2,000 times the least."""
 
 
 @dataclass(frozen=True)
