@@ -37,12 +37,19 @@ def _cell_distance(writer: FunctionWriter, op: CellDistance, types: Types, x: CV
     )
 
 
-@C_MODEL.rule(Arrange, BatchMatMul)
-def _several_rows(writer: FunctionWriter, op: Op, types: Types, *inputs: CValue) -> CValue:
-    raise CimError(
-        f"{writer.layer}: the C model has one row for each item; expected a model without tokens "
-        "(attention) and without groups of channels (group norms, channels taken apart)"
-    )
+@C_MODEL.rule(Arrange)
+def _arrange(writer: FunctionWriter, op: Arrange, types: Types, x: CValue) -> CValue:
+    if op.rows > 1 or len(op.places) > 1:
+        raise writer.refuse("several rows of an item, as tokens and groups of channels are")
+    places = writer.constant("places", op.places[0])
+    return writer.each(f"{x.name}[{places}]" if x.count else x.name)
+
+
+@C_MODEL.rule(BatchMatMul)
+def _batch_matmul(
+    writer: FunctionWriter, op: BatchMatMul, types: Types, a: CValue, b: CValue
+) -> CValue:
+    raise writer.refuse("a product of an item's own rows, as attention has it")
 
 
 @C_MODEL.rule(MatMul)
