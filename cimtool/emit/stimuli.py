@@ -55,8 +55,8 @@ def _require_one_row(graph: Graph) -> None:
         rows, _ = rows_of_item(graph.types[node.name].shape[0])
         if rows > 1 or node.name in graph.embeddings:
             raise CimError(
-                f"{graph.layer(node)}: has parts of an item as rows of their own (tokens, groups of "
-                "channels), which test vectors and hand-offs do not cover; expected one row an item"
+                f"{graph.layer(node)}: parts of an item (tokens, groups of channels) are rows of "
+                "their own, which test vectors and hand-offs do not cover; expected one row an item"
             )
 
 

@@ -132,9 +132,15 @@ LOWER.rule(MatMul, Mul, Add, Sum, Clip, Arrange, Axis, Store)(keep)
 @LOWER.rule(Mvm)
 def mvm(builder: Lowering, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
     """Store an activation in the bits of the layer that reads it."""
+    layer, (value,) = f"{builder.name}.{node.name}", inputs
+    rows, _ = rows_of_item(builder.types[value].shape[0])
+    if rows > 1:
+        builder.note(
+            f"{layer}: the same arrays are driven {rows} times an item, once for each of its rows"
+        )
     if node.inputs[0] not in builder.embeddings:
-        bits = builder.settings.of_layer(f"{builder.name}.{node.name}").activation_bits
-        inputs = (builder.store(inputs[0], "activation", bits),)
+        bits = builder.settings.of_layer(layer).activation_bits
+        inputs = (builder.store(value, "activation", bits),)
     return keep(builder, op, node, inputs)
 
 
