@@ -242,7 +242,8 @@ def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...])
     """Powers of what is below the row's largest number, times the reciprocal of their sum."""
     name, x = node.name, builder.store(inputs[0], "residual", 16)
     width, known = builder.extent(x), builder.types[x]
-    span = min(float(known.hi.max() - known.lo.min()), SOFTMAX_SPAN) or 1.0
+    lo, hi = widened_range(known)
+    span = min(hi - lo, SOFTMAX_SPAN)
     power = fit_exp(-span, 0.0, EXP_TOLERANCE)
     inverse = fit_inverse(1.0, width, ROOT_TOLERANCE)
     builder.note(
@@ -268,8 +269,7 @@ def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...])
 
 def _largest(builder: Lowering, name: str, x: str) -> str:
     """The largest number [n, 1] of each row: of two halves `a + max(b - a, 0)`, and of these."""
-    known, count = builder.types[x], builder.extent(x)
-    rows, _ = rows_of_item(known.shape[0])
+    rows, _ = rows_of_item(builder.types[x].shape[0])
     value = x
     while (width := builder.extent(value)) > 1:
         half = -(-width // 2)
@@ -280,10 +280,7 @@ def _largest(builder: Lowering, name: str, x: str) -> str:
         more = builder.add(f"{own}.more", plus(1, -1), b, a)
         above = builder.add(f"{own}.above", Clip(scalar(0.0), scalar(np.inf)), more)
         value = builder.add(own, plus(1, 1), a, above)
-    if count == 1:
-        return value
-    ends = Clip(scalar(known.lo.min()), scalar(known.hi.max()))
-    return builder.add(f"{name}.largest", ends, value)
+    return value
 
 
 @LOWER.rule(LeakyRelu)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -11,13 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from onnx.reference import ReferenceEvaluator
 from torch import Tensor, nn
 
 import cimtool.api as api
+from cimtool.base.errors import CimError
+from cimtool.costs.estimate import estimate
+from cimtool.deployment.compilation import Compilation
+from cimtool.emit.c.model import c_model
 from cimtool.emit.onnx import onnx_files
 from cimtool.emit.runtime import Session
+from cimtool.emit.stimuli import chosen_layers
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
@@ -360,3 +368,71 @@ def test_what_is_compiled_is_the_same_to_the_last_bit(folder: Path, name: str, t
     plain = Session(written["float.onnx"]).run(rows)["logit"]
     trained = Simulator(stages["trained"]).scores(rows["text"], rows["video"])
     np.testing.assert_allclose(plain, trained, rtol=1e-5, atol=1e-5 * np.ptp(trained))
+
+
+ATTENTION = "multi-head attention over 8 tokens"
+
+
+@pytest.fixture(scope="module")
+def attention(folder: Path) -> Compilation:
+    """The architecture of this name compiled for one target."""
+    files = [exported(folder, ATTENTION, seed, "legacy") for seed in (1, 2)]
+    return api.prepare(
+        (files[0], files[1]),
+        calibration=rows_of(ATTENTION),
+        target=TARGETS[0],
+        head="csd",
+        a=0.3,
+        b=1.0,
+    )
+
+
+def test_attention_is_the_same_in_all_backends_whatever_the_block(attention: Compilation) -> None:
+    rows, final = rows_of(ATTENTION)["text"][:5], attention.stages[-1].program
+    calibrated = next(one.program for one in attention.stages if one.name == "calibrated")
+    wanted = Simulator(final).encode("text", rows)
+    model = onnx.load_from_string(onnx_files(final, calibrated)["text.onnx"])
+    names = [port.name for port in model.graph.output]
+    evaluated = ReferenceEvaluator(model).run(None, {model.graph.input[0].name: rows})
+    others = [Simulator(final, device="cpu").encode("text", rows)]
+    others += [dict(zip(names, evaluated, strict=True))]
+    for found in others:
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(found[name], value)
+    alone = [Simulator(final).encode("text", rows[i : i + 1]) for i in range(len(rows))]
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(np.concatenate([one[name] for one in alone]), value)
+
+
+def test_attention_keeps_its_scores(attention: Compilation) -> None:
+    rows, stages = rows_of(ATTENTION), {one.name: one.program for one in attention.stages}
+    scores = [
+        Simulator(stages[name]).scores(rows["text"], rows["video"])
+        for name in ("trained", "converters fitted")
+    ]
+    rmse = np.sqrt(np.square(scores[1] - scores[0]).mean())
+    assert rmse < 0.06 * scores[0].std()
+
+
+def test_attention_is_told_and_counted(attention: Compilation) -> None:
+    notes = "\n".join(attention.notes)
+    assert "text.attention: the same arrays are driven 8 times an item" in notes
+    assert notes.count("a product of two activations, 768 multiply-adds an item") == 4
+    assert re.search(r"softmax of 8 numbers: exp on .* worst error .* worst relative error", notes)
+    final = attention.stages[-1].program
+    cost = estimate(final, attention.settings, attention.target, samples=10, dimension=D)
+    layers = {"embed": WIDTH * HIDDEN, "attention": 3 * HIDDEN**2, "attention_out_proj": HIDDEN**2}
+    layers |= {"inner_0": 16 * HIDDEN, "inner_2": 16 * HIDDEN}
+    assert cost.text.macs == TOKENS * sum(layers.values()) + 2 * HIDDEN * D
+    assert {cost.products[f"text.{layer}"] for layer in layers} == {TOKENS}
+    assert cost.products["text.mu"] == 1
+
+
+def test_what_takes_one_row_of_an_item_refuses_tokens(attention: Compilation) -> None:
+    final = attention.stages[-1].program
+    with pytest.raises(
+        CimError, match=r"^text\.x_arranged: parts of an item \(tokens, .*\) are rows"
+    ):
+        chosen_layers(final, "*")
+    with pytest.raises(CimError, match=r"^text\.x_arranged: expected the input as one row$"):
+        c_model(final, "model")
