@@ -24,8 +24,9 @@ from cimtool.hardware.placement import Floorplan, Placement, floorplan, placemen
 from cimtool.hardware.settings import Settings
 from cimtool.hardware.target import Target
 from cimtool.ir.program import Graph, Program
+from cimtool.ir.types import rows_of_item
 
-OF_ANY_GALLERY = ("placements", "floorplan", "layers", "text")
+OF_ANY_GALLERY = ("placements", "floorplan", "layers", "products", "text")
 """Properties of an estimate that are the same for galleries of all sizes."""
 
 
@@ -65,6 +66,19 @@ class Estimate:
         return {
             place.layer: layer_cost(place, self.rates, self.settings, self.floorplan)
             for place in self.placements
+        }
+
+    @cached_property
+    def products(self) -> dict[str, int]:
+        """The products of each layer that an item takes: one for each of its rows, as tokens are.
+
+        Its arrays are driven one after the other.
+        """
+        return {
+            graph.layer(node): rows_of_item(graph.types[node.name].shape[0])[0]
+            for graph in self.program.graphs
+            for node in graph.nodes
+            if graph.layer(node) in self.layers
         }
 
     @cached_property
@@ -149,7 +163,7 @@ class Estimate:
         for node in graph.nodes:
             work += [digital(graph, node, extents), traffic(graph, node, extents)]
             if (layer := graph.layer(node)) in self.layers:
-                total += self.layers[layer]
+                total += self.layers[layer].times(self.products[layer])
             if self.cam is not None and isinstance(node.op, CellDistance):
                 total += search_cost(CamUse.of(node.op, self.cam))
         work.append(self._gallery_reads(graph, extents))

@@ -11,11 +11,11 @@ import numpy as np
 from cimtool.base.arrays import Array
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
+from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import COSTS
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.program import Graph, Node
-from cimtool.ir.types import Type
+from cimtool.ir.types import Type, rows_of_item
 
 ARITHMETIC = ("multiplications", "additions", "shifts", "limits")
 """Kinds that every program has, in the order of tables."""
@@ -90,7 +90,12 @@ class Operations:
 
 def elements(known: Type, extents: Mapping[str, int]) -> int:
     """Numbers in a value, with named extents (`n` queries, `m` items) as given."""
-    return math.prod(extents[e] if isinstance(e, str) else e for e in known.shape)
+    return math.prod(e if isinstance(e, int) else _rows(e, extents) for e in known.shape)
+
+
+def _rows(extent: str, extents: Mapping[str, int]) -> int:
+    rows, symbol = rows_of_item(extent)
+    return rows * extents[symbol]
 
 
 def width(known: Type) -> int:
@@ -113,11 +118,12 @@ def traffic(graph: Graph, node: Node, extents: Mapping[str, int]) -> Operations:
     """Moves of a node's numbers: into the arrays and out of them, or to a register or the buffer.
 
     A value of one row is written to the buffer and read from it once; one of all pairs passes
-    through a register. What is stored of a gallery is counted by `stored_bits`.
+    through a register. What is stored of a gallery is counted by `stored_bits`. Numbers in other
+    places are read from there by the next node.
     """
     out = graph.types[node.name]
     count, bits = elements(out, extents), width(out)
-    if isinstance(node.op, Axis | Dequantize):
+    if isinstance(node.op, Arrange | Axis | Dequantize):
         return Operations()
     if graph.name in ("text", "video"):
         found = Operations.of("sram", 2 * count, bits)
@@ -177,8 +183,10 @@ def _values_of_codes(op: CrossbarMvm, out: Type) -> Operations:
     return found
 
 
-@COSTS.rule(MatMul)
-def _matmul(op: MatMul, inputs: list[Type], out: Type, extents: Mapping[str, int]) -> Operations:
+@COSTS.rule(MatMul, BatchMatMul)
+def _matmul(
+    op: MatMul | BatchMatMul, inputs: list[Type], out: Type, extents: Mapping[str, int]
+) -> Operations:
     products = elements(out, extents) * int(inputs[0].shape[-1])
     one = Operations.of("multiplications", products, *map(width, inputs))
     return one + Operations.of("additions", products, width(out))
@@ -252,4 +260,4 @@ def _each(*kinds: str) -> CountRule:
 COSTS.rule(Clip)(_each("limits"))
 COSTS.rule(Quantize)(_each("additions", "shifts", "limits"))
 COSTS.rule(Dequantize)(_each("shifts"))
-COSTS.rule(Axis)(_each())
+COSTS.rule(Arrange, Axis)(_each())

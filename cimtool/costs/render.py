@@ -57,8 +57,13 @@ def estimate_text(estimate: Estimate, name: str) -> str:
 def layer_cost_table(estimate: Estimate) -> Table:
     """Each layer: its size, its arrays, and the cost of one product."""
     costs, help_ = estimate.layers, "> marks a lower bound: some of its parts have no figure"
+    several: ItemColumns[Placement] = ()
+    if max(estimate.products.values(), default=1) > 1:
+        said = "products for an item: one for each of its rows (tokens), in the same arrays"
+        several = ((Column("an item", whole, said), lambda p: estimate.products[p.layer]),)
     columns: ItemColumns[Placement] = (
         (Column("layer"), lambda p: p.layer),
+        *several,
         (Column("rows x cols", whole), lambda p: Cell(f"{p.rows} x {p.columns}", p.macs)),
         (Column("arrays", whole), lambda p: p.arrays if p.shares is None else Cell("shared", 0)),
         (Column("used", "{:.1%}".format), lambda p: p.utilisation),
@@ -377,7 +382,9 @@ def estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
         "gallery": estimate.gallery,
         "layout": estimate.floorplan.to_json(),
         "layers": [
-            p.to_json() | {"cost": estimate.layers[p.layer].to_json()} for p in estimate.placements
+            p.to_json()
+            | {"products": estimate.products[p.layer], "cost": estimate.layers[p.layer].to_json()}
+            for p in estimate.placements
         ],
         "text": estimate.text.to_json(),
         "video": estimate.video.to_json(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cimtool.costs.operations import Operations
@@ -184,6 +184,25 @@ class Cost:
         """The clause of a headline that rests on less than WELL_COVERED; empty for others."""
         share = self.coverage
         return "" if share >= WELL_COVERED else coverage_text(share)
+
+    def times(self, count: int) -> Cost:
+        """The cost of as many such walks, one after another."""
+        parts = {
+            name: PartShare(one.energy.times(count), one.time.times(count))
+            for name, one in self.parts.items()
+        }
+        counts = {
+            name: count * getattr(self, name)
+            for name in ("macs", "drive_cycles", "conversions", "shift_adds", "known")
+        }
+        return replace(
+            self,
+            **counts,
+            digital=self.digital.times(count),
+            cells_written=self.cells_written * count,
+            latency_ns=self.latency_ns.times(count),
+            parts=parts,
+        )
 
     def __add__(self, other: Cost) -> Cost:
         sums = {k: one + getattr(other, k) for k, one in vars(self).items() if k != "parts"}

@@ -13,7 +13,18 @@ from cimtool.emit.search import emit_search
 from cimtool.emit.writer import GraphWriter
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Mvm,
+    Store,
+    Sum,
+)
 from cimtool.ir.backends import ONNX
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
@@ -34,6 +45,7 @@ from cimtool.ir.source import (
     Reciprocal,
     RmsNorm,
     Sigmoid,
+    Softmax,
     Softplus,
     Tanh,
 )
@@ -81,6 +93,34 @@ def _matmul(writer: GraphWriter, op: MatMul, types: Types, a: str, b: str) -> st
                 product = writer.node("Mul", product, factor)
             total = writer.node("Add", total, product) if total else product
     return total
+
+
+@ONNX.rule(BatchMatMul)
+def _batch_matmul(writer: GraphWriter, op: BatchMatMul, types: Types, a: str, b: str) -> str:
+    width = int(types[0].shape[-1])
+    batches, columns = (
+        writer.node("Reshape", value, writer.constant(np.array([-1, rows, width])))
+        for value, rows in ((a, op.rows), (b, op.columns))
+    )
+    product = writer.node("MatMul", batches, writer.node("Transpose", columns, perm=[0, 2, 1]))
+    return writer.node("Reshape", product, writer.constant(np.array([-1, op.columns])))
+
+
+@ONNX.rule(Arrange)
+def _arrange(writer: GraphWriter, op: Arrange, types: Types, x: str) -> str:
+    width = int(types[0].shape[-1])
+    if not op.in_order(width):
+        if op.rows > 1:
+            x = writer.node("Reshape", x, writer.constant(np.array([-1, op.rows * width])))
+        x = writer.node("Gather", x, writer.constant(op.places.reshape(-1)), axis=1)
+        if len(op.places) == 1:
+            return x
+    return writer.node("Reshape", x, writer.constant(np.array([-1, op.places.shape[1]])))
+
+
+@ONNX.rule(Softmax)
+def _softmax(writer: GraphWriter, op: Softmax, types: Types, x: str) -> str:
+    return writer.node("Softmax", x, axis=-1)
 
 
 @ONNX.rule(Mul, Exp, Tanh, Sigmoid, Softplus, Log, Reciprocal, Abs)

@@ -8,12 +8,13 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from cimtool.base.arrays import Array, IntArray
-from cimtool.base.errors import ArgumentError
+from cimtool.base.errors import ArgumentError, CimError
 from cimtool.base.named import nearest
 from cimtool.emit.taps import worst_column
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.integer import Quantize, Requant
 from cimtool.ir.program import Graph, Node, Program
+from cimtool.ir.types import rows_of_item
 from cimtool.loading.embeddings import Embeddings
 from cimtool.simulation.simulator import Runner
 
@@ -27,8 +28,11 @@ LayerNode = tuple[Graph, Node, CrossbarMvm]
 def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list[LayerNode]:
     """The layers whose names match a pattern; CimError where none does.
 
-    Of both projectors, and with `gallery` those that hold one.
+    Of both projectors, and with `gallery` those that hold one. Raises CimError too where items have
+    several rows on the way, as tokens: stimuli are of one.
     """
+    for graph in (program.text, program.video):
+        _require_one_row(graph)
     layers = {
         f"{graph.name}.{name}": (graph, graph.by_name[name], op)
         for graph in (program.graphs if gallery else (program.text, program.video))
@@ -43,6 +47,17 @@ def chosen_layers(program: Program, pattern: str, gallery: bool = False) -> list
             nearest(pattern, layers),
         )
     return chosen
+
+
+def _require_one_row(graph: Graph) -> None:
+    """Raise CimError for a projector whose input, or a value, is several rows of an item."""
+    for node in graph.nodes:
+        rows, _ = rows_of_item(graph.types[node.name].shape[0])
+        if rows > 1 or node.name in graph.embeddings:
+            raise CimError(
+                f"{graph.layer(node)}: parts of an item (tokens, groups of channels) are rows of "
+                "their own, which test vectors and hand-offs do not cover; expected one row an item"
+            )
 
 
 def real_rows(program: Program, inputs: Embeddings | None) -> dict[str, dict[str, Array]]:

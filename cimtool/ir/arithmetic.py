@@ -5,13 +5,25 @@ After `lower` nothing else stands in a program but these and `Store`/`Axis`, whi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cimtool.base.arrays import FLOAT_BITS, Array, FloatArray, IntArray
 from cimtool.ir.op import UNSTORED, Identity, Level, Op
-from cimtool.ir.types import INT_LIMIT, RangeError, Type, combine, exact_bounds, number_type
+from cimtool.ir.types import (
+    INT_LIMIT,
+    RangeError,
+    Type,
+    combine,
+    exact_bounds,
+    integer,
+    number_type,
+    real,
+    rows_of_item,
+    with_rows_of_item,
+)
 
 
 @dataclass(frozen=True)
@@ -93,6 +105,36 @@ class MatMul(Op, name="matmul", levels=Level.TRAINED.to(Level.DIE)):
 
     def run(self, *inputs: Array) -> Array:
         return inputs[0] @ inputs[1].T
+
+
+@dataclass(frozen=True, eq=False)
+class BatchMatMul(Op, name="batch_matmul", levels=Level.TRAINED.to(Level.DIE)):
+    """Inner products of rows within each batch: [g R, d] x [g C, d] -> [g R, C].
+
+    A batch is R = `rows` of one value and C = `columns` of the other: of attention the queries and
+    the keys of an item and a head.
+    """
+
+    rows: int
+    columns: int
+
+    def infer(self, *inputs: Type) -> Type:
+        a, b = inputs
+        (a_rows, symbol), (b_rows, other) = (rows_of_item(x.shape[0]) for x in inputs)
+        batches = a_rows // self.rows if self.rows > 0 else 0
+        if (a_rows, b_rows) != (batches * self.rows, batches * self.columns) or symbol != other:
+            raise ValueError(f"{a.shape[0]} and {b.shape[0]} rows are no batches of equal number")
+        if a.shape[1:] != b.shape[1:] or any(x.is_integer and x.unit.size > 1 for x in inputs):
+            raise ValueError("rows of other extents or of several units have no inner products")
+        lo, hi = combine(np.multiply, (a.lo, a.hi), (b.lo, b.hi))
+        lo, hi = (_total(bound, a.shape[-1]) for bound in (lo, hi))
+        return number_type((a.shape[0], self.columns), lo, hi, _product_unit(a, b))
+
+    def run(self, *inputs: Array) -> Array:
+        a, b = inputs
+        batches = a.reshape(-1, self.rows, a.shape[-1])
+        columns = b.reshape(-1, self.columns, b.shape[-1]).swapaxes(1, 2)
+        return (batches @ columns).reshape(-1, self.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +249,52 @@ class Axis(Op, name="axis", levels=Level.TRAINED.to(Level.DIE)):
 
     def run(self, *inputs: Array) -> Array:
         return np.expand_dims(inputs[0], self.axis)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrange(Op, name="arrange", levels=Level.TRAINED.to(Level.DIE)):
+    """The numbers of an item in other places: [k n, w] -> [l n, v]; no arithmetic.
+
+    Tokens, heads and groups of channels become rows of their own, and channels again. Of an item's
+    k w numbers, k being `rows`, `places` [l, v] says which comes where.
+    """
+
+    rows: int
+    places: Array
+
+    def infer(self, *inputs: Type) -> Type:
+        (x,) = inputs
+        (rows, symbol), width = rows_of_item(x.shape[0]), int(x.shape[-1])
+        places = self.places
+        if len(x.shape) != 2 or rows != self.rows:
+            raise ValueError(f"{x.shape} is not of {self.rows} rows an item")
+        if places.ndim != 2 or places.dtype.kind != "i" or not places.size:
+            raise ValueError("the places are no table of integers")
+        if places.min() < 0 or places.max() >= rows * width:
+            raise ValueError(f"a place is beyond the {rows * width} numbers of an item")
+
+        def columns(part: Array, join: Callable[..., Array]) -> Array:
+            """A constant of the input's columns by the result's, rows joined."""
+            spread = np.broadcast_to(part, (width,))[places % width]
+            return np.asarray(join(spread, axis=0)) if np.size(part) > 1 else part
+
+        shape = (with_rows_of_item(len(places), symbol), places.shape[1])
+        lo, hi = columns(x.lo, np.min), columns(x.hi, np.max)
+        if x.scale is None:
+            return real(shape, lo, hi)
+        scale = columns(x.scale, np.min)
+        if not np.array_equal(scale, columns(x.scale, np.max)):
+            raise ValueError("numbers of several units come into one column")
+        return integer(shape, lo, hi, scale)
+
+    def run(self, *inputs: Array) -> Array:
+        (x,) = inputs
+        items = x.reshape(-1, self.rows * x.shape[1])
+        return items[:, self.places.reshape(-1)].reshape(-1, self.places.shape[1])
+
+    def in_order(self, width: int) -> bool:
+        """True where all numbers of rows of this width stay in their order: the rows are others."""
+        return np.array_equal(self.places.reshape(-1), np.arange(self.rows * width))
 
 
 @dataclass(frozen=True)

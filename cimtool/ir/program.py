@@ -15,6 +15,7 @@ import numpy as np
 
 from cimtool.base.errors import CimError
 from cimtool.base.plugins import fault_of
+from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.calibration import UNCALIBRATED, Calibration, Range
 from cimtool.ir.op import Level, Op
 from cimtool.ir.types import RangeError, Type
@@ -66,6 +67,15 @@ class Graph:
     def operations(self, kind: type[AnyOp]) -> dict[str, AnyOp]:
         """The operations of one class by the name of their value, in the order of use."""
         return {node.name: node.op for node in self.nodes if isinstance(node.op, kind)}
+
+    @cached_property
+    def embeddings(self) -> frozenset[str]:
+        """The values that are numbers of a projector's input as they come: `x`, and arranged."""
+        found = {name for name in self.inputs if name == "x"}
+        for node in self.nodes:
+            if isinstance(node.op, Arrange) and node.inputs[0] in found:
+                found.add(node.name)
+        return frozenset(found)
 
     def pruned(self) -> Graph:
         """The graph without nodes that no output depends on."""
@@ -172,6 +182,10 @@ class Builder:
     def of(cls, graph: Graph) -> Self:
         """A builder for another form of a graph, with its inputs and its calibration."""
         return cls(graph.name, graph.inputs, graph.calibration)
+
+    def extent(self, value: str) -> int:
+        """Numbers in a row of a value [n, extent]."""
+        return int(self.types[value].shape[1])
 
     def add(self, name: str, op: Op, *inputs: str, seen: Range | None = None) -> str:
         """Append a node and return its value's name (`name`, or `name.2` where that is taken).

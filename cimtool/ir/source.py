@@ -237,6 +237,19 @@ class RmsNorm(Op, name="rms_norm", levels=Level.TRAINED.to(Level.FLOAT)):
 
 
 @dataclass(frozen=True, eq=False)
+class Softmax(Op, name="softmax", levels=Level.TRAINED.to(Level.FLOAT)):
+    """`exp(x)` over its sum along each row."""
+
+    def infer(self, *inputs: Type) -> Type:
+        return real(inputs[0].shape, 0.0, 1.0)
+
+    def run(self, *inputs: Array) -> Array:
+        (x,) = inputs
+        powers = np.exp(x - x.max(axis=-1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
 class DistanceScore(Op, name="distance_score", levels=Level.TRAINED.to(Level.FLOAT)):
     """`factor * ed + offset` of a squared distance [n, m]."""
 

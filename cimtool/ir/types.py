@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,25 @@ INT_LIMIT = 2**62
 """No integer value may reach this magnitude: requantisation adds below it in 64 bits."""
 
 Shape = tuple[str | int, ...]
+"""Extents; the first is symbolic: `n`, or `8n` where each of n items has 8 rows, as of tokens."""
+
+ROW_EXTENT = re.compile(r"([1-9][0-9]{0,8})?([a-z])")
+
+
+def rows_of_item(extent: str | int) -> tuple[int, str]:
+    """The rows that each item has, and the symbol of the items: 8 and `n` of `8n`.
+
+    Raises ValueError for what is no number of rows.
+    """
+    parts = ROW_EXTENT.fullmatch(str(extent))
+    if parts is None:
+        raise ValueError(f"{extent} is no number of rows")
+    return int(parts[1] or 1), parts[2]
+
+
+def with_rows_of_item(rows: int, symbol: str) -> str:
+    """The extent of as many rows for each item: `8n`."""
+    return f"{rows}{symbol}" if rows > 1 else symbol
 
 
 class RangeError(ValueError):

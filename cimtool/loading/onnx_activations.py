@@ -26,7 +26,7 @@ from cimtool.ir.source import (
     Tanh,
 )
 from cimtool.loading.layout import RELU
-from cimtool.loading.onnx_translation import Compared, Rows, Translated, Translation
+from cimtool.loading.onnx_translation import Compared, Translated, Translation
 
 SELU_ALPHA = 1.67326319217681884765625
 SELU_GAMMA = 1.05070102214813232421875
@@ -120,8 +120,7 @@ def leaky_relu(t: Translation) -> Translated:
 
 def parametric_relu(t: Translation) -> Translated:
     """`x` above 0, below it times a slope a channel, or one for all."""
-    x = t.rows()
-    slopes = t.channels(t.weights(1), t.width(x))
+    x, (slopes,) = t.spread(t.view(), t.weights(1))
     above = t.part("above", Clip(scalar(0.0), scalar(np.inf)), x)
     below = t.part("below", Clip(scalar(-np.inf), scalar(0.0)), x)
     return t.add(Add((scalar(1.0), slopes), scalar(0.0)), above, below)
@@ -154,7 +153,7 @@ def where(t: Translation) -> Translated:
         if node is not None and isinstance(node.op, Add) and len(node.inputs) == 1:
             node = nodes.get(node.inputs[0])
         if node is not None and isinstance(node.op, Softplus) and node.inputs == (condition.of,):
-            return Rows(t.rows(2))
+            return t.view(2)
     t.fail("is supported behind a softplus alone; expected a choice that hardware need not make")
 
 

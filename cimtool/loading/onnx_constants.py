@@ -137,7 +137,7 @@ class ConstantFolder:
                     f"{LARGEST_RESULTS:,} in all of a file"
                 )
             self._left -= size
-            return FOLDS[node.kind](node.attributes, inputs)
+            return np.asarray(FOLDS[node.kind](node.attributes, inputs))
         except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
             raise CimError(f"{where}: its constants do not fit: {error}") from None
 

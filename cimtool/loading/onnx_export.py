@@ -16,11 +16,16 @@ from cimtool.base.errors import CimError
 from cimtool.loading.onnx_graph import OUTPUTS, OnnxGraph, graph_of
 
 if TYPE_CHECKING:
+    import torch
     from onnx import ModelProto
     from torch import nn
 
 TRACED_ROWS = 2
 """Rows that a module is exported with; 1 might be taken for an extent that is always 1."""
+
+
+MOST_TOKENS = 256
+"""Tokens up to which a row is taken for several of an extent of the weights."""
 
 
 def export_module(module: nn.Module, where: str) -> OnnxGraph:
@@ -58,7 +63,11 @@ def _ordered(module: nn.Module, names: list[str]) -> nn.Module:
 
 
 def _width(module: nn.Module, where: str) -> int:
-    """Numbers in a row that a module takes: the first of its extents with which it runs."""
+    """Numbers in a row that a module takes: the first of its extents with which it runs.
+
+    Or a multiple of one, for rows of several tokens. A wrong width may run too, where the module
+    shapes all numbers of a batch anew; its outputs are then of another number of rows.
+    """
     import torch
 
     extents = [
@@ -68,16 +77,27 @@ def _width(module: nn.Module, where: str) -> int:
         if isinstance(extent := getattr(part, name, None), int)
     ]
     extents += [extent for array in module.parameters() for extent in array.shape]
+    extents = list(dict.fromkeys(extents))
     failure = "it has no weights"
-    for extent in dict.fromkeys(extents):
+    for width in [*extents, *(k * one for one in extents for k in range(2, MOST_TOKENS + 1))]:
         try:
             with torch.no_grad(), _quiet():
-                module(torch.ones(TRACED_ROWS, extent))
+                rows = _first_output(module(torch.ones(TRACED_ROWS, width)))
         except Exception as error:
-            failure = _first_line(error)
+            failure = _first_line(error) if width == extents[0] else failure
         else:
-            return extent
+            if rows is None or rows.shape[:1] == (TRACED_ROWS,):
+                return width
     raise CimError(f"{where} runs on no rows [n, in] of floats ({failure}); expected one that does")
+
+
+def _first_output(value: Any) -> torch.Tensor | None:
+    """The first tensor of what a module returns."""
+    import torch
+
+    values = value.values() if isinstance(value, Mapping) else value
+    found = [values] if isinstance(values, torch.Tensor) else values
+    return next((one for one in found if isinstance(one, torch.Tensor)), None)
 
 
 def _output_names(module: nn.Module, width: int, where: str) -> list[str]:

@@ -28,6 +28,9 @@ LARGEST_FILE = 2**31 - 1
 OUTPUTS = ("mu", "logvar")
 """Names of a projector's outputs; a single one of another name is `mu`."""
 
+ANY_ROWS = 2**31 - 1
+"""A prime in the place of a number of rows that is not fixed: it is found again in a product."""
+
 OLDEST_OPSET = 9
 """From here on BatchNormalization has no `spatial`, and Gemm and Add broadcast as they do now."""
 
@@ -53,7 +56,8 @@ class OnnxGraph:
     """One projector: rows `x` [rows, width] to its outputs, by the nodes that these need.
 
     `rows` is the number of rows that the file was made for, None where it takes any. `outputs`
-    are the values that stand for `mu` and, unless the file gives points, for `logvar`.
+    are the values that stand for `mu` and, unless the file gives points, for `logvar`. `opset` is
+    the operator set of the nodes.
     """
 
     file: str
@@ -63,6 +67,12 @@ class OnnxGraph:
     nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Array]
     outputs: Mapping[str, str]
+    opset: int = OLDEST_OPSET
+
+    @property
+    def items(self) -> int:
+        """The number that stands for the rows of `x` in computations of shapes."""
+        return self.rows or ANY_ROWS
 
 
 def read_onnx_graph(path: Path) -> OnnxGraph:
@@ -90,7 +100,9 @@ def graph_of(model: ModelProto, where: str) -> OnnxGraph:
                 nodes.append(_node(node, number))
     wanted = tuple(outputs.values())
     needed = _with_biases(_needed(nodes, wanted), constants, wanted)
-    return OnnxGraph(where, x, width, rows, needed, constants, outputs)
+    versions = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
+    opset = max(versions, default=OLDEST_OPSET)
+    return OnnxGraph(where, x, width, rows, needed, constants, outputs, opset)
 
 
 def _load(path: Path) -> ModelProto:

@@ -11,29 +11,33 @@ from dataclasses import replace
 
 import numpy as np
 
-from cimtool.ir.arithmetic import plus
-from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm
+from cimtool.base.arrays import FloatArray
+from cimtool.ir.arithmetic import Axis, Sum, plus
+from cimtool.ir.source import Gate, L2Normalize, LayerNorm, RmsNorm, Softmax
 from cimtool.loading.onnx_translation import (
     CentredRows,
     Norms,
     RowMeans,
-    Rows,
     Squares,
     Translated,
     Translation,
 )
+from cimtool.loading.onnx_views import Rows
 
 LARGEST_EPSILON = 1e-6
 """A lower limit of row norms up to here only guards against a division by zero."""
+
+FREE_SOFTMAX = 13
+"""The operator set from which on Softmax is along any one axis."""
 
 NormRule = Callable[[Translation], Translated]
 
 
 def layer_normalization(t: Translation) -> Translated:
     """Rows to mean 0 and variance 1, then a gain and an offset a channel."""
-    x = t.flat_rows()
+    x = t.flat_rows().name
     width, eps = t.width(x), t.number("epsilon", 1e-5, least=0.0)
-    t.require("axis", (-1, 1), "the last one")
+    t.require_last_axis()
     gamma = t.channels(t.weights(1), width)
     beta = t.weights(2) if t.input(2) else np.zeros(1)
     return t.add(LayerNorm(gamma, t.channels(beta, width), eps), x)
@@ -41,78 +45,131 @@ def layer_normalization(t: Translation) -> Translated:
 
 def rms_normalization(t: Translation) -> Translated:
     """Rows to mean square 1, then a gain a channel."""
-    x = t.flat_rows()
-    t.require("axis", (-1, 1), "the last one")
+    x = t.flat_rows().name
+    t.require_last_axis()
     gamma = t.channels(t.weights(1), t.width(x))
     return t.add(RmsNorm(gamma, t.number("epsilon", 1e-5, least=0.0)), x)
 
 
 def instance_normalization(t: Translation) -> Translated:
-    """A group norm of one group, as torch writes it: a layer norm, its gain one for all."""
-    value = t.value(0)
-    if not isinstance(value, Rows) or value.shape[:1] != (1,):
-        groups = value.shape[0] if isinstance(value, Rows) and value.shape else 0
-        t.fail(
-            f"normalises {groups} groups of channels apart; expected a group norm of one group, or "
-            "a layer norm"
-        )
-    x, gamma, beta = value.name, t.weights(1), t.weights(2)
-    width = t.width(x)
-    op = LayerNorm(np.repeat(gamma, width), np.repeat(beta, width), t.number("epsilon", 1e-5))
-    return t.add(op, x)
+    """A layer norm of each channel's numbers, with a gain and an offset a channel."""
+    return _normalised(t, t.view(), t.weights(1), t.weights(2))
 
 
 def group_normalization(t: Translation) -> Translated:
-    """A group norm of one group: a layer norm."""
-    t.require("num_groups", (1,), "1, a layer norm")
-    x = t.rows()
-    width = t.width(x)
-    gamma, beta = (t.channels(t.weights(i).reshape(-1), width) for i in (1, 2))
-    return t.add(LayerNorm(gamma, beta, t.number("epsilon", 1e-5, least=0.0)), x)
+    """A layer norm of each group of channels, then a gain and an offset a channel, or a group."""
+    view, groups = t.view(), int(t.node.attributes["num_groups"])
+    channels = view.extents[1] if len(view.axes) > 1 else 0
+    if groups < 1 or channels % groups:
+        t.fail(f"has {groups} groups of {channels} channels; expected groups of equal size")
+    gamma, beta = t.weights(1).reshape(-1), t.weights(2).reshape(-1)
+    sizes = view.sizes(t.graph.items)
+    parted = t.reshaped(view, [sizes[0], groups, channels // groups, *sizes[2:]])
+    if parted is None:
+        t.fail(f"has groups of the channels of {view.text}; expected items first")
+    if gamma.size == groups:
+        return _merged(t, _normalised(t, parted, gamma, beta), sizes)
+    unit = _merged(t, _normalised(t, parted, np.ones(1), np.zeros(1)), sizes)
+    return t.affine(unit, *(array.reshape(-1, *[1] * (len(sizes) - 2)) for array in (gamma, beta)))
+
+
+def _merged(t: Translation, view: Rows, sizes: list[int]) -> Rows:
+    """A view in axes that it had before."""
+    found = t.reshaped(view, sizes)
+    assert found is not None
+    return found
+
+
+def _normalised(t: Translation, view: Rows, gamma: FloatArray, beta: FloatArray) -> Rows:
+    """Layer norms over all axes of a view behind the second, with constants along that one."""
+    behind = len(view.axes) - 2
+    if behind < 1 or view.items_axis != 0:
+        t.fail(f"is over {view.text}; expected channels of several numbers, behind the items")
+    rows = t.in_rows(view, behind)
+    width, eps = t.width(rows.name), t.number("epsilon", 1e-5, least=0.0)
+    same = np.ptp(gamma) == np.ptp(beta) == 0
+    gain, offset = (gamma[0], beta[0]) if same else (1.0, 0.0)
+    op = LayerNorm(np.full(width, gain), np.full(width, offset), eps)
+    unit = t.add(op, rows.name)
+    if same:
+        return unit
+    return t.affine(unit, *(array.reshape(-1, *[1] * behind) for array in (gamma, beta)))
 
 
 def lp_normalization(t: Translation) -> Translated:
     """Rows divided by their Euclidean norm."""
     t.require("p", (2,), "2")
-    t.require("axis", (-1, 1), "the last one")
-    return t.add(L2Normalize(), t.flat_rows())
+    t.require_last_axis()
+    return t.add(L2Normalize(), t.flat_rows().name)
+
+
+def softmax(t: Translation) -> Translated:
+    """`exp(x)` over its sum along an axis.
+
+    Before operator set 13 along all axes from one on, of which only the last is read.
+    """
+    view, older = t.view(), t.graph.opset < FREE_SOFTMAX
+    axis, last = t.place(int(t.node.attributes.get("axis", 1 if older else -1))), len(view.axes) - 1
+    if older and axis != last:
+        t.fail(f"is along all axes from {axis} on of {view.text}; expected the last one")
+    order = [i for i in range(last + 1) if i != axis] + [axis]
+    made = t.add(Softmax(), t.in_rows(view.reordered(order)).name)
+    return made.reordered([order.index(i) for i in range(last + 1)])
 
 
 def _reduced(t: Translation) -> bool:
     """True where the node keeps the axis that it reduces; CimError unless that is the last one."""
-    if t.axes() not in ([-1], [1]):
+    value = t.value(0)
+    known = value.of if isinstance(value, CentredRows | Squares) else t.view()
+    rank = len(known.axes)
+    if [axis % rank for axis in t.axes()] != [rank - 1]:
         t.fail("does not reduce rows to [n, 1]; expected axes = [-1], keepdims = 1")
     return bool(t.node.attributes.get("keepdims", 1))
 
 
-def _squares(t: Translation) -> tuple[str, bool] | None:
-    """The rows whose squares the node takes, and whether they are centred; None for other rows."""
+def _squared_norms(t: Translation) -> Norms | None:
+    """The sums of squares along the last axis of what the node reduces; None for other values."""
     value = t.value(0)
     if isinstance(value, Squares):
-        return value.of, True
-    node = t.builder.by_name.get(t.flat_rows())
-    if node is not None and isinstance(node.op, Gate) and node.inputs[0] == node.inputs[1]:
-        return node.inputs[0], False
-    return None
+        return Norms(value.of, centred=True, column=_reduced(t))
+    view = t.view()
+    node = t.builder.by_name.get(view.name)
+    squares = node is not None and isinstance(node.op, Gate) and node.inputs[0] == node.inputs[1]
+    if node is None or not squares or [t.place(a) for a in t.axes()] != [len(view.axes) - 1]:
+        return None
+    return Norms(t.in_rows(replace(view, name=node.inputs[0])), column=_reduced(t))
+
+
+def _sums(t: Translation) -> tuple[Rows, Rows]:
+    """Rows along the axis that the node reduces, the program's, and the sums, a view of a value."""
+    view, axes = t.view(), t.axes()
+    if len(axes) != 1 or t.place(axes[0]) == view.items_axis:
+        t.fail(f"reduces axes {axes} of {view.text}; expected one of each item's numbers")
+    place, last = t.place(axes[0]), len(view.axes) - 1
+    rows = t.in_rows(view.reordered([i for i in range(last + 1) if i != place] + [place]))
+    total = t.builder.add(f"{rows.name}_sum", Sum(), rows.name)
+    column = t.builder.add(f"{rows.name}_total", Axis(1), total)
+    kept = [last] if t.node.attributes.get("keepdims", 1) else []
+    sums = replace(t.narrowed(rows, 1), name=column)
+    t.views[column] = sums.reordered([*range(place), *kept, *range(place, last)])
+    return rows, t.views[column]
 
 
 def reduce_mean(t: Translation) -> Translated:
-    """The mean of rows, or of their squares."""
-    kept = _reduced(t)
-    found = _squares(t)
-    if found is None:
-        return RowMeans(t.rows())
-    of, centred = found
-    return Norms(of, centred, factor=1 / t.width(of), column=kept)
+    """The mean of rows, of their squares, or along another axis, as of tokens."""
+    norms = _squared_norms(t)
+    if norms is not None:
+        return replace(norms, factor=1 / t.width(norms.of.name))
+    rows, sums = _sums(t)
+    means = t.add(plus(1 / t.width(rows.name)), sums.name)
+    behind = t.place(t.axes()[0]) == len(t.view().axes) - 1
+    return RowMeans(rows, means) if behind else means
 
 
 def reduce_sum(t: Translation) -> Translated:
-    """The sum of squares of rows."""
-    kept = _reduced(t)
-    found = _squares(t)
-    if found is None:
-        t.fail("is supported of squares alone; expected a norm")
-    return Norms(*found, column=kept)
+    """The sum of squares of rows, or sums along an axis."""
+    norms = _squared_norms(t)
+    return _sums(t)[1] if norms is None else norms
 
 
 def reduce_sum_square(t: Translation) -> Translated:
@@ -125,7 +182,7 @@ def reduce_l2(t: Translation) -> Translated:
     return Norms(*_of_rows(t), power=0.5, column=_reduced(t))
 
 
-def _of_rows(t: Translation) -> tuple[str, bool]:
+def _of_rows(t: Translation) -> tuple[Rows, bool]:
     """The rows that a norm is of, and whether they are centred."""
     value = t.value(0)
     return (value.of, True) if isinstance(value, CentredRows) else (t.flat_rows(), False)
@@ -169,27 +226,25 @@ def scaled(norms: Norms, factor: float) -> Norms:
 
 def divided(t: Translation, value: Translated, norms: Norms) -> Rows:
     """A value over its own norms, given as they are or as reciprocals."""
-    of = (
-        value.of
-        if isinstance(value, CentredRows)
-        else value.name
-        if isinstance(value, Rows)
-        else ""
-    )
-    if (of, isinstance(value, CentredRows)) != (norms.of, norms.centred):
+    centred = isinstance(value, CentredRows)
+    of = value.of if isinstance(value, CentredRows) else None
+    if isinstance(value, Rows):
+        of = t.in_rows(value)
+    if (of, centred) != (norms.of, norms.centred):
         t.fail("divides by the row norms of another value; expected its own")
     if abs(norms.power) != 0.5 or not norms.column:
         t.fail("divides by sums of squares; expected their root, a column [n, 1]")
-    width = t.width(of)
+    x = t.in_rows(norms.of).name
+    width = t.width(x)
     gain = (norms.factor * width) ** -0.5
     eps = norms.added / norms.factor / width
     if norms.centred:
-        return t.add(LayerNorm(np.full(width, gain), np.zeros(width), eps), of)
+        return t.add(LayerNorm(np.full(width, gain), np.zeros(width), eps), x)
     if eps * width > LARGEST_EPSILON**2:
-        return t.add(RmsNorm(np.full(width, gain), eps), of)
+        return t.add(RmsNorm(np.full(width, gain), eps), x)
     if norms.factor == 1.0:
-        return t.add(L2Normalize(), of)
-    return t.add(plus(norms.factor**-0.5), t.part("unit", L2Normalize(), of))
+        return t.add(L2Normalize(), x)
+    return t.add(plus(norms.factor**-0.5), t.part("unit", L2Normalize(), x))
 
 
 def expand(t: Translation) -> Translated:
@@ -211,6 +266,7 @@ NORM_RULES: dict[str, NormRule] = {
     "ReduceMean": reduce_mean,
     "ReduceSum": reduce_sum,
     "ReduceSumSquare": reduce_sum_square,
+    "Softmax": softmax,
     "Sqrt": square_root,
 }
 """The supported operators of whole rows, and the rule of each."""

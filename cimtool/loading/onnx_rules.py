@@ -6,15 +6,16 @@ The operators' definitions: https://onnx.ai/onnx/operators/.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import Add, Clip, Mvm, plus, scalar
+from cimtool.ir.arithmetic import BatchMatMul, Clip, Mvm, plus, scalar
 from cimtool.ir.heads import TowerBuilder
-from cimtool.ir.program import Graph
+from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
 from cimtool.loading.onnx_activations import ACTIVATIONS
 from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
@@ -25,11 +26,11 @@ from cimtool.loading.onnx_translation import (
     CentredRows,
     Norms,
     RowMeans,
-    Rows,
     Squares,
     Translated,
     Translation,
 )
+from cimtool.loading.onnx_views import ITEMS, Rows, in_rows
 
 REAL_TYPES = (1, 11)
 """FLOAT and DOUBLE, as `Cast` names them (TensorProto.DataType)."""
@@ -46,7 +47,7 @@ def translate(graph: OnnxGraph) -> Graph:
     extent.
     """
     builder, folder = TowerBuilder(graph.width), ConstantFolder()
-    values: dict[str, Translated] = {**graph.constants, graph.x: Rows("x")}
+    values: dict[str, Translated] = {**graph.constants, graph.x: Rows.plain("x", graph.width)}
     for node in graph.nodes:
         t = Translation(graph, node, values, builder)
         given = [values[name] for name in node.inputs if name in values]
@@ -59,22 +60,23 @@ def translate(graph: OnnxGraph) -> Graph:
             t.fail(f"is not supported{domain}; expected {', '.join(sorted(RULES))}")
         made = RULES[node.kind](t)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
-    outputs = []
-    for name in graph.outputs.values():
-        value = values.get(name)
-        if not isinstance(value, Rows):
-            raise CimError(f"{graph.file}: {name} does not depend on the input; expected rows")
-        if value.shape and value.shape != (builder.types[value.name].shape[1],):
-            extents = ", ".join(map(str, value.shape))
-            raise CimError(f"{graph.file}: {name} has axes [n, {extents}]; expected [n, d]")
-        outputs.append(value.name)
-    widths = [int(builder.types[name].shape[1]) for name in outputs]
+    outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
+    widths = [builder.extent(name) for name in outputs]
     if len(set(widths)) > 1:
         raise CimError(
             f"{graph.file}: mu has {widths[0]} dimensions and logvar {widths[1]}; "
             "expected the same for both"
         )
     return builder.tower(*outputs)
+
+
+def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: Builder) -> str:
+    """The program's name of an output of the file."""
+    if not isinstance(value, Rows):
+        raise CimError(f"{graph.file}: {name} does not depend on the input; expected rows")
+    if len(value.axes) != 2 or value.axes[0] != (ITEMS,):
+        raise CimError(f"{graph.file}: {name} has axes {value.text}; expected [n, d]")
+    return in_rows(builder, value).name
 
 
 def gemm(t: Translation) -> Translated:
@@ -85,19 +87,39 @@ def gemm(t: Translation) -> Translated:
     alpha, beta = t.number("alpha", 1.0), t.number("beta", 1.0)
     weight = t.weights(1) * alpha
     bias = t.weights(2) * beta if t.input(2) else scalar(0.0)
-    return _layer(t, weight.T if attributes.get("transB", 0) else weight, bias)
+    return _layer(t, t.view(), weight.T if attributes.get("transB", 0) else weight, bias)
 
 
 def matmul(t: Translation) -> Translated:
-    """`x W`."""
-    return _layer(t, t.weights(1), scalar(0.0))
+    """`x W`, or the product of two values, as attention has it."""
+    if t.is_rows(0) and t.is_rows(1):
+        return _product(t)
+    return _layer(t, t.view(), t.weights(1), scalar(0.0))
 
 
-def _layer(t: Translation, weight: FloatArray, bias: FloatArray) -> Rows:
-    x = t.rows()
-    width = t.width(x)
-    if t.node.kind != "Conv":
-        t.flat_rows()
+def _product(t: Translation) -> Translated:
+    """`a [..., R, K] b [..., K, C]` for each of the axes before, the items among them."""
+    a, b = t.view(0), t.view(1)
+    batch, places = len(a.axes) - 2, {a.items_place, b.items_place}
+    if (
+        len(b.axes) != len(a.axes)
+        or len(places) > 1
+        or a.items_axis >= batch
+        or a.extents[:batch] != b.extents[:batch]
+        or a.extents[-1] != b.extents[-2]
+    ):
+        t.fail(f"multiplies {a.text} by {b.text}; expected [..., r, k] by [..., k, c] of each item")
+    rows = t.in_order(a)
+    columns = t.in_order(b.reordered([*range(batch), batch + 1, batch]))
+    op = BatchMatMul(a.extents[-2], b.extents[-1])
+    made = t.add(op, rows.name, columns.name)
+    return replace(t.narrowed(rows, op.columns), name=made.name)
+
+
+def _layer(t: Translation, view: Rows, weight: FloatArray, bias: FloatArray) -> Rows:
+    """A layer over the last axis of a view: the same weights for each of its rows."""
+    x = t.in_rows(view)
+    width = t.width(x.name)
     if weight.ndim != 2 or weight.shape[0] != width or not weight.size:
         t.fail(f"its weights have shape {list(weight.shape)}; expected [{width}, any] (in, out)")
     _require_storable(t, "one of its weights", weight)
@@ -105,9 +127,8 @@ def _layer(t: Translation, weight: FloatArray, bias: FloatArray) -> Rows:
     named = t.input(1)
     name = named.removesuffix(".weight") if named.endswith(".weight") else ""
     op = Mvm(np.ascontiguousarray(weight), t.channels(bias, weight.shape[1]))
-    lead = t.shape()[:-1]
-    made = t.add(op, x, name=name)
-    return Rows(made.name, (*lead, weight.shape[1]) if lead else ())
+    made = t.add(op, x.name, name=name)
+    return replace(t.narrowed(x, weight.shape[1]), name=made.name)
 
 
 def _require_storable(t: Translation, what: str, array: FloatArray) -> None:
@@ -127,21 +148,23 @@ def batch_normalization(t: Translation) -> Translated:
     count = sum(map(bool, t.node.outputs))
     if count > 1:
         t.fail(f"has {count} outputs, as in training; expected a model exported for inference")
-    x = t.rows()
-    width = t.width(x)
+    view = t.view()
+    width, behind = view.extents[1] if len(view.axes) > 1 else 0, len(view.axes) - 2
     parameters = [t.weights(i) for i in (1, 2, 3, 4)]
     for i, array in enumerate(parameters, start=1):
         if array.shape != (width,):
             t.fail(f"{t.input(i)} has shape {list(array.shape)}; expected [{width}]")
-    gamma, beta, mean, var = parameters
+    var = parameters[-1]
     if var.min() < 0:
         t.fail(f"{t.input(4)} holds {var.min()}; expected variances of at least 0")
     eps = t.number("epsilon", 1e-5, least=0.0)
     if not var.min() + eps > 0:
         t.fail(f"{t.input(4)} holds 0 and epsilon is 0; expected a sum above 0 to divide by")
+    x, spread = t.spread(view, *(array.reshape(-1, *[1] * behind) for array in parameters))
+    gamma, beta, mean, var = (np.array(np.broadcast_to(array, t.width(x))) for array in spread)
     op = BatchNorm(gamma, beta, mean, var, eps)
     _require_storable(t, "gamma / sqrt(variance + epsilon)", op.factor)
-    _require_storable(t, "its offset", beta - mean * op.factor)
+    _require_storable(t, "its offset", op.beta - op.mean * op.factor)
     return t.add(op, x)
 
 
@@ -162,8 +185,7 @@ def limit(t: Translation, lower: bool) -> Translated:
     value, bound, none = t.value(index), t.weights(1 - index), scalar(np.inf)
     if isinstance(value, Norms):
         return limited(t, value, bound.max() if lower else -np.inf, np.inf)
-    x = t.rows(index)
-    bound = _constant(t, bound, x, index)
+    x, (bound,) = t.spread(t.view(index), bound)
     return t.add(Clip(bound, none) if lower else Clip(-none, bound), x)
 
 
@@ -180,34 +202,21 @@ def add(t: Translation, sign: float = 1.0) -> Translated:
     """`a + sign b` of two values (a residual), or of a value and a constant, in either order."""
     signs = (1.0, sign)
     a, b = t.value(0), t.value(1)
-    if isinstance(b, RowMeans) and sign < 0:
-        if not isinstance(a, Rows) or a.name != b.of:
-            t.fail("takes off the means of another value; expected its own")
+    if isinstance(b, RowMeans) and isinstance(a, Rows) and sign < 0 and t.in_rows(a) == b.of:
         return CentredRows(b.of)
     if t.is_rows(0) and t.is_rows(1):
-        return t.add(plus(*signs), *_of_one_shape(t, "adds"))
+        return t.add(plus(*signs), *t.aligned("adds"))
     index = 1 if isinstance(a, np.ndarray) else 0
     value, constant = t.value(index), t.weights(1 - index) * signs[1 - index]
     if isinstance(value, Norms) and constant.size == 1 and signs[index] > 0:
         return shifted(t, value, float(constant.item()))
-    return _affine(t, index, scalar(signs[index]), constant)
-
-
-def _of_one_shape(t: Translation, doing: str) -> tuple[str, str]:
-    """Both inputs, which have the same axes."""
-    a, b = t.rows(0), t.rows(1)
-    if t.width(a) != t.width(b):
-        t.fail(f"{doing} rows of {t.width(a)} and of {t.width(b)} numbers")
-    if t.shape(0) != t.shape(1):
-        shapes = [f"[n, {', '.join(map(str, t.shape(i)))}]" for i in (0, 1)]
-        t.fail(f"{doing} {shapes[0]} and {shapes[1]}; expected the same axes")
-    return a, b
+    return t.affine(t.view(index), scalar(signs[index]), constant)
 
 
 def multiply(t: Translation) -> Translated:
     """A value times a constant, the product of two values, as gates have it, or a norm's."""
     if t.is_rows(0) and t.is_rows(1):
-        return t.add(Gate(), *_of_one_shape(t, "multiplies"))
+        return t.add(Gate(), *t.aligned("multiplies"))
     a, b = t.value(0), t.value(1)
     if isinstance(a, CentredRows) and a == b:
         return Squares(a.of)
@@ -220,17 +229,17 @@ def multiply(t: Translation) -> Translated:
     value, constant = t.value(index), t.weights(1 - index)
     if isinstance(value, Norms) and constant.size == 1 and constant.item() > 0:
         return scaled(value, float(constant.item()))
-    return _affine(t, index, constant, scalar(0.0))
+    return t.affine(t.view(index), constant, scalar(0.0))
 
 
 def divide(t: Translation) -> Translated:
     """A value by a constant, by another value, or by its own row norms (torch's `normalize`)."""
     dividend, divisor = t.value(0), t.value(1)
-    if isinstance(divisor, Rows):
-        inverse = t.part("inverse", Reciprocal(), divisor.name)
-        if t.is_rows(0):
-            return t.add(Gate(), _of_one_shape(t, "divides")[0], inverse)
-        return _scaled(t, inverse, t.weights(0), scalar(0.0), 1)
+    if t.is_rows(1):
+        if not t.is_rows(0):
+            return t.affine(_inverse(t, t.rows(1)), t.weights(0), scalar(0.0))
+        x, by = t.aligned("divides")
+        return t.add(Gate(), x, _inverse(t, by).name)
     if isinstance(divisor, Norms):
         if isinstance(dividend, np.ndarray) and dividend.size == 1 and dividend.item() > 0:
             return scaled(raised(t, divisor, -1.0), float(dividend.item()))
@@ -245,7 +254,11 @@ def divide(t: Translation) -> Translated:
     _require_storable(t, f"1 / {t.input(1)}", factor)
     if isinstance(dividend, Norms) and factor.size == 1 and factor.item() > 0:
         return scaled(dividend, float(factor.item()))
-    return _affine(t, 0, factor, scalar(0.0))
+    return t.affine(t.view(), factor, scalar(0.0))
+
+
+def _inverse(t: Translation, name: str) -> Rows:
+    return t.views[t.part("inverse", Reciprocal(), name)]
 
 
 def power(t: Translation) -> Translated:
@@ -265,40 +278,24 @@ def reciprocal(t: Translation) -> Translated:
 
 
 def convolution(t: Translation) -> Translated:
-    """A layer, of a convolution of width 1 over one place."""
-    shape, weight = t.shape(), t.weights(1)
-    attributes = t.node.attributes
+    """A layer, of a convolution of width 1: the same for each place."""
+    view, weight = t.view(), t.weights(1)
+    attributes, behind = t.node.attributes, len(view.axes) - 2
     if (
-        weight.shape[2:] != shape[1:]
+        weight.ndim != len(view.axes)
         or set(weight.shape[2:]) != {1}
-        or attributes.get("group", 1) != 1
+        or {attributes.get("group", 1), *attributes.get("strides", ())} != {1}
     ):
         t.fail(
-            f"has weights {list(weight.shape)} for inputs [n, {', '.join(map(str, shape))}]; "
-            "expected width 1 over one place, without groups"
+            f"has weights {list(weight.shape)} for inputs {view.text}; expected width 1, without "
+            "groups or strides"
         )
     if any(attributes.get("pads", ())):
         t.fail("pads its inputs; expected width 1 without")
-    made = _layer(
-        t, weight.reshape(weight.shape[:2]).T, t.weights(2) if t.input(2) else scalar(0.0)
-    )
-    return Rows(made.name, (weight.shape[0], *shape[1:]))
-
-
-def _affine(t: Translation, index: int, factor: FloatArray, offset: FloatArray) -> Rows:
-    return _scaled(t, t.rows(index), factor, offset, index)
-
-
-def _scaled(t: Translation, x: str, factor: FloatArray, offset: FloatArray, index: int) -> Rows:
-    """A value of the axes of an input times a factor, plus an offset, a channel or one for all."""
-    factor, offset = (_constant(t, array, x, index) for array in (factor, offset))
-    return t.add(Add((factor,), offset), x)
-
-
-def _constant(t: Translation, array: FloatArray, x: str, index: int) -> FloatArray:
-    """A constant as one number for all, or one a channel of a value of the axes of an input."""
-    spread = t.channels(array, t.width(x), t.shape(index))
-    return array.reshape(()) if array.size == 1 else spread
+    bias = t.weights(2) if t.input(2) else scalar(0.0)
+    channels_last = view.reordered([0, *range(2, 2 + behind), 1])
+    made = _layer(t, channels_last, weight.reshape(weight.shape[:2]).T, bias)
+    return made.reordered([0, 1 + behind, *range(1, 1 + behind)])
 
 
 def dropout(t: Translation) -> Translated:
@@ -306,7 +303,7 @@ def dropout(t: Translation) -> Translated:
     training = t.constant(2)
     if training is not None and training.any():
         t.fail("training_mode is set; expected a model exported for inference")
-    return Rows(t.rows())
+    return t.view()
 
 
 def cast(t: Translation) -> Translated:

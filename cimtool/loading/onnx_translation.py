@@ -4,60 +4,68 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray
+from cimtool.base.arrays import Array, FloatArray, IntArray
 from cimtool.base.errors import CimError
+from cimtool.ir.arithmetic import Add
 from cimtool.ir.op import Op
 from cimtool.ir.program import Builder
 from cimtool.loading.onnx_graph import OnnxGraph, OnnxNode
+from cimtool.loading.onnx_views import (
+    ITEMS,
+    Atom,
+    Rows,
+    arranged,
+    axis_of,
+    extent,
+    in_order,
+    in_rows,
+    item_size,
+    like,
+    reshaped,
+    widened,
+)
 
-
-@dataclass(frozen=True)
-class Rows:
-    """Numbers that depend on the input, [n, width]: the name of a value in the program.
-
-    `shape` are the axes of the file's value behind the rows, empty where there is one.
-    """
-
-    name: str
-    shape: tuple[int, ...] = ()
+LARGEST_ITEM = 1 << 22
+"""Numbers that an item may have in a value whose numbers move."""
 
 
 @dataclass(frozen=True)
 class RowMeans:
-    """RowMeans [n, 1] of the rows of a value of the program."""
+    """Means along the last axis of a value in rows of the program, and a value of their own."""
 
-    of: str
+    of: Rows
+    means: Rows
 
 
 @dataclass(frozen=True)
 class CentredRows:
-    """The rows of a value of the program less their means."""
+    """The rows of a value less their means."""
 
-    of: str
+    of: Rows
 
 
 @dataclass(frozen=True)
 class Squares:
-    """Squares of the rows of a value of the program less their means."""
+    """Squares of the rows of a value less their means."""
 
-    of: str
+    of: Rows
 
 
 @dataclass(frozen=True)
 class Norms:
-    """`(factor * sum of squares + added) ** power` [n, 1] of the rows of a value of the program.
+    """`(factor * sum of squares + added) ** power` of the rows of a value, as its means.
 
     Of the rows less their means where they are `centred`. Norms where power is 0.5: good to divide
     the value by, once they are a `column`.
     """
 
-    of: str
+    of: Rows
     centred: bool = False
     factor: float = 1.0
     added: float = 0.0
@@ -77,7 +85,6 @@ Translated = Rows | RowMeans | CentredRows | Squares | Norms | Compared | Array
 """The form of an ONNX value in a program; an array is a constant."""
 
 KINDS = {
-    RowMeans: "row means",
     CentredRows: "rows less their means",
     Squares: "squares of rows less their means",
     Norms: "row norms",
@@ -98,6 +105,8 @@ class Translation:
     node: OnnxNode
     values: Mapping[str, Translated]
     builder: Builder
+    views: dict[str, Rows] = field(default_factory=dict)
+    """The views by which values of the program are taken in the node."""
 
     def fail(self, complaint: str) -> NoReturn:
         """Raise CimError naming the file, the node and its kind."""
@@ -121,28 +130,53 @@ class Translation:
 
     def is_rows(self, index: int) -> bool:
         """True where an input depends on the graph's input."""
-        return isinstance(self.value(index), Rows)
+        return isinstance(self.value(index), Rows | RowMeans)
 
-    def rows(self, index: int = 0) -> str:
-        """The program's name of an input that depends on the graph's input."""
+    def view(self, index: int = 0) -> Rows:
+        """An input that depends on the graph's input."""
         value = self.value(index)
+        if isinstance(value, RowMeans):
+            return value.means
         if not isinstance(value, Rows):
             kind = KINDS.get(type(value), "a constant")
             self.fail(f"its input {self.input(index)} is {kind}; expected rows of numbers")
-        return value.name
+        return value
 
-    def shape(self, index: int = 0) -> tuple[int, ...]:
-        """The axes of an input that depends on the graph's input, behind the rows."""
-        name, value = self.rows(index), self.value(index)
-        own = value.shape if isinstance(value, Rows) else ()
-        return own or (self.width(name),)
+    def whole(self, view: Rows) -> Rows:
+        """The view where it has all numbers of its value, else one of them moved into rows."""
+        if not view.covers(item_size(self.builder, view.name)):
+            view = self.in_rows(view)
+        self.views[view.name] = view
+        return view
 
-    def flat_rows(self, index: int = 0) -> str:
-        """The name of an input whose last axis is the whole row."""
-        name, shape = self.rows(index), self.shape(index)
-        if shape[-1] != self.width(name):
-            self.fail(f"is over the last axis of [n, {', '.join(map(str, shape))}]; expected rows")
-        return name
+    def rows(self, index: int = 0) -> str:
+        """The program's name of an input, whose every number an operation takes by itself."""
+        return self.whole(self.view(index)).name
+
+    def in_rows(self, view: Rows, columns: int = 1) -> Rows:
+        """A view with its last `columns` axes as rows of the program."""
+        if any(ITEMS in axis for axis in view.axes[len(view.axes) - columns :]):
+            self.fail(f"is over the items of {view.text}; expected an axis of each item's numbers")
+        self.require_bounded(view)
+        made = in_rows(self.builder, view, columns)
+        self.views[made.name] = made
+        return made
+
+    def in_order(self, view: Rows) -> Rows:
+        """The same with the rows of an item in the order of the view."""
+        self.require_bounded(view)
+        made = in_order(self.builder, view)
+        self.views[made.name] = made
+        return made
+
+    def flat_rows(self, index: int = 0) -> Rows:
+        """An input with its last axis as rows of the program."""
+        return self.in_rows(self.view(index))
+
+    def require_bounded(self, view: Rows) -> None:
+        """Raise CimError for a view of more numbers than may move."""
+        if view.size > LARGEST_ITEM:
+            self.fail(f"an item has {view.size:,} numbers; expected at most {LARGEST_ITEM:,}")
 
     def constant(self, index: int) -> FloatArray | None:
         """A constant input in float64, None where it is left out."""
@@ -164,20 +198,111 @@ class Translation:
             self.fail(f"{self.input(index)} holds {bad}; expected finite weights")
         return array
 
-    def channels(self, array: FloatArray, width: int, shape: tuple[int, ...] = ()) -> FloatArray:
-        """One number a channel, from any shape that spreads over rows [n, width] and no further.
-
-        Over rows [n, *shape] where their axes are given.
-        """
-        known = (1, *(shape or (width,)))
+    def channels(self, array: FloatArray, width: int) -> FloatArray:
+        """One number a channel, from any shape that spreads over rows [n, width] and no further."""
         try:
-            spread = np.broadcast_to(array, known)
+            spread = np.broadcast_to(array, (1, width))
         except ValueError:
-            self.fail(
-                f"a constant has shape {list(array.shape)}; expected [{width}] or one number, of "
-                "at most two axes"
-            )
+            self._misshapen(array, width)
         return np.array(spread.reshape(-1))
+
+    def _misshapen(self, array: FloatArray, width: int) -> NoReturn:
+        self.fail(
+            f"a constant has shape {list(array.shape)}; expected [{width}] or one number, of "
+            "at most two axes"
+        )
+
+    def spread(self, view: Rows, *arrays: FloatArray) -> tuple[str, list[FloatArray]]:
+        """The program's name of a view, and constants over its axes as numbers of its columns.
+
+        A single number stays one. Where rows of an item have other constants, as tokens do, the
+        value becomes one row an item.
+        """
+        view = self.whole(view)
+        self.require_bounded(view)
+        known = [1 if ITEMS in axis else extent(axis) for axis in view.axes]
+        width, found = self.width(view.name), list[FloatArray]()
+        for array in arrays:
+            try:
+                over = np.broadcast_to(np.broadcast_to(array, known), view.extents)
+            except ValueError:
+                self._misshapen(array, view.size)
+            held = np.empty(view.size)
+            held[view.positions()] = over.reshape(-1)
+            found.append(array.reshape(()) if array.size == 1 else held.reshape(-1, width))
+        if all(array.ndim == 0 or not np.ptp(array, axis=0).any() for array in found):
+            return view.name, [array[0] if array.ndim else array for array in found]
+        name = arranged(self.builder, view.name, np.arange(view.size)[None])
+        self.views[name] = replace(view, name=name)
+        return name, [array.reshape(-1) if array.ndim else array for array in found]
+
+    def affine(self, view: Rows, factor: FloatArray, offset: FloatArray) -> Rows:
+        """A view times a constant over its axes plus another."""
+        name, (factor, offset) = self.spread(view, factor, offset)
+        return self.add(Add((factor,), offset), name)
+
+    def aligned(self, doing: str) -> tuple[str, str]:
+        """The program's names of both inputs, with numbers in equal places; one may spread."""
+        a, b = self.view(0), self.view(1)
+        pairs = list(zip(a.extents, b.extents, strict=False))
+        meeting = len(a.axes) == len(b.axes) and a.items_place == b.items_place
+        at_items = pairs[a.items_axis] if meeting else (0, 1)
+        fitting = all(one == other or 1 in (one, other) for one, other in pairs)
+        if not meeting or not fitting or at_items[0] != at_items[1]:
+            if len(a.axes) == len(b.axes) == 2:
+                self.fail(f"{doing} rows of {a.size} and of {b.size} numbers")
+            self.fail(f"{doing} {a.text} and {b.text}; expected the same axes")
+        a, b = (widened(view, [max(pair) for pair in pairs]) for view in (a, b))
+        self.require_bounded(a)
+        types = self.builder.types
+        covering = [v for v in (a, b) if v.covers(item_size(self.builder, v.name))]
+        if len(covering) == 2 and a.axes == b.axes and types[a.name].shape == types[b.name].shape:
+            self.views.update({a.name: a, b.name: b})
+            return a.name, b.name
+        place = covering[0] if covering else self.in_rows(a)
+        first, second = (v.name if v == place else like(self.builder, v, place) for v in (a, b))
+        self.views.update({name: replace(place, name=name) for name in (first, second)})
+        return first, second
+
+    def place(self, axis: int) -> int:
+        """The place of an axis of the first input, counted from the first."""
+        rank = len(self.view().axes)
+        if not -rank <= axis < rank:
+            self.fail(f"is along axis {axis} of {self.view().text}; expected one of these")
+        return axis % rank
+
+    def reshaped(self, view: Rows, sizes: Sequence[int]) -> Rows | None:
+        """A view in other axes, one of which may be -1: what is left. None where it does not fit.
+
+        Numbers move where axes are joined that do not follow one another.
+        """
+        items, sizes = self.graph.items, list(sizes)
+        if sizes.count(-1) == 1 and min(sizes) >= -1:
+            rest = math.prod(size for size in sizes if size != -1)
+            sizes[sizes.index(-1)] = items * view.size // max(rest, 1)
+        if min(sizes, default=0) < 1 or math.prod(sizes) != items * view.size:
+            return None
+        found = reshaped(view, sizes, items)
+        if found is None and view.items_axis == 0 and view.axes[0] == (ITEMS,):
+            self.require_bounded(view)
+            found = reshaped(in_order(self.builder, view, len(view.axes) - 1), sizes, items)
+        return found
+
+    def columns_taken(self, rows: Rows, places: IntArray) -> Rows:
+        """Some columns of a view that is rows of the program."""
+        width = self.width(rows.name)
+        taken_places = np.arange(item_size(self.builder, rows.name)).reshape(-1, width)[:, places]
+        name = arranged(self.builder, rows.name, taken_places)
+        return replace(self.narrowed(rows, len(places)), name=name)
+
+    def narrowed(self, rows: Rows, width: int) -> Rows:
+        """The axes of a view in rows of the program, where the last one has another extent."""
+        own = max(extent(rows.axes[-1]), 1)
+        axes = [
+            tuple(a if a is ITEMS else Atom(a.size, a.stride // own * width) for a in axis)
+            for axis in rows.axes[:-1]
+        ]
+        return replace(rows, axes=(*axes, axis_of(width, 1)))
 
     def number(self, name: str, absent: float, least: float = -np.inf) -> float:
         """A number among the attributes; CimError where it is not finite or below `least`."""
@@ -199,6 +324,12 @@ class Translation:
         if value not in accepted:
             self.fail(f"{name} is {value}; expected {expected}")
 
+    def require_last_axis(self) -> None:
+        """Raise CimError unless the attribute `axis` is the first input's last one, or absent."""
+        axis, view = int(self.node.attributes.get("axis", -1)), self.view()
+        if axis not in (-1, len(view.axes) - 1):
+            self.fail(f"axis is {axis} of {view.text}; expected the last one")
+
     def width(self, value: str) -> int:
         """Extent of the rows of a value of the program."""
         return int(self.builder.types[value].shape[1])
@@ -206,17 +337,22 @@ class Translation:
     def add(self, op: Op, *inputs: str, name: str = "") -> Rows:
         """Append an operation, named after the node's output, `name`, or the node.
 
-        The value has the axes of the first of the node's inputs that is as wide.
+        The value has the axes of the first input of as many rows and columns.
         """
-        made = self.builder.add(self._plain(name), op, *inputs)
-        given = (self.values.get(one) for one in self.node.inputs)
-        shapes = (one.shape for one in given if isinstance(one, Rows) and one.shape)
-        width = self.width(made)
-        return Rows(made, next((own for own in shapes if math.prod(own) == width), ()))
+        return self._made(self._plain(name), op, inputs)
 
     def part(self, name: str, op: Op, *inputs: str) -> str:
         """Append an operation of several that the node becomes; returns its value's name."""
-        return self.builder.add(f"{self._plain()}_{name}", op, *inputs)
+        return self._made(f"{self._plain()}_{name}", op, inputs).name
+
+    def _made(self, name: str, op: Op, inputs: tuple[str, ...]) -> Rows:
+        made, types = self.builder.add(name, op, *inputs), self.builder.types
+        shape = types[made].shape
+        known = (self.views[i] for i in inputs if i in self.views and types[i].shape == shape)
+        view = next(known, None)
+        rows = Rows.plain(made, self.width(made)) if view is None else replace(view, name=made)
+        self.views[made] = rows
+        return rows
 
     def _plain(self, name: str = "") -> str:
         """A name without a dot: those that passes derive from them hold one."""

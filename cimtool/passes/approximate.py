@@ -44,7 +44,8 @@ BUDGETS = (0.9, 0.5, 0.25)
 MAX_MULTIPLY_ADDS = 24
 """The highest degree of a polynomial: one multiply-add each."""
 
-MAX_NEWTON_STEPS = 8
+MAX_NEWTON_STEPS = 12
+"""Steps from a line to 1/sqrt(x) where the largest x is 2,000 times the least."""
 
 
 @dataclass(frozen=True)
@@ -257,8 +258,8 @@ def _lowest(
 
 
 @dataclass(frozen=True)
-class NewtonRoot:
-    """`1/sqrt(x)` on [lo, hi]: start `y = alpha + beta x`, then `steps` of `y (3 - x y^2) / 2`."""
+class NewtonIteration:
+    """A power of x on [lo, hi]: start `y = alpha + beta x`, then `steps` of an iteration."""
 
     alpha: float
     beta: float
@@ -266,20 +267,48 @@ class NewtonRoot:
     error: float
 
 
-def fit_inverse_root(lo: float, hi: float, tolerance: float) -> NewtonRoot:
-    """Fit the start line at Chebyshev nodes and count the Newton steps to a relative error."""
+def fit_inverse_root(lo: float, hi: float, tolerance: float) -> NewtonIteration:
+    """`1/sqrt(x)` by steps of `y (3 - x y^2) / 2` to a relative error.
+
+    The start line is fitted at Chebyshev nodes.
+    """
+    found = _newton(np.sqrt, lambda x, y: y * (1.5 - 0.5 * x * y * y), lo, hi, tolerance)
+    if found is None:
+        raise CimError(
+            f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on the "
+            f"calibration data, too wide for {MAX_NEWTON_STEPS} Newton steps"
+        )
+    return found
+
+
+def fit_inverse(lo: float, hi: float, tolerance: float) -> NewtonIteration:
+    """`1/x` by steps of `y (2 - x y)` to a relative error, from a line as above."""
+    found = _newton(np.asarray, lambda x, y: y * (2 - x * y), lo, hi, tolerance)
+    if found is None:
+        raise CimError(
+            f"a sum of {hi:g} powers is beyond {MAX_NEWTON_STEPS} Newton steps; expected a softmax "
+            "of fewer numbers"
+        )
+    return found
+
+
+def _newton(
+    inverse: Callable[[FloatArray], FloatArray],
+    step: Callable[[FloatArray, FloatArray], FloatArray],
+    lo: float,
+    hi: float,
+    tolerance: float,
+) -> NewtonIteration | None:
+    """The iteration for `1 / inverse(x)`; None where MAX_NEWTON_STEPS are not enough."""
     x = np.linspace(lo, hi, DENSE_POINTS)
     nodes = (lo + hi) / 2 + (hi - lo) / 2 * np.array([-np.sqrt(0.5), np.sqrt(0.5)])
-    ends = 1 / np.sqrt(nodes)
+    ends = 1 / inverse(nodes)
     beta = float((ends[1] - ends[0]) / (nodes[1] - nodes[0])) if nodes[1] > nodes[0] else 0.0
     alpha = float(ends[0] - beta * nodes[0])
     y: FloatArray = alpha + beta * x
     for steps in range(MAX_NEWTON_STEPS + 1):
-        error = float(np.abs(y * np.sqrt(x) - 1).max())
+        error = float(np.abs(y * inverse(x) - 1).max())
         if error <= tolerance:
-            return NewtonRoot(alpha, beta, steps, error)
-        y = y * (1.5 - 0.5 * x * y * y)
-    raise CimError(
-        f"row norms before normalisation span {np.sqrt(lo):.3g} to {np.sqrt(hi):.3g} on the "
-        f"calibration data, too wide for {MAX_NEWTON_STEPS} Newton steps"
-    )
+            return NewtonIteration(alpha, beta, steps, error)
+        y = step(x, y)
+    return None

@@ -166,9 +166,10 @@ def _storing_errors(
     for layer in graph.operations(Mvm):
         (name,) = graph.by_name[layer].inputs
         own = settings.of_layer(f"{graph.name}.{layer}")
-        bits = own.input_bits if name == "x" else own.activation_bits
+        outside = name in graph.embeddings
+        bits = own.input_bits if outside else own.activation_bits
         if (name, bits) not in errors:
-            margin = INPUT_MARGIN if name == "x" else 1.0
+            margin = INPUT_MARGIN if outside else 1.0
             rows = margin * values[name][:ERROR_ROWS]
             errors[name, bits] = _measured_errors(rows, ranges[name], bits)
     return errors

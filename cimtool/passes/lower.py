@@ -11,7 +11,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, plus, scalar
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Mvm,
+    Store,
+    Sum,
+    plus,
+    scalar,
+)
 from cimtool.ir.backends import LOWER
 from cimtool.ir.calibration import Range
 from cimtool.ir.integer import Requant
@@ -33,16 +46,21 @@ from cimtool.ir.source import (
     Reciprocal,
     RmsNorm,
     Sigmoid,
+    Softmax,
     Softplus,
     Tanh,
 )
-from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse_root
+from cimtool.ir.types import rows_of_item
+from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse, fit_inverse_root
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
 from cimtool.reference.surrogate import shifted
 
 EXP_TOLERANCE = 2.0**-17
 """Error of exp relative to its largest value: half a step of a 16-bit variance."""
+
+SOFTMAX_SPAN = 16.0
+"""Numbers as far below a row's largest have the same power as those at this distance, 1e-7."""
 
 ROOT_TOLERANCE = 2.0**-18
 """Relative error of the reciprocal norm, below a step of a 16-bit mean."""
@@ -80,10 +98,16 @@ class LowerPass(Pass):
 
 
 def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, ...]) -> str:
-    """The rule of a node, for inputs among which the embedding is stored first."""
-    bits = builder.settings.input_bits
-    stored = (builder.store(i, "input", bits) if i == "x" else i for i in inputs)
-    return LOWER.of(op)(builder, op, node, tuple(stored))
+    """The rule of a node, for inputs among which the embedding is stored first.
+
+    Of one that is arranged the numbers are stored where they come: columns have scales.
+    """
+    if node.name not in builder.embeddings:
+        bits = builder.settings.input_bits
+        inputs = tuple(
+            builder.store(i, "input", bits) if i in builder.embeddings else i for i in inputs
+        )
+    return LOWER.of(op)(builder, op, node, inputs)
 
 
 class Lowering(Builder):
@@ -91,7 +115,7 @@ class Lowering(Builder):
 
     def __init__(self, graph: Graph, job: Job):
         super().__init__(graph.name, graph.inputs, graph.calibration)
-        self.settings, self.note = job.settings, job.note
+        self.settings, self.note, self.embeddings = job.settings, job.note, graph.embeddings
 
     def store(self, value: str, role: str, bits: int) -> str:
         """Mark a value as stored for `role` in this many bits, once for all uses alike."""
@@ -102,15 +126,21 @@ class Lowering(Builder):
         return self.add(f"{value}.stored", op, value)
 
 
-LOWER.rule(MatMul, Mul, Add, Sum, Clip, Axis, Store)(keep)
+LOWER.rule(MatMul, Mul, Add, Sum, Clip, Arrange, Axis, Store)(keep)
 
 
 @LOWER.rule(Mvm)
 def mvm(builder: Lowering, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
     """Store an activation in the bits of the layer that reads it."""
-    if node.inputs[0] != "x":
-        bits = builder.settings.of_layer(f"{builder.name}.{node.name}").activation_bits
-        inputs = (builder.store(inputs[0], "activation", bits),)
+    layer, (value,) = f"{builder.name}.{node.name}", inputs
+    rows, _ = rows_of_item(builder.types[value].shape[0])
+    if rows > 1:
+        builder.note(
+            f"{layer}: the same arrays are driven {rows} times an item, once for each of its rows"
+        )
+    if node.inputs[0] not in builder.embeddings:
+        bits = builder.settings.of_layer(layer).activation_bits
+        inputs = (builder.store(value, "activation", bits),)
     return keep(builder, op, node, inputs)
 
 
@@ -193,6 +223,64 @@ def gate(builder: Lowering, op: Gate, node: Node, inputs: tuple[str, ...]) -> st
     """The product of both values as they are stored: one multiplication in the digital unit."""
     stored = (builder.store(value, "residual", 16) for value in inputs)
     return builder.add(node.name, Mul(), *stored)
+
+
+@LOWER.rule(BatchMatMul)
+def batch_matmul(builder: Lowering, op: BatchMatMul, node: Node, inputs: tuple[str, ...]) -> str:
+    """Products of activations as they are stored: multiplications in the digital unit."""
+    (a_rows, _), width = rows_of_item(builder.types[inputs[0]].shape[0]), builder.extent(inputs[0])
+    builder.note(
+        f"{builder.name}.{node.name}: a product of two activations, "
+        f"{a_rows * op.columns * width:,} multiply-adds an item in the digital unit"
+    )
+    stored = (builder.store(value, "residual", 16) for value in inputs)
+    return builder.add(node.name, op, *stored)
+
+
+@LOWER.rule(Softmax)
+def softmax(builder: Lowering, op: Softmax, node: Node, inputs: tuple[str, ...]) -> str:
+    """Powers of what is below the row's largest number, times the reciprocal of their sum."""
+    name, x = node.name, builder.store(inputs[0], "residual", 16)
+    width, known = builder.extent(x), builder.types[x]
+    lo, hi = widened_range(known)
+    span = min(hi - lo, SOFTMAX_SPAN)
+    power = fit_exp(-span, 0.0, EXP_TOLERANCE)
+    inverse = fit_inverse(1.0, width, ROOT_TOLERANCE)
+    builder.note(
+        f"{builder.name}.{name}: softmax of {width} numbers: exp on [{-span:.4g}, 0] below the "
+        f"largest as a polynomial of degree {len(power.coefficients) - 1}, worst error "
+        f"{power.error:.1e}; 1/sum for sums in [1, {width}] by {inverse.steps} Newton steps, worst "
+        f"relative error {inverse.error:.1e}"
+    )
+    below = builder.add(f"{name}.below", plus(1, -1), x, _largest(builder, name, x))
+    u = normalised(builder, f"{name}.u", below, power.centre, power.half)
+    raised = horner(builder, f"{name}.exp", u, power.coefficients)
+    powers = builder.add(f"{name}.exp", Clip(scalar(0.0), scalar(1.0)), raised)
+    total = builder.add(f"{name}.sum", Sum(), powers)
+    limited_sum = builder.add(f"{name}.sum_limited", Clip(scalar(1.0), scalar(width)), total)
+    y = builder.add(f"{name}.y0", plus(inverse.beta, offset=inverse.alpha), limited_sum)
+    for step in range(1, inverse.steps + 1):
+        product = builder.add(f"{name}.y{step}.xy", Mul(), limited_sum, y)
+        correction = builder.add(f"{name}.y{step}.two_less", plus(-1, offset=2.0), product)
+        y = builder.add(f"{name}.y{step}", Mul(), y, correction)
+        y = builder.add(f"{name}.y{step}.kept", Clip(scalar(0.0), scalar(1.0)), y)
+    return builder.add(name, Mul(), powers, builder.add(f"{name}.column", Axis(1), y))
+
+
+def _largest(builder: Lowering, name: str, x: str) -> str:
+    """The largest number [n, 1] of each row: of two halves `a + max(b - a, 0)`, and of these."""
+    rows, _ = rows_of_item(builder.types[x].shape[0])
+    value = x
+    while (width := builder.extent(value)) > 1:
+        half = -(-width // 2)
+        places = np.arange(rows * width).reshape(rows, width)
+        own = f"{name}.largest{half}"
+        a = builder.add(f"{own}.a", Arrange(rows, places[:, :half]), value)
+        b = builder.add(f"{own}.b", Arrange(rows, places[:, -half:]), value)
+        more = builder.add(f"{own}.more", plus(1, -1), b, a)
+        above = builder.add(f"{own}.above", Clip(scalar(0.0), scalar(np.inf)), more)
+        value = builder.add(own, plus(1, 1), a, above)
+    return value
 
 
 @LOWER.rule(LeakyRelu)

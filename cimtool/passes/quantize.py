@@ -13,7 +13,19 @@ import numpy as np
 
 from cimtool.base.arrays import Array, FloatArray
 from cimtool.hardware.keys import WeightRounding
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, scalar
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Mvm,
+    Store,
+    Sum,
+    scalar,
+)
 from cimtool.ir.backends import QUANTIZE
 from cimtool.ir.format import integer_limits, round_half_up
 from cimtool.ir.integer import Dequantize, Quantize
@@ -121,7 +133,19 @@ class Quantizing(Builder):
         return self._rows[name]
 
 
-QUANTIZE.rule(MatMul, Axis)(keep)
+QUANTIZE.rule(MatMul, BatchMatMul, Axis)(keep)
+
+
+@QUANTIZE.rule(Arrange)
+def arrange(builder: Quantizing, op: Arrange, node: Node, inputs: tuple[str, ...]) -> str:
+    """The same integers, after narrowing where numbers of several units come into one column."""
+    (value,), known = inputs, builder.types[inputs[0]]
+    if known.is_integer and known.unit.ndim:
+        width = int(known.shape[1])
+        unit = np.broadcast_to(known.unit, (width,))[op.places % width]
+        if not np.array_equal(unit.min(axis=0), unit.max(axis=0)):
+            value = builder.narrow(value, FACTOR_BITS)
+    return builder.add(node.name, op, value)
 
 
 @QUANTIZE.rule(Store)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cimtool.base.arrays import Array
+from cimtool.ir.arithmetic import Arrange
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node, Program, as_inputs
@@ -97,7 +98,7 @@ class Runner:
 
 def _exact(graph: Graph) -> bool:
     """True where all is integers until the last line: the same in blocks of any height."""
-    nodes = (node for node in graph.nodes if not isinstance(node.op, Dequantize))
+    nodes = (node for node in graph.nodes if not isinstance(node.op, Arrange | Dequantize))
     return all(graph.types[node.name].is_integer for node in nodes)
 
 

@@ -20,7 +20,7 @@ from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.input_codes import Cycle
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.references import AdcReferences
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
+from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import TORCH
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
@@ -138,6 +138,25 @@ def _matmul(op: MatMul, types: Types, device: torch.device) -> TorchKernel:
     a, b = types
     product = integer_product(int(a.magnitude), int(b.magnitude), int(a.shape[-1]))
     return lambda x, y: product(x, y.T)
+
+
+@TORCH.rule(BatchMatMul)
+def _batch_matmul(op: BatchMatMul, types: Types, device: torch.device) -> TorchKernel:
+    """Products and sums: torch has no matrix product of integers on a GPU."""
+    width = int(types[0].shape[-1])
+
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        products = x.reshape(-1, op.rows, 1, width) * y.reshape(-1, 1, op.columns, width)
+        return products.sum(-1).reshape(-1, op.columns)
+
+    return run
+
+
+@TORCH.rule(Arrange)
+def _arrange(op: Arrange, types: Types, device: torch.device) -> TorchKernel:
+    places = _constant(op.places.reshape(-1), device)
+    width = int(types[0].shape[-1])
+    return lambda x: x.reshape(-1, op.rows * width)[:, places].reshape(-1, op.places.shape[1])
 
 
 def integer_product(a: int, b: int, width: int) -> TorchKernel:

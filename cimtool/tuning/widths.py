@@ -19,7 +19,7 @@ from cimtool.hardware.settings import LEFT_OUT, LayerSettings, Settings
 from cimtool.ir.format import integer_limits
 from cimtool.ir.integer import Quantize
 from cimtool.ir.program import Program
-from cimtool.ir.types import Type, integer
+from cimtool.ir.types import Type, integer, rows_of_item
 from cimtool.sweeps.grid import nested
 
 CostName = Literal["arrays", "conversions", "energy"]
@@ -131,7 +131,7 @@ class LayerCosts:
         ]
         return {
             "arrays": sum(place.arrays for place in places if place.shares is None),
-            "conversions": sum(place.conversions for place in places),
+            "conversions": sum(one.conversions for one in costs),
             "energy": float(sum(np.nan if value is None else value for value in energies)),
         }
 
@@ -152,7 +152,15 @@ class LayerCosts:
             place = self._place(layer, bits, settings)
             places.append(place if owner == layer else replace(place, shares=owner))
         plan, rates = floorplan(places, target), rates_at(target, None)
-        return places, [layer_cost(one, rates, settings, plan) for one in places]
+        return places, [
+            layer_cost(one, rates, settings, plan).times(self._products(one.layer))
+            for one in places
+        ]
+
+    def _products(self, layer: str) -> int:
+        """Products of a layer that an item takes, one for each of its rows."""
+        _, _, x = self.layers[layer]
+        return rows_of_item(x.shape[0])[0]
 
     def _place(self, layer: str, bits: BitAssignment, settings: Settings) -> Placement:
         """The placement of a layer, which its own bits decide: each choice is placed once."""

@@ -9,6 +9,7 @@ from onnx.reference import ReferenceEvaluator
 from cimtool.base.arrays import FloatArray
 from cimtool.emit import operations  # noqa: F401  (importing rules registers them)
 from cimtool.emit.writer import GraphWriter
+from cimtool.ir.arithmetic import Arrange, BatchMatMul
 from cimtool.ir.backends import ONNX
 from cimtool.ir.op import Op
 from cimtool.ir.source import (
@@ -22,26 +23,32 @@ from cimtool.ir.source import (
     LeakyRelu,
     RmsNorm,
     Sigmoid,
+    Softmax,
     Softplus,
     Tanh,
 )
-from cimtool.ir.types import real
+from cimtool.ir.types import real, with_rows_of_item
 
 NORM = LayerNorm(np.array([0.5, -2.0, 1.5]), np.array([0.1, 0.0, -0.3]), 1e-2)
 OPERATIONS = [
     *(Exp(), Tanh(), Sigmoid(), LeakyRelu(0.2), LeakyRelu(1.5), L2Normalize(), NORM),
     *(Elu(0.7), Softplus(), Erf(), RmsNorm(NORM.gamma, 0.1)),
+    *(Softmax(), Arrange(1, np.array([[2, 0]])), Arrange(3, np.arange(9).reshape(1, 9))),
+    *(Arrange(3, np.array([[0, 4], [8, 4]])), Arrange(1, np.arange(3)[:, None])),
     *(DistanceScore(-2.0, 1.0), DistanceScore(-1.0), CosineScore()),
 ]
 ROWS = np.array([[-3.0, -0.5, 0.0], [0.25, 2.0, 5.5], [7.0, 7.0, 7.0]])
 
 
-def computed(op: Op, x: FloatArray) -> FloatArray:
-    """Output of a file of one operation for `x`, in double."""
-    writer, known = GraphWriter("DOUBLE"), real(("n", x.shape[1]))
-    writer.name_output(ONNX.of(op)(writer, op, (known,), "x"), "y")
-    port = ("DOUBLE", known.shape)
-    model = writer.model("one", {"x": port}, {"y": port})
+def computed(op: Op, x: FloatArray, inputs: int = 1) -> FloatArray:
+    """Output of a file of one operation for `x`, or for it twice, in double."""
+    writer = GraphWriter("DOUBLE")
+    types = (real((with_rows_of_item(getattr(op, "rows", 1), "n"), x.shape[1])),) * inputs
+    writer.name_output(ONNX.of(op)(writer, op, types, *["x"] * inputs), "y")
+    ports = [
+        {name: ("DOUBLE", of.shape)} for name, of in (("x", types[0]), ("y", op.infer(*types)))
+    ]
+    model = writer.model("one", *ports)
     (found,) = ReferenceEvaluator(model).run(None, {"x": x})
     return np.asarray(found)
 
@@ -50,3 +57,8 @@ def computed(op: Op, x: FloatArray) -> FloatArray:
 def test_onnx_computes_the_same(op: Op) -> None:
     rtol = 1e-6 if isinstance(op, Erf) else 1e-7  # of float: runtimes have no other
     np.testing.assert_allclose(computed(op, ROWS), op.run(ROWS), rtol=rtol, atol=1e-9)
+
+
+def test_onnx_multiplies_batches_by_their_own() -> None:
+    op, x = BatchMatMul(3, 3), np.random.default_rng(8).normal(size=(12, 5))
+    np.testing.assert_allclose(computed(op, x, inputs=2), op.run(x, x))

@@ -16,9 +16,23 @@ from cimtool.base.arrays import Array
 from cimtool.base.errors import CimError
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Mvm, Store, Sum, mvm_bounds, scalar
+from cimtool.ir.arithmetic import (
+    Add,
+    Arrange,
+    Axis,
+    BatchMatMul,
+    Clip,
+    MatMul,
+    Mul,
+    Mvm,
+    Store,
+    Sum,
+    mvm_bounds,
+    scalar,
+)
 from cimtool.ir.format import ratio
 from cimtool.ir.integer import Requant
+from cimtool.ir.op import Op
 from cimtool.ir.program import Builder
 from cimtool.ir.types import RangeError, Type, integer, real
 from cimtool.simulation.simulator import Runner, run_graph
@@ -100,8 +114,22 @@ def add_mul(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
     return b.add("op", Mul(), x, x if rng.integers(2) else y)
 
 
+def add_arrange(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
+    return b.add("op", Arrange(1, rng.integers(0, WIDTH, (1, WIDTH))), x)
+
+
+def add_batch(b: Builder, rng: np.random.Generator, x: str, y: str) -> str:
+    """Two rows of an item by four of it, in two batches."""
+    rows, columns = (
+        b.add("op", Arrange(1, rng.integers(0, WIDTH, (height, 3))), value)
+        for height, value in ((4, x), (8, y))
+    )
+    product = b.add("op", BatchMatMul(2, 4), rows, columns)
+    return b.add("op", Arrange(4, rng.integers(0, 16, (1, WIDTH))), product)
+
+
 CHOICES: tuple[Callable[[Builder, np.random.Generator, str, str], str], ...] = (
-    add_mvm, add_crossbar, add_sum, add_add, add_clip, add_requant, add_mul,
+    add_mvm, add_crossbar, add_sum, add_add, add_clip, add_requant, add_mul, add_arrange, add_batch,
 )  # fmt: skip
 
 
@@ -207,6 +235,51 @@ def test_real_bounds_come_from_interval_arithmetic() -> None:
     assert (total.lo, total.hi) == (-3.0, 3.0)
     unbounded = Mvm(np.ones((2, 3)), np.zeros(3)).infer(real(("n", 2)))
     assert np.isneginf(unbounded.lo).all()
+
+
+def test_a_batch_of_rows_is_multiplied_by_its_own() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-9, 9, (2 * 3 * 4, 5)), rng.integers(-9, 9, (2 * 3 * 7, 5))
+    found = BatchMatMul(4, 7).run(a, b).reshape(6, 4, 7)
+    for i, batch in enumerate(found):
+        np.testing.assert_array_equal(batch, a.reshape(6, 4, 5)[i] @ b.reshape(6, 7, 5)[i].T)
+
+
+def test_arranged_columns_keep_their_own_bounds_and_units() -> None:
+    known = integer(("2n", 2), [-1, 3], [5, 4], [0.5, 2.0])
+    made = Arrange(2, np.array([[0, 1, 3]])).infer(known)
+    assert made.shape == ("n", 3)
+    np.testing.assert_array_equal([made.lo, made.hi], [[-1, 3, 3], [5, 4, 4]])
+    np.testing.assert_array_equal(made.unit, [0.5, 2.0, 2.0])
+    x = np.arange(8).reshape(4, 2)
+    np.testing.assert_array_equal(Arrange(2, np.array([[0, 1, 3]])).run(x), [[0, 1, 3], [4, 5, 7]])
+
+
+PLAIN, TOKENS = integer(("n", 4), 0, 9, 1.0), integer(("3n", 4), 0, 9, 1.0)
+UNITS = integer(("n", 4), 0, 9, np.arange(1.0, 5))
+ROWS = np.arange(4).reshape(2, 2)
+MISPLACED: dict[str, tuple[Op, tuple[Type, ...]]] = {
+    "rows": (Arrange(2, ROWS), (PLAIN,)),
+    "place beyond": (Arrange(1, ROWS + 1), (PLAIN,)),
+    "place below": (Arrange(1, ROWS - 1), (PLAIN,)),
+    "no table": (Arrange(1, np.arange(4)), (PLAIN,)),
+    "no integers": (Arrange(1, ROWS / 2), (PLAIN,)),
+    "axes": (Arrange(1, ROWS), (integer(("n", 2, 2), 0, 9, 1.0),)),
+    "no symbol": (Arrange(1, ROWS), (integer((1, 4), 0, 9, 1.0),)),
+    "units of a column": (Arrange(1, ROWS), (UNITS,)),
+    "batches": (BatchMatMul(3, 4), (TOKENS, TOKENS)),
+    "no rows": (BatchMatMul(0, 3), (TOKENS, TOKENS)),
+    "items": (BatchMatMul(3, 3), (TOKENS, integer(("3m", 4), 0, 9, 1.0))),
+    "widths": (BatchMatMul(3, 3), (TOKENS, integer(("3n", 5), 0, 9, 1.0))),
+    "units of rows": (BatchMatMul(1, 1), (UNITS, PLAIN)),
+}
+
+
+@pytest.mark.parametrize("what", MISPLACED)
+def test_numbers_that_have_no_place_are_refused(what: str) -> None:
+    op, types = MISPLACED[what]
+    with pytest.raises(ValueError, match=r"rows|place|unit"):
+        op.infer(*types)
 
 
 def test_a_store_changes_nothing() -> None:

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from onnx.reference import ReferenceEvaluator
 from torch import Tensor, nn
 
 import cimtool.api as api
+from cimtool.base.errors import CimError
+from cimtool.costs.estimate import estimate
+from cimtool.deployment.compilation import Compilation
+from cimtool.emit.c.model import c_model
 from cimtool.emit.onnx import onnx_files
 from cimtool.emit.runtime import Session
+from cimtool.emit.stimuli import chosen_layers
 from cimtool.ir.program import MODALITIES
 from cimtool.loading.onnx_graph import read_onnx_graph
 from cimtool.loading.onnx_rules import translate
 from cimtool.loading.source import ModelSource
 from cimtool.simulation.simulator import Simulator, run_graph
 
-WIDTH, HIDDEN, D, ROWS = 8, 12, 12, 64
+WIDTH, HIDDEN, D, ROWS, TOKENS = 8, 12, 12, 64, 8
 TARGETS = ("isaac-rram-128", "hermes-pcm-14nm", "dcim-22nm-tsmc")
 
 
@@ -114,6 +123,47 @@ class PcmeHead(nn.Module):
         return nn.functional.normalize(mu, dim=-1), logvar
 
 
+class Encoder(nn.Module):
+    """A block of a transformer over TOKENS tokens of a row, then the mean of these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(WIDTH, HIDDEN)
+        self.positions = nn.Parameter(torch.randn(TOKENS, HIDDEN))
+        self.before, self.between = nn.LayerNorm(HIDDEN), nn.LayerNorm(HIDDEN)
+        self.attention = nn.MultiheadAttention(HIDDEN, 3, batch_first=True)
+        self.inner = nn.Sequential(nn.Linear(HIDDEN, 16), nn.GELU(), nn.Linear(16, HIDDEN))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.embed(x.reshape(-1, TOKENS, WIDTH)) + self.positions
+        normed = self.before(tokens)
+        tokens = tokens + self.attention(normed, normed, normed)[0]
+        return (tokens + self.inner(self.between(tokens))).mean(1)
+
+
+class Attended(nn.Module):
+    """Attention by torch's function, or by hand, of one head; all tokens go into the layer behind.
+
+    Or their first alone does.
+    """
+
+    def __init__(self, by_hand: bool):
+        super().__init__()
+        self.by_hand = by_hand
+        self.query, self.key, self.value = (nn.Linear(WIDTH, HIDDEN) for _ in range(3))
+        self.out = nn.Linear(HIDDEN if by_hand else TOKENS * HIDDEN, HIDDEN)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.view(x.shape[0], TOKENS, WIDTH)
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        if self.by_hand:
+            weights = (q @ k.transpose(-1, -2) / HIDDEN**0.5).softmax(-1)
+            return self.out((weights @ v)[:, 0])
+        q, k, v = (one.view(-1, TOKENS, 2, HIDDEN // 2).transpose(1, 2) for one in (q, k, v))
+        heads = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.out(heads.transpose(1, 2).flatten(1))
+
+
 def behind_a_layer(*inner: nn.Module) -> Callable[[], nn.Module]:
     """A layer, modules of `HIDDEN` numbers, another layer, heads."""
     layers = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, HIDDEN)
@@ -159,10 +209,14 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     "convolution of width 1": convolved,
     "glu": lambda: Heads(nn.Sequential(nn.Linear(WIDTH, 2 * HIDDEN), nn.GLU(dim=-1))),
     "group norm": behind_a_layer(nn.GroupNorm(1, HIDDEN), nn.Mish()),
+    "group norm of three groups": behind_a_layer(nn.GroupNorm(3, HIDDEN), nn.ReLU()),
+    "multi-head attention over 8 tokens": lambda: Heads(Encoder()),
 }
 """Those that are compiled for all of TARGETS."""
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "attention by torch's function": lambda: Heads(Attended(by_hand=False)),
+    "attention by hand": lambda: Heads(Attended(by_hand=True)),
     "gelu": behind_a_layer(nn.GELU()),
     "gelu by tanh": behind_a_layer(nn.GELU(approximate="tanh")),
     "silu": behind_a_layer(nn.SiLU()),
@@ -179,8 +233,8 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 """Those that are compiled for one target."""
 
-OLDER = 13
-"""The operator set for which torch writes GELU and layer norms by their parts."""
+OLDER = {"attention by torch's function": 14}
+"""The operator set for which torch writes GELU and layer norms by their parts; 13 of others."""
 
 
 def built(name: str, seed: int) -> nn.Module:
@@ -196,46 +250,53 @@ def built(name: str, seed: int) -> nn.Module:
     return module
 
 
-def output_names(module: nn.Module) -> list[str]:
+def rows_of(name: str) -> dict[str, np.ndarray]:
+    """Rows of both modalities for an architecture."""
+    width = TOKENS * WIDTH if "attention" in name else WIDTH
+    rng = np.random.default_rng(5)
+    return {m: rng.normal(size=(ROWS, width)).astype(np.float32) for m in MODALITIES}
+
+
+def output_names(module: nn.Module, rows: np.ndarray) -> list[str]:
     """Names for the outputs of a module."""
-    with torch.no_grad():
-        return ["mu"] if isinstance(module(torch.zeros(2, WIDTH) + 1), Tensor) else ["mu", "logvar"]
+    return ["mu", "logvar"] if len(outputs(module, rows[:2])) > 1 else ["mu"]
 
 
-def score_of(module: nn.Module) -> dict[str, Any]:
+def score_of(module: nn.Module, rows: np.ndarray) -> dict[str, Any]:
     """The options of a score for a module: of distances where it has a variance, else a cosine."""
-    if len(output_names(module)) == 1:
+    if len(output_names(module, rows)) == 1:
         return {"head": "cosine"}
     return {"head": "csd", "a": 0.3, "b": 1.0}
 
 
-def exported(module: nn.Module, file: Path, exporter: str) -> Path:
-    """The ONNX file of a module by one of torch's exporters."""
-    dynamo = exporter == "newer"
+@cache
+def exported(folder: Path, name: str, seed: int, exporter: str) -> Path:
+    """The ONNX file of an architecture by one of torch's exporters, written once."""
+    module, rows = built(name, seed), rows_of(name)["text"][:2]
+    file = folder / f"{len(list(folder.iterdir()))}.onnx"
     options: dict[str, object] = {"dynamic_axes": {"x": {0: "n"}}}
     if exporter == "older operators":
-        options["opset_version"] = OLDER
-    if dynamo:
+        options["opset_version"] = OLDER.get(name, 13)
+    if exporter == "newer":
         pytest.importorskip("onnxscript")
-        rows = {0: torch.export.Dim("n")}
-        options = {"dynamic_shapes": (rows,), "external_data": False, "verbose": False}
+        items = {0: torch.export.Dim("n")}
+        options = {"dynamic_shapes": (items,), "external_data": False, "verbose": False}
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                module, (torch.zeros(2, WIDTH),), str(file), dynamo=dynamo, input_names=["x"],
-                output_names=output_names(module), **options,
+                module, (torch.from_numpy(rows),), str(file), dynamo=exporter == "newer",
+                input_names=["x"], output_names=output_names(module, rows), **options,
             )  # fmt: skip
     finally:
         logging.disable(logging.NOTSET)
     return file
 
 
-@pytest.fixture
-def rows() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(5)
-    return {m: rng.normal(size=(ROWS, WIDTH)).astype(np.float32) for m in MODALITIES}
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("files")
 
 
 def outputs(module: nn.Module, x: np.ndarray) -> dict[str, np.ndarray]:
@@ -256,20 +317,17 @@ def require_same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) ->
 
 @pytest.mark.parametrize("exporter", ["legacy", "older operators", "newer"])
 @pytest.mark.parametrize("name", ARCHITECTURES | ACTIVATIONS)
-def test_the_float_program_is_torchs(
-    tmp_path: Path, rows: dict[str, np.ndarray], name: str, exporter: str
-) -> None:
-    module = built(name, 1)
-    file = exported(module, tmp_path / "text.onnx", exporter)
-    tower = translate(read_onnx_graph(file))
+def test_the_float_program_is_torchs(folder: Path, name: str, exporter: str) -> None:
+    module, rows = built(name, 1), rows_of(name)
+    tower = translate(read_onnx_graph(exported(folder, name, 1, exporter)))
     found = run_graph(tower, {"x": rows["text"].astype(np.float64)})
     require_same(found, outputs(module, rows["text"]))
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_modules_come_in_without_a_file(rows: dict[str, np.ndarray], name: str) -> None:
-    modules = built(name, 1), built(name, 2)
-    model = ModelSource(modules, **score_of(modules[0])).load()
+def test_modules_come_in_without_a_file(name: str) -> None:
+    modules, rows = (built(name, 1), built(name, 2)), rows_of(name)
+    model = ModelSource(modules, **score_of(modules[0], rows["text"])).load()
     for module, tower, x in zip(modules, model.towers, rows.values(), strict=True):
         require_same(run_graph(tower, {"x": x.astype(np.float64)}), outputs(module, x))
 
@@ -279,15 +337,10 @@ COMPILED += [(name, TARGETS[0]) for name in ACTIVATIONS]
 
 
 @pytest.mark.parametrize(("name", "target"), COMPILED)
-def test_what_is_compiled_is_the_same_to_the_last_bit(
-    tmp_path: Path, rows: dict[str, np.ndarray], name: str, target: str
-) -> None:
-    modules = [built(name, seed) for seed in (1, 2)]
-    files = [
-        exported(module, tmp_path / f"{modality}.onnx", "legacy")
-        for modality, module in zip(MODALITIES, modules, strict=True)
-    ]
-    score = score_of(modules[0])
+def test_what_is_compiled_is_the_same_to_the_last_bit(folder: Path, name: str, target: str) -> None:
+    modules, rows = [built(name, seed) for seed in (1, 2)], rows_of(name)
+    files = [exported(folder, name, seed, "legacy") for seed in (1, 2)]
+    score = score_of(modules[0], rows["text"])
     compiled = api.prepare((files[0], files[1]), calibration=rows, target=target, **score)
     stages = {stage.name: stage.program for stage in compiled.stages}
     final = compiled.stages[-1].program
@@ -315,3 +368,71 @@ def test_what_is_compiled_is_the_same_to_the_last_bit(
     plain = Session(written["float.onnx"]).run(rows)["logit"]
     trained = Simulator(stages["trained"]).scores(rows["text"], rows["video"])
     np.testing.assert_allclose(plain, trained, rtol=1e-5, atol=1e-5 * np.ptp(trained))
+
+
+ATTENTION = "multi-head attention over 8 tokens"
+
+
+@pytest.fixture(scope="module")
+def attention(folder: Path) -> Compilation:
+    """The architecture of this name compiled for one target."""
+    files = [exported(folder, ATTENTION, seed, "legacy") for seed in (1, 2)]
+    return api.prepare(
+        (files[0], files[1]),
+        calibration=rows_of(ATTENTION),
+        target=TARGETS[0],
+        head="csd",
+        a=0.3,
+        b=1.0,
+    )
+
+
+def test_attention_is_the_same_in_all_backends_whatever_the_block(attention: Compilation) -> None:
+    rows, final = rows_of(ATTENTION)["text"][:5], attention.stages[-1].program
+    calibrated = next(one.program for one in attention.stages if one.name == "calibrated")
+    wanted = Simulator(final).encode("text", rows)
+    model = onnx.load_from_string(onnx_files(final, calibrated)["text.onnx"])
+    names = [port.name for port in model.graph.output]
+    evaluated = ReferenceEvaluator(model).run(None, {model.graph.input[0].name: rows})
+    others = [Simulator(final, device="cpu").encode("text", rows)]
+    others += [dict(zip(names, evaluated, strict=True))]
+    for found in others:
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(found[name], value)
+    alone = [Simulator(final).encode("text", rows[i : i + 1]) for i in range(len(rows))]
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(np.concatenate([one[name] for one in alone]), value)
+
+
+def test_attention_keeps_its_scores(attention: Compilation) -> None:
+    rows, stages = rows_of(ATTENTION), {one.name: one.program for one in attention.stages}
+    scores = [
+        Simulator(stages[name]).scores(rows["text"], rows["video"])
+        for name in ("trained", "converters fitted")
+    ]
+    rmse = np.sqrt(np.square(scores[1] - scores[0]).mean())
+    assert rmse < 0.06 * scores[0].std()
+
+
+def test_attention_is_told_and_counted(attention: Compilation) -> None:
+    notes = "\n".join(attention.notes)
+    assert "text.attention: the same arrays are driven 8 times an item" in notes
+    assert notes.count("a product of two activations, 768 multiply-adds an item") == 4
+    assert re.search(r"softmax of 8 numbers: exp on .* worst error .* worst relative error", notes)
+    final = attention.stages[-1].program
+    cost = estimate(final, attention.settings, attention.target, samples=10, dimension=D)
+    layers = {"embed": WIDTH * HIDDEN, "attention": 3 * HIDDEN**2, "attention_out_proj": HIDDEN**2}
+    layers |= {"inner_0": 16 * HIDDEN, "inner_2": 16 * HIDDEN}
+    assert cost.text.macs == TOKENS * sum(layers.values()) + 2 * HIDDEN * D
+    assert {cost.products[f"text.{layer}"] for layer in layers} == {TOKENS}
+    assert cost.products["text.mu"] == 1
+
+
+def test_what_takes_one_row_of_an_item_refuses_tokens(attention: Compilation) -> None:
+    final = attention.stages[-1].program
+    with pytest.raises(
+        CimError, match=r"^text\.x_arranged: parts of an item \(tokens, .*\) are rows"
+    ):
+        chosen_layers(final, "*")
+    with pytest.raises(CimError, match=r"^text\.x_arranged: expected the input as one row$"):
+        c_model(final, "model")

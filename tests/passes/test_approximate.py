@@ -19,6 +19,7 @@ from cimtool.passes.approximate import (
     LEAST_TOLERANCE,
     fit_curve,
     fit_exp,
+    fit_inverse,
     fit_inverse_root,
 )
 
@@ -135,6 +136,22 @@ def test_the_reciprocal_root_is_within_its_tolerance(
     assert fit.error <= tolerance
 
 
+@pytest.mark.parametrize("hi", [1.0, 2.0, 8.0, 77.0, 256.0])
+def test_the_reciprocal_of_a_sum_is_within_its_tolerance(hi: float) -> None:
+    fit = fit_inverse(1.0, hi, 2.0**-18)
+    x = np.random.default_rng(0).uniform(1.0, hi, 7919)
+    y = fit.alpha + fit.beta * x
+    for _ in range(fit.steps):
+        y = y * (2 - x * y)
+    assert np.abs(y * x - 1).max() <= SLACK * fit.error + 1e-13
+    assert fit.error <= 2.0**-18
+
+
+def test_a_softmax_of_too_many_numbers_is_refused() -> None:
+    with pytest.raises(CimError, match=r"a sum of 100000 powers is beyond 12 Newton steps"):
+        fit_inverse(1.0, 1e5, 2.0**-18)
+
+
 def test_equal_norms_need_no_slope() -> None:
     fit = fit_inverse_root(1.0, 1.0, 2.0**-18)
     assert (fit.beta, fit.steps) == (0.0, 0)
@@ -142,5 +159,5 @@ def test_equal_norms_need_no_slope() -> None:
 
 @pytest.mark.parametrize("lo", [0.0, 1e-9])
 def test_norms_too_far_apart_are_refused(lo: float) -> None:
-    with pytest.raises(CimError, match=r"row norms before normalisation span .* too wide for 8"):
+    with pytest.raises(CimError, match=r"row norms before normalisation span .* too wide for 12"):
         fit_inverse_root(lo, 100.0, 2.0**-18)

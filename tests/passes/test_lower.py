@@ -17,7 +17,17 @@ from cimtool.ir.heads.cosine import Cosine
 from cimtool.ir.heads.csd import Csd
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Program
-from cimtool.ir.source import Abs, Elu, Erf, LayerNorm, LeakyRelu, Sigmoid, Softplus, Tanh
+from cimtool.ir.source import (
+    Abs,
+    Elu,
+    Erf,
+    LayerNorm,
+    LeakyRelu,
+    Sigmoid,
+    Softmax,
+    Softplus,
+    Tanh,
+)
 from cimtool.passes.base import Job
 from cimtool.passes.curves import CURVE_TOLERANCE, DOMAIN_MARGIN, widened_range
 from cimtool.passes.lower import EXP_TOLERANCE
@@ -228,9 +238,32 @@ def test_a_layer_norm_is_within_the_stated_error(models: SimpleNamespace, op: La
     assert np.abs(close - exact).max() > 0
 
 
+@pytest.mark.parametrize("gain", [0.0, 1.0, 30.0])
+def test_a_softmax_is_within_the_stated_errors_beyond_calibration_too(
+    models: SimpleNamespace, gain: float
+) -> None:
+    notes: list[str] = []
+    job = models.job(*models.data, notes=notes)
+    pair = stages(curved(models, Softmax(), gain), job)
+    rows = 1.5 * job.text
+    exact, close = (Simulator(p).values("text", rows, ["curve"])["curve"] for p in pair)
+    (told,) = (note for note in notes if note.startswith("text.curve: "))
+    said = re.fullmatch(
+        r"text\.curve: softmax of 12 numbers: exp on \[-[\d.]+, 0\] below the largest as a "
+        r"polynomial of degree \d+, worst error (\S+); 1/sum for sums in \[1, 12\] by \d Newton "
+        r"steps, worst relative error (\S+)",
+        told,
+    )
+    assert said is not None
+    power, inverse = 1.05 * float(said[1]), 1.05 * float(said[2])
+    # An error of each power, in it and twelvefold in the sum that it is divided by.
+    assert np.abs(close - exact).max() <= 13 * power + inverse + 1e-6
+    assert np.abs(close.sum(axis=1) - 1).max() <= inverse + 1e-12
+
+
 @pytest.mark.parametrize("target", ["ideal", "isaac-rram-128"])
 @pytest.mark.parametrize("first", [True, False], ids=["after a layer", "of the input"])
-@pytest.mark.parametrize("op", [*CURVES, NORMS[0]], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [*CURVES, NORMS[0], Softmax()], ids=lambda op: op.name)
 def test_a_curve_on_hardware_is_what_the_simulator_says(
     models: SimpleNamespace, op: Op, first: bool, target: str
 ) -> None:

@@ -134,6 +134,8 @@ class _Model:
                 values[node.name] = CInputs("x", kind, str(width))
                 self._header_of_codes(m, node.op, known, width)
                 continue
+            if node.name in graph.embeddings:
+                raise CimError(f"{graph.layer(node)}: expected the input as one row")
             place = fields.get(node.name)
             self._emit(writer, graph, node, values, m, place)
         for name, value in graph.outputs.items():

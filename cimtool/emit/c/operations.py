@@ -11,7 +11,7 @@ from cimtool.emit.c.layer import emit_mvm
 from cimtool.emit.c.writer import CValue, FunctionWriter, products_fit
 from cimtool.hardware.cell_distance import CellDistance
 from cimtool.hardware.mvm import CrossbarMvm
-from cimtool.ir.arithmetic import Add, Axis, Clip, MatMul, Mul, Sum
+from cimtool.ir.arithmetic import Add, Arrange, Axis, BatchMatMul, Clip, MatMul, Mul, Sum
 from cimtool.ir.backends import C_MODEL
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
@@ -35,6 +35,21 @@ def _cell_distance(writer: FunctionWriter, op: CellDistance, types: Types, x: CV
         "shortlist.search: the C model has no content-addressable memory; expected a gallery in "
         "the arrays of the target"
     )
+
+
+@C_MODEL.rule(Arrange)
+def _arrange(writer: FunctionWriter, op: Arrange, types: Types, x: CValue) -> CValue:
+    if op.rows > 1 or len(op.places) > 1:
+        raise writer.refuse("several rows of an item, as tokens and groups of channels are")
+    places = writer.constant("places", op.places[0])
+    return writer.each(f"{x.name}[{places}]" if x.count else x.name)
+
+
+@C_MODEL.rule(BatchMatMul)
+def _batch_matmul(
+    writer: FunctionWriter, op: BatchMatMul, types: Types, a: CValue, b: CValue
+) -> CValue:
+    raise writer.refuse("a product of an item's own rows, as attention has it")
 
 
 @C_MODEL.rule(MatMul)
