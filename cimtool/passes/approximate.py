@@ -45,7 +45,7 @@ MAX_MULTIPLY_ADDS = 24
 """The highest degree of a polynomial: one multiply-add each."""
 
 MAX_NEWTON_STEPS = 12
-"""Steps from a line to 1/sqrt(x) where the largest x is 2,000 times the least."""
+"""Steps from a line to 1/sqrt(x) where the largest x is 5,000 times the least."""
 
 
 @dataclass(frozen=True)

@@ -421,7 +421,11 @@ def test_attention_is_told_and_counted(attention: Compilation) -> None:
     assert re.search(r"softmax of 8 numbers: exp on .* worst error .* worst relative error", notes)
     final = attention.stages[-1].program
     cost = estimate(final, attention.settings, attention.target, samples=10, dimension=D)
-    layers = {"embed": WIDTH * HIDDEN, "attention": 3 * HIDDEN**2, "attention_out_proj": HIDDEN**2}
+    layers = {
+        "embed": WIDTH * HIDDEN,
+        "attention": 3 * HIDDEN**2,
+        "body_attention_out_proj": HIDDEN**2,
+    }
     layers |= {"inner_0": 16 * HIDDEN, "inner_2": 16 * HIDDEN}
     assert cost.text.macs == TOKENS * sum(layers.values()) + 2 * HIDDEN * D
     assert {cost.products[f"text.{layer}"] for layer in layers} == {TOKENS}
