@@ -43,6 +43,10 @@ class Mvm(Op, name="mvm", levels=Level.TRAINED.to(Level.INTEGER)):
     def run(self, *inputs: Array) -> Array:
         return inputs[0] @ self.weight + self.bias
 
+    def columns(self, keep: IntArray) -> Mvm:
+        """The layer of real numbers with some of the outputs."""
+        return Mvm(np.ascontiguousarray(self.weight[:, keep]), self.bias[keep])
+
 
 def mvm_bounds(weight: Array, bias: Array, x: Type) -> tuple[Array, Array]:
     """Exact bounds of `x @ weight + bias` per output channel, from the bounds of `x`.

@@ -12,7 +12,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import Add, Clip, Mvm, plus, scalar
+from cimtool.ir.arithmetic import Add, Clip, plus, scalar
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
@@ -20,9 +20,18 @@ from cimtool.loading.onnx_activations import ACTIVATIONS
 from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.onnx_norms import NORM_RULES, divided, limited, raised, scaled, shifted
+from cimtool.loading.onnx_quantized import (
+    DOMAINS,
+    QUANTIZERS,
+    layer_of,
+    limited_codes,
+    require_one_quantizer,
+    turned,
+)
 from cimtool.loading.onnx_shapes import SHAPES
 from cimtool.loading.onnx_translation import (
     CentredRows,
+    Codes,
     Norms,
     RowMeans,
     Rows,
@@ -54,10 +63,11 @@ def translate(graph: OnnxGraph) -> Graph:
         if not node.domain and node.kind in FOLDS and given and len(constants) == len(given):
             values[node.outputs[0]] = folder.fold(node, constants, t.where)
             continue
-        if node.domain or node.kind not in RULES:
+        rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
+        if rule is None:
             domain = f" (domain {node.domain})" if node.domain else ""
             t.fail(f"is not supported{domain}; expected {', '.join(sorted(RULES))}")
-        made = RULES[node.kind](t)
+        made = rule(t)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
     outputs = []
     for name in graph.outputs.values():
@@ -74,7 +84,9 @@ def translate(graph: OnnxGraph) -> Graph:
             f"{graph.file}: mu has {widths[0]} dimensions and logvar {widths[1]}; "
             "expected the same for both"
         )
-    return builder.tower(*outputs)
+    tower = builder.tower(*outputs)
+    require_one_quantizer(tower, graph.file)
+    return tower
 
 
 def gemm(t: Translation) -> Translated:
@@ -85,15 +97,17 @@ def gemm(t: Translation) -> Translated:
     alpha, beta = t.number("alpha", 1.0), t.number("beta", 1.0)
     weight = t.weights(1) * alpha
     bias = t.weights(2) * beta if t.input(2) else scalar(0.0)
-    return _layer(t, weight.T if attributes.get("transB", 0) else weight, bias)
+    turned = bool(attributes.get("transB", 0))
+    return _layer(t, weight.T if turned else weight, bias, 0 if turned else 1)
 
 
 def matmul(t: Translation) -> Translated:
     """`x W`."""
-    return _layer(t, t.weights(1), scalar(0.0))
+    return _layer(t, t.weights(1), scalar(0.0), 1)
 
 
-def _layer(t: Translation, weight: FloatArray, bias: FloatArray) -> Rows:
+def _layer(t: Translation, weight: FloatArray, bias: FloatArray, axis: int) -> Rows:
+    """A layer of `weight` [in, out]; its outputs are along `axis` of the node's second input."""
     x = t.rows()
     width = t.width(x)
     if t.node.kind != "Conv":
@@ -104,7 +118,7 @@ def _layer(t: Translation, weight: FloatArray, bias: FloatArray) -> Rows:
     _require_storable(t, "one of its biases", bias)
     named = t.input(1)
     name = named.removesuffix(".weight") if named.endswith(".weight") else ""
-    op = Mvm(np.ascontiguousarray(weight), t.channels(bias, weight.shape[1]))
+    op = layer_of(t, weight, t.channels(bias, weight.shape[1]), axis)
     lead = t.shape()[:-1]
     made = t.add(op, x, name=name)
     return Rows(made.name, (*lead, weight.shape[1]) if lead else ())
@@ -149,6 +163,8 @@ def clip(t: Translation) -> Translated:
     """Limits, as inputs or (before operator set 11) attributes."""
     lo, hi = _limit(t, 1, "min", -np.inf), _limit(t, 2, "max", np.inf)
     value = t.value(0)
+    if isinstance(value, Codes | np.ndarray):
+        return limited_codes(t, lo, hi)
     if isinstance(value, Norms):
         return limited(t, value, lo, hi)
     if not lo <= hi:
@@ -280,7 +296,7 @@ def convolution(t: Translation) -> Translated:
     if any(attributes.get("pads", ())):
         t.fail("pads its inputs; expected width 1 without")
     made = _layer(
-        t, weight.reshape(weight.shape[:2]).T, t.weights(2) if t.input(2) else scalar(0.0)
+        t, weight.reshape(weight.shape[:2]).T, t.weights(2) if t.input(2) else scalar(0.0), 0
     )
     return Rows(made.name, (weight.shape[0], *shape[1:]))
 
@@ -319,6 +335,7 @@ def cast(t: Translation) -> Translated:
 RULES: dict[str, TranslationRule] = (
     ACTIVATIONS
     | NORM_RULES
+    | QUANTIZERS
     | SHAPES
     | {
         "Add": add,
@@ -337,6 +354,7 @@ RULES: dict[str, TranslationRule] = (
         "Pow": power,
         "Reciprocal": reciprocal,
         "Sub": partial(add, sign=-1.0),
+        "Transpose": partial(turned, otherwise=SHAPES["Transpose"]),
     }
 )
 """The supported operators (beside Constant), and the rule of each."""

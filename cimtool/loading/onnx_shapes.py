@@ -15,6 +15,7 @@ import numpy as np
 from cimtool.base.arrays import IntArray
 from cimtool.ir.arithmetic import Add, Clip, Mvm
 from cimtool.ir.op import Op
+from cimtool.ir.quantized import QuantizedStore
 from cimtool.ir.source import (
     Abs,
     BatchNorm,
@@ -31,7 +32,10 @@ from cimtool.loading.onnx_translation import Norms, RowMeans, Rows, Translated, 
 
 ShapeRule = Callable[[Translation], "Translated | tuple[Translated, ...]"]
 
-BY_CHANNEL = (Abs, Add, BatchNorm, Clip, Elu, Erf, Exp, Gate, LeakyRelu, Log, Monotone, Reciprocal)
+BY_CHANNEL = (
+    *(Abs, Add, BatchNorm, Clip, Elu, Erf, Exp, Gate, LeakyRelu, Log, Monotone, Reciprocal),
+    QuantizedStore,
+)
 """Operations each of whose channels depends on that channel of its inputs alone."""
 
 
@@ -192,7 +196,7 @@ def selected(t: Translation, value: str, keep: IntArray) -> str:
 def _of_channels(op: Op, keep: IntArray) -> Op:
     """An operation with the constants of some channels."""
     if isinstance(op, Mvm):
-        return Mvm(np.ascontiguousarray(op.weight[:, keep]), op.bias[keep])
+        return op.columns(keep)
 
     def kept(value: object) -> object:
         if isinstance(value, tuple):

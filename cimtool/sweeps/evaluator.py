@@ -38,6 +38,7 @@ from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.product_bits import ProductExamples
+from cimtool.passes.trained_bits import with_trained_bits
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import Queries, Selection
@@ -178,10 +179,13 @@ class PointEvaluator:
         """Measurements of all queries, and the outcome of all of them."""
         settings, said = build.settings, list[str]()
         model = self.models[score]
-        layers = layer_names(assemble(*self.towers, model.head))
+        trained = assemble(*self.towers, model.head)
+        layers = layer_names(trained)
         of_score = score_layers(model.head, settings.score_mapping)
         check_patterns(settings, [*layers, *of_score])
         check_layer_bits(settings, layers, of_score)
+        settings = with_trained_bits(settings, build.target, trained)
+        build = replace(build, settings=settings)
         few_levels = level_notes(build.target, settings, layers)
         program = self.compiled(settings, said.append, score)
         if settings.score_mapping != "digital":
