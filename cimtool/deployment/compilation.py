@@ -158,11 +158,11 @@ def prepare(
     of_score = score_layers(model.head, decided.score_mapping)
     check_patterns(decided, [*layers, *of_score])
     check_layer_bits(decided, layers, of_score)
-    decided = with_trained_bits(decided, configuration.target, model.program)
+    decided = with_trained_bits(configuration, model.program)
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
     notes += agreed
-    notes += trained_bits_notes(model.program)
+    notes += trained_bits_notes(model.program, decided)
     notes += data.notes
     rows = calibration_rows(data, notes)
     job = Job(decided, rows[0], rows[1], notes.append)

@@ -17,8 +17,8 @@ from cimtool.ir.types import Type, real
 class QuantizedMvm(Mvm, name="quantized_mvm", levels=Level.TRAINED.to(Level.MAC)):
     """A layer with whole weights: `weight` [K, N] is `codes * weight_scale` in real numbers.
 
-    `weight_scale` [N] is the real value of one unit of each column, above 0; `weight_bits` hold
-    every code and its negative.
+    `weight_scale` [N] is the real value of one unit of each column, above 0; `weight_bits` are its
+    quantizer's. A zero point is taken off the codes.
     """
 
     _: KW_ONLY

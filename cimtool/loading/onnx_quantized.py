@@ -97,6 +97,8 @@ def quant(t: Translation) -> Translated:
         t.fail(f"its bit width is {bits}; expected 1 to {MOST_BITS}")
     lo, hi = _limits(bits, signed)
     lo, hi = (lo + (narrow and signed), hi - (narrow and not signed))
+    if not lo < hi:
+        t.fail("leaves one code; expected two at least")
     zero, value = _whole(t, 2, "its zero point"), t.value(0)
     if not isinstance(value, np.ndarray):
         if zero:
@@ -104,7 +106,7 @@ def quant(t: Translation) -> Translated:
                 f"its zero point is {zero}, which QONNX adds before it rounds; expected 0 for "
                 "what depends on the input, or QuantizeLinear"
             )
-        if not lo < hi:
+        if bits == 1 and signed:
             t.fail("makes signs of what depends on the input; expected 2 bits at least")
         return _stored(t, Rows(t.rows(), t.shape()), _step(t), (lo, hi))
     if not lo <= zero <= hi:
@@ -150,13 +152,11 @@ def layer_of(t: Translation, weight: FloatArray, bias: FloatArray, axis: int) ->
         return Mvm(np.ascontiguousarray(weight), bias)
     if weights.axis not in (None, axis):
         t.fail("its weights have a scale for each input; expected one, or one for each output")
+    if weights.bits > MOST_BITS:
+        t.fail(f"its weights are of {weights.bits} bits; expected at most {MOST_BITS}")
     scale = np.broadcast_to(weights.scale * factor, bias.shape)
-    largest = int(np.abs(weights.codes).max())
-    bits = max(weights.bits, largest.bit_length() + 1, 2)
-    if bits > MOST_BITS:
-        t.fail(f"its weights less their zero point need {bits} bits; expected at most {MOST_BITS}")
     return QuantizedMvm(
-        np.ascontiguousarray(weight), bias, weight_scale=np.array(scale), weight_bits=bits
+        np.ascontiguousarray(weight), bias, weight_scale=np.array(scale), weight_bits=weights.bits
     )
 
 

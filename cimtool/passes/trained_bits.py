@@ -3,62 +3,77 @@
 from __future__ import annotations
 
 from cimtool.base.errors import CimError
-from cimtool.hardware.keys import Bits
+from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.settings import LayerSettings, Settings
-from cimtool.hardware.target import Target
-from cimtool.ir.program import Graph, Program
+from cimtool.hardware.weight_codes import WeightCode
+from cimtool.ir.program import Program
 from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
 
-LEAST_BITS = 2
+LEAST_BITS, MOST_BITS = 2, 16
 """Bits of a layer's weights or input that settings can say."""
 
 
-def with_trained_bits(settings: Settings, target: Target, program: Program) -> Settings:
-    """The settings with the bits of every layer of whole weights, of a trained program, as its own.
+def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, int]]:
+    """The bits of weights, and of inputs that have a quantizer, by layer of whole weights.
 
-    Raises CimError where fewer are asked for than a model brings. Bits of the target itself are not
-    asked for.
+    CimError where weights less their zero point need more than MOST_BITS.
     """
-    layers = []
-    for graph in (program.text, program.video):
-        for name, trained in _trained_bits(graph).items():
-            layer = f"{graph.name}.{name}"
-            own = settings.of_layer(layer)
-            for key, bits in trained.items():
-                asked = getattr(own, key)
-                if asked < bits and asked != getattr(target.keys, key):
-                    raise CimError(
-                        f"settings: {key} = {asked}: {layer} was trained with integers of {bits} "
-                        f"bits, which are kept; expected {bits}, or a model of real numbers"
-                    )
-            layers.append(LayerSettings(pattern=layer, **trained))
-    return settings.model_copy(update={"layers": (*settings.layers, *layers)})
-
-
-def _trained_bits(graph: Graph) -> dict[str, dict[str, Bits]]:
-    """The bits of weights, and of inputs that have a quantizer, by layer of whole weights."""
     found = {}
-    for name, op in graph.operations(QuantizedMvm).items():
-        bits = {"weight_bits": op.weight_bits}
-        (read,) = graph.by_name[name].inputs
-        made = graph.by_name.get(read)
-        if made is not None and isinstance(made.op, QuantizedStore):
-            bits["activation_bits"] = max(made.op.bits, LEAST_BITS)
-        found[name] = bits
+    for graph in (program.text, program.video):
+        for name, op in graph.operations(QuantizedMvm).items():
+            layer = f"{graph.name}.{name}"
+            bits = {"weight_bits": _weight_bits(op, settings.weight_code)}
+            if bits["weight_bits"] > MOST_BITS:
+                raise CimError(
+                    f"{layer}: its weights less their zero point need {bits['weight_bits']} bits; "
+                    f"expected at most {MOST_BITS}"
+                )
+            made = graph.by_name.get(graph.by_name[name].inputs[0])
+            if made is not None and isinstance(made.op, QuantizedStore):
+                bits["activation_bits"] = max(made.op.bits, LEAST_BITS)
+            found[layer] = bits
     return found
 
 
-def trained_bits_notes(program: Program) -> list[str]:
-    """A sentence on the layers of a trained program that keep their integers, if there are any."""
-    layers: list[str] = []
-    for graph in (program.text, program.video):
-        for name, bits in _trained_bits(graph).items():
-            reads = bits.get("activation_bits")
-            inputs = f" x {reads}" if reads else ", its input calibrated"
-            layers.append(f"{graph.name}.{name} ({bits['weight_bits']}{inputs})")
-    if not layers:
+def _weight_bits(op: QuantizedMvm, code: WeightCode) -> int:
+    """Bits in which cells hold all weights: those of their quantizer, or one more.
+
+    Cells in pairs hold magnitudes, and so no -128 in 8 bits.
+    """
+    codes = op.codes
+    lowest, highest = int(codes.min()), int(codes.max())
+    reach = max(highest, -lowest if code.paired else -lowest - 1, 1)
+    return max(op.weight_bits, reach.bit_length() + 1)
+
+
+def with_trained_bits(build: Configuration, program: Program) -> Settings:
+    """The settings of a build with the bits that layers of its trained program bring.
+
+    Raises CimError where fewer are asked for. A target's own bits are not asked for.
+    """
+    settings, layers = build.settings, []
+    for layer, bits in trained_bits(program, settings).items():
+        own = settings.of_layer(layer)
+        for key, most in bits.items():
+            asked = getattr(own, key)
+            if asked < most and asked != getattr(build.target.keys, key):
+                raise CimError(
+                    f"settings: {key} = {asked}: {layer} has trained integers of {most} bits, "
+                    f"which are kept; expected {most}, or a model of real numbers"
+                )
+        layers.append(LayerSettings(pattern=layer, **bits))
+    return settings.model_copy(update={"layers": (*settings.layers, *layers)})
+
+
+def trained_bits_notes(program: Program, settings: Settings) -> list[str]:
+    """A sentence on the layers that keep their integers, where there are any."""
+    found = trained_bits(program, settings)
+    if not found:
         return []
+    layers = ", ".join(
+        f"{layer} ({' x '.join(map(str, bits.values()))})" for layer, bits in found.items()
+    )
     return [
-        f"{len(layers)} layers keep their trained integers, which rounding, equalisation and bias "
-        f"correction leave as they are (bits of weights x inputs): {', '.join(layers)}"
+        f"{len(found)} layers keep their trained integers, which rounding, equalisation and bias "
+        f"correction leave as they are (bits of weights x inputs): {layers}"
     ]

@@ -150,6 +150,7 @@ class PointEvaluator:
     def evaluate(self, build: Configuration, score: ScoreChoice = COMPILED) -> Outcome:
         """Compile and measure one build; an error becomes its outcome, so that others go on."""
         try:
+            build = self.with_trained_bits(build)
             queries, found = (self._evaluated if score.samples is None else self._sampled)(
                 build, score
             )
@@ -167,7 +168,7 @@ class PointEvaluator:
         Without intervals.
         """
         try:
-            queries, found = self._evaluated(build, COMPILED)
+            queries, found = self._evaluated(self.with_trained_bits(build), COMPILED)
         except Exception as error:  # as above
             return (_failed(error),) * len(selections)
         return tuple(
@@ -175,17 +176,24 @@ class PointEvaluator:
             for chosen in selections
         )
 
+    @property
+    def trained(self) -> Program:
+        """The trained program of the first score: all share their layers."""
+        first, *_ = self.models.values()
+        return assemble(*self.towers, first.head)
+
+    def with_trained_bits(self, build: Configuration) -> Configuration:
+        """A build with the bits that layers bring; CimError where it asks for fewer."""
+        return replace(build, settings=with_trained_bits(build, self.trained))
+
     def _evaluated(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
         """Measurements of all queries, and the outcome of all of them."""
         settings, said = build.settings, list[str]()
         model = self.models[score]
-        trained = assemble(*self.towers, model.head)
-        layers = layer_names(trained)
+        layers = layer_names(assemble(*self.towers, model.head))
         of_score = score_layers(model.head, settings.score_mapping)
         check_patterns(settings, [*layers, *of_score])
         check_layer_bits(settings, layers, of_score)
-        settings = with_trained_bits(settings, build.target, trained)
-        build = replace(build, settings=settings)
         few_levels = level_notes(build.target, settings, layers)
         program = self.compiled(settings, said.append, score)
         if settings.score_mapping != "digital":
