@@ -81,7 +81,7 @@ class LayerCosts:
     layers: Mapping[str, tuple[str, CrossbarMvm, Type]]
     bits: BitAssignment
     matrices: Mapping[str, str]
-    kept: Collection[Width]
+    kept: Collection[Width] = ()
     _placed: dict[tuple[str, int, int], Placement] = field(default_factory=dict)
 
     @classmethod
