@@ -10,6 +10,7 @@ from cimtool.base.progress import silent
 from cimtool.hardware.configuration import Configuration
 from cimtool.hardware.mvm import CrossbarMvm
 from cimtool.ir.arithmetic import Add, Clip, Mvm, scalar
+from cimtool.ir.format import round_half_up
 from cimtool.ir.heads import TowerBuilder, assemble
 from cimtool.ir.heads.pcme_poly import PcmePoly
 from cimtool.ir.program import Graph, Program
@@ -81,7 +82,11 @@ def test_integers_and_products_stay_as_they_are(
         (value,) = graph.by_name["fc1"].inputs
         found = Runner(graph).values({"x": job.rows(modality)}, ["fc1", value, "h_stored"])
         assert graph.types["h_stored"].bits == 4
-        if read is not None:
+        assert np.ptp(graph.types[value].unit) == 0
+        if read is None:
+            bias = source.by_name["fc1"].op.bias / graph.types["fc1"].unit
+            np.testing.assert_array_equal(layers["fc1"].bias, round_half_up(bias))
+        else:
             codes = np.rint(job.rows(modality) / np.float32(read.scale)).clip(read.lo, read.hi)
             wanted = codes.astype(int) @ source.by_name["fc1"].op.codes
             np.testing.assert_array_equal(found["fc1"], wanted)
