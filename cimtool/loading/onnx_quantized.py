@@ -36,7 +36,7 @@ BIAS_TYPE = "int32"
 MOST_BITS = 16
 """Bits of a weight or an activation that a program takes."""
 
-EVEN = ("ROUND", "HALF_EVEN")
+EVEN = (b"ROUND", b"HALF_EVEN")
 """The rounding modes of QONNX that are QuantizeLinear's: halves to even."""
 
 
@@ -48,7 +48,8 @@ def quantize_linear(t: Translation) -> Translated:
     value = t.value(0)
     if isinstance(value, np.ndarray):
         scale, zero, _ = _spread(t, value)
-        steps = quantize(value, scale, lo - hi, hi - lo) + zero
+        with np.errstate(over="ignore"):
+            steps = quantize(t.weights(0), scale, lo - hi, hi - lo) + zero
         return Codes(np.clip(steps, lo, hi), lo, hi, bits)
     return Codes(Rows(t.rows(), t.shape()), lo, hi, bits, step=_step(t), zero=_zero(t))
 
@@ -79,19 +80,20 @@ def limited_codes(t: Translation, lo: float, hi: float) -> Translated:
     if isinstance(codes, np.ndarray):
         codes = _constant_codes(t, codes)
     assert isinstance(codes, Codes)
+    if not max(lo, codes.lo) < min(hi, codes.hi):
+        t.fail(f"limits codes to {lo:g} .. {hi:g}; expected two codes at least")
     least, most = int(max(lo, codes.lo)), int(min(hi, codes.hi))
-    if not least < most:
-        t.fail(f"limits codes to {least} .. {most}; expected two codes at least")
     of = codes.of if isinstance(codes.of, Rows) else np.clip(codes.of, least, most)
     return replace(codes, of=of, lo=least, hi=most, bits=(most - least).bit_length())
 
 
 def quant(t: Translation) -> Translated:
     """QONNX: the value rounded to so many bits, in real numbers."""
-    signed, narrow = (bool(t.node.attributes.get(name, 1)) for name in ("signed", "narrow"))
-    mode = t.node.attributes.get("rounding_mode", b"ROUND").decode("utf-8", "replace")
-    if mode.upper() not in EVEN:
-        t.fail(f"rounding_mode is {mode}; expected ROUND, halves to even")
+    signed, narrow = (bool(_integer(t, name, 1)) for name in ("signed", "narrow"))
+    mode = t.node.attributes.get("rounding_mode", b"ROUND")
+    if not isinstance(mode, bytes) or mode.upper() not in EVEN:
+        said = mode.decode("utf-8", "replace") if isinstance(mode, bytes) else mode
+        t.fail(f"rounding_mode is {said}; expected ROUND, halves to even")
     bits = _whole(t, 3, "its bit width")
     if not 1 <= bits <= MOST_BITS:
         t.fail(f"its bit width is {bits}; expected 1 to {MOST_BITS}")
@@ -109,21 +111,23 @@ def quant(t: Translation) -> Translated:
         if bits == 1 and signed:
             t.fail("makes signs of what depends on the input; expected 2 bits at least")
         return _stored(t, Rows(t.rows(), t.shape()), _step(t), (lo, hi))
+    value = t.weights(0)
     if not lo <= zero <= hi:
         t.fail(f"its zero point is {zero}; expected {lo} to {hi}")
     scale, axis = _broadcast(t, value, 1)
     if bits == 1 and signed:
         return _weights(_signs(value), scale, axis, bits)
-    steps = value.astype(np.float32) / scale.astype(np.float32) + np.float32(zero)
+    with np.errstate(over="ignore"):
+        steps = value.astype(np.float32) / scale.astype(np.float32) + np.float32(zero)
     codes = np.rint(np.clip(steps, lo, hi)).astype(np.int64)
     return _weights(codes - zero, scale, axis, bits)
 
 
 def bipolar_quant(t: Translation) -> Translated:
     """QONNX: the signs of weights, times a scale."""
-    value = t.value(0)
-    if not isinstance(value, np.ndarray):
+    if not isinstance(t.value(0), np.ndarray):
         t.fail("makes signs of what depends on the input; expected weights, or 2 bits at least")
+    value = t.weights(0)
     return _weights(_signs(value), *_broadcast(t, value, 1), 1)
 
 
@@ -136,9 +140,24 @@ def turned(t: Translation, otherwise: QuantizerRule) -> Translated | tuple[Trans
     weights = t.value(0)
     if not isinstance(weights, IntegerWeights):
         return otherwise(t)
-    order = t.node.attributes.get("perm", range(weights.codes.ndim)[::-1])
-    axis = None if weights.axis is None else list(order).index(weights.axis)
+    axes = range(weights.codes.ndim)
+    order = list(t.node.attributes.get("perm", axes[::-1]))
+    if sorted(order) != list(axes):
+        t.fail(f"perm is {order}; expected each of {weights.codes.ndim} axes once")
+    axis = None if weights.axis is None else order.index(weights.axis)
     return replace(weights, codes=weights.codes.transpose(order), axis=axis)
+
+
+def constant_numbers(value: Translated) -> int:
+    """Numbers of a constant that is, or was, quantized; 0 of anything else."""
+    match value:
+        case np.ndarray():
+            return value.size
+        case Codes(of=np.ndarray() as codes):
+            return codes.size
+        case IntegerWeights():
+            return value.codes.size
+    return 0
 
 
 def layer_of(t: Translation, weight: FloatArray, bias: FloatArray, axis: int) -> Mvm:
@@ -184,10 +203,11 @@ def _stored(t: Translation, x: Rows, step: float, limits: tuple[int, int]) -> Ro
     lo, hi = limits
     role = "input" if x.name == "x" else "activation"
     op = QuantizedStore(role, (hi - lo).bit_length(), scale=step, lo=lo, hi=hi)
-    for node in t.builder.by_name.values():
-        if node.inputs == (x.name,) and node.op == op:
-            return replace(x, name=node.name)
-    return replace(x, name=t.builder.add(f"{x.name}_stored", op, x.name))
+    name = f"{x.name}_stored"
+    made = t.builder.by_name.get(name)
+    if made is None or (made.inputs, made.op) != ((x.name,), op):
+        name = t.builder.add(name, op, x.name)
+    return replace(x, name=name)
 
 
 def _weights(
@@ -217,25 +237,25 @@ def _require_one_scale(t: Translation) -> None:
     """Raise CimError for blocks of numbers with a scale each, and for a division of its own."""
     from onnx import TensorProto
 
-    attributes = t.node.attributes
-    if attributes.get("block_size", 0):
+    if block := _integer(t, "block_size", 0):
         t.fail(
-            f"has a scale for each {attributes['block_size']} numbers (block_size); expected one "
-            "for all, or one for each output of a layer"
+            f"has a scale for each {block} numbers (block_size); expected one for all, or one for "
+            "each output of a layer"
         )
-    if attributes.get("precision", 0) not in (0, TensorProto.FLOAT):
+    if _integer(t, "precision", 0) not in (0, TensorProto.FLOAT):
         t.fail("divides in another precision than float; expected float")
 
 
 def _code_type(t: Translation) -> str:
     """The type of a quantizer's codes: its zero point's, or as it says, or uint8."""
-    from onnx import helper
+    from onnx import TensorProto
 
-    kind, said = "uint8", t.node.attributes.get("output_dtype", 0)
+    kind, said = "uint8", _integer(t, "output_dtype", 0)
     if t.input(2):
         kind = _constant(t, 2).dtype.name
     elif said:
-        kind = helper.tensor_dtype_to_np_dtype(said).name
+        names = {number: name.lower() for name, number in TensorProto.DataType.items()}
+        kind = names.get(said, f"number {said}")
     if kind not in INTEGERS:
         t.fail(f"its codes are of type {kind}; expected integers of 2, 4, 8 or 16 bits")
     return kind
@@ -244,8 +264,16 @@ def _code_type(t: Translation) -> str:
 def _constant(t: Translation, index: int) -> Array:
     """An input that is a constant of the file, in its own type."""
     value = t.value(index)
-    if not isinstance(value, np.ndarray):
-        t.fail(f"its input {t.input(index)} is computed; expected a constant")
+    if not isinstance(value, np.ndarray) or value.dtype.kind in "OSUc":
+        t.fail(f"its input {t.input(index)} is computed; expected a constant of numbers")
+    return value
+
+
+def _integer(t: Translation, name: str, absent: int) -> int:
+    """A whole number among the attributes, which of other domains nobody checks."""
+    value = t.node.attributes.get(name, absent)
+    if not isinstance(value, int):
+        t.fail(f"{name} is {value!r}; expected a whole number")
     return value
 
 
@@ -297,7 +325,7 @@ def _spread(t: Translation, value: Array) -> tuple[FloatArray, IntArray, int | N
         t.fail(f"has {scale.size} scales and {zero.size} zero points; expected as many")
     if scale.size == 1:
         return scale.reshape(()), zero.reshape(()), None
-    axis = int(t.node.attributes.get("axis", 1))
+    axis = _integer(t, "axis", 1)
     axis += value.ndim if axis < 0 else 0
     if scale.ndim != 1 or not 0 <= axis < value.ndim or value.shape[axis] != scale.size:
         t.fail(
@@ -356,3 +384,6 @@ DOMAINS: Mapping[str, Mapping[str, QuantizerRule]] = {
     **dict.fromkeys(("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general"), QONNX),
 }
 """The rules of quantizers by the domain of their operators."""
+
+COMPUTING = ("BipolarQuant", "Clip", "DequantizeLinear", "IntQuant", "Quant", "QuantizeLinear")
+"""The operators whose results take memory where their input is a constant."""

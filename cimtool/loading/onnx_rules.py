@@ -21,8 +21,10 @@ from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.onnx_norms import NORM_RULES, divided, limited, raised, scaled, shifted
 from cimtool.loading.onnx_quantized import (
+    COMPUTING,
     DOMAINS,
     QUANTIZERS,
+    constant_numbers,
     layer_of,
     limited_codes,
     require_one_quantizer,
@@ -54,7 +56,8 @@ def translate(graph: OnnxGraph) -> Graph:
     Raises CimError naming the first node that is not supported, and where mu and logvar differ in
     extent.
     """
-    builder, folder = TowerBuilder(graph.width), ConstantFolder()
+    builder = TowerBuilder(graph.width)
+    folder = ConstantFolder(sum(array.size for array in graph.constants.values()))
     values: dict[str, Translated] = {**graph.constants, graph.x: Rows("x")}
     for node in graph.nodes:
         t = Translation(graph, node, values, builder)
@@ -67,6 +70,8 @@ def translate(graph: OnnxGraph) -> Graph:
         if rule is None:
             domain = f" (domain {node.domain})" if node.domain else ""
             t.fail(f"is not supported{domain}; expected {', '.join(sorted(RULES))}")
+        if node.kind in COMPUTING:
+            folder.take(sum(map(constant_numbers, given)), t.where)
         made = rule(t)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
     outputs = []

@@ -105,7 +105,8 @@ class IntegerWeights:
     def real(self) -> FloatArray:
         """The real numbers that they stand for, as float32 has them."""
         along = [-1 if place == self.axis else 1 for place in range(self.codes.ndim)]
-        return np.asarray(single(self.codes * self.scale.reshape(along)))
+        with np.errstate(over="ignore"):  # who uses them refuses infinite ones
+            return np.asarray(single(self.codes * self.scale.reshape(along)))
 
 
 Translated = (

@@ -14,6 +14,7 @@ from onnx import NodeProto, TensorProto, helper
 from cimtool.base.errors import CimError
 from cimtool.ir.program import Graph
 from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
+from cimtool.loading import onnx_constants
 from cimtool.loading.onnx_graph import describe_onnx, read_onnx_graph
 from cimtool.loading.onnx_rules import translate
 from cimtool.simulation.simulator import run_graph
@@ -269,7 +270,7 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
     ),
     "float8 by its number": (
         [node("QuantizeLinear", ["x", "s"], ["q"], "q", output_dtype=TensorProto.FLOAT8E5M2)],
-        r"its codes are of type float8_e5m2; expected integers",
+        r"its codes are of type float8e5m2; expected integers",
     ),
     "32 bits": (
         [*X, *layer("i32")], r"\(MatMul\): its weights are of 32 bits; expected at most 16"
@@ -324,6 +325,31 @@ REFUSED: dict[str, tuple[list[NodeProto], str]] = {
         [quant("x", "four", "xd"), quant("real", "four", "w", "six"), MATMUL],
         r"has scales \[6\] for \[6, 5\]; expected one in all, or one along an axis",
     ),
+    "NaN among weights": (
+        [quant("x", "four", "xd"), quant("nans", "four", "w", "ws"), MATMUL],
+        r"nans holds nan; expected finite weights",
+    ),
+    "weights beyond float32": (
+        [*X, *layer("i8", "vast")], r"w holds -?inf; expected finite weights"
+    ),
+    "attribute of another type": (
+        [quant("x", "four", "h", signed="yes")], r"signed is b'yes'; expected a whole number"
+    ),
+    "rounding of another type": (
+        [quant("x", "four", "h", rounding_mode=3)], r"rounding_mode is 3; expected ROUND"
+    ),
+    "order of axes": (
+        [*X, node("DequantizeLinear", ["i8T", "ws"], ["t"]),
+         node("Transpose", ["t"], ["w"], perm=[0, 0]), MATMUL],
+        r"perm is \[0, 0\]; expected each of 2 axes once",
+    ),
+    "limits that are no numbers": (
+        [X[0], node("Clip", ["xq", "nanz", "nanz"], ["xc"], "c")],
+        r"c \(Clip\): limits codes to nan \.\. nan; expected two codes",
+    ),
+    "inputs missing": (
+        [node("Quant", ["x"], ["h"], "q", domain=QONNX)], r"q \(Quant\): its input 4 is not there"
+    ),
     "signs": ([quant("x", "one", "h")], r"makes signs of what depends on the input; expected 2"),
     "one code": ([quant("x", "one", "h", signed=0, narrow=1)], r"leaves one code; expected two"),
     "bipolar": (
@@ -349,7 +375,8 @@ def test_what_is_no_plain_quantizer_is_refused_in_one_sentence(
     held = qonnx_weights() | {
         "bad0": np.float32(0), "badnan": np.float32(np.nan), "minus": np.float32(-1),
         "badinf": np.float32(np.inf), "halfs": np.float16(0.1),
-        "i32": weights()["i8"].astype(np.int32),
+        "nans": np.full((WIDTH, HIDDEN), np.nan, np.float32), "vast": np.float32(2e38),
+        "nanz": np.float32(np.nan), "i32": weights()["i8"].astype(np.int32),
         "six": np.full(6, 0.1, np.float32), "z6": np.zeros(6, np.uint8),
         "six1": np.full((6, 1), 0.1, np.float32), "z8f": np.array(0, ml_dtypes.float8_e4m3fn),
     }  # fmt: skip
@@ -360,6 +387,25 @@ def test_what_is_no_plain_quantizer_is_refused_in_one_sentence(
     with pytest.raises(CimError, match=sentence) as caught:
         program(file)
     assert str(file) in str(caught.value)
+
+
+def test_constants_that_are_quantized_again_and_again_have_a_budget(
+    write_onnx: WriteOnnx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_constants, "LARGEST_RESULTS", 1000)
+    held = weights() | {f"s{k}": np.array(0.01 * (k + 1), np.float32) for k in range(60)}
+    many: list[NodeProto] = []
+    for k in range(60):
+        many += [
+            node("DequantizeLinear", ["i8", f"s{k}"], [f"w{k}"], f"d{k}"),
+            node("MatMul", ["xd", f"w{k}"], [f"y{k}"]),
+        ]
+        if k:
+            many.append(node("Add", [f"y{k}", "h0" if k == 1 else f"h{k - 1}"], [f"h{k}"]))
+    many[1].output[0], many[-1].output[0] = "h0", "h"
+    file = write_onnx([*X, *many, *HEADS], held)
+    with pytest.raises(CimError, match=r"d\d+ \(DequantizeLinear\): computes a constant of 248 b"):
+        program(file)
 
 
 def test_inspect_tells_how_a_graph_is_quantized(write_onnx: WriteOnnx) -> None:
