@@ -20,7 +20,7 @@ from cimtool.hardware.converters import StaircaseLaw
 from cimtool.hardware.crossbar import Crossbar
 from cimtool.hardware.references import AdcReferences
 from cimtool.hardware.stored import StoredWeights
-from cimtool.ir import arithmetic, integer, source  # noqa: F401
+from cimtool.ir import arithmetic, integer, quantized, source  # noqa: F401
 from cimtool.ir.op import UNSTORED, Op
 from cimtool.ir.program import Graph, Node, Program, score_inputs
 from cimtool.ir.types import Type

@@ -258,6 +258,20 @@ def _each(*kinds: str) -> CountRule:
 
 
 COSTS.rule(Clip)(_each("limits"))
-COSTS.rule(Quantize)(_each("additions", "shifts", "limits"))
 COSTS.rule(Dequantize)(_each("shifts"))
 COSTS.rule(Arrange, Axis)(_each())
+
+SIGNIFICAND_BITS = 24
+"""Bits of a float32's significand."""
+
+
+@COSTS.rule(Quantize)
+def _quantize(
+    op: Quantize, inputs: list[Type], out: Type, extents: Mapping[str, int]
+) -> Operations:
+    """Rounding and limits, and the division where a scale is no power of two, as a product."""
+    found = _each("additions", "shifts", "limits")(op, inputs, out, extents)
+    if np.all(np.frexp(op.scale)[0] == 0.5):
+        return found
+    factors = (SIGNIFICAND_BITS,) * 2
+    return found + Operations.of("multiplications", elements(out, extents), *factors)

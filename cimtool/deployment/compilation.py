@@ -38,6 +38,7 @@ from cimtool.passes.calibrate import CalibratePass
 from cimtool.passes.converters import FIT_ROWS
 from cimtool.passes.gallery import check_mapped, score_layers
 from cimtool.passes.pipeline import Stage, compile_program, stage_of
+from cimtool.passes.trained_bits import trained_bits_notes, with_trained_bits
 from cimtool.reference.surrogate import Polynomial
 from cimtool.simulation.simulator import Simulator
 
@@ -157,9 +158,11 @@ def prepare(
     of_score = score_layers(model.head, decided.score_mapping)
     check_patterns(decided, [*layers, *of_score])
     check_layer_bits(decided, layers, of_score)
+    decided = with_trained_bits(configuration, model.program)
     data = read_data(calibration, model)
     notes = [f"warning: {text}" for text in model.warnings]
     notes += agreed
+    notes += trained_bits_notes(model.program, decided)
     notes += data.notes
     rows = calibration_rows(data, notes)
     job = Job(decided, rows[0], rows[1], notes.append)

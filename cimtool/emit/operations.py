@@ -29,6 +29,7 @@ from cimtool.ir.backends import ONNX
 from cimtool.ir.integer import Dequantize, Quantize, Requant
 from cimtool.ir.op import Op
 from cimtool.ir.program import Graph, Node
+from cimtool.ir.quantized import QuantizedStore
 from cimtool.ir.source import (
     Abs,
     CosineScore,
@@ -186,6 +187,16 @@ def _axis(writer: GraphWriter, op: Axis, types: Types, x: str) -> str:
 @ONNX.rule(Store, CosineScore)
 def _identity(writer: GraphWriter, op: Op, types: Types, x: str) -> str:
     return x
+
+
+@ONNX.rule(QuantizedStore)
+def _quantized_store(writer: GraphWriter, op: QuantizedStore, types: Types, x: str) -> str:
+    # In parts: ONNX Runtime moves QuantizeLinear and DequantizeLinear about, and rounds otherwise.
+    scale = writer.constant(np.asarray(op.scale), "FLOAT")
+    steps = writer.node("Round", writer.node("Div", writer.cast(x, "FLOAT"), scale))
+    for kind, limit in (("Max", op.lo), ("Min", op.hi)):
+        steps = writer.node(kind, steps, writer.constant(np.asarray(limit), "FLOAT"))
+    return writer.cast(writer.node("Mul", steps, scale), writer.real)
 
 
 @ONNX.rule(Quantize)

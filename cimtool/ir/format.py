@@ -52,7 +52,7 @@ def adc(p: IntArray, step: Array | int, lo: int, hi: int, rounding: Rounding) ->
 
 
 def quantize(x: Array, scale: Array, lo: int, hi: int) -> IntArray:
-    """Round float32 rows to integers, half to even; dividing by a power-of-two `scale` is exact."""
+    """Round float32 rows to integers, half to even, after a division in float32."""
     steps = np.rint(np.asarray(x, np.float32) / np.asarray(scale, np.float32))
     return np.clip(steps, lo, hi).astype(np.int64)
 

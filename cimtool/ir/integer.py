@@ -16,7 +16,8 @@ from cimtool.ir.types import Type, combine, integer, real
 class Quantize(Op, name="quantize", levels=Level.INTEGER.to(Level.DIE)):
     """float32 rows to integers in [lo, hi], half to even; `scale` powers of two, per channel.
 
-    The only float arithmetic before a program's last line: the division is exact.
+    The only float arithmetic before a program's last line: the division is exact. A model's own
+    quantizer has any scale of float32, by which all divide alike.
     """
 
     scale: Array

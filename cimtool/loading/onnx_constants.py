@@ -18,7 +18,10 @@ from cimtool.base.errors import CimError
 from cimtool.loading.onnx_graph import OnnxNode
 
 LARGEST_RESULTS = 1 << 30
-"""Bytes that the computed constants of a file may have together."""
+"""Bytes that the computed constants of a file may have together, beside its quantized ones."""
+
+QUANTIZED_STEPS = 4
+"""Times that a number of a file may be quantized, limited, dequantized or turned for that."""
 
 VIEWS = ("Identity", "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 """Operators whose results take no memory of their own."""
@@ -117,10 +120,13 @@ FOLDS: dict[str, Fold] = {
 
 
 class ConstantFolder:
-    """Computes the constants of one file, within a budget of bytes for all of them."""
+    """Computes the constants of one file, within a budget of bytes for all of them.
 
-    def __init__(self) -> None:
-        self._left = LARGEST_RESULTS
+    `numbers` are those of the file's own constants, which may be quantized.
+    """
+
+    def __init__(self, numbers: int) -> None:
+        self._left = LARGEST_RESULTS + 8 * QUANTIZED_STEPS * numbers
 
     @np.errstate(all="ignore")
     def fold(self, node: OnnxNode, inputs: list[Array], where: str) -> Array:
@@ -130,16 +136,20 @@ class ConstantFolder:
         result beyond the budget.
         """
         try:
-            size = _size(node, inputs) * 8
-            if size > self._left:
-                raise CimError(
-                    f"{where}: computes a constant of {size:,} bytes; expected at most "
-                    f"{LARGEST_RESULTS:,} in all of a file"
-                )
-            self._left -= size
+            self.take(_size(node, inputs), where)
             return np.asarray(FOLDS[node.kind](node.attributes, inputs))
         except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
             raise CimError(f"{where}: its constants do not fit: {error}") from None
+
+    def take(self, numbers: int, where: str) -> None:
+        """Count what a node `where` makes of constants; CimError beyond the budget."""
+        size = numbers * 8
+        if size > self._left:
+            raise CimError(
+                f"{where}: computes a constant of {size:,} bytes; expected at most "
+                f"{LARGEST_RESULTS:,} in all of a file, beside its weights"
+            )
+        self._left -= size
 
 
 def _size(node: OnnxNode, inputs: list[Array]) -> int:

@@ -6,7 +6,7 @@ Nothing of the file is executed, and no other file is opened for it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,14 @@ OUTPUTS = ("mu", "logvar")
 
 ANY_ROWS = 2**31 - 1
 """A prime in the place of a number of rows that is not fixed: it is found again in a product."""
+
+QUANTIZED_FORMS = {
+    "QONNX: layers keep their trained integers": {"Quant", "IntQuant", "BipolarQuant"},
+    "for each row (dynamic): is not compiled": {"DynamicQuantizeLinear", "DynamicQuantizeMatMul"},
+    "as integer operators: is not compiled": {"QLinearMatMul", "MatMulInteger", "QGemm"},
+    "QDQ: layers keep their trained integers": {"DequantizeLinear"},
+}
+"""The forms of quantized graphs by operators that tell them, the most telling first."""
 
 OLDEST_OPSET = 9
 """From here on BatchNormalization has no `spatial`, and Gemm and Add broadcast as they do now."""
@@ -270,7 +278,16 @@ def describe_onnx(path: Path) -> dict[str, Any]:
         "nodes": dict(sorted(Counter(node.op_type for node in model.graph.node).items())),
         "functions": {function.name: len(function.node) for function in model.functions},
         "initializers": len(weights),
+        **_quantizers(model.graph.node),
     }
+
+
+def _quantizers(nodes: Iterable[NodeProto]) -> dict[str, str]:
+    """The form in which a graph is quantized; nothing of one of real numbers."""
+    kinds = {node.op_type for node in nodes}
+    forms = (form for form, operators in QUANTIZED_FORMS.items() if kinds & operators)
+    found = next(forms, None)
+    return {} if found is None else {"quantized": found}
 
 
 def _type_name(number: int) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from cimtool.base.arrays import FloatArray
 from cimtool.base.errors import CimError
-from cimtool.ir.arithmetic import BatchMatMul, Clip, Mvm, plus, scalar
+from cimtool.ir.arithmetic import BatchMatMul, Clip, plus, scalar
 from cimtool.ir.heads import TowerBuilder
 from cimtool.ir.program import Builder, Graph
 from cimtool.ir.source import BatchNorm, Gate, Reciprocal
@@ -21,9 +21,20 @@ from cimtool.loading.onnx_activations import ACTIVATIONS
 from cimtool.loading.onnx_constants import FOLDS, ConstantFolder
 from cimtool.loading.onnx_graph import OnnxGraph
 from cimtool.loading.onnx_norms import NORM_RULES, divided, limited, raised, scaled, shifted
+from cimtool.loading.onnx_quantized import (
+    COMPUTING,
+    DOMAINS,
+    QUANTIZERS,
+    constant_numbers,
+    layer_of,
+    limited_codes,
+    require_one_quantizer,
+    turned,
+)
 from cimtool.loading.onnx_shapes import SHAPES
 from cimtool.loading.onnx_translation import (
     CentredRows,
+    Codes,
     Norms,
     RowMeans,
     Squares,
@@ -46,7 +57,8 @@ def translate(graph: OnnxGraph) -> Graph:
     Raises CimError naming the first node that is not supported, and where mu and logvar differ in
     extent.
     """
-    builder, folder = TowerBuilder(graph.width), ConstantFolder()
+    builder = TowerBuilder(graph.width)
+    folder = ConstantFolder(sum(array.size for array in graph.constants.values()))
     values: dict[str, Translated] = {**graph.constants, graph.x: Rows.plain("x", graph.width)}
     for node in graph.nodes:
         t = Translation(graph, node, values, builder)
@@ -55,10 +67,13 @@ def translate(graph: OnnxGraph) -> Graph:
         if not node.domain and node.kind in FOLDS and given and len(constants) == len(given):
             values[node.outputs[0]] = folder.fold(node, constants, t.where)
             continue
-        if node.domain or node.kind not in RULES:
+        rule = (DOMAINS.get(node.domain, {}) if node.domain else RULES).get(node.kind)
+        if rule is None:
             domain = f" (domain {node.domain})" if node.domain else ""
             t.fail(f"is not supported{domain}; expected {', '.join(sorted(RULES))}")
-        made = RULES[node.kind](t)
+        if node.kind in COMPUTING:
+            folder.take(sum(map(constant_numbers, given)), t.where)
+        made = rule(t)
         values.update(zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=False))
     outputs = [_output(graph, values.get(name), name, builder) for name in graph.outputs.values()]
     widths = [builder.extent(name) for name in outputs]
@@ -67,7 +82,9 @@ def translate(graph: OnnxGraph) -> Graph:
             f"{graph.file}: mu has {widths[0]} dimensions and logvar {widths[1]}; "
             "expected the same for both"
         )
-    return builder.tower(*outputs)
+    tower = builder.tower(*outputs)
+    require_one_quantizer(tower, graph.file)
+    return tower
 
 
 def _output(graph: OnnxGraph, value: Translated | None, name: str, builder: Builder) -> str:
@@ -87,14 +104,15 @@ def gemm(t: Translation) -> Translated:
     alpha, beta = t.number("alpha", 1.0), t.number("beta", 1.0)
     weight = t.weights(1) * alpha
     bias = t.weights(2) * beta if t.input(2) else scalar(0.0)
-    return _layer(t, t.view(), weight.T if attributes.get("transB", 0) else weight, bias)
+    turned = bool(attributes.get("transB", 0))
+    return _layer(t, t.view(), weight.T if turned else weight, bias, 0 if turned else 1)
 
 
 def matmul(t: Translation) -> Translated:
     """`x W`, or the product of two values, as attention has it."""
     if t.is_rows(0) and t.is_rows(1):
         return _product(t)
-    return _layer(t, t.view(), t.weights(1), scalar(0.0))
+    return _layer(t, t.view(), t.weights(1), scalar(0.0), 1)
 
 
 def _product(t: Translation) -> Translated:
@@ -116,8 +134,11 @@ def _product(t: Translation) -> Translated:
     return replace(t.narrowed(rows, op.columns), name=made.name)
 
 
-def _layer(t: Translation, view: Rows, weight: FloatArray, bias: FloatArray) -> Rows:
-    """A layer over the last axis of a view: the same weights for each of its rows."""
+def _layer(t: Translation, view: Rows, weight: FloatArray, bias: FloatArray, axis: int) -> Rows:
+    """A layer over the last axis of a view: the same weights [in, out] for each of its rows.
+
+    Its outputs are along `axis` of the node's second input.
+    """
     x = t.in_rows(view)
     width = t.width(x.name)
     if weight.ndim != 2 or weight.shape[0] != width or not weight.size:
@@ -126,7 +147,7 @@ def _layer(t: Translation, view: Rows, weight: FloatArray, bias: FloatArray) -> 
     _require_storable(t, "one of its biases", bias)
     named = t.input(1)
     name = named.removesuffix(".weight") if named.endswith(".weight") else ""
-    op = Mvm(np.ascontiguousarray(weight), t.channels(bias, weight.shape[1]))
+    op = layer_of(t, weight, t.channels(bias, weight.shape[1]), axis)
     made = t.add(op, x.name, name=name)
     return replace(t.narrowed(x, weight.shape[1]), name=made.name)
 
@@ -172,6 +193,8 @@ def clip(t: Translation) -> Translated:
     """Limits, as inputs or (before operator set 11) attributes."""
     lo, hi = _limit(t, 1, "min", -np.inf), _limit(t, 2, "max", np.inf)
     value = t.value(0)
+    if isinstance(value, Codes | np.ndarray):
+        return limited_codes(t, lo, hi)
     if isinstance(value, Norms):
         return limited(t, value, lo, hi)
     if not lo <= hi:
@@ -294,7 +317,7 @@ def convolution(t: Translation) -> Translated:
         t.fail("pads its inputs; expected width 1 without")
     bias = t.weights(2) if t.input(2) else scalar(0.0)
     channels_last = view.reordered([0, *range(2, 2 + behind), 1])
-    made = _layer(t, channels_last, weight.reshape(weight.shape[:2]).T, bias)
+    made = _layer(t, channels_last, weight.reshape(weight.shape[:2]).T, bias, 0)
     return made.reordered([0, 1 + behind, *range(1, 1 + behind)])
 
 
@@ -316,6 +339,7 @@ def cast(t: Translation) -> Translated:
 RULES: dict[str, TranslationRule] = (
     ACTIVATIONS
     | NORM_RULES
+    | QUANTIZERS
     | SHAPES
     | {
         "Add": add,
@@ -334,6 +358,7 @@ RULES: dict[str, TranslationRule] = (
         "Pow": power,
         "Reciprocal": reciprocal,
         "Sub": partial(add, sign=-1.0),
+        "Transpose": partial(turned, otherwise=SHAPES["Transpose"]),
     }
 )
 """The supported operators (beside Constant), and the rule of each."""

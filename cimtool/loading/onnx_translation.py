@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.base.arrays import Array, FloatArray, IntArray, single
 from cimtool.base.errors import CimError
 from cimtool.ir.arithmetic import Add
 from cimtool.ir.op import Op
@@ -81,7 +81,45 @@ class Compared:
     limit: float
 
 
-Translated = Rows | RowMeans | CentredRows | Squares | Norms | Compared | Array
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """Integers of a quantizer that nothing has dequantized: of rows, or constants.
+
+    They lie in `lo` to `hi` and have `bits`. Of rows `step` is the scale and `zero` the zero point;
+    of constants what dequantizes them says both.
+    """
+
+    of: Rows | IntArray
+    lo: int
+    hi: int
+    bits: int
+    step: float = 1.0
+    zero: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerWeights:
+    """Whole weights, zero points taken off, with one scale or one for each place along an axis.
+
+    `bits` are those of their quantizer; `axis` is None for one `scale` [1].
+    """
+
+    codes: IntArray
+    scale: FloatArray
+    axis: int | None
+    bits: int
+
+    @property
+    def real(self) -> FloatArray:
+        """The real numbers that they stand for, as float32 has them."""
+        along = [-1 if place == self.axis else 1 for place in range(self.codes.ndim)]
+        with np.errstate(over="ignore"):  # who uses them refuses infinite ones
+            return np.asarray(single(self.codes * self.scale.reshape(along)))
+
+
+Translated = (
+    Rows | RowMeans | CentredRows | Squares | Norms | Compared | Codes | IntegerWeights | Array
+)
 """The form of an ONNX value in a program; an array is a constant."""
 
 KINDS = {
@@ -89,6 +127,7 @@ KINDS = {
     Squares: "squares of rows less their means",
     Norms: "row norms",
     Compared: "a comparison",
+    Codes: "codes of a quantizer",
 }
 """Words for a value that is neither rows nor a constant."""
 
@@ -184,6 +223,8 @@ class Translation:
         if not name:
             return None
         value = self.value(index)
+        if isinstance(value, IntegerWeights):
+            return value.real
         if not isinstance(value, np.ndarray) or value.dtype.kind in "OSUc":
             self.fail(f"its input {name} is computed; expected a constant of numbers")
         return value.astype(np.float64)

@@ -46,9 +46,14 @@ def layer_means(graph: Graph, rows: Array) -> dict[str, FloatArray]:
 
 
 def correct_bias(graph: Graph, rows: Array, means: Mapping[str, FloatArray]) -> Graph:
-    """Move each layer's bias so that its mean over `rows` is that in `means`, first layer first."""
+    """Move each layer's bias so that its mean over `rows` is that in `means`, first layer first.
+
+    A layer without a mean stays as it is.
+    """
 
     def adjust(node: Node, layer: LayerOp, x: Array) -> tuple[LayerOp, Array]:
+        if node.name not in means:
+            return layer, output_of(layer, graph, node, x)
         return with_mean(layer, graph, node, x, means[node.name])
 
     return adjust_layers(graph, rows, adjust)

@@ -16,6 +16,7 @@ from cimtool.ir.arithmetic import Add, Mvm, Store, scalar
 from cimtool.ir.backends import FOLD
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import MODALITIES, Builder, Graph, Node, Program, keep, rewrite
+from cimtool.ir.quantized import QuantizedMvm
 from cimtool.ir.source import BatchNorm, DistanceScore, PolynomialScore
 from cimtool.passes.base import Job, Pass
 from cimtool.simulation.simulator import Simulator
@@ -68,10 +69,12 @@ class Folding(Builder):
     def take_layer(self, node: Node, value: str) -> tuple[Mvm, Node] | None:
         """Take the layer that makes a node's input out again, to be added anew with other numbers.
 
-        None where something else reads the value, or no layer makes it.
+        None where something else reads the value, no layer makes it, or one of whole weights.
         """
         layer = self.by_name.get(value)
         if layer is None or not isinstance(layer.op, Mvm) or self.readers[node.inputs[0]] > 1:
+            return None
+        if isinstance(layer.op, QuantizedMvm):
             return None
         del self.by_name[value], self.types[value]
         return layer.op, layer

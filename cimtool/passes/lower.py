@@ -30,6 +30,7 @@ from cimtool.ir.calibration import Range
 from cimtool.ir.integer import Requant
 from cimtool.ir.op import Level, Op
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
+from cimtool.ir.quantized import FractionalBias, QuantizedMvm, QuantizedStore, is_whole
 from cimtool.ir.source import (
     Abs,
     CosineScore,
@@ -50,7 +51,7 @@ from cimtool.ir.source import (
     Softplus,
     Tanh,
 )
-from cimtool.ir.types import rows_of_item
+from cimtool.ir.types import integer, rows_of_item
 from cimtool.passes.approximate import CurvePolynomial, fit_exp, fit_inverse, fit_inverse_root
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.curves import FittedCurve, fuse, widened_range
@@ -102,7 +103,7 @@ def _on_stored_input(builder: Lowering, op: Op, node: Node, inputs: tuple[str, .
 
     Of one that is arranged the numbers are stored where they come: columns have scales.
     """
-    if node.name not in builder.embeddings:
+    if node.name not in builder.embeddings and not isinstance(op, QuantizedStore):
         bits = builder.settings.input_bits
         inputs = tuple(
             builder.store(i, "input", bits) if i in builder.embeddings else i for i in inputs
@@ -125,23 +126,54 @@ class Lowering(Builder):
                 return node.name
         return self.add(f"{value}.stored", op, value)
 
+    def lifted(self, value: str, op: QuantizedStore) -> tuple[str, float]:
+        """A value of its own quantizer as the codes of its bits, and what was added to it.
+
+        Nothing where the hardware's code of inputs holds the limits in these bits; else the zero
+        point comes back, so that the lowest code is 0.
+        """
+        known = integer(("n",), op.lo, op.hi, op.scale)
+        if self.settings.input_code(known).bits <= op.bits:
+            return value, 0.0
+        name, added = f"{value}.lifted", -op.lo * op.scale
+        if name not in self.by_name:
+            self.add(name, plus(1, offset=added), value)
+        return name, added
+
 
 LOWER.rule(MatMul, Mul, Add, Sum, Clip, Arrange, Axis, Store)(keep)
 
 
 @LOWER.rule(Mvm)
 def mvm(builder: Lowering, op: Mvm, node: Node, inputs: tuple[str, ...]) -> str:
-    """Store an activation in the bits of the layer that reads it."""
+    """Store an activation in the bits of the layer that reads it, unless its model did."""
     layer, (value,) = f"{builder.name}.{node.name}", inputs
     rows, _ = rows_of_item(builder.types[value].shape[0])
     if rows > 1:
         builder.note(
             f"{layer}: the same arrays are driven {rows} times an item, once for each of its rows"
         )
+    made = builder.by_name.get(value)
+    if made is not None and isinstance(made.op, QuantizedStore):
+        return _on_quantized(builder, op, node.name, value, made.op)
     if node.inputs[0] not in builder.embeddings:
         bits = builder.settings.of_layer(layer).activation_bits
-        inputs = (builder.store(value, "activation", bits),)
-    return keep(builder, op, node, inputs)
+        value = builder.store(value, "activation", bits)
+    return builder.add(node.name, op, value)
+
+
+def _on_quantized(builder: Lowering, op: Mvm, name: str, value: str, read: QuantizedStore) -> str:
+    """A layer on what its model quantized; a bias in fractions of its unit is added behind it."""
+    value, added = builder.lifted(value, read)
+    if not isinstance(op, QuantizedMvm):
+        return builder.add(name, replace(op, bias=op.bias - added * op.weight.sum(axis=0)), value)
+    lift = added * op.weight_scale * op.codes.sum(axis=0)
+    if is_whole(op.bias / (read.scale * op.weight_scale)):
+        return builder.add(name, replace(op, bias=op.bias - lift), value)
+    seen = builder.ranges[name]
+    products = Range(seen.lo - op.bias, seen.hi - op.bias)
+    total = builder.add(name, replace(op, bias=-lift), value, seen=products)
+    return builder.add(f"{name}.bias", FractionalBias((scalar(1.0),), op.bias), total, seen=seen)
 
 
 @LOWER.rule(Exp)

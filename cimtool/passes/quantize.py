@@ -31,6 +31,12 @@ from cimtool.ir.format import integer_limits, round_half_up
 from cimtool.ir.integer import Dequantize, Quantize
 from cimtool.ir.op import Level
 from cimtool.ir.program import Builder, Graph, Node, Program, keep, rewrite, score_inputs
+from cimtool.ir.quantized import (
+    BIAS_FRACTION_BITS,
+    FractionalBias,
+    QuantizedMvm,
+    QuantizedStore,
+)
 from cimtool.ir.types import Type
 from cimtool.passes.base import Job, Pass
 from cimtool.passes.bias import correct_bias, layer_means
@@ -91,7 +97,9 @@ class QuantizePass(Pass):
             if not self.bias_correction:
                 return made
             rows = job.rows(graph.name)
-            return correct_bias(made, rows, layer_means(graph, rows))
+            means = layer_means(graph, rows)
+            rounded = {k: v for k, v in means.items() if k not in graph.operations(QuantizedMvm)}
+            return correct_bias(made, rows, rounded)
 
         text, video = projector(program.text), projector(program.video)
         return Program(text, video, quantized(program.score, score_inputs(text, video)))
@@ -152,8 +160,13 @@ def arrange(builder: Quantizing, op: Arrange, node: Node, inputs: tuple[str, ...
 def store(builder: Quantizing, op: Store, node: Node, inputs: tuple[str, ...]) -> str:
     """Round into the format of the store's role."""
     source, settings = builder.source, builder.job.settings
-    if op.role in ("input", "activation"):
-        fmt = layer_input_format(source, node.name, op, settings, builder.options.equalise)
+    if isinstance(op, QuantizedStore):
+        fmt = Format(op.lo, op.hi, scalar(op.scale))
+    elif op.role in ("input", "activation"):
+        # Scales of single channels would go into the weights.
+        whole = any(node.name in source.by_name[n].inputs for n in source.operations(QuantizedMvm))
+        equalise = builder.options.equalise and not whole
+        fmt = layer_input_format(source, node.name, op, settings, equalise)
     elif op.role in ("mu", "s", "s_self"):
         fmt = feature_format(op, settings.feature_bits, builder.scales)
     else:
@@ -187,6 +200,25 @@ def mvm(builder: Quantizing, op: Mvm, node: Node, inputs: tuple[str, ...]) -> st
     else:
         weight = np.clip(round_half_up(target), -largest, largest)
     return builder.add(node.name, Mvm(weight, round_half_up(op.bias / scale), scale), *inputs)
+
+
+@QUANTIZE.rule(QuantizedMvm)
+def whole_weights(
+    builder: Quantizing, op: QuantizedMvm, node: Node, inputs: tuple[str, ...]
+) -> str:
+    """Keep the weights; the scale of the input, one for all channels, goes into their unit."""
+    scale = builder.types[inputs[0]].unit.flat[0] * op.weight_scale
+    return builder.add(node.name, Mvm(op.codes, round_half_up(op.bias / scale), scale), *inputs)
+
+
+@QUANTIZE.rule(FractionalBias)
+def fractional_bias(
+    builder: Quantizing, op: FractionalBias, node: Node, inputs: tuple[str, ...]
+) -> str:
+    """Count in finer units, of which the layer's is a whole number, and add the bias in these."""
+    unit = np.ldexp(builder.types[inputs[0]].unit, -BIAS_FRACTION_BITS)
+    factor = np.asarray(1 << BIAS_FRACTION_BITS)
+    return builder.add(node.name, Add((factor,), round_half_up(op.offset / unit), unit), *inputs)
 
 
 @QUANTIZE.rule(Clip)

@@ -38,6 +38,7 @@ from cimtool.passes.fold import FoldPass
 from cimtool.passes.gallery import fit_gallery, program_gallery, score_layers
 from cimtool.passes.pipeline import passes_for, run_passes
 from cimtool.passes.product_bits import ProductExamples
+from cimtool.passes.trained_bits import with_trained_bits
 from cimtool.reference.bootstrap import Change
 from cimtool.reference.montecarlo import monte_carlo
 from cimtool.reference.queries import Queries, Selection
@@ -149,6 +150,7 @@ class PointEvaluator:
     def evaluate(self, build: Configuration, score: ScoreChoice = COMPILED) -> Outcome:
         """Compile and measure one build; an error becomes its outcome, so that others go on."""
         try:
+            build = self.with_trained_bits(build)
             queries, found = (self._evaluated if score.samples is None else self._sampled)(
                 build, score
             )
@@ -166,13 +168,23 @@ class PointEvaluator:
         Without intervals.
         """
         try:
-            queries, found = self._evaluated(build, COMPILED)
+            queries, found = self._evaluated(self.with_trained_bits(build), COMPILED)
         except Exception as error:  # as above
             return (_failed(error),) * len(selections)
         return tuple(
             replace(found, metrics=self.references.metrics(queries, chosen))
             for chosen in selections
         )
+
+    @property
+    def trained(self) -> Program:
+        """The trained program of the first score: all share their layers."""
+        first, *_ = self.models.values()
+        return assemble(*self.towers, first.head)
+
+    def with_trained_bits(self, build: Configuration) -> Configuration:
+        """A build with the bits that layers bring; CimError where it asks for fewer."""
+        return replace(build, settings=with_trained_bits(build, self.trained))
 
     def _evaluated(self, build: Configuration, score: ScoreChoice) -> tuple[Queries, Outcome]:
         """Measurements of all queries, and the outcome of all of them."""

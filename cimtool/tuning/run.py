@@ -29,6 +29,7 @@ from cimtool.hardware.target import Target
 from cimtool.loading.calibration_rows import seen_rows
 from cimtool.loading.embeddings import Embeddings, EmbeddingsLike, File
 from cimtool.loading.source import ModelSource, Projectors
+from cimtool.passes.trained_bits import trained_bits
 from cimtool.reference.limits import check_measurable, check_metrics, within
 from cimtool.reference.queries import Selection
 from cimtool.reference.surrogate import Polynomial
@@ -286,7 +287,8 @@ def _tuned_from(
     def chosen_on(bits: BitAssignment) -> Outcome:
         return source.measured(bits).chosen_on
 
-    search = Search(costs, ORDER[cost], probe(start, chosen_on, say), start)
+    tuned = {width: bits for width, bits in start.items() if costs.below(width, bits)}
+    search = Search(costs, ORDER[cost], probe(tuned, chosen_on, say), start)
     steps = search.run(chosen_on, lambda one: keeps_budget(one, budget), say)
     kept = [*(step.bits for step in reversed(steps) if step.kept), start]
     back = next(k for k, bits in enumerate(kept) if source.measured(bits).keep(budget))
@@ -326,10 +328,16 @@ class Measurement:
         selections: tuple[Selection, Selection],
     ) -> Measurement:
         """Compile the highest bits."""
+        highest = evaluator.with_trained_bits(highest)
         program = evaluator.compiled(highest.settings, silent)
         if highest.settings.score_mapping == "in-memory":
             program = evaluator.with_gallery(program, highest.settings)
-        return cls(evaluator, LayerCosts.of(program, highest), selections)
+        kept = {
+            Width(layer, key)
+            for layer, bits in trained_bits(evaluator.trained, highest.settings).items()
+            for key in bits
+        }
+        return cls(evaluator, LayerCosts.of(program, highest, kept), selections)
 
     def measured(self, bits: BitAssignment) -> HalvesMeasured:
         """The outcomes of bits on the halves and on all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -72,18 +72,20 @@ class LayerCosts:
     """The layers of a program compiled for `start`, from which any bits are priced.
 
     `layers` are each layer's graph, its product and the type of its input; `bits` are those of all
-    widths as compiled. `matrices` name for each product of a score in the memory the first one that
-    stores the same of an item: with the same bits they share cells.
+    widths as compiled, of which `kept` are of trained integers. `matrices` name for each product of
+    a score in the memory the first one that stores the same of an item: with the same bits they
+    share cells.
     """
 
     start: Configuration
     layers: Mapping[str, tuple[str, CrossbarMvm, Type]]
     bits: BitAssignment
     matrices: Mapping[str, str]
+    kept: Collection[Width] = ()
     _placed: dict[tuple[str, int, int], Placement] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, program: Program, start: Configuration) -> LayerCosts:
+    def of(cls, program: Program, start: Configuration, kept: Collection[Width] = ()) -> LayerCosts:
         """Collect the layers of both projectors of a compiled program, and of a gallery in it."""
         layers: dict[str, tuple[str, CrossbarMvm, Type]] = {}
         bits: dict[Width, int] = {}
@@ -104,10 +106,12 @@ class LayerCosts:
             layers[layer] = SCORE, op, score.types[read]
             bits[Width(layer, "weight_bits")] = op.crossbar.weights.bits
             bits[Width(layer, "activation_bits")] = score.types[read].bits
-        return cls(start, layers, bits, stored_cells(score))
+        return cls(start, layers, bits, stored_cells(score), kept)
 
     def below(self, width: Width, bits: int) -> tuple[int, ...]:
         """The bits that a width can be lowered to, the most first; a product can be left out."""
+        if width in self.kept:
+            return ()
         may_go = width.key == "weight_bits" and width.layer in self.matrices and bits != LEFT_OUT
         return *range(bits - 1, LOWEST_BITS - 1, -1), *((LEFT_OUT,) if may_go else ())
 
@@ -179,6 +183,11 @@ def check_cost(costs: LayerCosts, name: CostName) -> None:
     """Raise CimError where the target does not tell this cost, or no bits change it."""
     if not costs.layers:
         raise CimError("the projectors have no layer, so there are no bits to tune")
+    if costs.bits.keys() <= set(costs.kept):
+        raise CimError(
+            "all layers keep trained integers, so there are no bits to tune; expected a model of "
+            "real numbers"
+        )
     value = costs.cost(costs.bits)[name]
     if np.isnan(value) or not value:
         raise ArgumentError(

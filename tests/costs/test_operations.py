@@ -71,6 +71,11 @@ def test_quantising_shifts_rounds_and_limits() -> None:
     assert found == counts(additions=5, shifts=5, limits=5)
 
 
+def test_a_scale_that_is_no_power_of_two_takes_a_product() -> None:
+    quantize = Quantize(np.float64(np.float32(0.3)), -8, 7)
+    assert counted(quantize, "x", types={"x": real(("n", 5))}) == counts(5, 5, 5, 5)
+
+
 @pytest.mark.parametrize(
     ("encoding", "sums"),
     [("differential", 0), ("offset", 5), ("twos-complement", 0)],

@@ -96,7 +96,8 @@ def write_onnx(tmp_path: Path) -> Callable[..., Path]:
             [helper.make_tensor_value_info(name, kind, ("n", "d")) for name in outputs],
             [numpy_helper.from_array(array, name) for name, array in weights.items()],
         )
-        domains = [helper.make_opsetid("", opset), helper.make_opsetid("com.example", 1)]
+        others = ("com.example", "com.microsoft", "qonnx.custom_op.general")
+        domains = [helper.make_opsetid("", opset), *(helper.make_opsetid(o, 1) for o in others)]
         model = helper.make_model(graph, opset_imports=domains, ir_version=8)
         onnx.save(model, str(tmp_path / name))
         return tmp_path / name

@@ -158,14 +158,21 @@ class _Model:
         self._function(writer, "void", arguments)
 
     def _header_of_codes(self, m: str, op: Quantize, known: Type, width: int) -> None:
-        exponents = np.broadcast_to(np.log2(op.scale).astype(np.int64), (width,)).tolist()
-        lines = (", ".join(map(str, exponents[i : i + 16])) for i in range(0, width, 16))
+        units = np.broadcast_to(op.scale, (width,))
+        mantissas, exponents = np.frexp(units)
+        if (mantissas == 0.5).all():
+            name, says, a_line = f"{m.upper()}_EXPONENTS", "units are 2^e, e one of", 16
+            numbers = [str(exponent - 1) for exponent in exponents]
+        else:  # the scale of the model's own quantizer
+            name, says, a_line = f"{m.upper()}_UNITS", "divide in float by", 4
+            numbers = [f"{float(unit).hex()}f" for unit in units]
+        lines = (", ".join(numbers[i : i + a_line]) for i in range(0, width, a_line))
         self.header.append(
             f"/* Codes of {m} embeddings: a number over its unit, rounded half to even, limited\n"
-            f" * to {op.lo} .. {op.hi}; units are 2^e, e one of {m.upper()}_EXPONENTS. */\n"
+            f" * to {op.lo} .. {op.hi}; {says} {name}. */\n"
             f"enum {{ {m.upper()}_WIDTH = {width}, {m.upper()}_LO = {op.lo}, "
             f"{m.upper()}_HI = {op.hi} }};\n"
-            f"#define {m.upper()}_EXPONENTS {{ \\\n    "
+            f"#define {name} {{ \\\n    "
             + ", \\\n    ".join(lines)
             + f"}}\ntypedef {_input_kind(known)} {m}_code;"
         )

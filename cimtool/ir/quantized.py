@@ -1,0 +1,70 @@
+"""Layers and stores of models that were trained as integers, and so bring formats of their own."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from cimtool.base.arrays import Array, FloatArray, IntArray
+from cimtool.ir import format as fixed
+from cimtool.ir.arithmetic import Add, Mvm, Store
+from cimtool.ir.op import Level
+from cimtool.ir.types import Type, real
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedMvm(Mvm, name="quantized_mvm", levels=Level.TRAINED.to(Level.MAC)):
+    """A layer with whole weights: `weight` [K, N] is `codes * weight_scale` in real numbers.
+
+    `weight_scale` [N] is the real value of one unit of each column, above 0; `weight_bits` are its
+    quantizer's. A zero point is taken off the codes.
+    """
+
+    _: KW_ONLY
+    weight_scale: Array
+    weight_bits: int
+
+    @property
+    def codes(self) -> IntArray:
+        """The weights [K, N] as integers: the rounding only undoes that of the products."""
+        return np.rint(self.weight / self.weight_scale).astype(np.int64)
+
+
+BIAS_FRACTION_BITS = 8
+"""Bits of a bias behind the unit of a layer of whole weights."""
+
+
+def is_whole(bias: FloatArray) -> bool:
+    """True where biases in units of their layer are whole, to BIAS_FRACTION_BITS."""
+    fine = fixed.round_half_up(np.ldexp(bias, BIAS_FRACTION_BITS))
+    return not (fine % (1 << BIAS_FRACTION_BITS)).any()
+
+
+@dataclass(frozen=True, eq=False)
+class FractionalBias(Add, name="fractional_bias", levels={Level.MAC}):
+    """The bias of a layer of whole weights that is no whole number of units: added in finer ones.
+
+    The runtime of such a model adds it in float32; rounded to the units of few bits, it would move
+    what is stored behind the layer.
+    """
+
+
+@dataclass(frozen=True)
+class QuantizedStore(Store, name="quantized_store", levels=Level.TRAINED.to(Level.MAC)):
+    """A place where a value is kept in the integers of its own quantizer: rounded at every level.
+
+    In float32, as ONNX's QuantizeLinear: `clip(rint(x / scale), lo, hi) * scale`, halves to even.
+    The quantizer's zero point is taken off its limits; `bits` hold `hi - lo`.
+    """
+
+    _: KW_ONLY
+    scale: float
+    lo: int
+    hi: int
+
+    def infer(self, *inputs: Type) -> Type:
+        return real(inputs[0].shape, self.lo * self.scale, self.hi * self.scale)
+
+    def run(self, *inputs: Array) -> Array:
+        return fixed.quantize(inputs[0], np.asarray(self.scale), self.lo, self.hi) * self.scale

@@ -1,0 +1,79 @@
+"""Bits of layers whose integers a model brings: a build has those, and no setting says fewer."""
+
+from __future__ import annotations
+
+from cimtool.base.errors import CimError
+from cimtool.hardware.configuration import Configuration
+from cimtool.hardware.settings import LayerSettings, Settings
+from cimtool.hardware.weight_codes import WeightCode
+from cimtool.ir.program import Program
+from cimtool.ir.quantized import QuantizedMvm, QuantizedStore
+
+LEAST_BITS, MOST_BITS = 2, 16
+"""Bits of a layer's weights or input that settings can say."""
+
+
+def trained_bits(program: Program, settings: Settings) -> dict[str, dict[str, int]]:
+    """The bits of weights, and of inputs that have a quantizer, by layer of whole weights.
+
+    CimError where weights less their zero point need more than MOST_BITS.
+    """
+    found = {}
+    for graph in (program.text, program.video):
+        for name, op in graph.operations(QuantizedMvm).items():
+            layer = f"{graph.name}.{name}"
+            bits = {"weight_bits": _weight_bits(op, settings.weight_code)}
+            if bits["weight_bits"] > MOST_BITS:
+                raise CimError(
+                    f"{layer}: its weights less their zero point need {bits['weight_bits']} bits; "
+                    f"expected at most {MOST_BITS}"
+                )
+            made = graph.by_name.get(graph.by_name[name].inputs[0])
+            if made is not None and isinstance(made.op, QuantizedStore):
+                bits["activation_bits"] = max(made.op.bits, LEAST_BITS)
+            found[layer] = bits
+    return found
+
+
+def _weight_bits(op: QuantizedMvm, code: WeightCode) -> int:
+    """Bits in which cells hold all weights: those of their quantizer, or one more.
+
+    Cells in pairs hold magnitudes, and so no -128 in 8 bits.
+    """
+    codes = op.codes
+    lowest, highest = int(codes.min()), int(codes.max())
+    reach = max(highest, -lowest if code.paired else -lowest - 1, 1)
+    return max(op.weight_bits, reach.bit_length() + 1)
+
+
+def with_trained_bits(build: Configuration, program: Program) -> Settings:
+    """The settings of a build with the bits that layers of its trained program bring.
+
+    Raises CimError where fewer are asked for. A target's own bits are not asked for.
+    """
+    settings, layers = build.settings, []
+    for layer, bits in trained_bits(program, settings).items():
+        own = settings.of_layer(layer)
+        for key, most in bits.items():
+            asked = getattr(own, key)
+            if asked < most and asked != getattr(build.target.keys, key):
+                raise CimError(
+                    f"settings: {key} = {asked}: {layer} has trained integers of {most} bits, "
+                    f"which are kept; expected {most}, or a model of real numbers"
+                )
+        layers.append(LayerSettings(pattern=layer, **bits))
+    return settings.model_copy(update={"layers": (*settings.layers, *layers)})
+
+
+def trained_bits_notes(program: Program, settings: Settings) -> list[str]:
+    """A sentence on the layers that keep their integers, where there are any."""
+    found = trained_bits(program, settings)
+    if not found:
+        return []
+    layers = ", ".join(
+        f"{layer} ({' x '.join(map(str, bits.values()))})" for layer, bits in found.items()
+    )
+    return [
+        f"{len(found)} layers keep their trained integers, which rounding, equalisation and bias "
+        f"correction leave as they are (bits of weights x inputs): {layers}"
+    ]
