@@ -15,12 +15,12 @@ from safetensors.numpy import load_file, save
 from cimtool import api
 from cimtool.base.errors import CimError
 from cimtool.base.files import sha256
+from cimtool.base.json_files import values_digest
 from cimtool.bundle.bundle import (
     CONSTANTS,
     MANIFEST,
     PROGRAM,
     STAGES,
-    manifest_digest,
     read_bundle,
 )
 from cimtool.training.demo_data import DemoFiles
@@ -55,7 +55,7 @@ def sign(folder: Path, file: str) -> None:
     manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     if file != MANIFEST:
         manifest["files"][file] = sha256(folder / file)
-    manifest["sha256"] = manifest_digest(manifest)
+    manifest["sha256"] = values_digest(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest), "utf-8")
 
 

@@ -14,7 +14,8 @@ from safetensors.numpy import save
 
 from cimtool import api
 from cimtool.base.errors import CimError
-from cimtool.bundle.bundle import GALLERY, Bundle, features_bytes, manifest_digest, read_bundle
+from cimtool.base.json_files import values_digest
+from cimtool.bundle.bundle import GALLERY, Bundle, features_bytes, read_bundle
 from cimtool.bundle.dies import NoiseOptions
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
 from cimtool.training.demo_data import DemoFiles
@@ -239,7 +240,7 @@ def with_file(folder: Path, name: str, content: bytes) -> Path:
     (folder / name).write_bytes(content)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"][name] = hashlib.sha256(content).hexdigest()
-    manifest["sha256"] = manifest_digest(manifest)
+    manifest["sha256"] = values_digest(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 
@@ -280,7 +281,7 @@ def test_a_bundle_of_an_earlier_version_is_programmed_again(
     manifest = json.loads((place / "manifest.json").read_text())
     del manifest["files"][LEDGER]
     (place / LEDGER).unlink()
-    manifest["sha256"] = manifest_digest(manifest)
+    manifest["sha256"] = values_digest(manifest)
     (place / "manifest.json").write_text(json.dumps(manifest))
     assert api.simulate(place, {"text": made.text})["items"].tolist() == list(range(ITEMS))
     with pytest.raises(CimError, match=r"has no ledger\.json, which earlier versions did not kee"):
