@@ -64,6 +64,7 @@ from cimtool.base.folders import POINTS
 from cimtool.base.plugins import targets_folder
 from cimtool.bundle.bundle import (
     CONSTANTS,
+    FLOAT_FILE,
     GALLERY,
     MANIFEST,
     PROGRAM,
@@ -74,6 +75,7 @@ from cimtool.bundle.bundle import (
 )
 from cimtool.bundle.chip import CONVERTERS, DESCRIPTION, STUCK, chip_die
 from cimtool.bundle.ledger import LEDGER, LEDGER_ARRAYS
+from cimtool.emit.runtime import Session
 from cimtool.galleries.shards import INDEX, shard_name
 from cimtool.hardware.cam import load_cam
 from cimtool.hardware.configuration import Configuration
@@ -325,6 +327,18 @@ def doors_of_bundles(bundle: Path, made: Folders) -> dict[str, Door]:
         f"bundle: {name}": _in_folder(bundle, name, read, sign_bundle)
         for name, read in readers.items()
     }
+    onnx_files = {
+        "text.onnx": lambda session: session.encode(data["text"]),
+        FLOAT_FILE: lambda session: session.score_rows(data["text"], data["video"]),
+    }
+    for name, computed in onnx_files.items():
+        found[f"bundle: {name}"] = Door(
+            name,
+            ((bundle / name).read_bytes(),),
+            lambda file, computed=computed: computed(Session(file)),
+            (onnx_value,) * 5,
+            bundle,
+        )
     for name in (MANIFEST, PROGRAM, LEDGER, LEDGER_ARRAYS, GALLERY):
         if (made.programmed / name).exists():
             found[f"programmed: {name}"] = _in_folder(
