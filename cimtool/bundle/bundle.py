@@ -204,7 +204,7 @@ class Bundle:
         if ITEMS not in self._ledger_arrays:
             return np.arange(count)
         ids, following = self._ledger_arrays[ITEMS].astype(np.int64), self.ledger.next_item
-        different = len(set(ids.ravel().tolist()) & set(range(following)))
+        different = len({one for one in ids.ravel().tolist() if 0 <= one < following})
         if ids.shape != (count,) or different != count:
             raise CimError(
                 f"{self.folder / LEDGER_ARRAYS}: {ITEMS} has shape {list(ids.shape)} and "
