@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -250,7 +251,11 @@ def test_a_ledger_that_is_none_is_refused(made: SimpleNamespace, tmp_path: Path)
     changed = api.change_gallery(made.programmed["hybrid"], remove=[1], output=place)
     features = changed.bundle.gallery_features
     ids, counts = changed.bundle.items, changed.bundle.write_counts["shortlist.mu.mu"]
+    said = re.sub(rb'"next_item": \d+', b'"next_item": %s', (place / LEDGER).read_bytes())
+    far = with_file(shutil.copytree(place, tmp_path / "far"), LEDGER, said % b"1000000000000000000")
+    assert read_bundle(far).items.tolist() == ids.tolist()
     cases: list[tuple[str, bytes, str]] = [
+        (LEDGER, said % b"1e999", r"ledger\.json: is no ledger of a gallery"),
         (LEDGER, b"{}", r"ledger\.json: is no ledger of a gallery; program the gallery again"),
         (LEDGER_ARRAYS, save({"items": ids[:3]}), r"items has shape \[3\] and 3 different ids "
          "below 12; expected 11"),

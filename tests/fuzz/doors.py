@@ -1,10 +1,13 @@
 """Changed files at every door of the tool: each is read, or refused in one sentence.
 
-    python tests/fuzz/doors.py --minutes 5 [--seed 0] [--count 50000] [--finds FOLDER]
+    python tests/fuzz/doors.py --bundle BUNDLE --minutes 5 [--seed 0] [--count 50000]
+        [--finds FOLDER] [--door NAME]
 
-Seeds are made by script: checkpoints, arrays, ONNX files, TOML, JSON and a bundle. A change flips,
-cuts, repeats or inserts bytes, or alters one value of a structure; checksums of a bundle are made
-anew, so that what is behind them is reached. A find is an error that is no CimError, more than 20
+A door is a reader of a user's file: of models, data, hardware, bundles and galleries, and of what
+earlier work left (hand-offs, chips, runs, sweeps). Seeds are made by script (folders of files by
+`folders.py`), and each door reads one of its own as it is. A change (`changes.py`) flips, cuts,
+repeats or inserts bytes, or alters one value of a structure; checksums of a folder are made anew,
+so that what is behind them is reached. A find is an error that is no CimError, more than 20
 seconds, or more memory than 2 GB; its input is kept in FOLDER. Exit status 1 where there is one.
 """
 
