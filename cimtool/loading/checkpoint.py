@@ -211,6 +211,8 @@ class _Plain:
                 f"{self.file}: unfolds to more than {MOST_VALUES:,} values; expected tensors"
             )
         if isinstance(value, self.tensor):
+            if value.is_nested:
+                raise CimError(f"{self.file}: {key} is a nested tensor; expected plain real ones")
             self.budget.take(value.numel(), value.element_size(), f"{self.file}: {key or 'it'}")
             return tensor_array(value, self.file, key)
         if isinstance(value, Mapping):

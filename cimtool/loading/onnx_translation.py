@@ -16,6 +16,9 @@ from cimtool.ir.op import Op
 from cimtool.ir.program import Builder
 from cimtool.loading.onnx_graph import OnnxGraph, OnnxNode
 
+INTEGERS = re.compile("bool|u?int[248]$")
+"""Types of truths and of a quantized model's codes, whose scale is not known."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -155,7 +158,10 @@ class Translation:
         return value.astype(np.float64)
 
     def weights(self, index: int) -> FloatArray:
-        """A constant of finite numbers that is not left out."""
+        """A constant of finite real numbers that is not left out."""
+        held = self.value(index)
+        if isinstance(held, np.ndarray) and INTEGERS.match(held.dtype.name):
+            self.fail(f"{self.input(index)} holds {held.dtype}; expected weights in floating point")
         array = self.constant(index)
         if array is None:
             self.fail(f"its input {index + 1} is missing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import shutil
 import sys
@@ -75,6 +76,7 @@ def read_saved(
             saved = SavedRun(file, values["state"], tuple(history))
             if not history or "model" not in before:
                 raise ValueError(before)
+            json.dumps(before)  # a TypeError for what is no plain value
             best_epoch(history)  # a KeyError where an epoch lacks what the best is chosen by
             _require_same(file, before, settings, files)
         _require_best(folder / BEST, saved, settings)
