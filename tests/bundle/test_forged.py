@@ -226,3 +226,18 @@ def test_an_unlisted_file_is_refused(copied: Path) -> None:
     (copied / "weights.bin").write_bytes(b"more")
     with pytest.raises(CimError, match=r"weights\.bin: is not listed in manifest\.json"):
         read_bundle(copied)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", ".", "..", "a" * 300, "\ud800", "a\0", ""])
+def test_a_listed_name_that_is_none_of_the_folder_is_refused(name: str, copied: Path) -> None:
+    (copied.parent / "x").write_bytes(b"")
+    changed(copied, MANIFEST, lambda m: m["files"].update({name: "0" * 64}), signed=True)
+    with pytest.raises(CimError, match="is missing from the bundle; compile again"):
+        read_bundle(copied)
+
+
+def test_a_file_that_is_a_device_is_refused(copied: Path) -> None:
+    (copied / STAGES).unlink()
+    (copied / STAGES).symlink_to("/dev/zero")
+    with pytest.raises(CimError, match=r"stages\.json: is missing from the bundle"):
+        read_bundle(copied)
