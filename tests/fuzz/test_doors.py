@@ -17,11 +17,11 @@ def test_no_changed_file_is_more_than_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     *doors, _, total = done.stdout.splitlines()
     assert total.startswith("700 inputs, 0 kinds of finds, ")
-    # Every door has its share, which a file that is only a little changed may pass.
+    # A door reads its seed as it is before it is tried; few changes leave a file that is read.
     assert len(doors) == 49
     counts = [
         [int(line.split(how)[0].split()[-1]) for how in ("read", "refused")] for line in doors
     ]
     assert all(sum(both) >= 7 for both in counts)
-    for side in (0, 1):
-        assert sum(both[side] > 0 for both in counts) > 0.8 * len(doors)
+    assert sum(read > 0 for read, _ in counts) > 0.5 * len(doors)
+    assert sum(refused > 0 for _, refused in counts) > 0.9 * len(doors)
